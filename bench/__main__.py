@@ -1,0 +1,127 @@
+"""`./run bench [NAMES] [--quick] [--json]`: ours beside the limit of this machine, in the same run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+
+from bench import instance
+from bench.result import Result
+from bench.scale import Scale
+from portal.ops.embedded.host import EmbeddedError
+
+NAMES = (
+    "parse", "ingest", "floor", "replay", "rate", "rerate", "correct", "close", "dashboard", "page", "csv",
+    "pdf20", "pdf500",
+)  # fmt: skip
+
+
+def main() -> int:
+    options = _options()
+    wanted = set(options.names or NAMES)
+    scale = Scale(options.quick)
+    results: list[Result] = []
+    try:
+        with instance.started() as server:
+            postmaster = server.main_process()
+            if postmaster is None:
+                raise EmbeddedError("The bench's database has ended.")
+            _heading(options.json)
+            for result in _works(scale, postmaster, wanted):
+                results.append(result)
+                _show(result, options.json, gated=not scale.quick)
+    except (EmbeddedError, instance.BusyError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    missed = [] if scale.quick else [result.name for result in results if result.missed]
+    if options.json:
+        sys.stdout.write(
+            json.dumps(
+                {
+                    "quick": scale.quick,
+                    "missed": missed,
+                    "works": [_data(r, gated=not scale.quick) for r in results],
+                }
+            )
+        )
+    if missed:
+        sys.stderr.write(f"Goals missed: {', '.join(missed)}.\n")
+    return 1 if missed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all where none is named"
+    )
+    parser.add_argument("--quick", action="store_true", help="ten times smaller, one round, no goals")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"no work is called {', '.join(sorted(unknown))}")
+    return options
+
+
+def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+    from bench import documents, intake, million, rating
+
+    yield from intake.works(scale, postmaster, wanted)
+    yield from rating.works(scale, postmaster, wanted)
+    yield from million.works(scale, postmaster, wanted)
+    yield from documents.works(scale, postmaster, wanted)
+
+
+_ROW = "{:<11}{:<44}{:>13}{:>13}{:>8}{:>9}{:>9}{:>9}{:>9}  {}\n"
+
+
+def _heading(as_json: bool) -> None:
+    if not as_json:
+        names = ("ours /s", "limit /s", "share", "goal", "cpu s", "wall s", "peak MiB", "")
+        sys.stdout.write(_ROW.format("work", "", *names))
+
+
+def _show(result: Result, as_json: bool, *, gated: bool) -> None:
+    if as_json:
+        return
+    ours = result.ours
+    sys.stdout.write(
+        _ROW.format(
+            result.name,
+            result.title,
+            f"{result.rate(ours):,.0f}",
+            f"{result.rate(result.limit):,.0f}",
+            f"{result.speed:.2f}",
+            result.goal.text(),
+            f"{ours.cpu:.2f}",
+            f"{ours.wall:.2f}",
+            f"{ours.peak / 1024:.0f}",
+            "missed" if gated and result.missed else "",
+        )
+    )
+    sys.stdout.flush()
+
+
+def _data(result: Result, *, gated: bool) -> dict[str, object]:
+    return {
+        "name": result.name,
+        "title": result.title,
+        "amount": result.amount,
+        "unit": result.unit,
+        "share": round(result.speed, 3),
+        "goal": result.goal.text(),
+        "missed": gated and result.missed,
+        "ours": _cost(result.ours),
+        "limit": _cost(result.limit),
+    }
+
+
+def _cost(cost: object) -> dict[str, float]:
+    from dataclasses import asdict
+
+    return asdict(cost)  # type: ignore[call-overload,no-any-return]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Closing a month of a million jobs of a thousand tenants."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.db import connection, transaction
+from django.db.models import Sum
+
+from bench import instance, jobs, limits, world
+from bench.result import DifferentWorkError, Goal, Result, Side, in_turn
+from bench.scale import Scale
+from billing import closing
+from billing.models import Invoice
+from portal.tenants.models import Tenant
+
+RUN, READY = "bench_run", "bench_ready"
+DAYS = 30  # all of it begins in January
+
+
+def build(scale: Scale) -> None:
+    """The ledger, rated by the limit's SQL into our tables; the first tenant has a tenth of it."""
+    tenants = scale.of(1_000)
+    instance.copy(instance.EMPTY, READY)
+    cluster = world.build(tenants)
+    made = jobs.jobs(scale.of(1_000_000), accounts=tenants, days=DAYS, largest=10)
+    world.load_records(cluster, made)
+    world.resolve_terms()
+    with connection.cursor() as cursor:
+        for border in world.BORDERS:
+            cursor.execute("SELECT billing_ensure_month(%s)", [border.date()])
+    limits.rate(into="billing")
+    with connection.cursor() as cursor:
+        cursor.execute(SHOW_JOBS)
+        cursor.execute("VACUUM ANALYZE")  # as the database does by itself, sooner or later
+        cursor.execute(TABLES)
+
+
+def close(scale: Scale, postmaster: int) -> Result:
+    """January of all tenants: an invoice each, without PDFs. Leaves the last round's database in use."""
+    tenants = Tenant.objects.count()
+    ours = Side(_ours, partial(instance.copy, READY, RUN), _billed)
+    cost, least = in_turn(postmaster, ours, Side(_limit, outcome=_billed_by_limit), rounds=scale.rounds)
+    title = "a month: gates, invoices, numbers, audit, proof, outbox"
+    return Result("close", title, tenants, "tenants", cost, least, Goal(at_most="10"))
+
+
+def _ours() -> None:
+    everybody = Tenant.objects.order_by("pk")
+    for closed in closing.close(tenants=everybody, year=2026, month=1, moment=world.MOMENT):
+        if closed.outcome is not closing.Outcome.ISSUED:
+            raise DifferentWorkError(f"{closed.tenant}: {closed.outcome} {closed.reason}")
+
+
+def _limit() -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(CLOSE, {"month": world.BORDERS[0].date(), "moment": world.MOMENT})
+
+
+def _billed() -> object:
+    return Invoice.objects.count(), Invoice.objects.aggregate(sum=Sum("total"))["sum"]
+
+
+def _billed_by_limit() -> object:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*), sum(total) FROM bench_invoice")
+        return cursor.fetchone()
+
+
+SHOW_JOBS = """
+INSERT INTO billing_ratedjob
+    (tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos, gpu_model, mig_profile,
+     gpus, share_num, share_den, cpu_milli, memory_mib, nodes, state, submitted, started, ended, seen_until, shown_at,
+     gpu_units, cost_rank, unpriced)
+SELECT o.tenant_id, u.id, o.project_id, 'gpu1', a.name, u.job_id, u.name, u."user", u.queue, u.qos, u.gpu_model, '',
+       u.gpus, 1, 1, u.cpu_milli, u.memory_mib, u.nodes, u.state, u.submitted, u.started, u.ended, NULL, u.started,
+       u.gpus * (u.ended - u.started), u.gpus * (u.ended - u.started) * 2.04 / 3600, false
+FROM clusters_usagerecord u JOIN clusters_account a ON a.id = u.account_id
+JOIN tenants_ownership o ON o.account_id = a.id
+"""
+
+TABLES = """
+CREATE TABLE bench_invoice (LIKE billing_invoice);
+CREATE SEQUENCE bench_invoice_id;
+ALTER TABLE bench_invoice ALTER id SET DEFAULT nextval('bench_invoice_id');
+CREATE UNIQUE INDEX ON bench_invoice (number);
+CREATE UNIQUE INDEX ON bench_invoice (tenant_id, period_id);
+CREATE TABLE bench_line (LIKE billing_invoiceline);
+CREATE UNIQUE INDEX ON bench_line (invoice_id, position);
+CREATE TABLE bench_event (invoice_id bigint, happened_at timestamptz, row jsonb);
+CREATE TABLE bench_outbox (id bigserial PRIMARY KEY, task text, kwargs jsonb);
+"""
+
+# From rated usage, since without our totals that is where the sums are.
+CLOSE = """
+WITH line AS MATERIALIZED (
+    SELECT r.tenant_id, r.period_id, r.project_id, r.price_id, r.share_den, sum(r.units * r.share_num) AS units,
+           max(r.id) AS through, c.unit_price, c.meter, c.selector,
+           round(sum(r.units * r.share_num) * c.unit_price * 100 / (r.share_den * 3600::numeric))::bigint AS amount,
+           row_number() OVER (PARTITION BY r.tenant_id ORDER BY r.project_id, r.price_id) AS position
+    FROM billing_ratedusage r JOIN billing_price c ON c.id = r.price_id
+    WHERE r.service_month = %(month)s AND r.verdict = 'charged'
+    GROUP BY r.tenant_id, r.period_id, r.project_id, r.price_id, r.share_den, c.id
+), invoice AS (
+    INSERT INTO bench_invoice (tenant_id, period_id, state, number, currency, period_start, period_end, timezone,
+        issued_on, due_on, seller, buyer, terms, subtotal, tax_name, tax_rate, tax, total, rated_through)
+    SELECT t.id, p.id, 'issued', to_char(p.start, '"INV-"YYYY-MM-') || row_number() OVER (ORDER BY t.id), 'USD',
+           p.start, p."end", 'UTC', %(moment)s, %(moment)s, '{}', jsonb_build_object('name', t.name), '{}',
+           f.amount, 'VAT', 0, 0, f.amount, f.through
+    FROM (SELECT tenant_id, period_id, sum(amount) AS amount, max(through) AS through FROM line GROUP BY 1, 2) f
+    JOIN tenants_tenant t ON t.id = f.tenant_id JOIN billing_billingperiod p ON p.id = f.period_id
+    RETURNING *
+), event AS (
+    INSERT INTO bench_event SELECT i.id, %(moment)s, to_jsonb(i) FROM invoice i
+), message AS (
+    INSERT INTO bench_outbox (task, kwargs) SELECT 'render', jsonb_build_object('invoice_id', i.id) FROM invoice i
+)
+INSERT INTO bench_line (id, invoice_id, tenant_id, position, service_period_id, project_id, project, meter, price_id,
+    description, seconds_num, seconds_den, unit, unit_price, amount, correction)
+SELECT i.id * 1000 + l.position, i.id, l.tenant_id, l.position, l.period_id, l.project_id, 'default', l.meter,
+       l.price_id, l.selector, l.units, l.share_den, 'GPU-hour', l.unit_price, l.amount, false
+FROM line l JOIN invoice i ON i.tenant_id = l.tenant_id
+"""

@@ -1,0 +1,81 @@
+"""Ours and the limit in turn, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from bench.meter import Cost, measure, middle
+
+
+class DifferentWorkError(Exception):
+    """Ours and the limit did not come to the same: the comparison would say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two. `prepare` is not measured; `outcome` tells what `work` came to, for comparison."""
+
+    work: Callable[[], object]
+    prepare: Callable[[], object] = lambda: None
+    outcome: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`at_least`: the part of the limit's speed that ours reaches. `at_most`: how many times its cost."""
+
+    at_least: str = ""
+    at_most: str = ""
+
+    def text(self) -> str:
+        return f"≥ {self.at_least}" if self.at_least else f"≤ {self.at_most} ×" if self.at_most else "–"
+
+    def missed(self, speed: float) -> bool:
+        if self.at_least:
+            return speed < Fraction(self.at_least)
+        return bool(self.at_most) and speed * Fraction(self.at_most) < 1
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`amount` pieces of work, by us and by the limit."""
+
+    name: str
+    title: str
+    amount: int
+    unit: str
+    ours: Cost
+    limit: Cost
+    goal: Goal = Goal()
+    by_wall: bool = False  # latencies are compared by the clock on the wall
+
+    @property
+    def speed(self) -> float:
+        """Ours as a part of the limit."""
+        ours, limit = (self.ours.wall, self.limit.wall) if self.by_wall else (self.ours.cpu, self.limit.cpu)
+        return limit / ours if ours else float("inf")
+
+    @property
+    def missed(self) -> bool:
+        return self.goal.missed(self.speed)
+
+    def rate(self, cost: Cost) -> float:
+        """Pieces a second of CPU, or of wall time where that is compared."""
+        seconds = cost.wall if self.by_wall else cost.cpu
+        return self.amount / seconds if seconds else float("inf")
+
+
+def in_turn(postmaster: int, ours: Side, limit: Side, *, rounds: int) -> tuple[Cost, Cost]:
+    """Medians of both. Raises DifferentWorkError if they came to different outcomes."""
+    costs: tuple[list[Cost], list[Cost]] = ([], [])
+    for _ in range(rounds):
+        outcomes = []
+        for side, taken in zip((ours, limit), costs, strict=True):
+            side.prepare()
+            taken.append(measure(side.work, postmaster))
+            outcomes.append(side.outcome())
+        if outcomes[0] != outcomes[1]:
+            raise DifferentWorkError(f"ours {outcomes[0]}, limit {outcomes[1]}")
+    return middle(costs[0]), middle(costs[1])

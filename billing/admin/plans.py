@@ -1,0 +1,184 @@
+"""Plans, their versions and prices, and who is on them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from billing import plans
+from billing.documents.format import plain_price
+from billing.models import PeriodTotal, Plan, PlanVersion, Price, Resource, Subscription
+from billing.plans import COLUMNS, PlanError
+from billing.rules.pricing import Meter
+from billing.tasks import rate_tenants
+from portal.admin import ReadOnlyInline, Recorded
+from portal.outbox import outbox
+
+TERMS = ("meter", *COLUMNS.values(), "unit_price", "valid_from")
+
+
+def rate_again(plan: Plan) -> None:
+    """Have a worker rate whoever was ever on the plan."""
+    tenants = list(plans.subscribers(plan).values_list("pk", flat=True))
+    if tenants:
+        outbox.add(rate_tenants, tenant_ids=tenants)
+
+
+class VersionInline(ReadOnlyInline):
+    model = PlanVersion
+    fields = ("effective_from", "charges")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("plan").order_by("effective_from")
+
+
+@admin.register(Plan)
+class PlanAdmin(Recorded[Plan]):
+    refusals = (PlanError,)
+    list_display = ("name", "currency")
+    search_fields = ("name",)
+    ordering = ("name",)
+    inlines = (VersionInline,)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Plan | None = None) -> tuple[str, ...]:
+        return ("name",) if obj else ()
+
+    def has_delete_permission(self, request: HttpRequest, obj: Plan | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Plan, form: Any, change: bool) -> None:
+        obj.pk = plans.set_plan(name=obj.name, currency=obj.currency).pk
+
+
+class PriceField(forms.DecimalField):
+    """Without the zeros that the column pads its decimals with."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return f"{value.normalize():f}" if isinstance(value, Decimal) else value
+
+
+class PriceForm(forms.ModelForm[Price]):
+    unit_price = PriceField(max_digits=24, decimal_places=12, min_value=0, help_text="Per unit of the meter.")
+    meter = forms.ChoiceField(choices=[(meter.value, meter.value) for meter in Meter])
+
+    class Meta:
+        model = Price
+        fields = (*TERMS, "valid_until")
+
+
+def _used() -> QuerySet[PeriodTotal, int | None]:
+    return PeriodTotal.objects.filter(price_id__isnull=False).values_list("price_id", flat=True)
+
+
+class UsedPrices(admin.TabularInline[Price, PlanVersion]):
+    """Usage was rated by them: they can be ended, and nothing else."""
+
+    model = Price
+    verbose_name_plural = "prices in use"
+    extra = 0
+    can_delete = False
+    fields = ("meter", *COLUMNS.values(), "price", "valid_from", "valid_until")
+    readonly_fields = ("meter", *COLUMNS.values(), "price", "valid_from")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Price]:
+        rows = super().get_queryset(request).filter(pk__in=_used()).select_related("version__plan")
+        return rows.order_by("position", "pk")
+
+    @admin.display(description="unit price")
+    def price(self, price: Price) -> str:
+        currency = price.version.plan.currency
+        return f"{plain_price(price.unit_price, currency)} {currency}"
+
+    def has_add_permission(self, request: HttpRequest, obj: PlanVersion | None = None) -> bool:
+        return False
+
+
+class OtherPrices(admin.StackedInline[Price, PlanVersion]):
+    """Nothing was rated by them yet. Lists of values are separated by commas."""
+
+    model = Price
+    form = PriceForm
+    verbose_name_plural = "prices not in use yet"
+    extra = 0
+    fieldsets = (
+        (None, {"fields": (("meter", "unit_price", "valid_from", "valid_until"),)}),
+        ("For usage of", {"fields": (tuple(COLUMNS.values())[:4], tuple(COLUMNS.values())[4:])}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Price]:
+        return super().get_queryset(request).exclude(pk__in=_used()).order_by("position", "pk")
+
+
+class VersionForm(forms.ModelForm[PlanVersion]):
+    charges = forms.MultipleChoiceField(
+        choices=Resource.choices,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="The others are waived: 'not charged by this plan'.",
+    )
+
+    class Meta:
+        model = PlanVersion
+        fields = ("plan", "effective_from", "charges")
+
+
+@admin.register(PlanVersion)
+class PlanVersionAdmin(Recorded[PlanVersion]):
+    refusals = (PlanError,)
+    list_display = ("plan", "effective_from", "charges")
+    list_filter = ("plan",)
+    list_select_related = ("plan",)
+    ordering = ("plan__name", "effective_from")
+    form = VersionForm
+    inlines: ClassVar[Any] = (UsedPrices, OtherPrices)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: PlanVersion | None = None) -> tuple[str, ...]:
+        return ("plan", "effective_from") if obj else ()
+
+    def has_delete_permission(self, request: HttpRequest, obj: PlanVersion | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: PlanVersion, form: Any, change: bool) -> None:
+        obj.pk = plans.new_version(
+            plan=obj.plan, effective_from=obj.effective_from, charges=form.cleaned_data["charges"]
+        ).pk
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        for price in formset.save(commit=False):
+            plans.save_price(price)
+        for price in formset.deleted_objects:
+            if not plans.in_use(price):
+                price.delete()
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        rate_again(form.instance.plan)
+
+
+@admin.register(Subscription)
+class SubscriptionAdmin(Recorded[Subscription]):
+    """A new one ends the one before it. What was, stays."""
+
+    refusals = (PlanError,)
+    list_display = ("tenant", "plan", "since", "until")
+    list_filter = ("plan",)
+    list_select_related = ("tenant", "plan")
+    search_fields = ("tenant__slug", "tenant__name")
+    ordering = ("tenant__slug", "since")
+    autocomplete_fields = ("tenant", "plan")
+    fields = ("tenant", "plan", "since")
+
+    def has_change_permission(self, request: HttpRequest, obj: Subscription | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Subscription | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Subscription, form: Any, change: bool) -> None:
+        obj.pk = plans.subscribe(tenant=obj.tenant, plan=obj.plan, since=obj.since).pk
+        outbox.add(rate_tenants, tenant_ids=[obj.tenant_id])

@@ -1,0 +1,61 @@
+"""What an invoice document shows.
+
+Plain values, independent of the database: whoever builds an `InvoiceDocument` has already rounded and
+formatted every quantity and amount. A document does no arithmetic and checks no sums.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Party:
+    """A seller or a buyer, as frozen on the invoice."""
+
+    name: str
+    address_lines: tuple[str, ...] = ()
+    country: str = ""
+    vat_id: str = ""
+    email: str = ""
+    registration: str = ""  # e.g. "HRB 12345 Munich"; shown in the footer, sellers only
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentLine:
+    """One row of the table; every text is printed as it is."""
+
+    description: str
+    quantity: str
+    unit: str  # e.g. "GPU-hours"; heads the column when all lines share it
+    unit_price: str
+    amount: str
+    project: str = ""
+    service_period: str = ""  # only where it differs from the document's: the period a correction is about
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InvoiceDocument:
+    """Everything that is printed on an invoice; an empty text leaves its row out."""
+
+    number: str
+    kind: str = "Invoice"
+    issued_on: date  # also the creation date of the file, so that the same document is the same bytes
+    due_on: date | None = None
+    service_period: str = ""
+    customer_no: str = ""
+    purchase_order: str = ""
+    seller: Party
+    buyer: Party
+    iban: str = ""
+    bic: str = ""
+    payment_reference: str = ""
+    currency: str  # ISO 4217
+    lines: tuple[DocumentLine, ...] = ()
+    subtotal: str
+    tax_label: str = ""  # e.g. "VAT"; empty: no tax row
+    tax_rate: str = ""  # e.g. "19%"
+    tax: str = ""
+    total: str
+    amount_due: str  # shown again below the total where the two differ
+    notes: str = ""  # paragraphs, one a line
+    language: str = "en"  # ISO 639; tells readers' software how to pronounce the text

@@ -1,0 +1,159 @@
+"""Usage in, rated in the same commit: what every import and pull runs through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.db import DatabaseError, OperationalError, connection, transaction
+from psycopg.errors import DeadlockDetected
+
+from billing import rating
+from clusters import ledger, truth
+from clusters.connectors.base import BadRow, Reading, Row, UsageFact
+from clusters.ledger import Stored
+from clusters.models import Cluster, Pull
+
+CUT_OFF = frozenset({"unfinished", "truncated"})  # codes of rows that stand at the end of a file that was cut
+ATTEMPTS = 3  # at a batch that meets a deadlock
+BATCH = 5_000  # rows a transaction: large enough for set-based SQL, small enough to lose little
+
+Progress = Callable[[Stored], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    """What a pass did. `as_of`: the watermark that it proved, None where it proved nothing."""
+
+    stored: Stored
+    steps: int
+    as_of: datetime | None
+
+
+def take_in(
+    *,
+    cluster: Cluster,
+    rows: Iterable[Row],
+    reading: Reading,
+    source: str,
+    moment: datetime,
+    as_of: datetime | None = None,
+    progress: Progress | None = None,
+) -> TakenIn:
+    """Store and rate all rows in transactions of 5,000; the last one moves the watermark.
+
+    Run again, or after a kill at any point, it stores what is missing and changes nothing else.
+    `as_of` defaults to the latest moment that the accepted rows prove. What `rows` raises is kept as the
+    pass's error and raised on; the batches before it stay, the watermark does not move.
+    """
+    pull = Pull.objects.create(cluster=cluster, source=source, started_at=moment)
+    try:
+        return _take_in(pull, rows, reading, as_of=as_of, progress=progress or (lambda _: None))
+    except BaseException as error:
+        with suppress(DatabaseError):  # the first error is the one to tell of
+            Pull.objects.filter(pk=pull.pk).update(
+                outcome=Pull.Outcome.FAILED, ended_at=moment, error=str(error) or type(error).__name__
+            )
+        raise
+
+
+def _take_in(
+    pull: Pull, rows: Iterable[Row], reading: Reading, *, as_of: datetime | None, progress: Progress
+) -> TakenIn:
+    total = Stored()
+    proved = _Proof(now=int(pull.started_at.timestamp()))
+    for batch, last in _batches(rows):
+        facts, bad = proved.sift(batch)
+        if last and as_of is None:
+            as_of = proved.as_of
+            if proved.torn:
+                reading.notes.append(TORN)
+        total = _store(pull, facts, bad, total, steps=reading.steps, done=_Done(as_of) if last else None)
+        progress(total)
+    return TakenIn(total, reading.steps, as_of)
+
+
+TORN = (
+    "The file ends in a torn line, so what it proves is not known and the watermark stays where it was: "
+    "export it again, or say with --as-of how far it reaches."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The pass ends with this batch, having proved so much."""
+
+    as_of: datetime | None
+
+
+def _store(
+    pull: Pull, facts: list[UsageFact], bad: list[BadRow], before: Stored, *, steps: int, done: _Done | None
+) -> Stored:
+    """One batch in one transaction; chosen as a deadlock's victim, it is tried again."""
+    attempt = 1
+    while True:
+        try:
+            with transaction.atomic():
+                ledger.lock(pull.cluster)
+                total = before + ledger.store(
+                    cluster=pull.cluster, facts=facts, bad=bad, source=pull.source, moment=pull.started_at
+                )
+                if facts:
+                    rating.rate_touched()
+                if done is None:
+                    ledger.record(pull=pull, stored=total, steps=steps)
+                else:
+                    ledger.finish(
+                        cluster=pull.cluster,
+                        pull=pull,
+                        stored=total,
+                        steps=steps,
+                        as_of=done.as_of,
+                        moment=pull.started_at,
+                    )
+            return total
+        except OperationalError as error:
+            inner = connection.in_atomic_block
+            if inner or attempt == ATTEMPTS or not isinstance(error.__cause__, DeadlockDetected):
+                raise
+            attempt += 1
+
+
+class _Proof:
+    """Sifts what can be true from what cannot, and remembers how far the true rows reach."""
+
+    def __init__(self, *, now: int) -> None:
+        self.now = now
+        self.until = 0
+        self.torn = False  # the newest row was cut off: there may have been more behind it
+
+    @property
+    def as_of(self) -> datetime | None:
+        return datetime.fromtimestamp(self.until, UTC) if self.until and not self.torn else None
+
+    def sift(self, rows: Iterable[Row]) -> tuple[list[UsageFact], list[BadRow]]:
+        facts: list[UsageFact] = []
+        bad: list[BadRow] = []
+        for row in rows:
+            self.torn = isinstance(row, BadRow) and row.code in CUT_OFF
+            if isinstance(row, BadRow):
+                bad.append(row)
+            elif (refused := truth.refuse(row, now=self.now)) is not None:
+                bad.append(refused)
+            else:
+                facts.append(row)
+                self.until = max(self.until, row.ended or row.seen_until or 0)
+        return facts, bad
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[tuple[list[Row], bool]]:
+    """Batches of BATCH rows, each with whether it is the last; one empty batch for no rows at all."""
+    batch: list[Row] = []
+    for row in rows:
+        if len(batch) == BATCH:
+            yield batch, False
+            batch = []
+        batch.append(row)
+    yield batch, True

@@ -1,0 +1,192 @@
+"""The sums that must always hold, computed apart from the code that keeps them.
+
+allocated = billed + waived + pending + unowned, per cluster and resource, in resource-seconds:
+allocated comes from the usage records, unowned from the gaps of ownership, the others from rated
+usage and the invoices that cover it. `pending` holds unpriced usage too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+
+from django.db import connection, transaction
+from django.db.models import Sum
+
+from billing import proof_sql as sql
+from billing.models import (
+    BillingPeriod,
+    Invoice,
+    InvoiceLine,
+    InvoiceState,
+    PeriodTotal,
+    Resource,
+    Verdict,
+)
+from billing.rules.money import Money, decimal_text
+from billing.rules.pricing import PerUnit
+from billing.rules.tax import tax_on
+from clusters import usage
+from portal.tenants.models import Tenant
+
+SLICE = 50_000  # records looked at in one statement
+
+PARTS = ("allocated", "billed", "waived", "pending", "unowned")
+
+
+@dataclass(slots=True)
+class Sums:
+    """The parts of one cluster's resource, exact resource-seconds."""
+
+    parts: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(PARTS, Fraction(0)))
+    unpriced: Fraction = Fraction(0)  # of pending
+
+    def add(self, part: str, value: Fraction) -> None:
+        """Count resource-seconds as one of the parts; what has no price yet is pending."""
+        if part == "unpriced":
+            self.unpriced += value
+        self.parts["pending" if part == "unpriced" else part] += value
+
+    @property
+    def difference(self) -> Fraction:
+        """allocated − (billed + waived + pending + unowned); 0 where the sum closes."""
+        return 2 * self.parts["allocated"] - sum(self.parts.values(), Fraction(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An identity between two kept sums; `broken` names up to ten places where it does not hold."""
+
+    name: str
+    broken: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Per (cluster, resource) the sums, the rows in quarantine beside, and the other identities."""
+
+    sums: Mapping[tuple[str, str], Sums]
+    quarantined: Mapping[str, int]
+    checks: list[Check]
+
+    @property
+    def holds(self) -> bool:
+        return all(not s.difference for s in self.sums.values()) and not any(c.broken for c in self.checks)
+
+
+def prove(*, month: date | None = None, progress: Callable[[int], None] | None = None) -> Proof:
+    """All sums of a UTC month, or of all time. One snapshot of the database; changes nothing."""
+    sums: dict[tuple[str, str], Sums] = defaultdict(Sums)
+    accounts = usage.account_ids()
+    jobs: list[str] = []
+    rated = 0
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not connection.savepoint_ids:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        for first, last in usage.slices(accounts, size=SLICE):
+            count = usage.load_records(first, last, accounts)
+            cursor.execute(sql.SUMS, {"month": month})
+            for cluster, resource, part, num, den in cursor.fetchall():
+                sums[cluster, resource].add(part, Fraction(int(num), den))
+            jobs += _texts(sql.JOBS)
+            cursor.execute(sql.RATED_ROWS)
+            rated += cursor.fetchone()[0]
+            if progress is not None:
+                progress(count)
+        quarantined = usage.quarantined_rows()
+        for cluster in quarantined:
+            for resource in Resource.values:
+                sums.setdefault((cluster, resource), Sums())  # shown with zeros
+        cursor.execute(sql.ALL_RATED_ROWS)
+        orphans = cursor.fetchone()[0] - rated
+        if orphans:
+            jobs.append(f"{orphans:,} rated rows belong to no job that is known")
+        checks = [
+            Check("every job is rated for whom it was, in full", jobs[:10]),
+            _lines_equal_rated(),
+            _lines_cost_what_they_say(),
+            *(Check(name, _texts(statement)) for name, statement in sql.CHECKS.items()),
+        ]
+        return Proof(dict(sorted(sums.items())), quarantined, checks)
+
+
+def tenant_sums(*, tenant: Tenant, period: BillingPeriod) -> dict[str, dict[str, str]]:
+    """A tenant's period by resource and verdict, in exact resource-seconds as text: kept with its close."""
+    rows = (
+        PeriodTotal.objects.filter(tenant=tenant, period=period)
+        .values("resource", "verdict", "share_den")
+        .annotate(sum=Sum("units"))
+        .order_by("resource", "verdict", "share_den")
+    )
+    sums: dict[str, dict[str, Fraction]] = defaultdict(lambda: dict.fromkeys(Verdict.values, Fraction(0)))
+    for row in rows:
+        sums[row["resource"]][row["verdict"]] += Fraction(int(row["sum"]), row["share_den"])
+    return {
+        resource: {verdict: seconds_text(value) for verdict, value in verdicts.items()}
+        for resource, verdicts in sums.items()
+    }
+
+
+def seconds_text(seconds: Fraction) -> str:
+    """Exact resource-seconds: a decimal where it is finite, else a fraction such as 1/7."""
+    try:
+        return decimal_text(seconds)
+    except ValueError:
+        return f"{seconds.numerator}/{seconds.denominator}"
+
+
+def _lines_equal_rated() -> Check:
+    difference: dict[tuple[int, int, int], Fraction] = defaultdict(Fraction)
+    with connection.cursor() as cursor:
+        cursor.execute(sql.LINES)
+        for period, project, price, num, den in cursor.fetchall():
+            difference[period, project, price] += Fraction(int(num), int(den))
+    broken = [
+        f"period {period}, project {project}, price {price}: lines exceed rated usage by {seconds_text(value)} s"
+        for (period, project, price), value in sorted(difference.items())
+        if value
+    ]
+    return Check("invoice lines equal the rated usage that they cover", broken[:10])
+
+
+def _lines_cost_what_they_say() -> Check:
+    """Per key all lines together cost their seconds at their price, rounded once; tax follows the subtotal."""
+    broken = [
+        str(invoice)
+        for invoice in Invoice.objects.issued().order_by("pk")
+        if tax_on(Money.from_minor(invoice.subtotal, invoice.currency), rate=invoice.tax_rate).minor
+        != invoice.tax
+    ]
+    billed: dict[tuple[int, int, int], list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+    prices: dict[tuple[int, int, int], tuple[Decimal, str]] = {}
+    lines = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED).values_list(
+        "service_period",
+        "project_id",
+        "price_id",
+        "seconds_num",
+        "seconds_den",
+        "amount",
+        "unit_price",
+        "invoice__currency",
+    )
+    for period, project, price, num, den, amount, unit_price, currency in lines.order_by("pk"):
+        sums = billed[period, project, price]
+        sums[0] += Fraction(int(num), den)
+        sums[1] += amount
+        prices[period, project, price] = (unit_price, currency)
+    for key, (seconds, minor) in billed.items():
+        unit_price, currency = prices[key]
+        if PerUnit(unit_price).amount(seconds, currency).rounded().minor != minor:
+            broken.append("period {}, project {}, price {}".format(*key))
+    return Check("invoice lines cost their seconds at their price", broken[:10])
+
+
+def _texts(statement: str) -> list[str]:
+    """One text per place where an identity is broken, ten at most."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return [str(row[0]) for row in cursor.fetchmany(10)]

@@ -1,0 +1,98 @@
+"""Usage → rated usage: who owned it, on which terms, at which price, in set-based SQL.
+
+Each record is cut at the borders of ownership, billing period, subscription, plan version and price.
+What the cuts should be is compared with what stands there; the difference is appended: nothing for
+a record that is rated right already, a negation and a new row for a cut that is rated differently
+now. So rating may run any number of times, in any order, and ends in the same sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection, transaction
+
+from billing import calendar, rated_sql
+from billing import rating_sql as sql
+from clusters import usage, worktables
+from portal.tenants.models import Ownership, Tenant
+
+Progress = Callable[[int], None]
+
+
+def rate_touched() -> None:
+    """Rate what the ledger stored in this transaction."""
+    if usage.load_touched():
+        _rate()
+
+
+def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = None) -> None:
+    """Rate all usage of the accounts again; only what comes out differently is written.
+
+    One transaction per 10,000 records: a kill loses nothing, and the next run goes on. The locks come
+    before the records are read, so that nothing is rated from an older revision or an older price.
+    """
+    with transaction.atomic():
+        _lock(account_ids)  # waits for imports under way, whose first records no page would hold yet
+    for first, last in usage.slices(account_ids):
+        with transaction.atomic():
+            _lock(account_ids)
+            count = usage.load_records(first, last, account_ids)
+            if count:
+                _rate()
+        if progress is not None:
+            progress(count)
+
+
+def rate_tenants(tenants: Iterable[Tenant], *, progress: Progress | None = None) -> None:
+    """Rate again whatever these tenants ever owned, after a change of their plan or its prices."""
+    ids = (
+        Ownership.objects.filter(tenant__in=list(tenants))
+        .order_by("account")
+        .values_list("account", flat=True)
+    )
+    rate_accounts(list(ids.distinct()), progress=progress)
+
+
+def _rate() -> None:
+    """Rate the records in `usage_input`. Holds the owners' locks until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES)
+        cursor.execute("SELECT array_agg(DISTINCT account_id) FROM usage_input")
+        _lock(cursor.fetchone()[0])
+        cursor.execute(sql.LOCK_FORMER_OWNERS)
+        _ensure_periods(cursor)
+        cursor.execute(sql.ENSURE_MONTHS)
+        cursor.execute(sql.SHAPES)
+        cursor.execute(sql.SPANS)
+        cursor.execute(sql.OFFERS)
+        cursor.execute("SELECT EXISTS (SELECT 1 FROM usage_input WHERE NOT fresh)")
+        (rated_before,) = cursor.fetchone()
+        changes = (sql.WANTED, sql.CHANGES) if rated_before else (sql.WANTED_OF_FRESH,)
+        write = rated_sql.WRITE_CHANGED if rated_before else rated_sql.WRITE_FRESH
+        for statement in (*changes, *write):
+            cursor.execute(statement)
+
+
+def _lock(account_ids: Sequence[int]) -> None:
+    """Until the transaction ends, nobody else assigns these accounts, nor rates or issues for their owners."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.LOCK_ACCOUNTS, [list(account_ids)])
+        cursor.execute(sql.LOCK_OWNERS, [list(account_ids)])
+
+
+def _ensure_periods(cursor: Any) -> None:
+    """Make the billing periods that the usage falls into."""
+    cursor.execute(sql.PERIODS_NEEDED)
+    for tenant_id, timezone, anchor_day, since, until, first, last in cursor.fetchall():
+        calendar.add(
+            tenant_id=tenant_id,
+            timezone=timezone,
+            anchor_day=anchor_day,
+            since=datetime.fromtimestamp(since, UTC),
+            until=datetime.fromtimestamp(until, UTC),
+            kept=None if first is None else (first, last),
+        )

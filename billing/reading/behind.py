@@ -1,0 +1,186 @@
+"""The jobs behind the lines of an invoice: what each adds, to the unit, on pages and as CSV.
+
+A line covers what was rated under its service period, project and price since the invoice that
+covered them before, up to its own invoice's `rated_through`. Its jobs add up to it exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from django.db import connection
+
+from billing import coverage
+from billing.documents.csv import FORMULA
+from billing.models import Invoice, InvoiceLine
+
+PAGE = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one job adds to a line; negative where it is taken back."""
+
+    record_id: int
+    job_id: str
+    user: str
+    service_from: datetime
+    service_to: datetime
+    units: int  # resource units × seconds
+    share: Fraction
+
+    @property
+    def resource_seconds(self) -> Fraction:
+        return self.units * self.share
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last job of a page. `rank` is the shortened size that the list is ordered by."""
+
+    rank: Decimal
+    record_id: int
+    share: Fraction
+
+
+def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
+    """How many jobs stand behind each line, by its position. Two queries."""
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNTS, _reach(invoice, lines))
+        return dict(cursor.fetchall())
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the jobs behind a line, the largest first."""
+
+    jobs: list[Held]
+    count: int  # of all jobs of the line
+    more: Cursor | None  # where the next page begins
+
+
+def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
+    """A page of the line's jobs. Two queries."""
+    values = _reach(line.invoice, [line]) | {
+        "first": after is None,
+        "rank": after.rank if after else 0,
+        "record": after.record_id if after else 0,
+        "num": after.share.numerator if after else 0,
+        "den": after.share.denominator if after else 0,
+        "limit": PAGE + 1,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_PAGE, values)
+        rows = cursor.fetchall()
+    found = [
+        Held(record, job, user, _at(since), _at(until), units, Fraction(num, den))
+        for record, job, user, since, until, units, num, den, _, _ in rows[:PAGE]
+    ]
+    last = Cursor(rows[PAGE - 1][-1], found[-1].record_id, found[-1].share) if len(rows) > PAGE else None
+    return Page(found, rows[0][-2] if rows else 0, last)
+
+
+def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:
+    """One row per job and line, header first, as the database writes them; nothing is held in memory.
+
+    `units` × `share` are the job's exact resource-seconds; those of a line add up to it. `hours` and
+    `amount` are the same, shortened to be read.
+    """
+    values = _reach(invoice, lines) | {
+        "number": invoice.number,
+        "currency": invoice.currency,
+        "formula": FORMULA,
+        "descriptions": [line.description for line in lines],
+        "names": [line.project for line in lines],
+        "meters": [line.unit for line in lines],
+        "unit_prices": [line.unit_price for line in lines],
+    }
+    statement = connection.ops.compose_sql(_CSV, values)  # type: ignore[attr-defined]  # of PostgreSQL
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for piece in copy:
+            yield bytes(piece)
+
+
+def _reach(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
+    """Which rated rows each line covers."""
+    issued = coverage.before(invoice)
+    spans = [(line.service_period.start.astimezone(UTC), line.service_period.end) for line in lines]
+    return {
+        "tenant": invoice.tenant_id,
+        "through": invoice.rated_through,
+        "since": min((start for start, _ in spans), default=invoice.period_start).date().replace(day=1),
+        "until": max((end for _, end in spans), default=invoice.period_end),
+        "positions": [line.position for line in lines],
+        "periods": [line.service_period_id for line in lines],
+        "projects": [line.project_id for line in lines],
+        "prices": [line.price_id for line in lines],
+        "after": [coverage.through(issued, end) for _, end in spans],
+    }
+
+
+def _at(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)
+
+
+_HELD = """
+WITH line AS (
+    SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
+                         %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
+), held AS (
+    SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from) AS service_from,
+           max(r.service_to) AS service_to, sum(r.units)::bigint AS units
+    FROM line l JOIN billing_ratedusage r
+      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
+    WHERE r.tenant_id = %(tenant)s AND r.id <= %(through)s
+      AND r.service_month >= %(since)s AND r.service_month < %(until)s::timestamptz AT TIME ZONE 'UTC'
+    GROUP BY l.position, r.record_id, r.share_num, r.share_den
+    HAVING sum(r.units) <> 0
+)
+"""
+
+_COUNTS = f"{_HELD} SELECT position, count(DISTINCT record_id) FROM held GROUP BY position"  # noqa: S608
+
+_PAGE = f"""{_HELD}
+SELECT * FROM (
+    SELECT h.record_id, coalesce(j.job_id, h.record_id::text), coalesce(j."user", ''), h.service_from, h.service_to,
+           h.units, h.share_num, h.share_den, (SELECT count(DISTINCT record_id) FROM held),
+           (h.units::numeric * h.share_num / h.share_den)::numeric(30, 6) AS rank
+    FROM held h LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id
+) job
+WHERE %(first)s OR (-rank, record_id, share_num, share_den) > (-%(rank)s, %(record)s, %(num)s, %(den)s)
+ORDER BY -rank, record_id, share_num, share_den
+LIMIT %(limit)s
+"""  # noqa: S608 - built from constants
+
+
+def _text(column: str) -> str:
+    """The column as one cell of a spreadsheet: `billing.documents.csv.cell` in SQL."""
+    return f"CASE WHEN {column} ~ %(formula)s THEN '''' || {column} ELSE coalesce({column}, '') END"
+
+
+_CSV = f"""COPY ({_HELD}
+SELECT {_text("%(number)s")} AS invoice, h.position AS line, {_text("t.description")} AS description,
+       {_text("t.project")} AS project, {_text("coalesce(j.job_id, h.record_id::text)")} AS job,
+       {_text("j.name")} AS name, {_text('j."user"')} AS "user", {_text("j.cluster")} AS cluster,
+       {_text("j.account")} AS account, {_text("j.queue")} AS queue, {_text("j.gpu_model")} AS gpu_model,
+       {_text("j.state")} AS state,
+       to_char(to_timestamp(h.service_from) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS service_from,
+       to_char(to_timestamp(h.service_to) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS service_to,
+       h.units,
+       CASE WHEN h.share_den = 1 THEN h.share_num::text ELSE h.share_num || '/' || h.share_den END AS share,
+       (h.units::numeric * h.share_num / (h.share_den * 3600::numeric))::numeric(40, 9) AS hours, t.unit,
+       trim_scale(t.unit_price) AS unit_price, %(currency)s AS currency,
+       (h.units::numeric * h.share_num * t.unit_price / (h.share_den * 3600::numeric))::numeric(50, 9) AS amount
+FROM held h
+JOIN unnest(%(positions)s::int[], %(descriptions)s::text[], %(names)s::text[], %(meters)s::text[],
+            %(unit_prices)s::numeric[]) AS t (position, description, project, unit, unit_price)
+  ON t.position = h.position
+LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id
+ORDER BY h.position, h.service_from, h.record_id
+) TO STDOUT WITH (FORMAT csv, HEADER)
+"""  # noqa: S608 - built from constants

@@ -1,0 +1,110 @@
+"""A tenant's invoices as it sees them: issued or void, never a draft, and how each stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from django.db.models import F, Q, Sum
+from django.db.models.functions import Coalesce
+
+from billing.collection import Balance, balance
+from billing.models import Invoice, InvoiceDocument, InvoiceLine, InvoiceState, Payment
+from billing.models.invoices import InvoiceQuerySet
+from billing.reading import behind
+from billing.reading.costs import per_currency
+from billing.rules.money import Money
+from portal.tenants.models import Tenant
+
+PAGE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An invoice and what is paid of it."""
+
+    invoice: Invoice
+    balance: Balance
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """All that is to be paid, and the day on which the first of it is due."""
+
+    sums: list[Money]
+    count: int
+    first_due: date | None
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One invoice with everything on its page."""
+
+    invoice: Invoice
+    balance: Balance
+    lines: list[InvoiceLine]  # by position
+    jobs: dict[int, int]  # how many stand behind each line, by position
+    payments: list[Payment]
+
+
+def newest(tenant: Tenant, *, on: date, after: str = "", limit: int = PAGE) -> tuple[list[Standing], str]:
+    """A page of invoices, the newest first, and the number behind which the next one begins, or ""."""
+    found = _visible(tenant).annotate(received=Coalesce(Sum("payments__amount"), 0))
+    last = _visible(tenant).filter(number=after).first() if after else None
+    if last is not None:
+        found = found.filter(
+            Q(period_start__lt=last.period_start) | Q(period_start=last.period_start, pk__lt=last.pk)
+        )
+    rows = list(found.newest_first()[: limit + 1])
+    more = rows[limit - 1].number or "" if len(rows) > limit else ""
+    return [_standing(row, on) for row in rows[:limit]], more
+
+
+def open_sums(tenant: Tenant) -> Open:
+    """What is to be paid in all. One query."""
+    received = Coalesce(Sum("payments__amount"), 0)
+    found = _visible(tenant).issued().annotate(received=received).filter(total__gt=F("received"))
+    rows = list(found.values_list("total", "received", "currency", "due_on"))
+    return Open(
+        per_currency(Money.from_minor(total - int(paid), currency) for total, paid, currency, _ in rows),
+        len(rows),
+        min((due for *_, due in rows if due), default=None),
+    )
+
+
+def get(tenant: Tenant, number: str) -> Invoice:
+    """Raises Invoice.DoesNotExist, also for a draft."""
+    return _visible(tenant).get(number=number)
+
+
+def line(tenant: Tenant, number: str, position: int) -> InvoiceLine:
+    """Raises InvoiceLine.DoesNotExist, also for a draft's."""
+    found = InvoiceLine.objects.filter(tenant=tenant, invoice__in=_visible(tenant).filter(number=number))
+    return found.select_related("invoice", "service_period").get(position=position)
+
+
+def detail(tenant: Tenant, number: str, *, on: date) -> Detail:
+    """Raises Invoice.DoesNotExist. Five queries."""
+    invoice = get(tenant, number)
+    payments = list(invoice.payments.order_by("received_on", "pk"))
+    lines = list(invoice.lines.select_related("service_period").order_by("position"))
+    paid = sum(payment.amount for payment in payments)
+    return Detail(
+        invoice, balance(invoice=invoice, on=on, paid=paid), lines, behind.counts(invoice, lines), payments
+    )
+
+
+def document(invoice: Invoice) -> bytes | None:
+    """The PDF as it was sent; None while it is not rendered yet."""
+    kept = InvoiceDocument.objects.filter(invoice=invoice).values_list("pdf", flat=True).first()
+    return bytes(kept) if kept is not None else None
+
+
+def _visible(tenant: Tenant) -> InvoiceQuerySet:
+    found = Invoice.objects.filter(tenant=tenant)
+    return found.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID])
+
+
+def _standing(invoice: Invoice, on: date) -> Standing:
+    received = int(invoice.received)  # type: ignore[attr-defined]
+    return Standing(invoice, balance(invoice=invoice, on=on, paid=received))

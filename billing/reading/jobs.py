@@ -1,0 +1,263 @@
+"""A tenant's jobs, and one job with the pieces that its cost is made of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from billing.models import BillingPeriod, PeriodTotal, RatedJob, UserTotal, Verdict
+from billing.reading.costs import Tag, cost, tags
+from billing.rules.money import Money
+from portal.tenants.models import Project, Tenant
+
+PAGE = 50
+MOST_USERS = 200  # suggestions
+LOOK_BACK = 92 * 86_400  # seconds before a period in which a job that still ran in it may have started
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job and what it costs so far: exact, None where no price was applied to it."""
+
+    row: RatedJob
+    project: str
+    gpu_seconds: Fraction
+    cost: Money | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which jobs to list; an empty text asks for all."""
+
+    period: BillingPeriod | None = None  # in which it started, or was submitted while it waits
+    project: int | None = None
+    gpu_model: str = ""
+    state: str = ""  # in capitals or not: each scheduler has its own way
+    user: str = ""
+    q: str = ""  # beginning of the job id, or part of the name
+
+    @property
+    def anything(self) -> bool:
+        return self != Wanted()
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last job of a page; the next one holds what stands behind it."""
+
+    shown_at: int
+    record_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rated usage of one job that has one window, project, resource and price, and one invoice or none.
+
+    What was never invoiced and taken back again leaves no piece. `units` is negative where an
+    invoiced piece is taken back.
+    """
+
+    project: str
+    resource: str
+    verdict: Verdict
+    service_from: datetime
+    service_to: datetime
+    units: int  # resource units × seconds
+    share: Fraction  # what one unit is of a GPU, core or GiB
+    tag: Tag | None
+    invoice: str  # number, "" where it is on none
+
+    @property
+    def resource_seconds(self) -> Fraction:
+        return self.units * self.share
+
+    @property
+    def cost(self) -> Money | None:
+        return cost(self.tag, self.resource_seconds) if self.tag else None
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the filters offer."""
+
+    periods: list[BillingPeriod]  # newest first
+    projects: list[tuple[int, str]]
+    gpu_models: list[str]
+    users: list[str]
+
+
+def choices(tenant: Tenant) -> Choices:
+    """Four queries over bounded totals."""
+    models = PeriodTotal.objects.filter(tenant=tenant).exclude(gpu_model="")
+    users = UserTotal.objects.filter(tenant=tenant).exclude(user="")
+    return Choices(
+        list(BillingPeriod.objects.filter(tenant=tenant).order_by("-start")),
+        list(tenant.projects.order_by("name").values_list("pk", "name")),
+        list(models.order_by("gpu_model").values_list("gpu_model", flat=True).distinct()),
+        list(users.order_by("user").values_list("user", flat=True).distinct()[:MOST_USERS]),
+    )
+
+
+def newest(tenant: Tenant, wanted: Wanted, *, after: Cursor | None = None) -> tuple[list[Job], Cursor | None]:
+    """A page of jobs, the newest first, and where the next one begins. Four queries."""
+    rows = list(_matching(tenant, wanted, after).order_by("-shown_at", "-record_id")[: PAGE + 1])
+    more = Cursor(rows[PAGE - 1].shown_at, rows[PAGE - 1].record_id) if len(rows) > PAGE else None
+    return _costed(tenant, rows[:PAGE]), more
+
+
+def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
+    """The jobs that ran in the period and have cost most in all. Four queries."""
+    start, end = int(period.start.timestamp()), int(period.end.timestamp())
+    ran = RatedJob.objects.filter(
+        Q(ended__gt=start) | Q(ended__isnull=True),
+        tenant=tenant,
+        shown_at__gte=start - LOOK_BACK,
+        shown_at__lt=end,
+    )
+    order = ("-cost_rank", "-gpu_units", "-record_id")
+    first = ran.order_by(*order).values("record_id")[
+        :limit
+    ]  # from the index alone: whole rows take long to sort
+    return _costed(tenant, list(RatedJob.objects.filter(tenant=tenant, record_id__in=first).order_by(*order)))
+
+
+def count(tenant: Tenant, period: BillingPeriod) -> int:
+    """How many jobs started in the period."""
+    return _matching(tenant, Wanted(period=period), None).count()
+
+
+def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
+    """Raises RatedJob.DoesNotExist. Six queries."""
+    row = RatedJob.objects.get(tenant=tenant, record_id=record_id)
+    return _costed(tenant, [row])[0], _pieces(tenant, row)
+
+
+def _matching(tenant: Tenant, wanted: Wanted, after: Cursor | None) -> QuerySet[RatedJob]:
+    found = RatedJob.objects.filter(tenant=tenant)
+    if wanted.period is not None:
+        start, end = int(wanted.period.start.timestamp()), int(wanted.period.end.timestamp())
+        found = found.filter(shown_at__gte=start, shown_at__lt=end)
+    if wanted.project is not None:
+        found = found.filter(project=wanted.project)
+    if wanted.gpu_model:
+        found = found.filter(gpu_model=wanted.gpu_model)
+    if wanted.user:
+        found = found.filter(user=wanted.user)
+    if wanted.state:
+        found = found.filter(state__in={wanted.state, wanted.state.upper(), wanted.state.capitalize()})
+    if wanted.q:
+        found = found.filter(Q(job_id__startswith=wanted.q) | Q(name__icontains=wanted.q))
+    if after is not None:
+        found = found.filter(
+            Q(shown_at__lt=after.shown_at) | Q(shown_at=after.shown_at, record_id__lt=after.record_id),
+            shown_at__lte=after.shown_at,
+        )
+    return found
+
+
+def _costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
+    """Each job with the sum of its rated usage."""
+    sums: dict[int, list[tuple[str, int | None, Fraction]]] = defaultdict(list)
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.execute(_SUMS, {"tenant": tenant.pk, **_span(rows)})
+            for record_id, verdict, price_id, share_den, units in cursor.fetchall():
+                sums[record_id].append((verdict, price_id, Fraction(int(units), share_den)))
+    prices = tags(price for parts in sums.values() for _, price, _ in parts)
+    projects = Project.objects.filter(tenant=tenant).in_bulk({row.project_id for row in rows})
+    jobs = []
+    for row in rows:
+        parts = sums[row.record_id]
+        amounts = [cost(prices[price], seconds) for _, price, seconds in parts if price and price in prices]
+        jobs.append(
+            Job(
+                row,
+                projects[row.project_id].name,
+                Fraction(row.gpu_units * row.share_num, row.share_den),
+                sum(amounts[1:], amounts[0]) if len({a.currency for a in amounts}) == 1 else None,
+                _verdict(row, {verdict for verdict, _, _ in parts}),
+            )
+        )
+    return jobs
+
+
+def _verdict(row: RatedJob, verdicts: set[str]) -> Verdict:
+    """The loudest: a job with an unpriced part is unpriced, one of which nothing is charged is waived."""
+    if row.unpriced:
+        return Verdict.UNPRICED
+    return Verdict.WAIVED if verdicts == {Verdict.WAIVED} else Verdict.CHARGED
+
+
+def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
+    with connection.cursor() as cursor:
+        cursor.execute(_PIECES, {"tenant": tenant.pk, "record": row.record_id})
+        found = cursor.fetchall()
+    prices = tags(price for *_, price, _ in found)
+    return [
+        Piece(
+            project,
+            resource,
+            Verdict(verdict),
+            datetime.fromtimestamp(since, UTC),
+            datetime.fromtimestamp(until, UTC),
+            int(units),
+            Fraction(share_num, share_den),
+            prices.get(price),
+            number or "",
+        )
+        for project, resource, verdict, since, until, units, share_num, share_den, price, number in found
+    ]
+
+
+def _span(rows: Sequence[RatedJob]) -> dict[str, Any]:
+    """The jobs, and the months that their present revisions touch: what lies beyond nets to nothing."""
+    held = [
+        (row.started, row.ended or row.seen_until or row.started) for row in rows if row.started is not None
+    ]
+    return {
+        "records": [row.record_id for row in rows],
+        "since": _month(min((since for since, _ in held), default=0)),
+        "until": _month(max((until for _, until in held), default=0)),
+    }
+
+
+def _month(second: int) -> date:
+    return datetime.fromtimestamp(second, UTC).date().replace(day=1)
+
+
+_SUMS = """
+SELECT record_id, verdict, price_id, share_den, sum(units::numeric * share_num)
+FROM billing_ratedusage
+WHERE tenant_id = %(tenant)s AND record_id = ANY(%(records)s)
+  AND service_month >= %(since)s AND service_month <= %(until)s
+GROUP BY record_id, verdict, price_id, share_den
+HAVING sum(units::numeric * share_num) <> 0
+"""
+
+# An invoice covers what was rated up to `rated_through`, in its own period and those before it.
+_PIECES = """
+SELECT c.name, r.resource, r.verdict, r.service_from, r.service_to, sum(r.units), r.share_num, r.share_den,
+       r.price_id, i.number
+FROM billing_ratedusage r
+JOIN tenants_project c ON c.id = r.project_id
+JOIN billing_billingperiod p ON p.id = r.period_id
+LEFT JOIN LATERAL (
+    SELECT v.number FROM billing_invoice v
+    WHERE v.tenant_id = r.tenant_id AND v.state = 'issued' AND r.verdict = 'charged'
+      AND v.period_end >= p."end" AND v.rated_through >= r.id
+    ORDER BY v.rated_through, v.id LIMIT 1
+) i ON true
+WHERE r.tenant_id = %(tenant)s AND r.record_id = %(record)s
+GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id, i.number
+HAVING sum(r.units) <> 0
+ORDER BY r.service_from, CASE r.resource WHEN 'gpu' THEN 0 WHEN 'cpu' THEN 1 ELSE 2 END, i.number NULLS LAST,
+         sum(r.units) > 0, r.service_to
+"""

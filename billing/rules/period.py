@@ -1,0 +1,173 @@
+"""Periods: half-open and in UTC, with borders at local midnights of the tenant's zone.
+
+All month arithmetic of the product is here. A period is computed once from zone and anchor day and
+then stored with what it bounds; a later change of zone moves no period that is already stored.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+# Not strftime: its names follow the locale of the process.
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Period:
+    """The instants from `start` until just before `end`, both UTC and whole seconds, `start < end`."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        for moment in (self.start, self.end):
+            if moment.utcoffset() != timedelta(0) or moment.microsecond:
+                raise ValueError(f"A period has borders in UTC at whole seconds, not {moment.isoformat()}.")
+        if self.start >= self.end:
+            raise ValueError(f"A period starts before it ends: {self.start} is not before {self.end}.")
+
+    @property
+    def seconds(self) -> int:
+        """The elapsed seconds, which a change of clocks makes differ from 86,400 a local day."""
+        return (self.end - self.start) // _SECOND
+
+    def contains(self, moment: datetime) -> bool:
+        """Whether `moment` is in the period; its end is not, it belongs to what follows."""
+        return self.start <= moment < self.end
+
+    def overlap(self, other: Period) -> Period | None:
+        """The part that both share, None where they share no second."""
+        start, end = max(self.start, other.start), min(self.end, other.end)
+        return Period(start, end) if start < end else None
+
+
+def billing_period(at: datetime, *, zone: ZoneInfo, anchor_day: int) -> Period:
+    """The billing period that contains `at`, an aware datetime of any zone (ValueError if naive)."""
+    local = _aware(at).astimezone(zone)
+    month = _ordinal(local.year, local.month)
+    if at < _start(month, zone, anchor_day):
+        month -= 1
+    # Where clocks go back over midnight, the 30th can be read on the clock after the 1st has begun.
+    elif at >= _start(month + 1, zone, anchor_day):
+        month += 1
+    return _period(month, zone, anchor_day)
+
+
+def periods(since: datetime, until: datetime, *, zone: ZoneInfo, anchor_day: int) -> Iterator[Period]:
+    """The whole billing periods that touch `[since, until)`, in order; none if that is empty."""
+    moment = _aware(since)
+    _aware(until)
+    while moment < until:
+        period = billing_period(moment, zone=zone, anchor_day=anchor_day)
+        yield period
+        moment = period.end
+
+
+def period_starting_in(year: int, month: int, *, zone: ZoneInfo, anchor_day: int) -> Period:
+    """The billing period whose first local day is in that month: exactly one is."""
+    return _period(_ordinal(year, month), zone, anchor_day)
+
+
+def parse_month(text: str) -> tuple[int, int]:
+    """`"2017-10"` as `(2017, 10)`. ValueError with a sentence for people otherwise."""
+    match = re.fullmatch(r"([0-9]{4})-([0-9]{2})", text)
+    if not match:
+        raise ValueError(f"{text!r} is not a month; write it like 2017-10.")
+    year, month = int(match[1]), int(match[2])
+    if not 1 <= month <= 12 or not 1970 <= year <= 9998:
+        raise ValueError(f"There is no month {text}; write year and month like 2017-10.")
+    return year, month
+
+
+def label(period: Period, zone: ZoneInfo) -> str:
+    """How people call the period: "October 2017" for a whole calendar month, else its first and last day."""
+    first = period.start.astimezone(zone)
+    last = (period.end - _SECOND).astimezone(zone)
+    if period == period_starting_in(first.year, first.month, zone=zone, anchor_day=1):
+        return f"{_MONTHS[first.month - 1]} {first.year}"
+    if first.date() == last.date():
+        return _day(last)
+    opening = _day(first) if first.year != last.year else _day(first).removesuffix(f" {first.year}")
+    return f"{opening} \N{EN DASH} {_day(last)}"
+
+
+def active_seconds(*, started: int, ended: int, suspended: int, since: int, until: int) -> int:
+    """The seconds of `[since, until)` in which a run of `[started, ended)` held its resources.
+
+    All arguments are epoch seconds, `suspended` a number of seconds. Schedulers say how long a run
+    was suspended but not when, so its active seconds are spread evenly over its wall time: up to an
+    instant t they are A(t) = floor((t - started) * active / wall), and a part is A(end) - A(start).
+
+    A largest-remainder split over the cuts would depend on all the cuts at once: a price change
+    found later would move seconds between parts that were already billed. A difference of one
+    running total cannot: parts add up to the whole under any refinement of the cuts, each is known
+    without the others and in any order, and integer division in SQL gives the same number.
+
+    ValueError when the run ends before it starts or was suspended for longer than it ran.
+    """
+    wall = ended - started
+    active = wall - suspended
+    if not 0 <= active <= wall:
+        raise ValueError(f"A run of {wall} s cannot have been suspended for {suspended} s.")
+    low, high = max(since, started), min(until, ended)
+    if low >= high:
+        return 0
+    return (high - started) * active // wall - (low - started) * active // wall
+
+
+def _period(month: int, zone: ZoneInfo, anchor_day: int) -> Period:
+    return Period(_start(month, zone, anchor_day), _start(month + 1, zone, anchor_day))
+
+
+def _start(ordinal: int, zone: ZoneInfo, anchor_day: int) -> datetime:
+    """The start of the period of that month. Always from the anchor itself, so that it never drifts."""
+    if not 1 <= anchor_day <= 31:
+        raise ValueError(f"An anchor day is a day of the month from 1 to 31, not {anchor_day}.")
+    year, month = divmod(ordinal, 12)
+    last_day = calendar.monthrange(year, month + 1)[1]
+    return _first_instant(datetime(year, month + 1, min(anchor_day, last_day)), zone)  # noqa: DTZ001
+
+
+def _first_instant(midnight: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant of the local day that starts at the naive `midnight`, in UTC.
+
+    Midnight can happen twice (the first counts) or be skipped, alone or with a whole day; then the
+    day, or what follows it, starts at the instant of the jump. zoneinfo reads a skipped time with
+    the offset before (fold=0) or after (fold=1): the jump lies between the two readings.
+    """
+    reading = midnight.replace(tzinfo=zone).astimezone(UTC)
+    if reading.astimezone(zone).replace(tzinfo=None) == midnight:
+        return reading
+    early = midnight.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    while reading - early > _SECOND:
+        middle = early + (reading - early) // _SECOND // 2 * _SECOND
+        if middle.astimezone(zone).replace(tzinfo=None) < midnight:
+            early = middle
+        else:
+            reading = middle
+    return reading
+
+
+def _ordinal(year: int, month: int) -> int:
+    if not 1 <= month <= 12:
+        raise ValueError(f"A month is a number from 1 to 12, not {month}.")
+    return year * 12 + month - 1
+
+
+def _aware(moment: datetime) -> datetime:
+    if moment.utcoffset() is None:
+        raise ValueError(f"{moment.isoformat()} names no zone, so it is not an instant.")
+    return moment
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.day} {_MONTHS[moment.month - 1][:3]} {moment.year}"

@@ -1,0 +1,96 @@
+"""What use costs: meters count it, price models turn the count into money.
+
+A quantity is always in resource-seconds (GPU-seconds, core-seconds, GiB-seconds) as an exact
+fraction, because a slice is 1/7 of a GPU and memory is recorded in MiB. Hours appear only where a
+price meets a quantity and where people read one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Protocol
+
+from billing.rules.money import Money
+
+SECONDS_PER_HOUR = 3600
+MAX_PRICE_DECIMALS = 12
+
+
+class Meter(StrEnum):
+    """What is counted."""
+
+    GPU_HOUR = "gpu-hour"
+    CPU_CORE_HOUR = "cpu-core-hour"
+    MEMORY_GIB_HOUR = "memory-gib-hour"
+
+    @property
+    def resource(self) -> str:
+        """The resource that a plan charges or waives: `gpu`, `cpu` or `memory`."""
+        return self.value.partition("-")[0]
+
+    @property
+    def unit(self) -> str:
+        """The unit of the quantity and of the price on an invoice."""
+        return _UNITS[self]
+
+    @property
+    def label(self) -> str:
+        """What an invoice calls it."""
+        return _LABELS[self]
+
+
+_UNITS = {
+    Meter.GPU_HOUR: "GPU-hour",
+    Meter.CPU_CORE_HOUR: "core-hour",
+    Meter.MEMORY_GIB_HOUR: "GiB-hour",
+}
+_LABELS = {
+    Meter.GPU_HOUR: "GPU time",
+    Meter.CPU_CORE_HOUR: "CPU time",
+    Meter.MEMORY_GIB_HOUR: "Memory time",
+}
+
+
+class PriceModel(Protocol):
+    """How a total quantity becomes an amount. More use must never cost less, unless its docs say so.
+
+    A model sees the total of a line, never one job, so that tiers and allowances do not depend on
+    the order in which jobs arrive.
+    """
+
+    @property
+    def unit_price(self) -> Decimal:
+        """The price of one unit (hour) that an invoice prints beside the quantity."""
+        ...
+
+    def amount(self, resource_seconds: Fraction, currency: str) -> Money:
+        """What that quantity costs, exact: rounding is the statement's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PerUnit:
+    """The same price for every unit. `unit_price` is per hour of the resource, in major units.
+
+    ValueError when it is negative, not finite, or has more than 12 decimals.
+    """
+
+    unit_price: Decimal
+
+    def __post_init__(self) -> None:
+        price = self.unit_price
+        if not isinstance(price, Decimal):
+            raise TypeError(f"A price is a Decimal, not {type(price).__name__}.")
+        if not price.is_finite():
+            raise ValueError(f"A price is a number, not {price}.")
+        if price < 0:
+            raise ValueError(f"A price is zero or more, not {price}.")
+        if (Fraction(price) * 10**MAX_PRICE_DECIMALS).denominator != 1:
+            raise ValueError(f"A price has at most {MAX_PRICE_DECIMALS} decimals, unlike {price}.")
+
+    def amount(self, resource_seconds: Fraction, currency: str) -> Money:
+        """`unit_price` × hours, undivided by any rounding."""
+        return Money(Fraction(self.unit_price) * resource_seconds / SECONDS_PER_HOUR, currency)

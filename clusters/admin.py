@@ -1,0 +1,109 @@
+"""Clusters and what was read from them. Usage is never edited: it is what the scheduler said."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from clusters import quarantine
+from clusters.models import Account, Cluster, Pull, Quarantined, UsageRecord
+from portal.admin import ReadOnly, Recorded, epoch
+
+
+@admin.register(Cluster)
+class ClusterAdmin(Recorded[Cluster]):
+    list_display = ("name", "kind", "timezone", "complete_through")
+    search_fields = ("name",)
+    ordering = ("name",)
+    fields = ("name", "kind", "timezone", "complete_through")
+    readonly_fields = ("complete_through",)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Cluster | None = None) -> bool:
+        return False
+
+
+@admin.register(Account)
+class AccountAdmin(Recorded[Account]):
+    """Accounts come with their usage; one can be made before its first job, so that it has an owner by then."""
+
+    list_display = ("name", "cluster")
+    list_filter = ("cluster",)
+    list_select_related = ("cluster",)
+    search_fields = ("name",)
+    ordering = ("cluster__name", "name")
+
+    def has_change_permission(self, request: HttpRequest, obj: Account | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Account | None = None) -> bool:
+        return False
+
+
+class ReasonForm(ActionForm):
+    """Stands beside the choice of an action above the list."""
+
+    reason = forms.CharField(required=False, max_length=500)
+
+
+@admin.register(Quarantined)
+class QuarantinedAdmin(ReadOnly[Quarantined]):
+    list_display = ("id", "cluster", "code", "reason", "source", "line", "last_seen", "resolved_at")
+    list_filter = ("cluster", "code", ("resolved_at", admin.EmptyFieldListFilter))
+    list_select_related = ("cluster",)
+    search_fields = ("source_key", "raw")
+    ordering = ("-id",)
+    actions = ("dismiss",)
+    action_form = ReasonForm
+
+    @admin.action(description="Dismiss with the reason", permissions=["view"])
+    def dismiss(self, request: HttpRequest, queryset: QuerySet[Quarantined]) -> None:
+        try:
+            count = quarantine.dismiss(
+                rows=queryset, reason=request.POST.get("reason", ""), who=str(request.user)
+            )
+        except ValueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+        else:
+            self.message_user(request, f"Dismissed: {count}.", messages.SUCCESS)
+
+
+@admin.register(Pull)
+class PullAdmin(ReadOnly[Pull]):
+    list_display = (
+        *("id", "cluster", "source", "started_at", "outcome", "as_of"),
+        *("read", "new", "unchanged", "revised", "quarantined"),
+    )
+    list_filter = ("cluster", "outcome")
+    list_select_related = ("cluster",)
+    ordering = ("-id",)
+
+
+@admin.register(UsageRecord)
+class UsageRecordAdmin(ReadOnly[UsageRecord]):
+    submitted_at = epoch("submitted", "submitted")
+    eligible_at = epoch("eligible", "eligible")
+    started_at = epoch("started", "started")
+    ended_at = epoch("ended", "ended")
+    seen_until_at = epoch("seen_until", "seen until")
+
+    list_display = (
+        *("job_id", "account", "user", "name", "state", "gpus", "gpu_model"),
+        *("submitted_at", "started_at", "ended_at", "revision"),
+    )
+    list_select_related = ("account__cluster",)
+    list_filter: ClassVar[tuple[str, ...]] = ("cluster",)
+    search_fields = ("=job_id", "=source_key")
+    search_help_text = "A job's id as people write it, or its key (job id raw @ submit second)."
+    ordering = ("-id",)
+    fields = (
+        *("cluster", "account", "source_key", "revision", "job_id", "name", "user", "queue", "qos"),
+        *("priority_class", "gpus", "gpu_model", "mig_profile", ("share_num", "share_den"), "cpu_milli"),
+        *("memory_mib", "nodes", "node_list", "requested", "time_limit", "state", "exit_code"),
+        *("submitted_at", "eligible_at", "started_at", "ended_at", "seen_until_at", "suspended", "last_seen"),
+    )
+    readonly_fields = ("submitted_at", "eligible_at", "started_at", "ended_at", "seen_until_at")

@@ -1,0 +1,85 @@
+"""What every source of usage speaks: plain facts, one error, no Django.
+
+A connector turns what a scheduler recorded into `UsageFact`s. It knows no tenants, no money and
+no database, so it can be tested with a file and a clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+State = str
+"""The scheduler's own word for how a run stands or ended, without its reason: `COMPLETED`.
+
+Nothing in the ledger is decided by it; plans may price by it."""
+
+
+class ConnectorError(Exception):
+    """A source could not be read. `retry` answers the caller's one question."""
+
+    def __init__(self, message: str, *, retry: bool) -> None:
+        super().__init__(message)
+        self.retry = retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageFact:
+    """One workload that held one fixed shape of resources for one interval.
+
+    All instants are UTC epoch seconds; `started` and `ended` are half-open `[started, ended)`.
+    `started is None`: still waiting. `ended is None`: still running (or waiting).
+    """
+
+    source_key: (
+        str  # unique for ever within the cluster, e.g. "100001@1504521041" (job id raw @ submit epoch)
+    )
+    account: str  # the scheduler's name for who used it; "" is an account like any other
+    user: str = ""
+    job_id: str = ""  # as people write it: "8012944_24093"
+    name: str = ""
+    queue: str = ""  # Slurm partition, Kubernetes queue
+    qos: str = ""
+    priority_class: str = ""
+    gpus: int = 0  # whole GPUs, or slices of `gpu_share` each
+    gpu_model: str = ""  # "a100"; "" where the source does not say
+    mig_profile: str = ""  # "1g.5gb"
+    gpu_share: tuple[int, int] = (1, 1)  # what one of `gpus` is of a whole GPU: (1, 7)
+    cpu_milli: int = 0  # thousandths of a core
+    memory_mib: int = 0
+    nodes: int = 0
+    node_list: str = ""
+    requested: str = ""  # what was asked for, as the source prints it
+    time_limit: int | None = None  # seconds; None: unlimited or unknown
+    submitted: int | None = None
+    eligible: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    seen_until: int | None = None  # while running: the second up to which the source proves that it was held
+    suspended: int = 0  # seconds within [started, ended) in which nothing was held; no position is known
+    state: State = ""
+    exit_code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRow:
+    """A row that cannot be true or cannot be read: kept with its reason, never billed, never dropped."""
+
+    reason: str  # a sentence for the operator: what is wrong and what to do
+    code: str  # stable short name of the reason: "truncated", "end-before-start", …
+    raw: str  # the row as it came; bytes that are not UTF-8 as \\xNN
+    line: int | None = None  # where it began in the file, from 1
+    source_key: str = ""  # where it could be told
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """What one read of a source gave beside its rows; filled while the rows are consumed."""
+
+    proves_until: int | None = (
+        None  # epoch second up to which the rows themselves prove that the source had looked
+    )
+    steps: int = 0  # job-step rows passed over: their time is inside their job's
+    notes: list[str] = field(default_factory=list)  # sentences for the operator
+
+
+Row = UsageFact | BadRow

@@ -1,0 +1,136 @@
+"""Text exports of Slurm's accounting: `sacct --parsable2`, plain or gzip. docs/sacct.md is their page."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISREG
+from typing import TYPE_CHECKING
+
+from clusters.connectors.base import ConnectorError, Reading, Row
+from clusters.connectors.sacct_header import COMMAND, Layout, is_header, layout
+from clusters.connectors.sacct_lines import physical_lines, raw_rows
+from clusters.connectors.sacct_rows import RowReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import BinaryIO
+    from zoneinfo import ZoneInfo
+
+    from clusters.connectors.sacct_lines import Line
+
+_GZIP = b"\x1f\x8b"
+_OTHER_FORMATS = {
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ": "compressed with xz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"PK\x03\x04": "a zip archive",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+
+
+class SacctExport:
+    """One export that was found readable. `reading` is filled while `rows()` is consumed."""
+
+    def __init__(
+        self, path: Path, *, zone: ZoneInfo, columns: Layout, delimiter: str, skip: int, seen: os.stat_result
+    ) -> None:
+        self.reading = Reading()
+        self._path, self._zone, self._columns, self._delimiter = path, zone, columns, delimiter
+        self._skip = skip  # number of the last line before the rows
+        self._seen = seen
+
+    def rows(self) -> Iterator[Row]:
+        """Every row in the order of the file, as a fact or with the reason why not; steps are counted only.
+
+        Memory is bounded. May be called again, and then reads again; `reading` starts anew. Raises
+        `ConnectorError(retry=True)` if the file is no longer the one that was opened.
+        """
+        reading = self.reading
+        reading.proves_until, reading.steps = None, 0
+        reading.notes.clear()
+        reader = RowReader(self._columns, self._zone, reading)
+        with _opened(self._path) as (stream, file):
+            self._check_same(file)
+            lines = (line for line in physical_lines(stream) if line.number > self._skip)
+            for raw in raw_rows(lines, delimiter=self._delimiter, width=self._columns.width):
+                row = reader.read(raw)
+                if row is not None:
+                    yield row
+            reader.finish()
+            self._check_same(file)
+
+    def _check_same(self, file: BinaryIO) -> None:
+        now, then = os.fstat(file.fileno()), self._seen
+        if (now.st_ino, now.st_size, now.st_mtime_ns) != (then.st_ino, then.st_size, then.st_mtime_ns):
+            raise ConnectorError(f"{self._path.name} changed while it was read: import it again.", retry=True)
+
+
+def open_export(
+    path: str | Path, *, zone: ZoneInfo, columns: Sequence[str] | None = None, delimiter: str = "|"
+) -> SacctExport:
+    """Checks all that would refuse the file whole, before any row is given. `zone` is the cluster's.
+
+    `columns` are the names for an export without a header line. Raises `ConnectorError(retry=False)` with a
+    sentence that says what to do.
+    """
+    path = Path(path)
+    if not delimiter or "\n" in delimiter:
+        raise ConnectorError("The delimiter must be at least one character and no line break.", retry=False)
+    with _opened(path) as (stream, file):
+        seen = os.fstat(file.fileno())
+        first = next((line for line in physical_lines(stream) if line.text.strip()), None)
+        if first is None:
+            raise ConnectorError(f"{path.name} is empty: not even a header line is in it.", retry=False)
+        found, skip = _columns_of(first, columns, delimiter)
+        while stream.read(2**20):  # a broken archive is found out here, not in the middle of an import
+            pass
+    return SacctExport(path, zone=zone, columns=found, delimiter=delimiter, skip=skip, seen=seen)
+
+
+def _columns_of(first: Line, columns: Sequence[str] | None, delimiter: str) -> tuple[Layout, int]:
+    names = first.text.split(delimiter)
+    if columns is None:
+        return layout(names, delimiter=delimiter), first.number
+    found = layout(columns, delimiter=delimiter)
+    if not is_header(names):
+        return found, 0
+    if [name.strip().lower() for name in names] != [name.strip().lower() for name in columns]:
+        raise ConnectorError(
+            "The file has a header line with other columns: leave out --columns.", retry=False
+        )
+    return found, first.number
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """The uncompressed bytes, and the file that they are from; what fails is a `ConnectorError`."""
+    try:
+        if not S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
+            raise ConnectorError(f"{path.name} is not a file.", retry=False)
+        with path.open("rb") as file:
+            start = file.read(6)
+            file.seek(0)
+            for magic, what in _OTHER_FORMATS.items():
+                if start.startswith(magic):
+                    raise ConnectorError(
+                        f"{path.name} is {what}: give it as plain text or gzip. The command is: {COMMAND}",
+                        retry=False,
+                    )
+            if start.startswith(_GZIP):
+                with gzip.GzipFile(fileobj=file, mode="rb") as stream:
+                    yield stream, file  # type: ignore[misc]  # reads like a BinaryIO
+            else:
+                yield file, file
+    except FileNotFoundError as error:
+        raise ConnectorError(f"There is no file {path}.", retry=False) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ConnectorError(f"{path.name} is a broken or cut gzip file: {error}", retry=False) from error
+    except OSError as error:
+        raise ConnectorError(
+            f"{path.name} cannot be read: {error.strerror or error}.", retry=False
+        ) from error

@@ -1,0 +1,109 @@
+"""The header of an export: which column is where, or one sentence why the file is refused whole."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clusters.connectors.base import ConnectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMAND = (
+    "TZ=UTC sacct --allusers --allocations --duplicates --parsable2 "
+    "--starttime 2026-01-01 --endtime 2026-02-01 "
+    "--format=JobIDRaw,JobID,Cluster,User,Account,Partition,QOS,State,ExitCode,Submit,Eligible,Start,End,"
+    "ElapsedRaw,Suspended,TimelimitRaw,NNodes,NCPUS,ReqTRES,AllocTRES,JobName,NodeList"
+)
+"""What docs/sacct.md prescribes; the dates are an example."""
+
+NEEDED = ("JobIDRaw", "Submit", "Start", "End", "State", "Account", "AllocTRES")
+ELAPSED = ("ElapsedRaw", "Elapsed")
+OPTIONAL = (
+    "JobID", "JobName", "User", "Partition", "QOS", "Cluster", "Eligible", "Suspended",
+    "TimelimitRaw", "Timelimit", "NNodes", "AllocNodes", "NCPUS", "AllocCPUS", "ReqTRES", "ReqMem",
+    "ExitCode", "NodeList",
+)  # fmt: skip
+_READ = {name.lower(): name for name in (*NEEDED, *ELAPSED, *OPTIONAL)}
+
+# A cut in these can go unnoticed: what is left is still a name or a number. Times have a fixed length.
+_CUT_UNNOTICED = frozenset(_READ.values()) - {"Submit", "Start", "End", "Eligible", "JobName", "NodeList"}
+
+_NAME = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*(?:%-?\d+)?\s*", re.ASCII)
+_OTHERS = {"|#": "|#", ",": ",", ";": ";", "\t": "a tab", "|": "|", "^": "^"}
+_SACCT = re.compile(r"\s*(?:JobID(?:Raw)?|Account)\s+\S", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each column is. One that the export lacks is at `width`, where the reader keeps an empty text."""
+
+    width: int
+    position: dict[str, int]
+    repeated: tuple[tuple[str, tuple[int, ...]], ...]  # columns that the header names more than once
+    cut_unnoticed: bool  # the last column is one that a torn last line falsifies silently
+
+    def of(self, *names: str) -> int:
+        """The position of the first of the names that the export has."""
+        return next((self.position[name] for name in names if name in self.position), self.width)
+
+
+def layout(names: Sequence[str], *, delimiter: str) -> Layout:
+    """Raises `ConnectorError` if these are not the names of a job listing with all that is needed."""
+    plain = [name.strip().lower().partition("%")[0] for name in names]
+    known = [_READ.get(name) for name in plain]
+    missing = [name for name in NEEDED if name not in known]
+    if not any(name in known for name in ELAPSED):
+        missing.append("ElapsedRaw (or Elapsed)")
+    if missing:
+        raise ConnectorError(_refusal(list(names), known, missing, delimiter), retry=False)
+    places: dict[str, list[int]] = {}
+    for at, name in enumerate(known):
+        if name is not None:
+            places.setdefault(name, []).append(at)
+    return Layout(
+        width=len(plain),
+        position={name: at[0] for name, at in places.items()},
+        repeated=tuple((name, tuple(at)) for name, at in places.items() if len(at) > 1),
+        cut_unnoticed=known[-1] in _CUT_UNNOTICED,
+    )
+
+
+def is_header(names: Sequence[str]) -> bool:
+    """Whether a file's first line names columns. No job's row can: it holds numbers and times."""
+    plain = [name.strip() for name in names]
+    return all(_NAME.fullmatch(name) or not name for name in plain) and any(
+        name.lower() in _READ for name in plain
+    )
+
+
+def _refusal(names: list[str], known: list[str | None], missing: list[str], delimiter: str) -> str:
+    line = delimiter.join(names)
+    if other := _other_delimiter(line, sum(name is not None for name in known), delimiter):
+        option = "$'\\t'" if other == "\t" else f"'{other}'"
+        return (
+            f"The header's columns are separated by {_OTHERS[other]}, not by {delimiter!r}: "
+            f"import it with --delimiter {option}."
+        )
+    if len(names) == 1 and _SACCT.match(line):
+        return f"The columns are aligned with blanks: run sacct with --parsable2. The command is: {COMMAND}"
+    if not all(_NAME.fullmatch(name) or not name for name in names):
+        return (
+            "There is no header line: run sacct without --noheader, or name the columns with --columns. "
+            f"The command is: {COMMAND}"
+        )
+    if not {"JobIDRaw", "JobID"} & set(known):
+        shown = ", ".join(name.strip() for name in names[:5])
+        return f"This is not a listing of jobs: its columns are {shown} … The command is: {COMMAND}"
+    return f"The export lacks {', '.join(missing)}. The command that gives all columns is: {COMMAND}"
+
+
+def _other_delimiter(line: str, recognised: int, delimiter: str) -> str | None:
+    """The separator under which clearly more of the header is understood."""
+    for other in _OTHERS:
+        names = {_READ.get(part.strip().lower()) for part in line.split(other)} - {None}
+        if other != delimiter and len(names) >= recognised + 3:
+            return other
+    return None

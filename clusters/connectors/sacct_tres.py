@@ -1,0 +1,144 @@
+"""Slurm's TRES lists: `billing=48,cpu=48,gres/gpu:a100=8,gres/gpu=8,mem=400G,node=1`.
+
+The total and the types of GPUs are two views of the same devices and are never added together. A MIG
+slice stays an exact fraction of its GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import lcm
+
+from clusters.connectors.sacct_fields import NO_COUNT, UnreadableError
+
+_COUNT = re.compile(r"\d{1,20}", re.ASCII)
+_SIZE = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?([KMGTPE]?)", re.ASCII)
+_KIB = {"K": 1, "": 2**10, "M": 2**10, "G": 2**20, "T": 2**30, "P": 2**40, "E": 2**50}
+_MOST_MIB = 2**53  # 8 ZiB: beyond any machine, within any integer column
+_MIG = re.compile(
+    r"(?:(?P<model>.+?)[_-])?(?P<profile>(?:\d+c\.)?(?P<slices>\d)g\.\d+gb(?:[.+][a-z.+]+)?)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tres:
+    """What one list says; None where it does not say. `gpus` counts things of `gpu_share` of a GPU each."""
+
+    cpus: int | None = None
+    memory_mib: int = 0
+    nodes: int | None = None
+    gpus: int = 0
+    gpu_model: str = ""
+    mig_profile: str = ""
+    gpu_share: tuple[int, int] = (1, 1)
+    note: str = ""  # code of something an operator should know of
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One type of GPU in a list."""
+
+    model: str
+    profile: str
+    share: tuple[int, int]
+
+
+@lru_cache(maxsize=65_536)
+def tres(text: str) -> Tres:
+    """Reads an AllocTRES field. Raises `UnreadableError` if anything that is billed by cannot be read."""
+    values = _split(text)
+    kinds = _kinds(values)
+    total = _count("gres/gpu", values["gres/gpu"]) if "gres/gpu" in values else sum(kinds.values())
+    gpus, model, profile, share, note = _gpus(text, total, kinds)
+    if not gpus and any(name.split(":")[0] == "gres/shard" for name in values):
+        note = "shards"
+    return Tres(
+        cpus=_count("cpu", values["cpu"]) if "cpu" in values else None,
+        memory_mib=mebibytes(values.get("mem", "0")),
+        nodes=_count("node", values["node"]) if "node" in values else None,
+        gpus=gpus,
+        gpu_model=model,
+        mig_profile=profile,
+        gpu_share=share,
+        note=note,
+    )
+
+
+def _split(text: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        name, equals, value = part.partition("=")
+        if not (name and equals):
+            raise UnreadableError(
+                "tres", f"AllocTRES has {part[:40]!r} where name=count belongs; it may be cut off."
+            )
+        if name in values:
+            raise UnreadableError("tres", f"AllocTRES names {name[:40]} twice.")
+        values[name] = value
+    return values
+
+
+def _kinds(values: dict[str, str]) -> dict[_Kind, int]:
+    kinds: dict[_Kind, int] = {}
+    for name, value in values.items():
+        if name.startswith("gres/gpu:") and (number := _count(name, value)):
+            kind = _kind(name.removeprefix("gres/gpu:"))
+            kinds[kind] = kinds.get(kind, 0) + number
+    return kinds
+
+
+def _count(name: str, text: str) -> int:
+    if not _COUNT.fullmatch(text):
+        raise UnreadableError("tres", f"AllocTRES has {name[:40]}={text[:40]}, which is not a whole number.")
+    return int(text) if int(text) < NO_COUNT else 0
+
+
+@lru_cache(maxsize=4096)
+def mebibytes(text: str) -> int:
+    """`62.50G` → 64000, to the nearest MiB; without a unit it is MiB. Slurm's "not set" is 0."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise UnreadableError("tres", f"AllocTRES has mem={text[:40]}, which is not an amount of memory.")
+    whole, fraction, unit = found[1], found[2] or "", found[3]
+    if not unit and int(whole) >= 2**64 - 2:
+        return 0
+    numerator = int(whole + fraction) * _KIB[unit]
+    denominator = 1024 * int("1" + "0" * len(fraction))
+    memory = (2 * numerator + denominator) // (2 * denominator)
+    if memory > _MOST_MIB:
+        raise UnreadableError("tres", f"AllocTRES has mem={text[:40]}, more memory than there is.")
+    return memory
+
+
+def _kind(name: str) -> _Kind:
+    """`a100` or `a100_1g.5gb` or `1g.10gb`. A slice is n of 7 of its GPU; of an A30, n of 4."""
+    found = _MIG.fullmatch(name)
+    if found is None:
+        return _Kind(name, "", (1, 1))
+    model, slices = found["model"] or "", int(found["slices"])
+    of = 4 if "a30" in model.lower() else 7
+    if not 1 <= slices <= of:
+        raise UnreadableError("tres", f"AllocTRES has the MIG slice {name[:40]}, which there is not.")
+    return _Kind(model, found["profile"].lower(), (slices, of))
+
+
+def _gpus(text: str, total: int, kinds: dict[_Kind, int]) -> tuple[int, str, str, tuple[int, int], str]:
+    """Count, model, MIG profile, share and note."""
+    if not kinds:
+        return total, "", "", (1, 1), ""
+    if total != sum(kinds.values()):
+        if any(kind.profile for kind in kinds):
+            raise UnreadableError("tres", f"The MIG slices in {text[:200]} do not add up to gres/gpu.")
+        # Which model the others are is not said, and a wrong model would be a wrong price.
+        return total, "", "", (1, 1), "gpu-types"
+    model = "+".join(sorted({kind.model for kind in kinds if kind.model}))
+    profile = "+".join(sorted({kind.profile for kind in kinds if kind.profile}))
+    shares = {kind.share for kind in kinds}
+    if len(shares) == 1:
+        return total, model, profile, shares.pop(), ""
+    # Different slices in one row: count them in the largest fraction that fits into all.
+    of = lcm(*(share[1] for share in shares))
+    pieces = sum(number * kind.share[0] * of // kind.share[1] for kind, number in kinds.items())
+    return pieces, model, profile, (1, of), "mixed-mig"

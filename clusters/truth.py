@@ -1,0 +1,103 @@
+"""What cannot be true of a fact, whatever source it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import UTC, datetime
+
+from clusters.connectors.base import BadRow, UsageFact
+
+CLOCK_SKEW = 300  # seconds that a node's clock may run ahead of ours before its times are disbelieved
+INT32 = 2**31 - 1
+INT63 = 2**63 - 1  # count × share × seconds is what rating keeps, in whole numbers of 64 bits
+YEAR_10000 = 253_402_300_800  # the first epoch second without a date
+LONGEST_NAME = 255  # of what totals and keys are kept by
+
+
+def refuse(fact: UsageFact, *, now: int) -> BadRow | None:
+    """The row to quarantine instead of the fact, or None where it can be true. `now` is an epoch second."""
+    problem = _interval(fact, now=now) or _counts(fact) or _texts(fact)
+    if problem is None:
+        return None
+    code, reason = problem
+    return BadRow(reason=reason, code=code, raw=as_text(fact), source_key=fact.source_key)
+
+
+def as_text(fact: UsageFact) -> str:
+    """The fact as JSON, for people to read."""
+    return json.dumps(dataclasses.asdict(fact), sort_keys=True)
+
+
+def _interval(fact: UsageFact, *, now: int) -> tuple[str, str] | None:
+    latest = now + CLOCK_SKEW
+    for what, at in (("was submitted", fact.submitted), ("started", fact.started), ("ended", fact.ended)):
+        if at is not None and at > latest:
+            return (
+                "from-the-future",
+                f"It says that it {what} at {_utc(at)}, after the clock here ({_utc(now)}); check the zone.",
+            )
+    started, ended = fact.started, fact.ended
+    if (started is not None and started <= 0) or (ended is not None and ended <= 0):
+        return "before-the-epoch", "It starts or ends in 1970 or before: that is a clock that was never set."
+    if ended is not None and started is None:
+        return "end-without-start", "It has an end but no start."
+    if started is None:
+        return None
+    finish = ended if ended is not None else fact.seen_until
+    if finish is None:
+        return "end-unknown", "It runs, but nothing tells how long it has run so far."
+    if finish < started:
+        return "end-before-start", f"It ends at {_utc(finish)}, before it starts at {_utc(started)}."
+    if not 0 <= fact.suspended <= finish - started:
+        return "suspended-too-long", f"It was suspended for {fact.suspended} s of {finish - started} s."
+    return None
+
+
+def _utc(second: int) -> str:
+    """`2026-10-03 07:20:00 UTC`; what no calendar holds stays a number."""
+    if not 0 <= second < YEAR_10000:
+        return f"second {second}"
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _counts(fact: UsageFact) -> tuple[str, str] | None:
+    share_num, share_den = fact.gpu_share
+    if not 1 <= share_num <= share_den <= INT32:
+        return "impossible-share", f"A share of {share_num}/{share_den} of a GPU cannot be."
+    finish = fact.ended if fact.ended is not None else fact.seen_until
+    wall = max(finish - fact.started, 1) if fact.started is not None and finish is not None else 1
+    counted = (
+        ("GPUs", fact.gpus, min(INT32, INT63 // (wall * share_num))),
+        ("nodes", fact.nodes, INT32),
+        ("thousandths of a core", fact.cpu_milli, INT63 // wall),
+        ("MiB of memory", fact.memory_mib, INT63 // wall),
+    )
+    for what, count, limit in counted:
+        if not 0 <= count <= limit:
+            return "impossible-count", f"{count} {what} for {wall} s cannot be."
+    return None
+
+
+def _texts(fact: UsageFact) -> tuple[str, str] | None:
+    if not fact.source_key:
+        return "no-key", "It has nothing that identifies it."
+    names = (fact.source_key, fact.account, fact.user, fact.gpu_model)
+    if max(map(len, names)) > LONGEST_NAME:
+        return (
+            "impossible-text",
+            f"Its key, account, user or GPU model is over {LONGEST_NAME} characters long.",
+        )
+    told = (fact.job_id, fact.name, fact.queue, fact.qos, fact.priority_class, fact.mig_profile)
+    text = "".join((*names, *told, fact.node_list, fact.requested, fact.state, fact.exit_code))
+    if "\x00" in text or not (text.isascii() or _is_unicode(text)):
+        return "impossible-text", "It holds a character that no text has: a zero byte, or half of a pair."
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

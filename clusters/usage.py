@@ -1,0 +1,233 @@
+"""The reading door: everything above reads usage through here, and nothing else reads the tables.
+
+Set-based readers get usage as the session-local table `usage_input`, one row per record that may
+have held something: plain columns, `finish` being the end or, while it runs, the second up to
+which a pass proved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import groupby
+from typing import Any
+
+from django.db import connection
+from django.db.models import Count, Q, QuerySet
+
+from clusters import worktables
+from clusters.ledger_sql import PREPARE as _TABLES
+from clusters.ledger_sql import TABLES as _LEDGER_TABLES
+from clusters.models import Account, Cluster
+
+_TABLE = """
+CREATE TEMP TABLE IF NOT EXISTS usage_input (
+    record_id bigint NOT NULL, revision int NOT NULL, fresh boolean NOT NULL,
+    cluster text NOT NULL, account_id bigint NOT NULL, account text NOT NULL,
+    job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL, queue text NOT NULL, qos text NOT NULL,
+    priority_class text NOT NULL, gpus int NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL,
+    share_num int NOT NULL, share_den int NOT NULL, cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL,
+    nodes int NOT NULL, state text NOT NULL, submitted bigint, started bigint, ended bigint, seen_until bigint,
+    finish bigint, suspended bigint NOT NULL
+) ON COMMIT DELETE ROWS
+"""
+
+# Statistics are of what rating and proof join and filter by: of all columns they take longer than the rows.
+_INPUT = """
+ANALYZE usage_touched;
+INSERT INTO usage_input
+SELECT u.id, u.revision, t.fresh, c.name, u.account_id, a.name, u.job_id, u.name, u."user", u.queue, u.qos,
+       u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num, u.share_den, u.cpu_milli,
+       u.memory_mib, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until,
+       coalesce(u.ended, u.seen_until), u.suspended
+FROM (SELECT record_id, bool_or(fresh) AS fresh FROM usage_touched GROUP BY record_id) t
+CROSS JOIN LATERAL (SELECT * FROM clusters_usagerecord r WHERE r.id = t.record_id OFFSET 0) u
+JOIN clusters_account a ON a.id = u.account_id
+JOIN clusters_cluster c ON c.id = u.cluster_id;
+ANALYZE usage_input (
+    record_id, fresh, account_id, cluster, queue, qos, priority_class, gpu_model, mig_profile, state
+)
+"""
+
+ACTIVE = """(CASE
+    WHEN {suspended} = 0 THEN greatest(least({until}, {finish}) - greatest({since}, {started}), 0)
+    WHEN {finish} <= {started} THEN 0
+    ELSE greatest(
+        (least({until}, {finish}) - {started}) * ({finish} - {started} - {suspended}) / ({finish} - {started})
+        - (greatest({since}, {started}) - {started}) * ({finish} - {started} - {suspended}) / ({finish} - {started}),
+        0) END)"""
+"""SQL for the seconds of [since, until) that a run held its resources; `period.active_seconds` in SQL.
+
+Suspended seconds have no position: the held seconds up to t are floor((t - started) × held / wall), so any set
+of cuts of a run adds up to the whole of it, to the second."""
+
+
+def load_touched() -> int:
+    """Fill `usage_input` from the records that the ledger touched in this transaction; returns how many."""
+    return _fill()
+
+
+def load_records(first: int, last: int, account_ids: Sequence[int]) -> int:
+    """Fill `usage_input` with the accounts' records whose ids lie in [first, last]; returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TABLES)
+        worktables.empty(cursor, *_LEDGER_TABLES)
+        cursor.execute(
+            "INSERT INTO usage_touched SELECT id, false FROM clusters_usagerecord"
+            " WHERE id BETWEEN %s AND %s AND account_id = ANY(%s)",
+            [first, last, list(account_ids)],
+        )
+    return _fill()
+
+
+def _fill() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(_TABLE)
+        worktables.empty(cursor, "usage_input")
+        cursor.execute(_INPUT)
+        cursor.execute("SELECT count(*) FROM usage_input")
+        (count,) = cursor.fetchone()
+    return int(count)
+
+
+def slices(account_ids: Sequence[int], *, size: int = 10_000) -> Iterator[tuple[int, int]]:
+    """Id ranges [first, last] that hold at most `size` records of the accounts each, in order."""
+    after = 0
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT min(id), max(id) FROM (SELECT id FROM clusters_usagerecord"
+                " WHERE id > %s AND account_id = ANY(%s) ORDER BY id LIMIT %s) page",
+                [after, list(account_ids), size],
+            )
+            first, last = cursor.fetchone()
+        if first is None:
+            return
+        yield int(first), int(last)
+        after = int(last)
+
+
+def account_ids() -> list[int]:
+    """All accounts that any scheduler ever named."""
+    return list(Account.objects.order_by("pk").values_list("pk", flat=True))
+
+
+def held_by_key(cluster: Cluster, keys: Sequence[str]) -> dict[str, tuple[int, Fraction]]:
+    """Per source key the seconds held and the exact GPU-seconds; keys that are not known are left out."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT source_key, coalesce(coalesce(ended, seen_until) - started - suspended, 0), gpus, share_num,"
+            " share_den FROM clusters_usagerecord WHERE cluster_id = %s AND source_key = ANY(%s)",
+            [cluster.pk, list(keys)],
+        )
+        return {
+            key: (seconds, Fraction(seconds * gpus * num, den))
+            for key, seconds, gpus, num, den in cursor.fetchall()
+        }
+
+
+def quarantined_rows() -> dict[str, int]:
+    """Rows kept aside and not settled, per cluster name; clusters without any included."""
+    open_rows = Count("quarantine", filter=Q(quarantine__resolved_at__isnull=True))
+    return {c.name: c.rows for c in Cluster.objects.annotate(rows=open_rows).order_by("name")}
+
+
+def incomplete_clusters(
+    account_ids: Sequence[int] | QuerySet[Any, Any], *, until: datetime
+) -> list[tuple[str, datetime | None]]:
+    """Clusters of these accounts whose watermark has not reached `until`: (name, watermark)."""
+    ids = Account.objects.filter(pk__in=account_ids).values("cluster")
+    clusters = Cluster.objects.filter(pk__in=ids).order_by("name")
+    return [
+        (c.name, c.complete_through)
+        for c in clusters
+        if c.complete_through is None or c.complete_through < until
+    ]
+
+
+def complete_through(account_ids: Sequence[int] | QuerySet[Any, Any]) -> datetime | None:
+    """The moment up to which all clusters of these accounts have been read; None where one never was."""
+    ids = Account.objects.filter(pk__in=account_ids).values("cluster")
+    marks = list(Cluster.objects.filter(pk__in=ids).values_list("complete_through", flat=True))
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if known and len(known) == len(marks) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """What an account held outside the claims on it, in exact resource-seconds."""
+
+    cluster: str
+    account: str
+    account_id: int
+    jobs: int
+    gpu_seconds: Fraction
+    cpu_seconds: Fraction
+    first: datetime  # start of the first such job
+    last: datetime  # end of the last one
+
+
+_UNCLAIMED = f"""
+WITH claim AS (
+    SELECT * FROM unnest(%(accounts)s::bigint[], %(since)s::bigint[], %(until)s::bigint[])
+        AS c (account_id, since, until)
+), used AS (
+    SELECT *, coalesce(ended, seen_until) AS finish FROM clusters_usagerecord
+    WHERE started IS NOT NULL AND account_id <> ALL(%(whole)s)
+), gap AS (
+    SELECT u.account_id, u.share_den, u.gpus::numeric * u.share_num AS gpus, u.cpu_milli, u.started, u.finish,
+           u.finish - u.started - u.suspended - coalesce((
+               SELECT sum({
+    ACTIVE.format(
+        since="c.since", until="c.until", started="u.started", finish="u.finish", suspended="u.suspended"
+    )
+})
+               FROM claim c
+               WHERE c.account_id = u.account_id AND c.since < u.finish AND c.until > u.started), 0) AS seconds
+    FROM used u
+)
+SELECT c.name, a.name, a.id, count(*), g.share_den, sum(g.gpus * g.seconds), sum(g.cpu_milli::numeric * g.seconds),
+       min(g.started), max(g.finish)
+FROM gap g JOIN clusters_account a ON a.id = g.account_id JOIN clusters_cluster c ON c.id = a.cluster_id
+WHERE g.seconds > 0
+GROUP BY c.name, a.name, a.id, g.share_den ORDER BY c.name, a.name, a.id
+"""  # noqa: S608 - built from constants
+
+
+def unclaimed(claims: Sequence[tuple[int, int | None, int | None]]) -> list[Unclaimed]:
+    """What accounts held outside all claims (account id, since, until as epoch seconds, None: open).
+
+    Claims on one account do not overlap. A second is unclaimed exactly if it is in no claim, also
+    within one job. One query.
+    """
+    whole = [account for account, since, until in claims if since is None and until is None]
+    parts = [claim for claim in claims if claim[0] not in set(whole)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _UNCLAIMED,
+            {
+                "whole": whole,
+                "accounts": [account for account, _, _ in parts],
+                "since": [0 if since is None else since for _, since, _ in parts],
+                "until": [2**62 if until is None else until for _, _, until in parts],
+            },
+        )
+        rows = cursor.fetchall()
+    return [_sum(list(parts)) for _, parts in groupby(rows, key=lambda row: row[2])]
+
+
+def _sum(rows: list[tuple[Any, ...]]) -> Unclaimed:
+    """One account's rows, one for each denominator of a share, as one."""
+    cluster, account, account_id = rows[0][:3]
+    return Unclaimed(
+        cluster,
+        account,
+        account_id,
+        sum(row[3] for row in rows),
+        sum((Fraction(int(row[5]), row[4]) for row in rows), Fraction(0)),
+        sum((Fraction(int(row[6]), 1000) for row in rows), Fraction(0)),
+        datetime.fromtimestamp(min(row[7] for row in rows), UTC),
+        datetime.fromtimestamp(max(row[8] for row in rows), UTC),
+    )

@@ -1,0 +1,21 @@
+"""How the pages are served, in the demo and in containers."""
+
+import os
+from pathlib import Path
+
+MEMORY = "/dev/shm"  # noqa: S108  # a private name is made in it
+
+wsgi_app = "portal.wsgi"
+bind = f"{os.environ.get('BIND', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"
+worker_class = "gthread"
+workers = int(os.environ.get("WEB_CONCURRENCY", "1"))
+threads = 8  # as many as the connections that portal/wsgi.py lets a process pool
+worker_tmp_dir = MEMORY if Path(MEMORY).is_dir() else None  # heartbeats: on a busy disk they look like a hang
+timeout = 60  # seconds
+graceful_timeout = 10
+max_requests = 20_000
+max_requests_jitter = 2_000
+accesslog = None  # portal.ops.logs writes one line a request, with its id
+errorlog = "-"
+loglevel = "warning"
+control_socket_disable = True  # it would write below $HOME, which need not exist

@@ -1,0 +1,108 @@
+"""What the admin's pages share: tables to look at, changes with a name to them, refusals as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+from django.contrib import admin, messages
+from django.core.paginator import Paginator
+from django.db import connection
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from portal.audit import acting_as
+
+M = TypeVar("M", bound=Model)
+FEW = 10_000  # rows that are counted exactly
+
+Display = Callable[[Any, Any], str]
+
+
+class Estimated(Paginator[Any]):
+    """Of a large table without a filter the planner's estimate will do: counting takes as long as reading."""
+
+    @cached_property
+    def count(self) -> int:
+        query = getattr(self.object_list, "query", None)
+        if query is None or query.where:
+            return super().count
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass",
+                [connection.ops.quote_name(query.model._meta.db_table)],  # noqa: SLF001 - it is Django's public name
+            )
+            (estimate,) = cursor.fetchone()
+        return int(estimate) if estimate > FEW else super().count
+
+
+class Recorded(admin.ModelAdmin[M]):
+    """Changes carry the name of who made them; a `refusals` exception is a message, and nothing was changed."""
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = ()
+    list_per_page = 50
+    show_full_result_count = False
+    paginator: ClassVar[type[Paginator[Any]]] = Estimated
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return self._recorded(super().changeform_view, request, *args, **kwargs)
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return self._recorded(super().delete_view, request, *args, **kwargs)
+
+    def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return self._recorded(super().changelist_view, request, *args, **kwargs)
+
+    def _recorded(
+        self, view: Callable[..., HttpResponse], request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        try:
+            with acting_as(str(request.user)):
+                return view(request, *args, **kwargs)
+        except self.refusals as refusal:
+            self.message_user(request, str(refusal), messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+
+
+class ReadOnly(Recorded[M]):
+    """A table to look at."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+
+class ReadOnlyInline(admin.TabularInline[Any, Any]):
+    """Rows of another table to look at, with a link to each."""
+
+    extra = 0
+    can_delete = False
+    show_change_link = True
+
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+def instant(second: int | None) -> str:
+    """A UTC epoch second as 2026-03-01 10:00:00; a dash for none."""
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S}" if second is not None else "–"
+
+
+def epoch(field: str, title: str) -> Display:
+    """A method of an admin class: a column that shows a field of epoch seconds as an instant in UTC."""
+
+    @admin.display(description=f"{title} (UTC)", ordering=field)
+    def show(_: object, row: Model) -> str:
+        return instant(getattr(row, field))
+
+    return show

@@ -1,0 +1,192 @@
+"""Everything that ClusterTab reads from its environment, typed; docs/settings.md describes each name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class SettingError(Exception):
+    """A value in the environment cannot be meant; the message names it and says what would do."""
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Typed reading of one environment; an empty value counts as absent."""
+
+    environ: Mapping[str, str]
+
+    def text(self, name: str, default: str) -> str:
+        return self.environ.get(name, "").strip() or default
+
+    def words(self, name: str, default: str = "") -> list[str]:
+        """Comma-separated."""
+        return [word.strip() for word in self.text(name, default).split(",") if word.strip()]
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self.text(name, "yes" if default else "no").lower()
+        if value in {"1", "yes", "true", "on"}:
+            return True
+        if value in {"0", "no", "false", "off"}:
+            return False
+        raise SettingError(f"{name} is {value!r}; say yes or no.")
+
+    def number(self, name: str, default: int) -> int:
+        value = self.text(name, str(default))
+        if not value.isdecimal():
+            raise SettingError(f"{name} is {value!r}; a whole number is needed.")
+        return int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Env:
+    """One instance's settings. Secrets are in no `repr`, since error reports print objects."""
+
+    home: Path
+    database_url: str | None  # None: the embedded PostgreSQL of `home`
+    database_pool: int  # largest number of pooled connections per process; 0: no pool
+    redis_url: str | None  # None: the embedded Redis of `home`
+    secret: str | None  # None: generated once into `home`
+    debug: bool
+    allowed_hosts: list[str]
+    csrf_trusted_origins: list[str]
+    https: bool
+    trusted_proxies: (
+        int  # how many proxies of our own append to X-Forwarded-For; 0: the header is not believed
+    )
+    cookie_suffix: (
+        str  # browsers do not tell ports apart, so instances on one host need cookies of different names
+    )
+    static_root: Path
+    email_url: str
+    email_from: str
+    log_level: str
+    heartbeat_file: Path | None  # touched by the scheduler at each of its rounds
+
+    def __repr__(self) -> str:
+        return f"Env(home={self.home})"
+
+
+def read(environ: Mapping[str, str] = os.environ) -> Env:
+    """Raises SettingError, in one sentence, for a value that cannot be meant."""
+    read = Variables(environ)
+    home = home_of(environ)
+    return Env(
+        home=home,
+        database_url=read.text("DATABASE_URL", "") or None,
+        database_pool=read.number("DATABASE_POOL", 0),
+        redis_url=redis(url) if (url := read.text("REDIS_URL", "")) else None,
+        secret=read.text("SECRET_KEY", "") or None,
+        debug=read.flag("DEBUG", default=False),
+        allowed_hosts=read.words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]"),
+        csrf_trusted_origins=read.words("CSRF_TRUSTED_ORIGINS"),
+        https=read.flag("HTTPS", default=False),
+        trusted_proxies=read.number("TRUSTED_PROXIES", 0),
+        cookie_suffix=read.text("COOKIE_SUFFIX", ""),
+        static_root=Path(read.text("STATIC_ROOT", str(home / "static"))),
+        email_url=read.text("EMAIL_URL", "console:"),
+        email_from=read.text("EMAIL_FROM", "ClusterTab <billing@localhost>"),
+        log_level=read.text("LOG_LEVEL", "INFO").upper(),
+        heartbeat_file=Path(beat) if (beat := read.text("HEARTBEAT_FILE", "")) else None,
+    )
+
+
+def home_of(environ: Mapping[str, str] = os.environ) -> Path:
+    """The data directory; a relative CLUSTERTAB_HOME starts at the project's root."""
+    return ROOT / Path(Variables(environ).text("CLUSTERTAB_HOME", "var")).expanduser()
+
+
+def secret_key(home: Path) -> str:
+    """The instance's own key: made at its first start, readable by its owner only, the same ever after."""
+    path = home / "secret_key"
+    home.mkdir(parents=True, exist_ok=True)
+    beside = home / f".secret_key.{os.getpid()}"
+    if not path.exists():
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_urlsafe(48))
+        try:
+            os.link(beside, path)  # of two first starts at once, one wins and both read its key
+        except FileExistsError:
+            pass
+        beside.unlink()
+    return path.read_text().strip()
+
+
+def database(url: str, *, pool: int) -> dict[str, Any]:
+    """Django's settings for `postgresql://user:password@host:port/name?option=value`.
+
+    A `host` among the options names the directory of a unix socket, as in libpq.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgres", "postgresql"} or not parts.path.strip("/"):
+        raise SettingError("DATABASE_URL must look like postgresql://user:password@host:5432/name.")
+    try:
+        port = str(parts.port or "")
+    except ValueError:
+        raise SettingError("The port in DATABASE_URL is none.") from None
+    options: dict[str, Any] = dict(parse_qsl(parts.query))
+    host = options.pop("host", None) or unquote(parts.hostname or "")
+    if pool:
+        options["pool"] = {"min_size": 1, "max_size": pool, "timeout": 10}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.strip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": host,
+        "PORT": port,
+        "OPTIONS": options,
+        # A pool keeps the connections itself; without one each process keeps its own for a minute.
+        "CONN_MAX_AGE": 0 if pool else 60,
+        "CONN_HEALTH_CHECKS": not pool,
+    }
+
+
+def redis(url: str) -> str:
+    """The address, if it is one that Redis's client knows."""
+    if urlsplit(url).scheme not in {"redis", "rediss", "unix"}:
+        raise SettingError(
+            "REDIS_URL must look like redis://host:6379/0, rediss://host:6379/0 or unix:///path?db=0."
+        )
+    return url
+
+
+def broker(redis_url: str) -> str:
+    """The same Redis, as Celery spells it."""
+    if redis_url.startswith("unix://"):
+        return "redis+socket://" + redis_url.removeprefix("unix://").replace("?db=", "?virtual_host=")
+    return redis_url
+
+
+def socket_url(path: Path) -> str:
+    return f"unix://{quote(str(path))}?db=0"
+
+
+def email(url: str) -> dict[str, Any]:
+    """Django's mail settings for `console:`, `file:DIRECTORY` or `smtp[s|+tls]://user:password@host:port`."""
+    parts = urlsplit(url)
+    backends = "django.core.mail.backends"
+    if parts.scheme == "console":
+        return {"EMAIL_BACKEND": f"{backends}.console.EmailBackend"}
+    if parts.scheme == "file" and parts.path:
+        return {"EMAIL_BACKEND": f"{backends}.filebased.EmailBackend", "EMAIL_FILE_PATH": parts.path}
+    if parts.scheme in {"smtp", "smtps", "smtp+tls"} and parts.hostname:
+        return {
+            "EMAIL_BACKEND": f"{backends}.smtp.EmailBackend",
+            "EMAIL_HOST": parts.hostname,
+            "EMAIL_PORT": parts.port or {"smtp": 25, "smtps": 465, "smtp+tls": 587}[parts.scheme],
+            "EMAIL_HOST_USER": unquote(parts.username or ""),
+            "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+            "EMAIL_USE_SSL": parts.scheme == "smtps",
+            "EMAIL_USE_TLS": parts.scheme == "smtp+tls",
+            "EMAIL_TIMEOUT": 20,
+        }
+    raise SettingError("EMAIL_URL must be console:, file:DIRECTORY or smtp+tls://user:password@host:587.")

@@ -1,0 +1,196 @@
+"""What operator commands share: one object with --json, one sentence and a code on failure, progress.
+
+Exit codes: 0 done, 1 refused or failed, 2 the input cannot be meant. Standard output holds the
+answer alone; progress goes to standard error, and only when somebody watches.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from types import TracebackType
+from typing import Any, ClassVar, Self, TextIO
+from zoneinfo import ZoneInfo
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError, DataError, OperationalError
+
+from billing.rules import period as periods
+
+REDRAW = 0.1  # seconds between two states of a progress line
+
+
+class RefusedError(CommandError):
+    """It cannot be done as things stand; nothing was changed. Exit code 1."""
+
+    def __init__(self, *sentences: str) -> None:
+        super().__init__("\n".join(sentences), returncode=1)
+        self.sentences = sentences
+
+
+class BadInputError(RefusedError):
+    """What was asked for cannot be meant; nothing was changed. Exit code 2."""
+
+    def __init__(self, *sentences: str) -> None:
+        super().__init__(*sentences)
+        self.returncode = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command found or did: `data` for programs, `text` for people, `code` for the shell."""
+
+    data: Mapping[str, Any]
+    text: str
+    code: int = 0
+
+
+class OperatorCommand(BaseCommand):
+    """A command that answers. Subclasses give `arguments` and `answer`, and list their `refusals`.
+
+    An exception of `refusals` is an expected "no": its message is the sentence, the code 1.
+    """
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = ()
+    _called_from_command_line = False  # Django sets it
+    requires_system_checks = ()  # they would take longer than most of the work
+
+    def arguments(self, parser: CommandParser) -> None:
+        """Add the command's own arguments."""
+
+    def answer(self, *args: Any, **options: Any) -> Answer:
+        """Do the work. Raises RefusedError, BadInputError or one of `refusals`."""
+        raise NotImplementedError
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        self.arguments(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """At the shell a refusal is its sentences and its code; code that calls us gets the exception."""
+        try:
+            return super().execute(*args, **options)
+        except RefusedError as refusal:
+            if not self._called_from_command_line:
+                raise
+            self.stderr.write(str(refusal))
+            sys.exit(refusal.returncode)
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        wants_json = bool(options.pop("json", False))
+        try:
+            answer = self._answer(**options)
+        except RefusedError as refusal:
+            if wants_json:
+                self._print({"error": " ".join(refusal.sentences), "errors": list(refusal.sentences)})
+            raise
+        if wants_json:
+            self._print(answer.data)
+        elif answer.text:
+            self.stdout.write(answer.text)
+        if answer.code:
+            sys.exit(answer.code)
+
+    def _answer(self, **options: Any) -> Answer:
+        try:
+            return self.answer(**options)
+        except self.refusals as error:
+            raise RefusedError(str(error)) from error
+        except (DataError, OverflowError, UnicodeEncodeError) as error:
+            raise BadInputError(
+                f"Something that was given is too long, too large or no text: {error}"
+            ) from error
+        except OperationalError as error:
+            raise RefusedError(f"The database does not answer: {first_line(error)}") from error
+
+    def _print(self, data: Mapping[str, Any]) -> None:
+        self.stdout.write(json.dumps(data, default=as_json, ensure_ascii=False))
+
+
+def as_json(value: object) -> str:
+    """Amounts as plain decimal text, instants as ISO 8601 in UTC, dates as dates."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, datetime):
+        return instant_text(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no form in JSON here.")
+
+
+def instant_text(moment: datetime) -> str:
+    """2017-10-03T12:00:00Z"""
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def first_line(error: DatabaseError) -> str:
+    return (str(error).strip().splitlines() or ["no reason given"])[0]
+
+
+def midnight(day: date, zone: ZoneInfo) -> datetime:
+    """The first instant of the day in the zone, in UTC: where a billing period anchored on it starts."""
+    return periods.period_starting_in(day.year, day.month, zone=zone, anchor_day=day.day).start
+
+
+def moment(text: str, zone: ZoneInfo) -> datetime:
+    """`2017-10-03` (midnight in `zone`) or `2017-10-03T12:00:00+02:00` as a UTC instant of whole seconds.
+
+    A time without an offset is read in `zone`. Raises BadInputError for anything else.
+    """
+    allowed = "write a date like 2017-10-03 or a moment like 2017-10-03T12:00:00Z."
+    try:
+        if len(text) == len("2017-10-03"):
+            return midnight(date.fromisoformat(text), zone)
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadInputError(f"{text!r} is not a moment; {allowed}") from None
+    if read.tzinfo is None:
+        read = read.replace(tzinfo=zone)
+    if read.microsecond:
+        raise BadInputError(f"{text!r} is not a whole second; {allowed}")
+    return read.astimezone(UTC)
+
+
+class Progress:
+    """One line on a terminal that says how far the work is; silent anywhere else.
+
+    with Progress("Rated", total=74_167) as progress: work(progress=progress.add)
+    """
+
+    def __init__(self, what: str, *, total: int | None = None, stream: TextIO | None = None) -> None:
+        self.what = what
+        self.total = total
+        self.stream = stream if stream is not None else sys.stderr
+        self.watched = self.stream.isatty()
+        self.done = 0
+        self._drawn = 0.0
+
+    def add(self, count: int) -> None:
+        """That many more are done."""
+        self.to(self.done + count)
+
+    def to(self, done: int) -> None:
+        """That many are done in all."""
+        self.done = done
+        if self.watched and time.monotonic() - self._drawn >= REDRAW:
+            self._drawn = time.monotonic()
+            of = f" of {self.total:,}" if self.total else ""
+            self._draw(f"{self.what}: {done:,}{of} ...")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.watched and self._drawn:
+            self._draw("")
+
+    def _draw(self, line: str) -> None:
+        self.stream.write(f"\r\x1b[K{line}")
+        self.stream.flush()

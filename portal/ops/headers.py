@@ -1,0 +1,53 @@
+"""What holds for every request and every answer, whichever page it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.core.exceptions import BadRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.cache import patch_cache_control
+
+
+class ContentSecurityPolicy:
+    """No inline code, no foreign origin: injected markup has nothing to run and nowhere to send."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        response.headers.setdefault("Content-Security-Policy", settings.CONTENT_SECURITY_POLICY)
+        return response
+
+
+class Private:
+    """What a signed-in person saw is in no cache, their own browser's included, once they have signed out."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if settings.SESSION_COOKIE_NAME in request.COOKIES and "Cache-Control" not in response.headers:
+            patch_cache_control(response, private=True, no_store=True)
+        return response
+
+
+class NoNul:
+    """PostgreSQL has no text with NUL in it: nothing has such an address, and the admin looks for none."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "\0" in request.path_info:
+            raise Http404("NUL in an address")
+        if request.path_info.startswith("/admin/") and any("\0" in text for text in _texts(request)):
+            raise BadRequest("NUL in a query")
+        return self.get_response(request)
+
+
+def _texts(request: HttpRequest) -> list[str]:
+    return [text for name, values in request.GET.lists() for text in (name, *values)]

@@ -1,0 +1,95 @@
+"""`./run manage`: an operator command against the instance in CLUSTERTAB_HOME, its database brought up first.
+
+What the command prints on standard output stays alone there; our own words go to standard error.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from portal import env
+from portal.ops import reach
+from portal.ops.embedded.host import EmbeddedError, full_disk
+from portal.ops.embedded.postgres import Postgres
+from portal.ops.reach import UnreachableError
+
+# They look after the schema themselves, or need none.
+WITHOUT_SCHEMA = {
+    "check", "collectstatic", "compilemessages", "diffsettings", "help", "makemessages", "makemigrations",
+    "migrate", "showmigrations", "sqlmigrate", "squashmigrations", "test", "version", "--help", "--version",
+}  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    home = env.home_of()
+    embedded = not os.environ.get("DATABASE_URL")
+    try:
+        with Postgres(home) if embedded else nullcontext():
+            if arguments[0] not in WITHOUT_SCHEMA:
+                prepare(home, embedded=embedded)
+            return run(arguments)
+    except (EmbeddedError, UnreachableError, env.SettingError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def run(arguments: list[str]) -> int:
+    from django.core.management import execute_from_command_line
+    from django.db import OperationalError
+    from psycopg.errors import DiskFull
+
+    try:
+        execute_from_command_line(["./run manage", *arguments])
+    except OperationalError as error:
+        if not isinstance(error.__cause__, DiskFull):
+            raise
+        sys.stderr.write(f"{full_disk(env.home_of())}\n")
+        return 2
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+            return 1
+        return end.code or 0
+    return 0
+
+
+def prepare(home: Path, *, embedded: bool) -> None:
+    """Bring the embedded database to this code's schema; of two first commands at once, one does it.
+
+    A database of the operator's own is not migrated unasked: SystemExit with a sentence where it is behind.
+    """
+    import django
+    from django.core.management import call_command
+
+    from portal.ops.schema import pending_migrations, refuse_unmigrated
+
+    django.setup()
+    if not embedded:
+        reach.database(os.environ["DATABASE_URL"])
+        refuse_unmigrated()
+        return
+    if not pending_migrations():
+        return
+    with alone(home / "migrate.lock"):
+        if pending_migrations():
+            sys.stderr.write("Preparing the database ...\n")
+            call_command("migrate", verbosity=0, interactive=False, stdout=sys.stderr)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    with path.open("ab") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""`assign_account CLUSTER ACCOUNT TENANT`: say whose an account is, and from when."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+from django.db import transaction
+
+from billing import rating
+from clusters.models import Account, Cluster
+from portal.audit import acting_as
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
+from portal.tenants import ownership
+from portal.tenants.models import Ownership, Tenant
+from portal.tenants.ownership import OwnershipConflictError
+
+
+class Command(OperatorCommand):
+    help = "Give a scheduler's account to a tenant, from a moment on, and rate its usage again."
+    refusals: ClassVar = (OwnershipConflictError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("cluster", metavar="CLUSTER")
+        parser.add_argument("account", metavar="ACCOUNT")
+        parser.add_argument("tenant", metavar="TENANT", help="the tenant's slug")
+        parser.add_argument(
+            "--project", metavar="P", default="", help="cost centre; default: the account's name"
+        )
+        when = "a date (midnight in the tenant's zone) or a moment with its offset"
+        parser.add_argument("--since", metavar="T", help=f"{when}; default: from the beginning")
+        parser.add_argument("--until", metavar="T", help=f"{when}; default: for ever")
+
+    def answer(
+        self,
+        *,
+        cluster: str,
+        account: str,
+        tenant: str,
+        project: str,
+        since: str | None,
+        until: str | None,
+        **_: Any,
+    ) -> Answer:
+        owner = Tenant.objects.filter(slug=tenant).first()
+        if owner is None:
+            raise BadInputError(f"There is no tenant {tenant!r}; known: {_names(Tenant, 'slug')}.")
+        of = Cluster.objects.filter(name=cluster).first()
+        if of is None:
+            raise BadInputError(f"There is no cluster {cluster!r}; known: {_names(Cluster, 'name')}.")
+        begin = moment(since, owner.zone) if since else None
+        end = moment(until, owner.zone) if until else None
+        if begin is not None and end is not None and end <= begin:
+            raise BadInputError("--until has to be later than --since.")
+        with acting_as(f"assign_account {cluster} {account}"), transaction.atomic():
+            row, new = Account.objects.get_or_create(cluster=of, name=account)
+            kept = ownership.assign(account=row, tenant=owner, project=project, since=begin, until=end)
+            with Progress("Usage rated again") as progress:
+                rating.rate_accounts([row.pk], progress=progress.add)
+        return Answer(*_told(row, kept, rated=progress.done, new=new))
+
+
+def _told(account: Account, kept: Ownership, *, rated: int, new: bool) -> tuple[dict[str, Any], str]:
+    data = {
+        "account": str(account),
+        "tenant": kept.tenant.slug,
+        "project": kept.project.name,
+        "since": kept.since,
+        "until": kept.until,
+        "rated_records": rated,
+        "new_account": new,
+    }
+    since = f"since {instant_text(kept.since)}" if kept.since else "from the beginning"
+    until = f"until {instant_text(kept.until)}" if kept.until else "for ever"
+    text = f"{account} belongs to {kept.tenant.slug} (project {kept.project.name}) {since}, {until}."
+    if new:
+        return data, f"{text}\nNo usage of {account} has been read yet."
+    return data, f"{text}\nRated again: {rated:,} {'record' if rated == 1 else 'records'}."
+
+
+def _names(model: type[Tenant | Cluster], column: str) -> str:
+    return ", ".join(model.objects.order_by(column).values_list(column, flat=True)[:20]) or "none yet"

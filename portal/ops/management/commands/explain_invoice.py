@@ -1,0 +1,97 @@
+"""`explain_invoice NUMBER`: from each line to its jobs, its price version and its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from billing import explanation
+from billing.documents.format import money_text, plain_price
+from billing.models import Invoice, InvoiceLine, Price
+from billing.proof import seconds_text
+from billing.rules.money import Money
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text
+
+
+class Command(OperatorCommand):
+    help = "Explain every line of an invoice down to the jobs behind it."
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("number", metavar="NUMBER")
+        parser.add_argument("--line", type=int, metavar="N", help="only this line")
+
+    def answer(self, **options: Any) -> Answer:
+        invoice = Invoice.objects.select_related("tenant").filter(number=options["number"]).first()
+        if invoice is None:
+            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+        lines = invoice.lines.select_related("service_period").order_by("position")
+        if options["line"] is not None:
+            lines = lines.filter(position=options["line"])
+        explained = [_explain(invoice, line) for line in lines]
+        if not explained:
+            raise BadInputError(f"{invoice} has no line {options['line']}.")
+        data = {
+            "number": invoice.number,
+            "tenant": invoice.tenant.slug,
+            "currency": invoice.currency,
+            "lines": explained,
+        }
+        return Answer(data, "\n".join(_text(data)))
+
+
+def _explain(invoice: Invoice, line: InvoiceLine) -> dict[str, Any]:
+    jobs = list(explanation.jobs_of(line))
+    seconds = Fraction(int(line.seconds_num), line.seconds_den)
+    price = Price.objects.select_related("version__plan").get(pk=line.price_id)
+    amount = Money.from_minor(line.amount, invoice.currency)
+    return {
+        "position": line.position,
+        "project": line.project,
+        "meter": line.meter,
+        "resource_seconds": seconds_text(seconds),
+        "jobs_resource_seconds": seconds_text(sum((job.resource_seconds for job in jobs), Fraction(0))),
+        "unit_price": plain_price(line.unit_price, invoice.currency),
+        "amount": amount.text,
+        "plan": price.version.plan.name,
+        "plan_version_from": price.version.effective_from,
+        "price": {
+            "id": price.pk,
+            "from": price.valid_from,
+            "until": price.valid_until,
+            "where": price.selector,
+        },
+        "formula": f"{seconds_text(seconds)} s ÷ 3600 × {plain_price(line.unit_price, invoice.currency)} "
+        f"{invoice.currency}, rounded once = {money_text(amount)}",
+        "jobs": [
+            {
+                "job": job.job_id,
+                "user": job.user,
+                "from": job.service_from,
+                "to": job.service_to,
+                "units": str(job.units),
+                "share": f"{job.share_num}/{job.share_den}",
+                "resource_seconds": seconds_text(job.resource_seconds),
+            }
+            for job in jobs
+        ],
+    }
+
+
+def _text(data: dict[str, Any]) -> Iterator[str]:
+    yield f"{data['number']} of {data['tenant']}"
+    for line in data["lines"]:
+        price = line["price"]
+        until = f" until {price['until']}" if price["until"] else ""
+        yield f"\nLine {line['position']}: {line['project']}, {line['meter']}: {line['formula']}"
+        yield (
+            f"  plan {line['plan']}, version from {line['plan_version_from']}; "
+            f"price for {price['where'] or 'any use'} from {price['from']}{until}"
+        )
+        for job in line["jobs"]:
+            span = f"{instant_text(job['from'])} – {instant_text(job['to'])}"
+            yield f"  job {job['job']:<20} {job['user']:<16} {span}  {job['resource_seconds']:>16} s"
+        cuts = len(line["jobs"])
+        yield f"  {cuts:,} {'cut of a job' if cuts == 1 else 'cuts of jobs'}: {line['jobs_resource_seconds']} s"

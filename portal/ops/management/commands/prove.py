@@ -1,0 +1,160 @@
+"""`prove [YYYY-MM]`: show that every second that was allocated is accounted for, exactly once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from django.core.management.base import CommandParser
+
+from billing import proof
+from billing.rules.period import parse_month
+from clusters import truth, usage
+from clusters.connectors import sacct
+from clusters.connectors.base import ConnectorError, UsageFact
+from clusters.models import Cluster
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
+
+UNITS = {"gpu": "GPU-seconds", "cpu": "core-seconds", "memory": "GiB-seconds"}
+
+
+class Command(OperatorCommand):
+    help = "Prove the conservation sums: allocated = billed + waived + pending + unowned. Exit code 1 if one is open."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (ConnectorError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "month", metavar="YYYY-MM", nargs="?", help="a UTC month; all time where left out"
+        )
+        parser.add_argument(
+            "--source", metavar="FILE", type=Path, help="read the scheduler's file again and compare"
+        )
+        parser.add_argument("--cluster", help="whose file it is, where there are several clusters")
+
+    def answer(self, **options: Any) -> Answer:
+        month = None
+        if options["month"]:
+            try:
+                month = date(*parse_month(options["month"]), 1)
+            except ValueError as error:
+                raise BadInputError(str(error)) from error
+        with Progress("Records proved") as progress:
+            found = proof.prove(month=month, progress=progress.add)
+        source = _compare(options["source"], options["cluster"]) if options["source"] else None
+        holds = found.holds and not (source and source["differences"])
+        data = {"month": options["month"], "holds": holds, **_data(found), "source": source}
+        return Answer(data, _text(found, source, holds=holds), 0 if holds else 1)
+
+
+def _data(found: proof.Proof) -> dict[str, Any]:
+    return {
+        "sums": [
+            {
+                "cluster": cluster,
+                "resource": resource,
+                "unit": UNITS[resource],
+                **{part: proof.seconds_text(value) for part, value in row.parts.items()},
+                "unpriced": proof.seconds_text(row.unpriced),
+                "difference": proof.seconds_text(row.difference),
+                "closes": not row.difference,
+            }
+            for (cluster, resource), row in found.sums.items()
+        ],
+        "quarantined": dict(found.quarantined),
+        "checks": [
+            {"name": check.name, "holds": not check.broken, "broken": check.broken} for check in found.checks
+        ],
+    }
+
+
+def _text(found: proof.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:
+    lines = []
+    for (cluster, resource), row in found.sums.items():
+        parts = " + ".join(f"{proof.seconds_text(row.parts[part])} {part}" for part in proof.PARTS[1:])
+        sign = "=" if not row.difference else "≠"
+        lines.append(
+            f"{cluster}, {UNITS[resource]}: {proof.seconds_text(row.parts['allocated'])} allocated {sign} {parts}"
+        )
+        if row.unpriced:
+            lines.append(f"  of the pending, {proof.seconds_text(row.unpriced)} have no price")
+    lines += [
+        f"{cluster}: {rows:,} {'row' if rows == 1 else 'rows'} in quarantine"
+        for cluster, rows in found.quarantined.items()
+    ]
+    for check in found.checks:
+        lines.append(f"{check.name}: {'yes' if not check.broken else 'NO'}")
+        lines += [f"  {place}" for place in check.broken]
+    if source:
+        lines.append(
+            f"{source['file']}: {source['facts']:,} facts, {source['differing']:,} differ from the ledger"
+        )
+        lines += [f"  {difference}" for difference in source["differences"]]
+    lines.append(_verdict(closes=found.holds, same=holds or not found.holds))
+    return "\n".join(lines)
+
+
+def _verdict(*, closes: bool, same: bool) -> str:
+    if not closes:
+        return "A sum does not close: that is a bug, please report it."
+    return (
+        "Every sum closes."
+        if same
+        else "Every sum closes, but the file says otherwise: import it, or a newer one."
+    )
+
+
+def _compare(file: Path, name: str | None) -> dict[str, Any]:
+    """The file's facts against the ledger's records, key by key; at most twenty differences are named."""
+    cluster = _cluster(name)
+    export = sacct.open_export(file, zone=ZoneInfo(cluster.timezone))
+    now = int(datetime.now(UTC).timestamp())
+    rows = (row for row in export.rows() if isinstance(row, UsageFact) and truth.refuse(row, now=now) is None)
+    read = _held(rows)
+    kept = usage.held_by_key(cluster, list(read))
+    differences = [
+        f"{key}: the file says {_seconds(value)}, the ledger {_seconds(kept.get(key))}"
+        for key, value in read.items()
+        if kept.get(key) != value
+    ]
+    return {
+        "file": file.name,
+        "facts": len(read),
+        "differences": differences[:20],
+        "differing": len(differences),
+    }
+
+
+def _held(facts: Iterable[UsageFact]) -> dict[str, tuple[int, Fraction]]:
+    """Per key the held seconds and GPU-seconds of its last closed row, or of its last row."""
+    newest: dict[str, UsageFact] = {}
+    for fact in facts:
+        before = newest.get(fact.source_key)
+        if before is None or before.ended is None or fact.ended is not None:
+            newest[fact.source_key] = fact
+    held: dict[str, tuple[int, Fraction]] = defaultdict(lambda: (0, Fraction(0)))
+    for key, fact in newest.items():
+        finish = fact.ended if fact.ended is not None else fact.seen_until
+        seconds = 0 if fact.started is None or finish is None else finish - fact.started - fact.suspended
+        held[key] = (seconds, Fraction(seconds * fact.gpus * fact.gpu_share[0], fact.gpu_share[1]))
+    return dict(held)
+
+
+def _seconds(value: tuple[int, Fraction] | None) -> str:
+    return "nothing" if value is None else f"{value[0]} s and {proof.seconds_text(value[1])} GPU-seconds"
+
+
+def _cluster(name: str | None) -> Cluster:
+    clusters = Cluster.objects.order_by("name")
+    if name:
+        clusters = clusters.filter(name=name)
+    found = list(clusters)
+    if len(found) != 1:
+        raise BadInputError(
+            f"There is no cluster {name!r}." if name else "Say with --cluster whose file --source is."
+        )
+    return found[0]

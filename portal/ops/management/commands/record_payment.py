@@ -1,0 +1,60 @@
+"""`record_payment NUMBER AMOUNT`: record that an invoice was paid by bank transfer."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from billing import collection
+from billing.models import Invoice
+from billing.rules.money import Money
+from portal.audit import acting_as
+from portal.ops.cli import Answer, BadInputError, OperatorCommand
+
+
+class Command(OperatorCommand):
+    help = "Record a bank transfer for an issued invoice. The same transfer again changes nothing."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (collection.PaymentError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("number", metavar="NUMBER", help="the invoice's")
+        parser.add_argument("amount", metavar="AMOUNT", help="in the invoice's currency, such as 1234.50")
+        parser.add_argument("--reference", required=True, help="as on the bank statement")
+        parser.add_argument("--on", metavar="DATE", help="the day it arrived; today")
+
+    def answer(self, **options: Any) -> Answer:
+        invoice = Invoice.objects.filter(number=options["number"]).first()
+        if invoice is None:
+            raise BadInputError(f"There is no invoice {options['number']!r}.")
+        today = datetime.now(UTC).date()
+        try:
+            amount = Money.of(options["amount"], invoice.currency)
+            if amount != amount.rounded():
+                raise BadInputError(f"{options['amount']} is finer than {invoice.currency} has coins for.")
+            on = date.fromisoformat(options["on"]) if options["on"] else today
+        except ValueError as error:
+            raise BadInputError(str(error)) from error
+        with acting_as("record_payment"):
+            payment = collection.record_payment(
+                invoice=invoice,
+                amount=amount,
+                received_on=on,
+                reference=options["reference"],
+                recorded_by="record_payment",
+            )
+        stand = collection.balance(invoice=invoice, on=today)
+        return Answer(
+            {
+                "invoice": invoice.number,
+                "payment": payment.pk,
+                "amount": amount.text,
+                "paid": stand.paid.text,
+                "due": stand.due.text,
+                "currency": invoice.currency,
+                "status": stand.settlement.value,
+            },
+            f"{invoice.number}: {stand.paid.text} {invoice.currency} paid, {stand.due.text} due: "
+            f"{stand.settlement.value.replace('_', ' ')}.",
+        )

@@ -1,0 +1,32 @@
+"""Whether the database has the tables that this code expects."""
+
+from __future__ import annotations
+
+import sys
+
+from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.db.migrations.executor import MigrationExecutor
+
+
+def pending_migrations() -> list[str]:
+    """Names of the migrations that have not run, in order; raises django.db.Error if nothing answers."""
+    executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+
+
+def refuse_unmigrated() -> None:
+    """End this process with code 3 and a sentence unless the schema is current: half a schema loses data."""
+    try:
+        pending = pending_migrations()
+    except Error as error:
+        sentence = f"The database cannot be reached: {str(error).strip().splitlines()[0]}"
+    else:
+        if not pending:
+            return
+        sentence = f"{len(pending)} migrations have not run ({pending[0]} first): run the command migrate."
+    finally:
+        connections.close_all()
+    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.flush()
+    sys.exit(3)

@@ -1,0 +1,1 @@
+"""Transactional outbox; `from portal.outbox import outbox`, then `outbox.add(task, ...)`."""

@@ -1,0 +1,18 @@
+"""What the scheduler and the workers run of the outbox."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from portal.outbox import outbox
+
+
+@shared_task
+def dispatch(**_: object) -> None:
+    """Tell workers what is due. Runs every few seconds; twice at once is one too many and does nothing."""
+    outbox.dispatch(lambda message_id: consume.delay(message_id=message_id))
+
+
+@shared_task
+def consume(*, message_id: int, **_: object) -> None:
+    outbox.consume(message_id)

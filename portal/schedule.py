@@ -1,0 +1,17 @@
+"""All periodic work, in one table: name → task and how often.
+
+Times are UTC. The scheduler only wakes tasks up; each finds out from the tables what is due, so a
+missed or doubled wake-up changes nothing. Times past a whole hour are chosen apart from each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SCHEDULE: dict[str, dict[str, Any]] = {
+    "send what the outbox holds": {
+        "task": "portal.outbox.tasks.dispatch",
+        "schedule": 2.0,  # seconds: the longest that a committed change waits for its effect
+        "options": {"expires": 10},
+    },
+}

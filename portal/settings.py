@@ -1,0 +1,167 @@
+"""Django's settings. What differs between instances comes from portal/env.py; the rest is decided here."""
+
+from __future__ import annotations
+
+import django_stubs_ext
+
+from portal import env as environment
+from portal.ops import logs
+from portal.ops.embedded.postgres import Postgres
+from portal.ops.embedded.redis import Redis
+
+django_stubs_ext.monkeypatch()  # lets ModelAdmin[Model] and its like be written outside of type checking
+
+ENV = environment.read()
+ROOT = environment.ROOT
+
+SECRET_KEY = ENV.secret or environment.secret_key(ENV.home)
+DEBUG = ENV.debug
+ALLOWED_HOSTS = ENV.allowed_hosts
+CSRF_TRUSTED_ORIGINS = ENV.csrf_trusted_origins
+
+INSTALLED_APPS = [
+    "portal.web",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "allauth",
+    "allauth.account",
+    "pgtrigger",
+    "pghistory",
+    "portal.outbox",
+    "portal.audit",
+    "portal.tenants",
+    "clusters",
+    "billing",
+    "portal.ops",
+]
+
+MIDDLEWARE = [
+    "portal.ops.logs.RequestLog",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.ops.headers.ContentSecurityPolicy",
+    "portal.ops.headers.Private",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "pghistory.middleware.HistoryMiddleware",  # names the person behind every change that a request makes
+    "allauth.account.middleware.AccountMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "portal.ops.headers.NoNul",
+]
+
+ROOT_URLCONF = "portal.urls"
+WSGI_APPLICATION = "portal.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASE_URL = ENV.database_url or Postgres(ENV.home).url()
+DATABASES = {"default": environment.database(DATABASE_URL, pool=ENV.database_pool)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = ENV.redis_url or Redis(ENV.home).url()
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "KEY_PREFIX": "clustertab",
+    }
+}
+
+# Celery. The broker is a wake-up call: the outbox holds what must happen, so tasks keep no results
+# and one that dies is sent again from its row.
+CELERY_BROKER_URL = environment.broker(REDIS_URL)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+HEARTBEAT_FILE = ENV.heartbeat_file
+
+AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+ALLAUTH_TRUSTED_PROXY_COUNT = ENV.trusted_proxies  # whose address the limits on signing in count
+ACCOUNT_ADAPTER = "portal.ops.accounts.InvitedOnly"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"  # people come in by invitation, which has proved the address
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "ClusterTab: "
+ACCOUNT_LOGOUT_REDIRECT_URL = "/"
+ACCOUNT_SESSION_REMEMBER = True
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+USE_I18N = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = ENV.static_root
+STATICFILES_DIRS = [ROOT / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
+MEDIA_ROOT = ENV.home / "media"
+
+MAIL = environment.email(ENV.email_url)
+EMAIL_BACKEND = MAIL["EMAIL_BACKEND"]
+EMAIL_FILE_PATH = MAIL.get("EMAIL_FILE_PATH")
+EMAIL_HOST = MAIL.get("EMAIL_HOST", "localhost")
+EMAIL_PORT = MAIL.get("EMAIL_PORT", 25)
+EMAIL_HOST_USER = MAIL.get("EMAIL_HOST_USER", "")
+EMAIL_HOST_PASSWORD = MAIL.get("EMAIL_HOST_PASSWORD", "")
+EMAIL_USE_SSL = MAIL.get("EMAIL_USE_SSL", False)
+EMAIL_USE_TLS = MAIL.get("EMAIL_USE_TLS", False)
+EMAIL_TIMEOUT = 20
+DEFAULT_FROM_EMAIL = ENV.email_from
+
+# Pages load nothing but our own files; portal.ops.headers sends this with every answer.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_SSL_REDIRECT = False  # the proxy in front of us does that
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.https else None
+SECURE_HSTS_SECONDS = 31_536_000 if ENV.https else 0
+SESSION_COOKIE_NAME = f"sessionid{ENV.cookie_suffix}"
+CSRF_COOKIE_NAME = f"csrftoken{ENV.cookie_suffix}"
+SESSION_COOKIE_SECURE = ENV.https
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SECURE = ENV.https
+CSRF_COOKIE_HTTPONLY = True
+
+LOGGING_CONFIG = None
+logs.configure(level=ENV.log_level)

@@ -1,0 +1,89 @@
+"""Whose account it was, and when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Q
+
+from clusters.models import Account
+from portal.tenants.models import Ownership, Project, Tenant
+
+
+class OwnershipConflictError(Exception):
+    """Two tenants would own an account at one moment; the message says who and how to mend it."""
+
+
+@transaction.atomic
+def assign(
+    *,
+    account: Account,
+    tenant: Tenant,
+    project: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Ownership:
+    """Give the account to the tenant during [since, until); empty bounds are open.
+
+    Whoever owns it at `since` gives it up at that moment and has it back at `until`. Asked again, the
+    same ownership. Usage is not rewritten: the caller rates the account again. Raises
+    OwnershipConflictError where another ownership begins within the time asked for.
+    """
+    Account.objects.select_for_update(no_key=True).get(pk=account.pk)
+    cost_centre, _ = Project.objects.get_or_create(tenant=tenant, name=project or account.name or "default")
+    same = Ownership.objects.filter(
+        account=account, tenant=tenant, project=cost_centre, since=since, until=until
+    ).first()
+    if same is not None:
+        return same
+    for present in _overlapping(account, since, until):
+        if since is None or (present.since is not None and present.since >= since):
+            raise OwnershipConflictError(
+                f"{account} belongs to {present.tenant.slug} {_span(present)}; "
+                f"say --since with a later moment to take it over from then on, or end that ownership first."
+            )
+        rest = until if until is not None and (present.until is None or present.until > until) else None
+        ends, present.until = present.until, since
+        present.save(update_fields=["until"])
+        if rest is not None:
+            back = {"tenant": present.tenant, "project": present.project}
+            Ownership.objects.create(account=account, since=rest, until=ends, **back)
+    return Ownership.objects.create(
+        account=account, tenant=tenant, project=cost_centre, since=since, until=until
+    )
+
+
+@transaction.atomic
+def amend(*, ownership: Ownership, since: datetime | None, until: datetime | None) -> Ownership:
+    """Move the borders of an ownership; asked again, nothing changes. The caller rates the account again.
+
+    Raises OwnershipConflictError where somebody else owns the account meanwhile.
+    """
+    account = Account.objects.select_for_update(no_key=True).get(pk=ownership.account_id)
+    if since is not None and until is not None and until <= since:
+        raise OwnershipConflictError(f"An ownership of {account} would end before it begins.")
+    for other in _overlapping(account, since, until):
+        if other.pk != ownership.pk:
+            raise OwnershipConflictError(
+                f"{account} belongs to {other.tenant.slug} {_span(other)}; shorten that ownership first."
+            )
+    if (ownership.since, ownership.until) != (since, until):
+        ownership.since, ownership.until = since, until
+        ownership.save(update_fields=["since", "until"])
+    return ownership
+
+
+def _overlapping(account: Account, since: datetime | None, until: datetime | None) -> list[Ownership]:
+    overlap = Q(account=account)
+    if since is not None:
+        overlap &= Q(until__isnull=True) | Q(until__gt=since)
+    if until is not None:
+        overlap &= Q(since__isnull=True) | Q(since__lt=until)
+    return list(Ownership.objects.filter(overlap).select_related("tenant").order_by("since", "pk"))
+
+
+def _span(ownership: Ownership) -> str:
+    since = f"since {ownership.since:%Y-%m-%d %H:%M} UTC" if ownership.since else "from the beginning"
+    until = f"until {ownership.until:%Y-%m-%d %H:%M} UTC" if ownership.until else "for ever"
+    return f"{since}, {until}"

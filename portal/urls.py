@@ -1,0 +1,21 @@
+"""The URL table: each area brings its own."""
+
+from __future__ import annotations
+
+from allauth.account.decorators import secure_admin_login
+from django.contrib import admin
+from django.urls import include, path
+
+from portal.ops import accounts, health
+
+admin.site.site_header = admin.site.site_title = "ClusterTab"
+admin.site.index_title = "Operation"
+admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]  # one sign-in page, one rate limit
+
+urlpatterns = [
+    path("healthz", health.alive, name="healthz"),
+    path("readyz", health.ready, name="readyz"),
+    path("admin/", admin.site.urls),
+    path("accounts/", include(accounts.urlpatterns)),
+    path("", include("portal.web.urls")),
+]

@@ -1,0 +1,159 @@
+"""How the pages write amounts, quantities and moments; nothing else of the pages formats any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from babel.dates import format_date, format_datetime
+from babel.numbers import format_decimal
+
+from billing.documents.format import LOCALE, hours_text, money_text, price_text
+from billing.models import BillingPeriod
+from billing.rules.money import Money, exponent, rounded_text
+from billing.rules.period import Period, label
+from billing.rules.pricing import Meter
+
+TINY = 6  # decimals of what is too small for its currency's own
+NOTHING = "–"
+COUNTED = {
+    Meter.GPU_HOUR: "GPU-seconds",
+    Meter.CPU_CORE_HOUR: "millicore-seconds",
+    Meter.MEMORY_GIB_HOUR: "MiB-seconds",
+}
+
+
+def money(amount: Money) -> str:
+    """`$1,234.50`, rounded for display; what would round to nothing keeps up to six decimals: `$0.000556`."""
+    shown = amount.rounded()
+    if shown.amount or not amount.amount:
+        return money_text(shown)
+    text = rounded_text(amount.amount, TINY)
+    return price_text(Decimal(text), amount.currency) if text.strip("-0.") else f"< {_least(amount.currency)}"
+
+
+def sums(amounts: Iterable[Money]) -> str:
+    """One amount for each currency: `$12.00 + €3.00`; a dash for none."""
+    return " + ".join(money(amount) for amount in amounts) or NOTHING
+
+
+def minor(units: int, currency: str) -> str:
+    return money_text(Money.from_minor(units, currency))
+
+
+def exact_money(amount: Money) -> str:
+    """Before rounding: all decimals up to six, `≈` where there are more."""
+    text = rounded_text(amount.amount, TINY)
+    shown = price_text(Decimal(text), amount.currency)
+    return shown if Fraction(text) == amount.amount else f"≈ {shown}"
+
+
+def price(unit_price: Decimal, currency: str) -> str:
+    return price_text(unit_price, currency)
+
+
+def symbol(currency: str) -> str:
+    """What stands before the numbers of an axis: `$`."""
+    return money_text(Money.zero(currency)).partition("0")[0]
+
+
+def hours(resource_seconds: Fraction) -> str:
+    """`1,234.20`: two decimals, so that a column of them lines up."""
+    text = format_decimal(Decimal(rounded_text(resource_seconds / 3600, 2)), format="#,##0.00", locale=LOCALE)
+    return "< 0.01" if text == "0.00" and resource_seconds > 0 else text
+
+
+def long_hours(resource_seconds: Fraction) -> str:
+    """`12.333333`: up to six decimals, as on the invoice."""
+    return hours_text(resource_seconds)
+
+
+def seconds(resource_seconds: Fraction) -> str:
+    """Exact: `57,600`, or a fraction where it is no whole number of seconds: `57,600/7`."""
+    text = whole(resource_seconds.numerator)
+    return text if resource_seconds.denominator == 1 else f"{text}/{resource_seconds.denominator}"
+
+
+def held(units: int, share: Fraction, meter: Meter) -> str:
+    """Seconds × units as they were counted, and what makes the meter's seconds of them."""
+    return f"{whole(units)} {counted_in(share, meter)}"
+
+
+def counted_in(share: Fraction, meter: Meter) -> str:
+    """`GPU-seconds × 1/7`, `millicore-seconds ÷ 1,000`, `MiB-seconds ÷ 1,024`."""
+    if share == 1:
+        return COUNTED[meter]
+    turned = f"× {share}" if meter == Meter.GPU_HOUR else f"÷ {whole(share.denominator)}"
+    return f"{COUNTED[meter]} {turned}"
+
+
+def whole(number: int) -> str:
+    return format_decimal(number, locale=LOCALE)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 job`, `1,204 jobs`."""
+    return f"{whole(number)} {noun}" + ("" if number == 1 else "s")
+
+
+def plain(value: Fraction) -> str:
+    """A number for a chart to draw."""
+    return rounded_text(value, TINY)
+
+
+def percent(part: Fraction, of: Fraction) -> str:
+    """`34.5 %`; a dash of nothing."""
+    return f"{rounded_text(part * 100 / of, 1)} %" if of else NOTHING
+
+
+def moment(at: datetime, zone: ZoneInfo) -> str:
+    """`20 Nov 2026, 08:00`"""
+    return format_datetime(at, "d MMM y, HH:mm", tzinfo=zone, locale=LOCALE)
+
+
+def day(on: date) -> str:
+    """`20 Nov 2026`"""
+    return format_date(on, "d MMM y", locale=LOCALE)
+
+
+def short_day(on: date) -> str:
+    """`20 Nov`"""
+    return format_date(on, "d MMM", locale=LOCALE)
+
+
+def second(at: datetime, zone: ZoneInfo) -> str:
+    """`20 Nov 2026, 08:00:59`"""
+    return format_datetime(at, "d MMM y, HH:mm:ss", tzinfo=zone, locale=LOCALE)
+
+
+def duration(seconds: int) -> str:
+    """`04:12:30`, `2 d 04:12:30`."""
+    days, rest = divmod(seconds, 86_400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days} d {clock}" if days else clock
+
+
+def age(since: datetime, *, now: datetime) -> str:
+    """How long ago, in the largest unit that fits: `2 min`, `3 days`."""
+    passed = max(now - since, timedelta(0))
+    for unit, noun in ((timedelta(days=1), "day"), (timedelta(hours=1), "hour")):
+        if passed >= unit:
+            return counted(passed // unit, noun)
+    return f"{passed // timedelta(minutes=1)} min"
+
+
+def period(of: BillingPeriod) -> str:
+    """`November 2026`, or the first and last day where it is no whole month."""
+    return span(of.start, of.end, of.timezone)
+
+
+def span(start: datetime, end: datetime, timezone: str) -> str:
+    utc = ZoneInfo("UTC")
+    return label(Period(start.astimezone(utc), end.astimezone(utc)), ZoneInfo(timezone))
+
+
+def _least(currency: str) -> str:
+    return price_text(Decimal(1).scaleb(-max(TINY, exponent(currency))), currency)

@@ -1,0 +1,148 @@
+"""What the operator looks after: clusters, usage that nobody owns, rows that were set aside."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest, HttpResponse
+
+from clusters import oversight
+from clusters.models import Pull, Quarantined
+from clusters.oversight import Stand
+from portal.tenants import unowned as reading
+from portal.tenants.unowned import Span, Unowned
+from portal.web import format as say
+from portal.web.shapes import (
+    Badge,
+    ClusterRow,
+    ClustersPage,
+    Option,
+    QuarantinePage,
+    QuarantineRow,
+    Shell,
+    Tone,
+    UnownedPage,
+    UnownedRow,
+)
+from portal.web.visit import answer, operator_page
+
+UTC_ZONE = ZoneInfo("UTC")
+FRESH, OLD = timedelta(hours=1), timedelta(days=2)
+OUTCOMES = {
+    Pull.Outcome.RUNNING: Badge(label="Running", tone="run"),
+    Pull.Outcome.DONE: Badge(label="Done", tone="ok"),
+    Pull.Outcome.FAILED: Badge(label="Failed", tone="late"),
+}
+
+
+@operator_page("clusters")
+def clusters(request: HttpRequest, shell: Shell) -> HttpResponse:
+    now = datetime.now(UTC)
+    page = ClustersPage(rows=tuple(_cluster(stand, now) for stand in oversight.clusters()))
+    return answer(request, shell, page, whole="operator/clusters.html")
+
+
+@operator_page("unowned")
+def unowned(request: HttpRequest, shell: Shell) -> HttpResponse:
+    page = UnownedPage(rows=tuple(_unowned(found) for found in reading.unowned()))
+    return answer(request, shell, page, whole="operator/unowned.html")
+
+
+@operator_page("quarantine")
+def quarantine(request: HttpRequest, shell: Shell) -> HttpResponse:
+    asked = {
+        name: request.GET.get(name, "").replace("\0", "") for name in ("cluster", "code", "state", "before")
+    }
+    return answer(request, shell, _quarantine(**asked), whole="operator/quarantine.html")
+
+
+def _cluster(stand: Stand, now: datetime) -> ClusterRow:
+    row, pull = stand.cluster, stand.pull
+    at = (pull.ended_at or pull.started_at) if pull else None
+    return ClusterRow(
+        name=row.name,
+        kind=row.get_kind_display(),
+        timezone=row.timezone,
+        complete_through=say.moment(row.complete_through, UTC_ZONE) if row.complete_through else "",
+        lag=_lag(row.complete_through, now),
+        accounts=say.whole(stand.accounts),
+        jobs=say.whole(stand.jobs),
+        pulled=say.moment(at, UTC_ZONE) if at else "",
+        source=pull.source if pull else "",
+        outcome=OUTCOMES[Pull.Outcome(pull.outcome)] if pull else None,
+        error=pull.error if pull else "",
+    )
+
+
+def _lag(through: datetime | None, now: datetime) -> Badge:
+    if through is None:
+        return Badge(label="never read", tone="late")
+    behind = now - through
+    tone: Tone = "ok" if behind < FRESH else "wait" if behind < OLD else "late"
+    return Badge(label=say.age(through, now=now), tone=tone)
+
+
+def _unowned(found: Unowned) -> UnownedRow:
+    use = found.use
+    return UnownedRow(
+        cluster=use.cluster,
+        account=use.account or "(no account)",
+        jobs=say.whole(use.jobs),
+        gpu_hours=say.hours(use.gpu_seconds),
+        cpu_hours=say.hours(use.cpu_seconds),
+        since=say.moment(use.first, UTC_ZONE),
+        until=say.moment(use.last, UTC_ZONE),
+        commands=tuple(_command(use.cluster, use.account, gap) for gap in found.gaps),
+    )
+
+
+def _command(cluster: str, account: str, gap: Span) -> str:
+    """What gives the account an owner during the gap, ready to be pasted but for the tenant."""
+    words = ["./run", "manage", "assign_account", cluster, account]
+    since, until = gap
+    ends = [("--since", since), ("--until", until)]
+    options = [word for name, at in ends if at is not None for word in (name, f"{at:%Y-%m-%dT%H:%M:%SZ}")]
+    return f"{shlex.join(words)} TENANT {shlex.join(options)}".strip()
+
+
+def _quarantine(*, cluster: str, code: str, state: str, before: str) -> QuarantinePage:
+    resolved = state == "resolved"
+    reasons = oversight.reasons(resolved=resolved)
+    after = int(before) if before.isdecimal() and len(before) < 19 else None
+    rows, more = oversight.set_aside(resolved=resolved, cluster=cluster, code=code, after=after)
+    chosen = {"cluster": cluster, "code": code, "state": state}
+    matching = [r for r in reasons if cluster in {"", r.cluster} and code in {"", r.code}]
+    return QuarantinePage(
+        cluster=_options((r.cluster for r in reasons), cluster),
+        code=_options((r.code for r in reasons), code),
+        state=(
+            Option(value="", label="Open", selected=not resolved),
+            Option(value="resolved", label="Settled", selected=resolved),
+        ),
+        total=say.counted(sum(r.rows for r in matching), "row"),
+        rows=tuple(_set_aside(row) for row in rows),
+        older="?" + urlencode({**{k: v for k, v in chosen.items() if v}, "before": more}) if more else "",
+    )
+
+
+def _options(values: Iterable[str], chosen: str) -> tuple[Option, ...]:
+    offered = sorted({*values, *({chosen} - {""})})
+    return tuple(Option(value=value, label=value, selected=value == chosen) for value in offered)
+
+
+def _set_aside(row: Quarantined) -> QuarantineRow:
+    place = row.source + (f", line {say.whole(row.line)}" if row.line is not None else "")
+    return QuarantineRow(
+        cluster=row.cluster.name,
+        code=row.code,
+        reason=row.reason,
+        place=place,
+        first=say.moment(row.first_seen, UTC_ZONE),
+        last=say.moment(row.last_seen, UTC_ZONE),
+        raw=row.raw,
+        resolution=row.resolution or ("settled" if row.resolved_at else ""),
+    )

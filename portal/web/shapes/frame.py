@@ -1,0 +1,43 @@
+"""What surrounds every page, and the small parts that all pages share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Tone = Literal["ok", "run", "wait", "late", "muted"]
+Area = Literal["overview", "jobs", "invoices", "tenants", "unowned", "clusters", "quarantine", ""]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Badge:
+    """A short state with the colour family it is drawn in; the label alone says everything."""
+
+    label: str
+    tone: Tone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantLink:
+    slug: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """What surrounds every page. `tenant` is None on operator pages and on a person's own."""
+
+    user: str  # how the person is addressed: name or e-mail
+    email: str
+    operator: bool  # sees the operator's section and the admin
+    tenants: tuple[TenantLink, ...]  # that the person may open, by name
+    more_tenants: bool = False  # there are more than these
+    tenant: TenantLink | None
+    invoices: bool = False  # the person may see the tenant's invoices
+    area: Area

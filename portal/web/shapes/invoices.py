@@ -1,0 +1,123 @@
+"""Invoices, their lines, and the jobs behind a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from portal.web.shapes.frame import Badge, Fact
+
+INVOICE_BADGES: Mapping[str, Badge] = {
+    "draft": Badge(label="Draft", tone="muted"),
+    "due": Badge(label="Due", tone="wait"),
+    "past_due": Badge(label="Past due", tone="late"),
+    "paid": Badge(label="Paid", tone="ok"),
+    "void": Badge(label="Void", tone="muted"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvoiceRow:
+    number: str  # "" for a draft
+    period: str
+    issued: str
+    due: str
+    badge: Badge
+    total: str
+    open: str  # what is still to be paid, "" where nothing is
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvoicesPage:
+    rows: tuple[InvoiceRow, ...]
+    older: str
+    open: str  # sum of what is to be paid, "" if nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Party:
+    name: str
+    lines: tuple[str, ...]  # address, then tax id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    position: int  # key in the line's address
+    description: str  # "GPU time, H100"
+    detail: str  # selectors or service period, "" if none
+    quantity: str
+    unit: str  # "GPU-hours"
+    unit_price: str
+    amount: str
+    jobs: str  # "1,204 jobs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineGroup:
+    project: str
+    subtotal: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BankTransfer:
+    """How to pay; fields that the seller has not set are ""."""
+
+    amount: str
+    by: str
+    holder: str
+    iban: str
+    bic: str
+    bank: str
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payment:
+    date: str
+    method: str
+    reference: str
+    amount: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvoicePage:
+    number: str
+    badge: Badge
+    seller: Party
+    buyer: Party
+    facts: tuple[Fact, ...]  # invoice date, service period, due date, customer number, purchase order
+    groups: tuple[LineGroup, ...]
+    sums: tuple[Fact, ...]  # subtotal, each tax
+    total: str
+    paid: str  # "" if nothing was
+    due: str  # "" if nothing is
+    payments: tuple[Payment, ...] = ()
+    transfer: BankTransfer | None = None  # while something is due
+    note: str = ""  # why it is void, what it corrects
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineJob:
+    record: int
+    job_id: str
+    user: str
+    since: str  # "1 Nov 2026, 00:00:00"
+    until: str
+    held: str  # "1,411,200": seconds × units, before the share of a unit
+    counted_in: str  # "GPU-seconds × 1/7"
+    share: str  # of the line's seconds: "4.4 %"
+    amount: str  # exact, before rounding
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinePage:
+    """The jobs behind a line of an invoice, the largest first."""
+
+    number: str
+    line: Line
+    project: str
+    seconds: str  # of all jobs of the line: "32,400,000 GPU-seconds"
+    formula: str  # "32,400,000 GPU-seconds ÷ 3,600 × $2.85 = $25,650.00, rounded once"
+    jobs: tuple[LineJob, ...]
+    more: str

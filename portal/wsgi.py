@@ -1,0 +1,16 @@
+"""What gunicorn serves."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+# Web processes answer many requests from few threads; workers and commands take no pool, since
+# a pool must not be carried over a fork.
+os.environ.setdefault("DATABASE_POOL", "8")
+
+application = get_wsgi_application()
+
+from portal.ops.schema import refuse_unmigrated  # noqa: E402  # needs the applications
+
+refuse_unmigrated()

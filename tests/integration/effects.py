@@ -1,0 +1,29 @@
+"""Effects that a real worker does on behalf of tests; each leaves a row in the table that `effects` makes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from django.db import connection
+
+WAIT_SECONDS = 60
+
+
+def record(*, mark: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO effects (mark) VALUES (%s)", [mark])
+
+
+def record_and_wait(*, mark: str, entered: str, released: str) -> None:
+    """Write, say so, and hold the transaction open until released."""
+    record(mark=mark)
+    Path(entered).touch()
+    end = time.monotonic() + WAIT_SECONDS
+    while not Path(released).exists() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def record_and_fail(*, mark: str) -> None:
+    record(mark=mark)
+    raise ConnectionError("the mail server is away")

@@ -1,0 +1,126 @@
+"""Operators whose commands are real processes: they can be at work together, and be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from portal.env import ROOT
+
+PATIENCE = 120  # seconds until an operator is given up
+
+# Loads the product once, then does each command in a process of its own, as a shell would.
+SHELL = """
+import json, os, sys, traceback
+import django
+django.setup()
+from django.core.management import call_command
+from billing import closing, intake
+print("ready", flush=True)
+for line in sys.stdin:
+    pid = os.fork()
+    if not pid:
+        try:
+            call_command(*json.loads(line), stdout=open(os.devnull, "w"))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+class Operator:
+    """`with Operator(database_url) as op: op.does("prove")`"""
+
+    def __init__(self, database_url: str) -> None:
+        environ = os.environ | {"DJANGO_SETTINGS_MODULE": "portal.settings", "DATABASE_URL": database_url}
+        self._shell = subprocess.Popen(
+            [sys.executable, "-c", SHELL],
+            env=environ, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._watch = threading.Timer(PATIENCE, self._shell.kill)
+        self._watch.start()
+
+    def __enter__(self) -> Self:
+        assert self._said() == "ready"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watch.cancel()
+        self._shell.kill()
+        self._shell.communicate()
+
+    def begins(self, *command: object) -> int:
+        """Start the command; its process id."""
+        assert self._shell.stdin is not None
+        self._shell.stdin.write(json.dumps([str(word) for word in command]) + "\n")
+        self._shell.stdin.flush()
+        return int(self._said())
+
+    def ends(self) -> int:
+        """Wait for the command; its exit code, negative for a signal."""
+        return int(self._said())
+
+    def does(self, *command: object) -> float:
+        """Run the command to its end; the seconds that it took."""
+        began = time.monotonic()
+        self.begins(*command)
+        assert self.ends() == 0
+        return time.monotonic() - began
+
+    def is_killed_doing(self, *command: object, after: float) -> bool:
+        """Kill -9 the command's process that many seconds after it began; False if it was done by then."""
+        pid = self.begins(*command)
+        time.sleep(after)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        code = self.ends()
+        assert code in (0, -signal.SIGKILL)
+        return code != 0
+
+    def _said(self) -> str:
+        assert self._shell.stdout is not None
+        line = self._shell.stdout.readline().strip()
+        assert line, "the operator's shell is gone"
+        return line
+
+
+def accounting(path: Path, *, rows: int, accounts: int) -> Path:
+    """An sacct export of March and April 2024, always the same: short and long jobs, some of which still run."""
+    dice = random.Random(20_240_301)
+    lines = ["JobIDRaw|JobID|User|Account|Partition|Submit|Start|End|ElapsedRaw|Suspended|State|AllocTRES"]
+    month = 31 * 86_400
+    for job in range(1, rows + 1):
+        start = dice.randrange(month)
+        length = dice.choice((0, 37, 600, 5_000, 90_000, 500_000))
+        running = dice.random() < 0.01
+        gpus, model = dice.randrange(5), dice.choice(("a100", "h100"))
+        suspended = dice.randrange(length // 4 + 1) if dice.random() < 0.05 and not running else 0
+        lines.append(
+            f"{job}|{job}|user{job % 17}|acc{job % accounts:02d}|gpu|{_at(start)}|{_at(start)}"
+            f"|{'Unknown' if running else _at(start + length)}|{length}|{suspended // 3600:02d}:"
+            f"{suspended // 60 % 60:02d}:{suspended % 60:02d}|{'RUNNING' if running else 'COMPLETED'}"
+            f"|cpu={dice.randrange(1, 65)},mem={dice.randrange(1, 257)}G,gres/gpu={gpus},gres/gpu:{model}={gpus}"
+        )
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _at(second: int) -> str:
+    moment = time.gmtime(1_709_251_200 + second)  # 2024-03-01
+    return time.strftime("%Y-%m-%dT%H:%M:%S", moment)

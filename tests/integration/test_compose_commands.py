@@ -1,0 +1,125 @@
+"""The very commands that docker-compose.yml names, against peers of our own instead of its containers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from portal.env import ROOT
+from portal.ops.embedded.postgres import Postgres, binaries
+from portal.ops.embedded.redis import Redis
+
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+PATIENCE = 60  # seconds
+Stack = dict[str, str]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """What the containers' environment would be, once `migrate` has run."""
+    home = tmp_path_factory.mktemp("compose")
+    with Postgres(home, volatile=True) as postgres, Redis(home) as redis:
+        environ = {
+            "PATH": f"{Path(sys.executable).parent}:{binaries()}:{os.environ['PATH']}",
+            "DATABASE_URL": postgres.url(),
+            "REDIS_URL": redis.url(),
+            "SECRET_KEY": "of no consequence in tests",
+            "ALLOWED_HOSTS": "billing.example.org",
+            "CLUSTERTAB_HOME": str(home),
+            "STATIC_ROOT": str(home / "static"),
+            "PORT": str(free_port()),
+            "HEARTBEAT_FILE": str(home / "scheduler"),
+            "PGHOST": str(postgres.run),
+        }
+        assert run(["python", "manage.py", "collectstatic", "--noinput", "-v0"], environ).returncode == 0
+        migrated = run(SERVICES["migrate"]["command"], environ)
+        assert migrated.returncode == 0, migrated.stderr
+        yield environ
+
+
+def run(command: list[str], environ: Stack) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [found(command[0], environ), *command[1:]],
+        env=environ, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+
+
+def found(program: str, environ: Stack) -> str:
+    path = shutil.which(program, path=environ["PATH"])
+    assert path is not None, program
+    return path
+
+
+@contextmanager
+def running(command: list[str], environ: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [found(command[0], environ), *command[1:]], env=environ, cwd=ROOT, stdout=output, stderr=output
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def eventually(so: Callable[[], bool], log: Path) -> None:
+    end = time.monotonic() + PATIENCE
+    while not so():
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("name", ["web", "worker", "scheduler"])
+def test_it_comes_up_healthy_and_stops_when_told(name: str, stack: Stack, tmp_path: Path) -> None:
+    service, log = SERVICES[name], tmp_path / "log"
+    check = service["healthcheck"]["test"][1:]
+    assert run(check, stack).returncode != 0
+
+    with running(service["command"], stack, log) as process:
+        eventually(lambda: process.poll() is not None or run(check, stack).returncode == 0, log)
+        assert process.poll() is None, log.read_text()
+
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=PATIENCE) == 0, log.read_text()
+
+
+def test_redis_comes_up_healthy(stack: Stack, tmp_path: Path) -> None:
+    port = str(free_port())
+    command = [*SERVICES["redis"]["command"], "--bind", "127.0.0.1", "--port", port]
+    check = [*SERVICES["redis"]["healthcheck"]["test"][1:], "-e"]
+    check[1:1] = ["-p", port]
+    log = tmp_path / "log"
+
+    with running(command, stack, log):
+        eventually(lambda: run(check, stack).returncode == 0, log)
+
+
+def test_the_database_is_healthy_once_it_answers(stack: Stack) -> None:
+    assert run(SERVICES["postgres"]["healthcheck"]["test"][1:], stack).returncode == 0
+
+
+def test_the_pages_are_not_served_over_a_schema_of_another_version(stack: Stack, tmp_path: Path) -> None:
+    elsewhere = Postgres(tmp_path, volatile=True)
+    with elsewhere:
+        refused = run(SERVICES["web"]["command"], stack | {"DATABASE_URL": elsewhere.url()})
+    assert refused.returncode == 3
+    assert "migrations have not run" in refused.stderr

@@ -1,0 +1,124 @@
+"""What a transaction promised happens once, after it committed; what it did not promise never happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import psycopg
+import pytest
+from django.db import transaction
+from django.db.models.functions import Now
+from django.db.transaction import TransactionManagementError
+
+from portal.outbox import outbox
+from portal.outbox.models import OutboxMessage
+from tests.integration import effects as effect
+
+Marks = Callable[[], list[str]]
+
+
+def half_a_minute_passes() -> None:
+    OutboxMessage.objects.update(available_at=Now())
+
+
+def test_work_is_done_once_however_often_it_is_drained(effects: Marks) -> None:
+    outbox.add(effect.record, mark="invoice 7 mailed")
+
+    assert outbox.drain() == 1
+    assert outbox.drain() == 0
+    assert effects() == ["invoice 7 mailed"]
+
+
+def test_work_of_a_transaction_that_is_rolled_back_never_happens(effects: Marks) -> None:
+    with transaction.atomic():
+        outbox.add(effect.record, mark="invoice 7 mailed")
+        transaction.set_rollback(True)
+
+    assert outbox.drain() == 0
+    assert effects() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_work_outside_a_transaction_is_refused() -> None:
+    with pytest.raises(TransactionManagementError, match="belongs into the transaction"):
+        outbox.add(effect.record, mark="invoice 7 mailed")
+
+
+@pytest.mark.django_db
+def test_work_that_could_not_be_found_again_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be imported"):
+        outbox.add(lambda: None)
+
+
+def test_a_failure_undoes_its_effect_says_why_and_comes_again(
+    effects: Marks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = outbox.add(effect.record_and_fail, mark="invoice 7 mailed")
+
+    assert outbox.drain() == 0
+    message.refresh_from_db()
+    assert effects() == []
+    assert (message.attempts, message.last_error) == (1, "ConnectionError: the mail server is away")
+    assert outbox.drain() == 0  # it waits its ten seconds
+
+    monkeypatch.setattr(effect, "record_and_fail", effect.record)
+    half_a_minute_passes()
+    assert outbox.drain() == 1
+    message.refresh_from_db()
+    assert effects() == ["invoice 7 mailed"]
+    assert (message.attempts, message.last_error) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "seconds"), [(1, 10), (2, 20), (4, 80), (9, 2560), (10, 3600), (50, 3600)]
+)
+def test_the_wait_doubles_up_to_an_hour(attempts: int, seconds: int) -> None:
+    assert outbox.backoff(attempts) == timedelta(seconds=seconds)
+
+
+def test_a_message_is_sent_once_and_again_when_nothing_came_of_it(effects: Marks) -> None:
+    message = outbox.add(effect.record, mark="invoice 7 mailed")
+    sent: list[int] = []
+
+    assert outbox.dispatch(sent.append) == 1
+    assert outbox.dispatch(sent.append) == 0
+    half_a_minute_passes()
+    assert outbox.dispatch(sent.append) == 1
+    assert sent == [message.pk, message.pk]
+
+    assert outbox.consume(message.pk)
+    assert not outbox.consume(message.pk)
+    half_a_minute_passes()
+    assert outbox.dispatch(sent.append) == 0
+    assert effects() == ["invoice 7 mailed"]
+
+
+def test_a_message_that_another_worker_is_doing_is_left_to_it(
+    transactional_db: None, database_url: str, effects: Marks
+) -> None:
+    with transaction.atomic():
+        message = outbox.add(effect.record, mark="invoice 7 mailed")
+
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT 1 FROM outbox_outboxmessage FOR UPDATE")
+        assert not outbox.consume(message.pk)
+        assert outbox.drain() == 0
+        other.rollback()
+
+    assert outbox.consume(message.pk)
+    assert effects() == ["invoice 7 mailed"]
+
+
+def test_of_two_dispatchers_one_does_nothing(
+    transactional_db: None, database_url: str, effects: Marks
+) -> None:
+    with transaction.atomic():
+        outbox.add(effect.record, mark="invoice 7 mailed")
+
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [outbox.DISPATCHER_LOCK])
+        assert outbox.dispatch(lambda _: None) == 0
+        other.rollback()
+
+    assert outbox.dispatch(lambda _: None) == 1

@@ -1,0 +1,96 @@
+"""A worker killed in the middle of an effect: real process, real Redis, real scheduler."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from django.db import transaction
+from django.db.models.functions import Now
+
+from portal.env import ROOT
+from portal.ops.embedded.redis import Redis
+from portal.outbox import outbox
+from portal.outbox.models import OutboxMessage
+from tests.integration import effects as effect
+
+PATIENCE = 60  # seconds
+
+
+@contextmanager
+def worker(environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker with its scheduler inside; whatever is left of it is killed."""
+    command = [sys.executable, "-m", "celery", "--app", "portal.celery", "worker", "--beat"]
+    options = ["--concurrency", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [*command, *options], env=environ, cwd=ROOT, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def eventually(so: Callable[[], bool], log: Path) -> None:
+    end = time.monotonic() + PATIENCE
+    while not so():
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+
+
+def test_a_worker_killed_in_mid_effect_leaves_nothing_half_done(
+    transactional_db: None, database_url: str, effects: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    entered, released, log = tmp_path / "entered", tmp_path / "released", tmp_path / "worker.log"
+    with transaction.atomic():
+        outbox.add(effect.record_and_wait, mark="mail", entered=str(entered), released=str(released))
+
+    with Redis(tmp_path) as redis:
+        environ = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "CLUSTERTAB_HOME": str(tmp_path),
+            "DATABASE_URL": database_url,
+            "REDIS_URL": redis.url(),
+        }
+        with worker(environ, log) as first:
+            eventually(entered.exists, log)
+            kill(first)
+        assert effects() == []
+        assert OutboxMessage.objects.undone().count() == 1
+
+        released.touch()
+        OutboxMessage.objects.update(available_at=Now())  # half a minute later
+        with worker(environ, log):
+            eventually(lambda: not OutboxMessage.objects.undone().exists(), log)
+    assert effects() == ["mail"]
+
+
+@pytest.mark.django_db
+def test_a_worker_refuses_a_database_without_the_tables_it_needs(tmp_path: Path) -> None:
+    environ = os.environ | {
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "DATABASE_URL": os.environ["DATABASE_URL"],  # not the test database: nothing was ever migrated there
+        "REDIS_URL": f"unix://{tmp_path}/none.sock",
+    }
+    command = [sys.executable, "-m", "celery", "--app", "portal.celery", "worker"]
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+
+    assert done.returncode == 3
+    assert "migrations have not run" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,138 @@
+"""`./run`: the one command, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portal.env import ROOT
+from portal.ops.embedded.postgres import Postgres
+
+PATIENCE = 120  # seconds
+
+COUNT_PEOPLE = """
+import json
+from portal.tenants.models import User
+print(json.dumps({"people": User.objects.count()}))
+"""
+
+
+def environ(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG"}}
+    return kept | {"CLUSTERTAB_HOME": str(home)}
+
+
+def start(home: Path, *command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [ROOT / "run", *command], env=environ(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run(home: Path, *command: str) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    process = start(home, *command)
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def launcher() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "run"), run_name="launcher")
+
+
+def test_a_command_on_an_empty_home_finds_a_database_and_leaves_none_running(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, "manage", "shell", "-v", "0", "-c", COUNT_PEOPLE)
+    assert (code, json.loads(out), err) == (0, {"people": 0}, "Preparing the database ...\n")
+    assert Postgres(tmp_path).processes() == []
+
+    code, out, err = run(tmp_path, "manage", "shell", "-v", "0", "-c", COUNT_PEOPLE)
+    assert (code, json.loads(out), err) == (0, {"people": 0}, "")
+
+
+def test_two_first_commands_at_once_both_succeed(tmp_path: Path) -> None:
+    both = [start(tmp_path, "manage", "shell", "-v", "0", "-c", COUNT_PEOPLE) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, out) == (0, '{"people": 0}\n'), err
+    assert Postgres(tmp_path).processes() == []
+
+
+def test_a_commands_exit_code_is_passed_on(tmp_path: Path) -> None:
+    assert run(tmp_path, "manage", "shell", "-v", "0", "-c", "raise SystemExit(7)")[0] == 7
+
+
+def test_a_running_database_is_left_running(tmp_path: Path) -> None:
+    database = Postgres(tmp_path)
+    with database:
+        first = database.main_process()
+        assert run(tmp_path, "manage", "check")[0] == 0
+        assert database.main_process() == first
+
+
+def test_the_instances_key_is_made_once_and_is_private(tmp_path: Path) -> None:
+    run(tmp_path, "manage", "check")
+    key = tmp_path / "secret_key"
+    first = key.read_text()
+    run(tmp_path, "manage", "check")
+    assert key.read_text() == first
+    assert len(first) >= 50
+    assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_setting_that_cannot_be_meant_is_one_sentence(tmp_path: Path) -> None:
+    process = subprocess.run(
+        [ROOT / "run", "manage", "check"],
+        env=environ(tmp_path) | {"HTTPS": "perhaps"}, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert (process.returncode, process.stderr) == (2, "HTTPS is 'perhaps'; say yes or no.\n")
+
+
+def test_a_command_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    assert run(tmp_path, "frobnicate") == (
+        2, "", "There is no command 'frobnicate'; ./run --help lists them.\n",
+    )  # fmt: skip
+    code, out, _ = run(tmp_path, "--help")
+    assert code == 0
+    assert "demo [--port N]" in out
+
+
+def test_a_python_that_is_too_old_is_told_what_to_install(
+    launcher: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(launcher["Refusal"], match=r"this is 3\.9: install the packages python3\.11 and"):
+        launcher["need_python"]()
+
+
+def test_a_python_without_venv_is_told_which_package_brings_it(
+    launcher: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ensurepip", None)
+    version = "{}.{}".format(*sys.version_info[:2])
+    with pytest.raises(launcher["Refusal"], match=f"install the package python{version}-venv"):
+        launcher["make_venv"]()
+
+
+def test_an_environment_is_fresh_until_its_locks_or_its_place_change(launcher: dict[str, Any]) -> None:
+    fits, wanted = launcher["fits"], launcher["wanted_stamp"]()
+    assert fits(dict(wanted), wanted, "requirements-dev.txt")
+    assert fits(dict(wanted), wanted, "requirements.txt")
+    assert not fits(wanted | {"requirements.txt": "another"}, wanted, "requirements.txt")
+    assert not fits(wanted | {"root": "elsewhere"}, wanted, "requirements.txt")
+    assert not fits({}, wanted, "requirements.txt")
+
+
+def test_a_failed_installation_says_the_line_that_tells_why(launcher: dict[str, Any]) -> None:
+    because = launcher["because"]
+    output = b"Collecting celery\nERROR: No matching distribution found for celery\n\n"
+    assert because("It failed", output) == "It failed: ERROR: No matching distribution found for celery"
+    assert "disk that holds" in because("It failed", b"OSError: [Errno 28] No space left on device")

@@ -1,0 +1,61 @@
+"""docs/configuration.md is complete, and what it shows works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from portal.env import ROOT
+from portal.ops.config.shape import ConfigError, parse
+from portal.ops.demo_data.seeding import CONFIG
+from tests.scenarios.configuring import Op
+
+PAGE = (ROOT / "docs" / "configuration.md").read_text()
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+# What has to stand around a table for its keys to be asked for, and how the sentences call it.
+TABLES = {
+    "[seller]": ("[seller]\n{}", "seller"),
+    "[[cluster]]": ("[[cluster]]\n{}", "cluster 1"),
+    "[[plan]]": ("[[plan]]\n{}", "plan 1"),
+    "[[plan.price]]": ("[[plan]]\n[[plan.price]]\n{}", "plan 1, price 1"),
+    "where": ("[[plan]]\n[[plan.price]]\n[plan.price.where]\n{}", "plan 1, price 1, where"),
+    "[[tenant]]": ("[[tenant]]\n{}", "tenant 1"),
+    "accounts": ("[[tenant]]\n[[tenant.accounts]]\n{}", "tenant 1, account 1"),
+    "[[tenant.member]]": ("[[tenant]]\n[[tenant.member]]\n{}", "tenant 1, member 1"),
+}
+
+
+def documented(heading: str) -> set[str]:
+    section = re.search(rf"^#+ `{re.escape(heading)}`\n(.*?)(?=^#)", f"{PAGE}\n#", re.MULTILINE | re.DOTALL)
+    assert section, heading
+    first_cells = re.findall(r"^\| (`[^|]*`) \|", section[1], re.MULTILINE)
+    return {key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)}
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_every_key_is_documented_and_every_documented_key_exists(heading: str) -> None:
+    text, name = TABLES[heading]
+    with pytest.raises(ConfigError) as refusal:
+        parse(text.format("no_such_key = 1"))
+    start = f"{name}: there is no key 'no_such_key'; allowed: "
+    (sentence,) = [line for line in refusal.value.sentences if line.startswith(start)]
+    assert documented(heading) == set(sentence.removeprefix(start).rstrip(".").split(", "))
+
+
+@pytest.mark.django_db
+def test_the_examples_apply_one_after_the_other(tmp_path: Path) -> None:
+    op = Op(tmp_path)
+    assert len(EXAMPLES) == 2
+    for example in EXAMPLES:
+        assert op.applies(example) != ["Nothing to change."]
+        assert op.applies(example) == ["Nothing to change."]
+
+
+@pytest.mark.django_db
+def test_the_demonstrations_file_applies_twice(tmp_path: Path) -> None:
+    op = Op(tmp_path)
+    op.applies(CONFIG.read_text())
+    assert op.applies(CONFIG.read_text()) == ["Nothing to change."]

@@ -1,0 +1,209 @@
+"""The demonstration: made up, but nothing in it is impossible, and it never touches what is real."""
+
+from __future__ import annotations
+
+import dataclasses
+import stat
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billing.models import Invoice, InvoiceDocument, Payment
+from clusters import truth
+from clusters.connectors.base import BadRow, UsageFact
+from clusters.models import Cluster, Quarantined, UsageRecord
+from portal.ops.demo_data import seeding
+from portal.ops.demo_data.cast import ATLAS, NIMBUS_GPUS
+from portal.ops.demo_data.generator import atlas
+from portal.ops.demo_data.kubernetes import nimbus
+from portal.tenants.models import Tenant, User
+from tests import builders
+from tests.builders import at
+from tests.scenarios.configuring import run
+
+JULY = int(at("2026-07-01").timestamp())
+END_OF_AUGUST = int(at("2026-08-31 15:40").timestamp())
+
+
+def facts(rows: Iterable[object]) -> list[UsageFact]:
+    return [
+        row for row in rows if isinstance(row, UsageFact) and truth.refuse(row, now=END_OF_AUGUST) is None
+    ]
+
+
+@pytest.fixture(scope="module")
+def slurm() -> list[UsageFact]:
+    return facts(atlas(seed=1, since=JULY, until=END_OF_AUGUST))
+
+
+@pytest.fixture(scope="module")
+def kubernetes() -> list[UsageFact]:
+    return facts(nimbus(seed=1, since=JULY, until=END_OF_AUGUST))
+
+
+def most_at_once(runs: Iterable[UsageFact], count: dict[str, int]) -> None:
+    """Adds up what starts and ends, and fails as soon as more is held than `count` says there is."""
+    events: list[tuple[int, int, str]] = []
+    for job in runs:
+        if job.started is None:
+            continue
+        kind = job.mig_profile if "" in count else job.gpu_model
+        events.append((job.started, job.gpus, kind))
+        events.append((job.ended or job.seen_until or 0, -job.gpus, kind))
+    held: dict[str, int] = defaultdict(int)
+    for _, gpus, kind in sorted(events):  # what ends at a moment makes room for what starts then
+        held[kind] += gpus
+        assert held[kind] <= count[kind], f"{held[kind]} of {kind}"
+
+
+def test_the_same_moment_gives_the_same_rows_and_another_seed_others() -> None:
+    def rows(seed: int) -> list[object]:
+        return [
+            *atlas(seed=seed, since=JULY, until=END_OF_AUGUST),
+            *nimbus(seed=seed, since=JULY, until=END_OF_AUGUST),
+        ]
+
+    assert rows(1) == rows(1)
+    assert rows(1) != rows(2)
+
+
+def test_two_months_are_six_to_twelve_thousand_jobs(
+    slurm: list[UsageFact], kubernetes: list[UsageFact]
+) -> None:
+    assert 6_000 < len(slurm) + len(kubernetes) < 12_000
+    assert len({fact.source_key for fact in slurm}) == len(slurm)
+
+
+def test_no_model_is_ever_used_beyond_what_the_cluster_has(
+    slurm: list[UsageFact], kubernetes: list[UsageFact]
+) -> None:
+    most_at_once((f for f in slurm if f.gpus), {m.model: m.count * m.gpus for m in ATLAS if m.gpus})
+    most_at_once(kubernetes, NIMBUS_GPUS)
+
+
+def test_the_machines_are_busy_but_not_all_the_time(slurm: list[UsageFact]) -> None:
+    for machine in ATLAS[:3]:
+        used = sum(
+            fact.gpus * ((fact.ended or END_OF_AUGUST) - fact.started)
+            for fact in slurm
+            if fact.gpu_model == machine.model and fact.started is not None
+        )
+        share = Fraction(used, machine.count * machine.gpus * (END_OF_AUGUST - JULY))
+        assert Fraction(4, 10) < share < Fraction(9, 10), machine.model
+
+
+def test_it_has_what_real_accounting_has(slurm: list[UsageFact], kubernetes: list[UsageFact]) -> None:
+    states = Counter(fact.state for fact in slurm)
+    assert {
+        "COMPLETED",
+        "FAILED",
+        "CANCELLED",
+        "TIMEOUT",
+        "PREEMPTED",
+        "NODE_FAIL",
+        "RUNNING",
+        "PENDING",
+    } == set(states)
+    assert states["COMPLETED"] > len(slurm) * 7 // 10
+    assert {fact.queue for fact in slurm} == {"gpu", "interactive", "cpu"}
+    assert {fact.qos for fact in slurm} == {"normal", "preemptible"}
+    assert any("_" in fact.job_id for fact in slurm), "arrays"
+    assert all(fact.started is None for fact in slurm if fact.state == "PENDING")
+    assert all(fact.seen_until == END_OF_AUGUST for fact in slurm if fact.state == "RUNNING")
+    slices = {(fact.mig_profile, fact.gpu_share) for fact in kubernetes}
+    assert slices == {("", (1, 1)), ("1g.5gb", (1, 7)), ("3g.20gb", (3, 7))}
+    week = 7 * 86_400
+    assert any((f.ended or END_OF_AUGUST) - (f.started or 0) > week for f in kubernetes), (
+        "services run for weeks"
+    )
+
+
+def test_people_work_by_day_and_less_at_weekends(slurm: list[UsageFact]) -> None:
+    office = [fact for fact in slurm if fact.account == "cryo-em"]
+    days = Counter((fact.submitted or 0) // 86_400 for fact in office)
+    weekend = sum(count for day, count in days.items() if (day + 3) % 7 >= 5)
+    by_day = sum(1 for fact in office if 8 <= (fact.submitted or 0) // 3600 % 24 < 19)
+    assert weekend * 5 < len(office)
+    assert by_day * 4 > len(office) * 3
+
+
+def test_two_rows_cannot_be_true() -> None:
+    rows = list(atlas(seed=1, since=JULY, until=END_OF_AUGUST))
+    bad = [row for row in rows if isinstance(row, BadRow) or truth.refuse(row, now=END_OF_AUGUST) is not None]
+    assert len(bad) == 2
+
+
+@pytest.mark.django_db
+class TestSeeding:
+    MOMENT = at("2026-03-09 12:00")
+
+    def seed(self) -> None:
+        seeding.seed(moment=self.MOMENT, say=lambda _: None)
+
+    def test_one_month_is_invoiced_one_is_open_and_one_invoice_is_paid(self) -> None:
+        self.seed()
+        invoices = Invoice.objects.order_by("number").select_related("tenant")
+        assert [(i.number, i.tenant.slug, i.currency, int(i.tax_rate)) for i in invoices] == [
+            ("NC-2026-0001", "halcyon-labs", "USD", 0),
+            ("NC-2026-0002", "biophysik", "EUR", 19),
+            ("NC-2026-0003", "lakeside", "USD", 0),
+        ]
+        assert [f"{i.period_start:%Y-%m-%d %H:%M}" for i in invoices] == [
+            "2026-02-01 00:00",
+            "2026-01-31 23:00",
+            "2026-02-01 00:00",
+        ]
+        assert InvoiceDocument.objects.count() == 3
+        assert Payment.objects.get().amount == invoices[0].total
+        assert Quarantined.objects.count() == 2
+        assert UsageRecord.objects.filter(account__name="visitors", account__ownerships=None).count() > 20
+        assert set(Cluster.objects.values_list("kind", "complete_through")) == {("import", self.MOMENT)}
+        assert run("prove").endswith("Every sum closes.\n")
+        assert all(
+            User.objects.get(email=email).check_password(seeding.PASSWORD) for email, _ in seeding.LOGINS
+        )
+
+    def test_a_kill_in_the_middle_is_made_good_with_the_same_rows(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class KilledError(Exception):
+            pass
+
+        def kill(**_: Any) -> None:
+            raise KilledError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(seeding, "nimbus", kill)
+            with pytest.raises(KilledError):
+                self.seed()
+        assert not seeding.is_seeded()
+        assert not seeding.is_foreign()
+        seeding.seed(moment=at("2026-03-10 09:00"), say=lambda _: None)
+        assert seeding.is_seeded()
+        assert set(Cluster.objects.values_list("complete_through", flat=True)) == {self.MOMENT}
+
+    def test_the_command_prints_the_logins_once_and_keeps_them_to_itself(
+        self, settings: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        settings.ENV = dataclasses.replace(settings.ENV, home=tmp_path)
+        said = run("seed_demo")
+        assert said.startswith("Sign in with the password clustertab-demo as\n  op@demo.example")
+        kept = tmp_path / "logins.txt"
+        assert kept.read_text() == said
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        jobs = UsageRecord.objects.count()
+        assert run("seed_demo") == ""
+        assert "The demonstration data is there already." in capsys.readouterr().err
+        assert UsageRecord.objects.count() == jobs
+
+    def test_an_instance_with_something_else_in_it_is_left_alone(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        builders.a_tenant("vision-lab")
+        assert run("seed_demo") == ""
+        assert "no demonstration data was added" in capsys.readouterr().err
+        assert (Tenant.objects.count(), Cluster.objects.count(), User.objects.count()) == (1, 0, 0)

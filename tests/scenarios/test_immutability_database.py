@@ -1,0 +1,223 @@
+"""What was issued, rated or paid stays as it is, and every change of money says who made it: by the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import DatabaseError, IntegrityError, connection, transaction
+
+from billing import collection, invoicing
+from billing.models import MOVES, Invoice, InvoiceState, Payment, Price
+from billing.rules.money import Money
+from portal.audit import acting_as
+from portal.outbox import outbox
+from portal.tenants.models import Ownership, Tenant
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.stories import closed, invoice_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def issued() -> Invoice:
+    """INV-2026-0001 over 2.00 with its document and a payment of 0.50."""
+    cluster = a_cluster(complete_through="2026-05-01")
+    vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    take_in(cluster, a_job())
+    closed("2026-03", vision)
+    outbox.drain()
+    invoice = invoice_of(vision, "2026-03")
+    collection.record_payment(
+        invoice=invoice,
+        amount=Money.of("0.50", "USD"),
+        received_on=date(2026, 4, 9),
+        reference="A1",
+        recorded_by="op",
+    )
+    return invoice
+
+
+def sql(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@contextmanager
+def refused(match: str) -> Iterator[None]:
+    with pytest.raises(DatabaseError, match=match), transaction.atomic():
+        yield
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("UPDATE billing_invoice SET total = total + 1, tax = tax + 1", "cannot be changed"),
+        ("UPDATE billing_invoice SET buyer = '{}'", "cannot be changed"),
+        ("UPDATE billing_invoice SET seller = '{}'", "cannot be changed"),
+        ("UPDATE billing_invoice SET terms = '{\"a\": 1}'", "cannot be changed"),
+        ("UPDATE billing_invoice SET number = 'INV-2026-0002'", "cannot be changed"),
+        ("UPDATE billing_invoice SET rated_through = 0", "cannot be changed"),
+        ("UPDATE billing_invoice SET due_on = '2030-01-01'", "cannot be changed"),
+        ("UPDATE billing_invoice SET state = 'draft'", "cannot go from issued to draft"),
+        ("DELETE FROM billing_invoice", "cannot be deleted"),
+        ("UPDATE billing_invoiceline SET amount = 0", "issued invoice cannot be changed"),
+        ("UPDATE billing_invoiceline SET project = 'other'", "issued invoice cannot be changed"),
+        ("DELETE FROM billing_invoiceline", "issued invoice cannot be changed"),
+        ("UPDATE billing_invoicedocument SET pdf = ''", "pgtrigger: Cannot"),
+        ("DELETE FROM billing_invoicedocument", "pgtrigger: Cannot"),
+        ("UPDATE billing_payment SET amount = 200", "pgtrigger: Cannot"),
+        ("DELETE FROM billing_payment", "pgtrigger: Cannot"),
+        ("UPDATE billing_ratedusage SET units = 1", "append-only"),
+        ("DELETE FROM billing_ratedusage", "append-only"),
+    ],
+)
+def test_case_057_the_database_refuses_to_change_what_was_issued(
+    issued: Invoice, statement: str, sentence: str
+) -> None:
+    with refused(sentence):
+        sql(statement)
+
+
+def test_case_057_a_line_cannot_join_an_issued_invoice(issued: Invoice) -> None:
+    line = issued.lines.get()
+    line.pk, line.position = None, 2
+    with refused("takes no more lines"):
+        line.save()
+
+
+def test_one_invoice_a_tenant_and_period(issued: Invoice) -> None:
+    again = Invoice.objects.get(pk=issued.pk)
+    again.pk, again.number = None, "INV-2026-0099"
+    with pytest.raises(IntegrityError, match="one_invoice_per_tenant_and_period"), transaction.atomic():
+        again.save(force_insert=True)
+
+
+def test_an_invoice_whose_lines_do_not_add_up_cannot_be_issued() -> None:
+    cluster = a_cluster(complete_through="2026-05-01")
+    vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    take_in(cluster, a_job())
+    draft = invoicing.draft(tenant=vision, period=vision.periods.get(start=at("2026-03-01")))
+    assert draft is not None
+    Invoice.objects.update(subtotal=201, total=201)
+
+    with refused("do not add up to its subtotal"):
+        invoicing.issue(invoice=draft, on=date(2026, 4, 1))
+    with refused("invoice_net_plus_tax_is_total"):
+        Invoice.objects.update(total=999)
+
+
+@pytest.mark.parametrize("old", InvoiceState)
+@pytest.mark.parametrize("new", InvoiceState)
+def test_the_database_and_the_code_know_the_same_moves(
+    issued: Invoice, old: InvoiceState, new: InvoiceState
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE billing_invoice DISABLE TRIGGER USER")
+        cursor.execute("UPDATE billing_invoice SET state = %s", [old])
+        cursor.execute("ALTER TABLE billing_invoice ENABLE TRIGGER USER")
+    allowed = new == old or new in MOVES[old]
+    try:
+        with transaction.atomic():
+            Invoice.objects.update(state=new)
+    except DatabaseError:
+        assert not allowed
+    else:
+        assert allowed
+
+
+def history(model: str, *fields: str) -> list[tuple[Any, ...]]:
+    """(who, what happened, the fields afterwards) of each change, oldest first."""
+    events = apps.get_model(model + "event").objects.order_by("pgh_id").select_related("pgh_context")
+    return [
+        (
+            (event.pgh_context.metadata.get("who") if event.pgh_context else None),
+            event.pgh_label,
+            *(getattr(event, field) for field in fields),
+        )
+        for event in events
+    ]
+
+
+def test_case_094_every_change_of_money_says_who_when_before_and_after() -> None:
+    plan = a_plan()
+    sql("UPDATE billing_price SET unit_price = 3")  # nobody says who, the database says what
+    sql("UPDATE billing_plan SET currency = 'EUR'")
+    with acting_as("op@cluster.example", why="new tariff"):
+        Price.objects.update(unit_price=4)
+
+    assert [(who, label, str(price)) for who, label, price in history("billing.price", "unit_price")] == [
+        (None, "insert", "2.000000000000"),
+        (None, "update", "3.000000000000"),
+        ("op@cluster.example", "update", "4.000000000000"),
+    ]
+    assert history("billing.plan", "currency") == [(None, "insert", "USD"), (None, "update", "EUR")]
+    event = apps.get_model("billing.priceevent").objects.earliest("pgh_id")
+    assert event.pgh_created_at is not None
+    assert plan.name == "standard"
+
+
+def test_case_094_ownership_payment_tenant_and_invoice_have_their_history(issued: Invoice) -> None:
+    with acting_as("op@cluster.example"):
+        own(a_tenant("audio-lab"), a_cluster(), "vision", since="2026-05-01")
+    sql("UPDATE tenants_tenant SET tax_rate = 7 WHERE slug = 'vision-lab'")
+
+    assert history("tenants.ownership", "until") == [
+        (None, "insert", None),
+        ("op@cluster.example", "update", at("2026-05-01")),
+        ("op@cluster.example", "insert", None),
+    ]
+    assert [row[1:] for row in history("billing.payment", "amount", "recorded_by")] == [("insert", 50, "op")]
+    assert [row[1:] for row in history("billing.invoice", "state", "total")] == [
+        ("insert", "draft", 200),
+        ("update", "issued", 200),
+    ]
+    assert [str(row[2]) for row in history("tenants.tenant", "tax_rate")][-1] == "7.000"
+    assert Tenant.objects.count() == 2
+    assert Ownership.objects.count() == 2
+
+
+def test_case_094_the_history_itself_cannot_be_changed(issued: Invoice) -> None:
+    for table in (
+        "billing_priceevent",
+        "billing_paymentevent",
+        "billing_invoiceevent",
+        "tenants_ownershipevent",
+    ):
+        with refused("pgtrigger: Cannot"):
+            sql(f"DELETE FROM {table}")
+        with refused("pgtrigger: Cannot"):
+            sql(f"UPDATE {table} SET pgh_label = 'insert'")
+    assert Payment.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE billing_price SET unit_price = 1",
+        "UPDATE billing_price SET gpu_models = '{h100}'",
+        "DELETE FROM billing_price",
+        "UPDATE billing_planversion SET charges = '{cpu}'",
+        "DELETE FROM billing_planversion",
+        "UPDATE billing_plan SET currency = 'EUR'",
+    ],
+)
+def test_terms_that_rated_usage_are_frozen_by_the_database(change: str) -> None:
+    cluster = a_cluster()
+    a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    take_in(cluster, a_job())
+    with refused("Usage has been rated by this"):
+        sql(change)
+
+
+def test_a_price_that_rated_usage_can_be_ended() -> None:
+    cluster = a_cluster()
+    a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    take_in(cluster, a_job())
+    sql("UPDATE billing_price SET valid_until = '2026-04-01'")
+    assert Price.objects.get().valid_until == date(2026, 4, 1)

@@ -1,0 +1,157 @@
+"""The proof finds what is wrong, month by month and place by place; on sound books it changes nothing."""
+
+from __future__ import annotations
+
+from datetime import date
+from fractions import Fraction
+
+import pytest
+from django.db import connection
+
+from billing import proof
+from billing.models import DayTotal, PeriodTotal, RatedUsage, UserTotal
+from clusters.models import UsageRecord
+from tests.builders import a_bad_row, a_cluster, a_job, a_plan, a_tenant, own, take_in
+from tests.stories import closed, hours
+
+pytestmark = pytest.mark.django_db
+
+
+JOBS = "every job is rated for whom it was, in full"
+
+
+@pytest.fixture
+def books() -> None:
+    """March: 3 GPU-hours billed, 1 nobody's, and from March into April 24 pending, 12 in each."""
+    cluster = a_cluster(complete_through="2026-04-01")
+    vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    take_in(cluster, a_job(gpus=3, cpu_milli=4000), a_job(account="stray"), a_bad_row())
+    closed("2026-03", vision)
+    take_in(cluster, a_job(started="2026-03-31 12:00", ended="2026-04-01 12:00"))
+
+
+def gpu(month: date | None = None) -> dict[str, Fraction]:
+    found = proof.prove(month=month)
+    assert found.holds
+    return {part: value for part, value in found.sums["gpu1", "gpu"].parts.items() if value}
+
+
+def broken() -> list[str]:
+    found = proof.prove()
+    assert not found.holds
+    return [check.name for check in found.checks if check.broken] + [
+        f"{cluster} {resource}: {sums.difference}"
+        for (cluster, resource), sums in found.sums.items()
+        if sums.difference
+    ]
+
+
+def sql(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def test_case_095_allocated_is_billed_waived_pending_and_unowned(books: None) -> None:
+    assert gpu() == {"allocated": hours(28), "billed": hours(3), "pending": hours(24), "unowned": hours(1)}
+    found = proof.prove()
+    assert found.sums["gpu1", "cpu"].parts["waived"] == hours(4)
+    assert dict(found.quarantined) == {"gpu1": 1}
+
+
+def test_a_months_sums_hold_what_lies_in_it(books: None) -> None:
+    march, april = date(2026, 3, 1), date(2026, 4, 1)
+    assert gpu(march) == {
+        "allocated": hours(16),
+        "billed": hours(3),
+        "pending": hours(12),
+        "unowned": hours(1),
+    }
+    assert gpu(april) == {"allocated": hours(12), "pending": hours(12)}
+    assert gpu(date(2026, 5, 1)) == {}
+
+
+def test_proving_changes_nothing(books: None) -> None:
+    before = [
+        list(model.objects.order_by("pk").values())
+        for model in (RatedUsage, PeriodTotal, DayTotal, UserTotal)
+    ]
+    proof.prove()
+    proof.prove()
+    after = [
+        list(model.objects.order_by("pk").values())
+        for model in (RatedUsage, PeriodTotal, DayTotal, UserTotal)
+    ]
+    assert after == before
+
+
+def test_unpriced_use_is_pending_and_named_beside(books: None) -> None:
+    own(a_tenant("audio-lab"), a_cluster(), "stray")
+    sums = proof.prove().sums["gpu1", "gpu"]
+    assert sums.parts["pending"] == hours(25)
+    assert sums.parts["unowned"] == 0
+    assert sums.unpriced == hours(1)
+
+
+def test_a_job_that_was_never_rated_is_found(books: None) -> None:
+    UsageRecord.objects.filter(gpus=3).update(gpus=4)
+    assert broken() == [JOBS, "gpu1 gpu: 3600"]
+
+
+def test_rated_use_that_no_job_has_is_found(books: None) -> None:
+    UsageRecord.objects.filter(gpus=3).update(ended=UsageRecord.objects.filter(gpus=3).values("started"))
+    assert broken() == [JOBS, "gpu1 cpu: -14400", "gpu1 gpu: -10800"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        (
+            "UPDATE billing_periodtotal SET units = units + 1 WHERE resource = 'gpu'",
+            "period totals equal rated usage",
+        ),
+        ("UPDATE billing_daytotal SET units = units + 1", "day totals equal rated usage"),
+        ("UPDATE billing_usertotal SET units = units - 1", "user totals equal rated usage"),
+        ("DELETE FROM billing_usertotal", "user totals equal rated usage"),
+        ("UPDATE billing_invoiceseries SET last_number = 2", "no issued number is missing from its series"),
+    ],
+)
+def test_a_kept_sum_that_is_off_by_one_is_named(books: None, statement: str, found: str) -> None:
+    sql(statement)
+    assert found in broken()
+
+
+def test_a_line_that_says_more_than_was_used_is_found(books: None) -> None:
+    sql("SET CONSTRAINTS ALL IMMEDIATE")
+    sql("ALTER TABLE billing_invoiceline DISABLE TRIGGER USER")
+    sql("UPDATE billing_invoiceline SET seconds_num = seconds_num + 1, amount = amount + 1")
+    assert broken() == [
+        "invoice lines equal the rated usage that they cover",
+        "invoice lines cost their seconds at their price",
+        "invoice lines add up to their subtotal",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "check"),
+    [
+        (
+            "DELETE FROM clusters_usagerecord WHERE gpus = 3",
+            "every job",
+        ),
+        (
+            "UPDATE clusters_usagerecord SET ended = ended + CASE id % 2 WHEN 0 THEN 600 ELSE -600 END",
+            "every job",
+        ),
+        (
+            "UPDATE tenants_ownership SET until = '2026-03-01' WHERE id = (SELECT min(id) FROM tenants_ownership)",
+            "every job",
+        ),
+        ("UPDATE billing_periodtotal SET amount = 0", "totals cost what their units cost"),
+        ("DELETE FROM billing_invoiceseries", "no issued number is missing"),
+    ],
+)
+def test_no_tampering_makes_up_for_itself(books: None, statement: str, check: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+    broken = [found.name for found in proof.prove().checks if found.broken]
+    assert any(name.startswith(check) for name in broken), broken

@@ -1,0 +1,24 @@
+"""The site's settings with what tests need: their own database, cheap passwords, mail kept in memory."""
+
+import os
+
+from tests.peers import POSTGRES
+
+os.environ.setdefault("DATABASE_URL", POSTGRES.url())
+os.environ.setdefault("SECRET_KEY", "of no consequence in tests")
+os.environ.setdefault("LOG_LEVEL", "WARNING")
+
+from portal.settings import *  # noqa: F403  # the environment comes first
+
+# Static files come from their sources here; whitenoise would warn of the folder that nobody collected.
+MIDDLEWARE = [name for name in MIDDLEWARE if not name.startswith("whitenoise.")]  # noqa: F405
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+ALLOWED_HOSTS = ["*"]
+# Left to runs of the whole product: every sign-in of a test would count against it.
+ACCOUNT_RATE_LIMITS: dict[str, str] = {}

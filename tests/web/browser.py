@@ -1,0 +1,115 @@
+"""Looking at pages as people do: the system's Chromium, driven by playwright, with what it complained of."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+Theme = Literal["light", "dark"]
+
+WIDTHS = (1440, 390)
+THEMES: tuple[Theme, ...] = ("light", "dark")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# Heard before any script of the page runs; read back with `violations`.
+LISTENER = """
+window.__violations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.__violations.push(
+  `${event.violatedDirective}: ${event.blockedURI} at ${event.sourceFile}:${event.lineNumber}`));
+"""
+
+
+def executable() -> str | None:
+    """Where the system keeps its Chromium, None if it has none."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+SKIP_REASON = None if executable() else "no Chromium here: install Debian's chromium to see the pages"
+
+
+@dataclass
+class Visit:
+    """An open page and all that went wrong on it so far."""
+
+    page: Page
+    console: list[str] = field(default_factory=list)  # errors and warnings, as the console shows them
+    failures: list[str] = field(default_factory=list)  # exceptions of scripts
+
+    def violations(self) -> list[str]:
+        """What the content security policy refused on the present page."""
+        return [str(line) for line in self.page.evaluate("window.__violations")]
+
+    def overflow(self) -> int:
+        """By how many pixels the present page is wider than its window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+
+    def complaints(self) -> list[str]:
+        return [*self.console, *self.failures, *self.violations()]
+
+    def listen(self) -> None:
+        def heard(message: ConsoleMessage) -> None:
+            if message.type in {"error", "warning"}:
+                self.console.append(message.text)
+
+        self.page.on("console", heard)
+        self.page.on("pageerror", lambda error: self.failures.append(str(error)))
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser without a profile; each `visit` starts with empty cookies and storage."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def visit(
+    browser: Browser, *, width: int = 1440, theme: Theme = "light", scripts: bool = True
+) -> Iterator[Visit]:
+    """A new window of that width for a person who prefers that theme, with or without JavaScript."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 1000 if width > 700 else 844},
+        color_scheme=theme,
+        java_script_enabled=scripts,
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(15_000)
+    context.add_init_script(LISTENER)
+    try:
+        opened = Visit(context.new_page())
+        opened.listen()
+        yield opened
+    finally:
+        context.close()
+
+
+def screenshots(browser: Browser, url: str, *, folder: Path, name: str) -> list[str]:
+    """`name`-WIDTH-THEME.png in full length for both widths and themes; returns all complaints."""
+    complaints = []
+    for width in WIDTHS:
+        for theme in THEMES:
+            with visit(browser, width=width, theme=theme) as seen:
+                seen.page.goto(url, wait_until="networkidle")
+                seen.page.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)
+                complaints += [f"{name} {width} {theme}: {line}" for line in seen.complaints()]
+                if seen.overflow() > 0:
+                    complaints.append(f"{name} {width} {theme}: {seen.overflow()} px wider than the window")
+    return complaints

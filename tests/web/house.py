@@ -1,0 +1,86 @@
+"""Two tenants on one cluster, their people, and a closed March: what most pages are looked at with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.test import Client
+
+from billing.models import Invoice, Plan, RatedJob
+from clusters.models import Cluster
+from portal.tenants.models import Role, Tenant, User
+from tests import builders, stories
+
+APRIL = "2026-04-20"  # as far as the cluster has been read
+
+
+@dataclass
+class House:
+    """Ann owns the vision lab, where Carla pays and Ben runs jobs; Eve owns the speech lab; Op runs the cluster."""
+
+    cluster: Cluster
+    vision: Tenant
+    speech: Tenant
+    ann: User
+    carla: User
+    ben: User
+    eve: User
+    op: User
+
+    @property
+    def invoice(self) -> Invoice:
+        return stories.invoice_of(self.vision, "2026-03")
+
+    def record(self, job_id: str) -> int:
+        return RatedJob.objects.get(job_id=job_id).record_id
+
+
+def a_house(*, close: bool = True) -> House:
+    """March: Ben's 17 held 2 GPUs for 3 hours and 18 one for half an hour, at 2.00; Eve's 19 at 1.25."""
+    cluster = builders.a_cluster()
+    builders.a_seller(iban="DE89370400440532013000", vat_id="DE123456789")
+    vision = builders.a_tenant(
+        "vision-lab",
+        plan=plan("vision-deal", "2.00"),
+        accounts=[(cluster, "vision")],
+        address="Gate 1\n10115 Berlin",
+    )
+    speech = builders.a_tenant("speech-lab", plan=plan("speech-deal", "1.25"), accounts=[(cluster, "speech")])
+    builders.take_in(
+        cluster,
+        builders.a_job(
+            job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00"
+        ),
+        builders.a_job(job_id="18", user="ada", started="2026-03-03 10:00", ended="2026-03-03 10:30"),
+        builders.a_job(job_id="19", account="speech", user="eve"),
+        as_of=APRIL,
+    )
+    if close:
+        stories.close("2026-03")
+    return House(
+        cluster,
+        vision,
+        speech,
+        ann=builders.a_person("ann@vision.example", vision, Role.OWNER),
+        carla=builders.a_person("carla@vision.example", vision, Role.BILLING),
+        ben=builders.a_person("ben@vision.example", vision, Role.MEMBER),
+        eve=builders.a_person("eve@speech.example", speech, Role.OWNER),
+        op=builders.an_operator(),
+    )
+
+
+def plan(name: str, price: str) -> Plan:
+    return builders.a_plan(name, prices=[("gpu-hour", {"gpu_model": ["a100"]}, price, builders.LONG_AGO)])
+
+
+def signed_in(person: User) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+def page(person: User, path: str, **headers: str) -> str:
+    """The text of a page that opens."""
+    response = signed_in(person).get(path, headers=headers)
+    assert response.status_code == 200, (path, response.status_code)
+    return bytes(response.getvalue()).decode()

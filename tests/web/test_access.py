@@ -1,0 +1,215 @@
+"""Who gets in. The URL table itself is walked, so that a new page cannot be forgotten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from portal.tenants.access import Action, DeniedError, tenant_for
+from tests import builders
+from tests.web.house import House, a_house, page, signed_in
+
+pytestmark = pytest.mark.django_db
+
+PUBLIC = ("healthz", "readyz", "accounts/", "admin/")  # their own gates: allauth's and the admin's
+
+
+def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[str]:
+    """`t/<slug:slug>/jobs/<int:record>/`, for every address of the site."""
+    for pattern in patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from routes(pattern.url_patterns, route)
+        else:
+            yield route
+
+
+OURS = [route for route in routes(get_resolver().url_patterns) if not route.startswith(PUBLIC)]
+TENANTS = [route for route in OURS if "<slug:slug>" in route]
+OPERATORS = [route for route in OURS if route.startswith("operator/")]
+
+
+def address(route: str, house: House, slug: str = "vision-lab") -> str:
+    """The route with the vision lab's own objects in it; an unknown part fails, so that one is given here."""
+    return "/" + (
+        route.replace("<slug:slug>", slug)
+        .replace("<int:record>", str(house.record("17")))
+        .replace("<str:number>", house.invoice.number or "")
+        .replace("<int:position>", "1")
+    )
+
+
+def test_the_walk_sees_the_pages() -> None:
+    assert len(TENANTS) >= 9
+    assert all(route.startswith("t/<slug:slug>/") for route in TENANTS)
+    assert len(OPERATORS) >= 3
+
+
+def test_nobody_without_a_name_gets_in() -> None:
+    house = a_house()
+    for route in OURS:
+        response = Client().get(address(route, house))
+        assert (route, response.status_code) == (route, 302)
+        assert response.headers["Location"].startswith("/accounts/login/?next=/")
+
+
+@pytest.mark.parametrize(
+    ("shown", "back"),
+    [
+        (
+            "https://bills.example/t/vision-lab/jobs/?user=ada&q=1#rows",
+            "/t/vision-lab/jobs/%3Fuser%3Dada%26q%3D1",
+        ),
+        ("https://bills.example/t/vision-lab/invoices/", "/t/vision-lab/invoices/"),
+        ("http://[", "/"),
+        ("", "/"),
+    ],
+)
+def test_a_part_asked_for_after_the_session_ended_leads_the_whole_window_to_the_sign_in(
+    shown: str, back: str
+) -> None:
+    asked = {"HX-Request": "true", "HX-Current-URL": shown}
+    response = Client().get("/t/vision-lab/jobs/?q=17", headers=asked)
+    assert response.status_code == 401
+    assert response.headers["HX-Redirect"] == f"/accounts/login/?next={back}"
+    assert response.content == b""
+
+
+def test_a_stranger_finds_nothing() -> None:
+    house = a_house()
+    eve = signed_in(house.eve)
+    for route in TENANTS:
+        assert "<" not in address(route, house), f"say what stands in {route}"
+        assert (route, eve.get(address(route, house)).status_code) == (route, 404)
+        assert (route, signed_in(house.ann).get(address(route, house)).status_code) == (route, 200)
+
+
+def test_what_is_not_there_looks_like_what_is_not_yours() -> None:
+    house = a_house()
+    eve = signed_in(house.eve)
+    nowhere, anothers = eve.get("/t/no-such-lab/"), eve.get("/t/vision-lab/")
+    assert nowhere.status_code == anothers.status_code == 404
+    assert without_token(nowhere.content) == without_token(anothers.content)
+
+
+def without_token(content: bytes) -> bytes:
+    """Each answer has a token of its own in the form that signs out."""
+    return re.sub(rb'name="csrfmiddlewaretoken" value="\w+"', b"", content)
+
+
+def test_another_tenants_objects_are_not_found_in_ones_own() -> None:
+    house = a_house()
+    eve = signed_in(house.eve)
+    for route in TENANTS:
+        if route.count("<") > 1:
+            assert (route, eve.get(address(route, house, "speech-lab")).status_code) == (route, 404)
+
+
+def test_only_operators_see_the_operators_pages() -> None:
+    house = a_house()
+    for route in OPERATORS:
+        assert (route, signed_in(house.ann).get(f"/{route}").status_code) == (route, 404)
+        assert (route, signed_in(house.op).get(f"/{route}").status_code) == (route, 200)
+
+
+def test_an_operator_may_look_into_any_tenant_but_not_act_for_it() -> None:
+    house = a_house()
+    assert "vision-lab" in page(house.op, "/t/vision-lab/jobs/")
+    assert tenant_for(user=house.op, slug="vision-lab", action=Action.READ_INVOICES) == house.vision
+    for action in (Action.PAY, Action.MANAGE):
+        with pytest.raises(DeniedError):
+            tenant_for(user=house.op, slug="vision-lab", action=action)
+
+
+def test_each_role_may_do_what_it_is_for() -> None:
+    house = a_house()
+    may = {
+        person.email.partition("@")[0]: {action.name for action in Action if allowed(person, action)}
+        for person in (house.ann, house.carla, house.ben, house.eve)
+    }
+    assert may == {
+        "ann": {"READ", "READ_INVOICES", "PAY", "MANAGE"},
+        "carla": {"READ", "READ_INVOICES", "PAY"},
+        "ben": {"READ"},
+        "eve": set(),
+    }
+
+
+def allowed(person: object, action: Action) -> bool:
+    try:
+        tenant_for(user=person, slug="vision-lab", action=action)  # type: ignore[arg-type]
+    except DeniedError:
+        return False
+    return True
+
+
+def test_ben_sees_what_he_used_but_no_invoice() -> None:
+    house = a_house()
+    number = house.invoice.number or ""
+    overview = page(house.ben, "/t/vision-lab/?period=2026-03-01")
+    assert "$13.00" in overview
+    assert number not in overview
+    assert "Invoices" not in overview
+    for route in TENANTS:
+        if "invoices" in route:
+            assert signed_in(house.ben).get(address(route, house)).status_code == 404
+    assert "/invoices/" not in page(house.ben, f"/t/vision-lab/jobs/{house.record('17')}/")
+
+
+def test_somebody_who_left_gets_in_no_more() -> None:
+    house = a_house()
+    client = signed_in(house.ann)
+    house.ann.memberships.all().delete()
+    assert client.get("/t/vision-lab/").status_code == 404
+    house.carla.is_active = False
+    house.carla.save()
+    with pytest.raises(DeniedError):
+        tenant_for(user=house.carla, slug="vision-lab", action=Action.READ)
+
+
+def test_pages_are_read_only_and_kept_by_no_shared_cache() -> None:
+    house = a_house()
+    for route in TENANTS:
+        assert signed_in(house.ann).post(address(route, house)).status_code == 405
+        assert "private" in signed_in(house.ann).get(address(route, house)).headers["Cache-Control"]
+
+
+def test_the_start_leads_where_one_belongs() -> None:
+    house = a_house()
+    assert signed_in(house.ann).get("/").headers["Location"] == "/t/vision-lab/"
+    assert signed_in(house.op).get("/").headers["Location"] == "/operator/clusters/"
+    builders.a_person("ann@vision.example", house.speech)
+    assert signed_in(house.ann).get("/").headers["Location"] == "/tenants/"
+    both = page(house.ann, "/tenants/")
+    assert "Vision Lab" in both
+    assert "Speech Lab" in both
+    assert "Vision Lab" not in page(house.eve, "/tenants/")
+
+
+def test_somebody_without_a_tenant_is_told_what_to_do() -> None:
+    nobody = builders.a_person("dora@new.example")
+    assert signed_in(nobody).get("/").headers["Location"] == "/tenants/"
+    assert "You belong to no tenant yet" in page(nobody, "/tenants/")
+    assert "dora@new.example" in page(nobody, "/tenants/")
+
+
+def test_who_is_in_several_tenants_can_switch() -> None:
+    house = a_house()
+    assert "Switch tenant" not in page(house.ann, "/t/vision-lab/")
+    builders.a_person("ann@vision.example", house.speech)
+    assert 'href="/t/speech-lab/"' in page(house.ann, "/t/vision-lab/")
+
+
+def test_signing_in_leads_to_the_page_that_was_asked_for() -> None:
+    a_house()
+    client = Client()
+    response = client.post(
+        "/accounts/login/?next=/t/vision-lab/jobs/",
+        {"login": "ann@vision.example", "password": builders.PASSWORD, "next": "/t/vision-lab/jobs/"},
+    )
+    assert response.headers["Location"] == "/t/vision-lab/jobs/"
+    assert client.get("/t/vision-lab/jobs/").status_code == 200

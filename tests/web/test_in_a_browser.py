@@ -1,0 +1,96 @@
+"""Ann's way through the pages in a real browser, at both widths: nothing complains, nothing is cut off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests import builders
+from tests.web.browser import SKIP_REASON, chromium, visit
+from tests.web.house import a_house
+
+if TYPE_CHECKING:
+    from pytest_django.live_server_helper import LiveServer
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(SKIP_REASON is not None, reason=SKIP_REASON or ""),
+]
+
+
+def sign_in(page: Page, site: str) -> None:
+    page.goto(f"{site}/t/vision-lab/")
+    page.fill("[name=login]", "ann@vision.example")
+    page.fill("[name=password]", builders.PASSWORD)
+    page.click("main button[type=submit]")
+    page.wait_for_url("**/t/vision-lab/")
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_ann_follows_an_amount_down_to_its_jobs(live_server: LiveServer, tmp_path: Path, width: int) -> None:
+    house = a_house()
+    number = house.invoice.number
+    many = (
+        builders.a_job(job_id=f"b{n:02}", started="2026-03-20 10:00", ended="2026-03-20 10:06")
+        for n in range(60)
+    )
+    builders.take_in(house.cluster, *many)
+    with chromium() as browser, visit(browser, width=width) as seen:
+        page = seen.page
+        sign_in(page, live_server.url)
+        expect(page.locator("canvas")).to_be_visible()
+        page.get_by_role("button", name="Spend").click()
+        expect(page.get_by_role("button", name="Spend")).to_have_attribute("aria-pressed", "true")
+        assert seen.overflow() <= 0
+
+        page.goto(f"{live_server.url}/t/vision-lab/invoices/{number}/")
+        page.get_by_text("2 jobs").click()
+        expect(page.get_by_text("exactly 23,400 GPU-seconds")).to_be_visible()
+        assert page.url.endswith(f"/{number}/")  # opened in place
+        page.get_by_role("link", name="17", exact=True).click()
+        expect(page.get_by_role("heading", name="17")).to_be_visible()
+        assert seen.overflow() <= 0
+
+        page.goto(f"{live_server.url}/t/vision-lab/jobs/")
+        rows = page.locator("#rows tr:not(.ct-more)")
+        expect(rows).to_have_count(50)
+        page.get_by_role("link", name="Older jobs").click()
+        expect(rows).to_have_count(62)
+        page.fill("#q", "train")
+        expect(rows).to_have_count(1)
+        assert "q=train" in page.url
+        assert seen.overflow() <= 0
+        assert seen.complaints() == []
+
+
+def test_a_session_that_ended_is_begun_again_where_it_was(live_server: LiveServer) -> None:
+    a_house()
+    with chromium() as browser, visit(browser) as seen:
+        page = seen.page
+        sign_in(page, live_server.url)
+        page.goto(f"{live_server.url}/t/vision-lab/jobs/?user=ben")
+        page.context.clear_cookies()
+        page.fill("#q", "train")
+        page.wait_for_url("**/accounts/login/?next=/t/vision-lab/jobs/**")
+        page.fill("[name=login]", "ann@vision.example")
+        page.fill("[name=password]", builders.PASSWORD)
+        page.click("main button[type=submit]")
+        page.wait_for_url("**/t/vision-lab/jobs/?user=ben")
+
+
+def test_all_of_it_works_without_scripts(live_server: LiveServer) -> None:
+    house = a_house()
+    number = house.invoice.number
+    with chromium() as browser, visit(browser, scripts=False) as seen:
+        page = seen.page
+        sign_in(page, live_server.url)
+        page.goto(f"{live_server.url}/t/vision-lab/invoices/{number}/")
+        page.get_by_text("2 jobs").click()
+        expect(page.get_by_text("exactly 23,400 GPU-seconds")).to_be_visible()
+        page.goto(f"{live_server.url}/t/vision-lab/jobs/")
+        page.fill("#q", "train")
+        page.get_by_role("button", name="Apply").click()
+        expect(page.locator("#rows tr")).to_have_count(1)

@@ -1,0 +1,128 @@
+"""What Op looks after, and the sentence that mends it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests import builders
+from tests.web.house import a_house, page
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+
+UNOWNED = "/operator/unowned/"
+
+
+def test_what_nobody_owns_is_listed_with_the_command_that_assigns_it() -> None:
+    house = a_house()
+    builders.take_in(
+        house.cluster,
+        builders.a_job(
+            account="stray cats", gpus=4, cpu_milli=2500, started="2026-05-01 10:00", ended="2026-05-01 20:00"
+        ),
+    )
+    text = words(page(house.op, UNOWNED))
+    assert "stray cats gpu1 1 40.00 25.00 1 May 2026, 10:00 1 May 2026, 20:00" in text
+    assert "./run manage assign_account gpu1 'stray cats' TENANT" in text
+    assert "--since" not in text
+    builders.own(house.vision, house.cluster, "stray cats")
+    assert "Everything has an owner" in page(house.op, UNOWNED)
+
+
+def test_a_job_that_was_owned_in_part_is_unowned_in_part() -> None:
+    house = a_house()
+    builders.own(house.vision, house.cluster, "lent", since="2026-05-02 00:00", until="2026-05-03 00:00")
+    builders.take_in(
+        house.cluster, builders.a_job(account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00")
+    )
+    text = words(page(house.op, UNOWNED))
+    assert "lent gpu1 1 72.00 0.00" in text  # 96 hours less the 24 that the vision lab had
+    assert "assign_account gpu1 lent TENANT --until 2026-05-02T00:00:00Z" in text
+    assert "assign_account gpu1 lent TENANT --since 2026-05-03T00:00:00Z" in text
+
+
+def test_between_two_owners_only_the_gap_is_unowned() -> None:
+    house = a_house()
+    builders.own(house.vision, house.cluster, "lent", until="2026-05-02 00:00")
+    builders.own(house.speech, house.cluster, "lent", since="2026-05-04 00:00")
+    builders.take_in(
+        house.cluster,
+        builders.a_job(
+            account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00", gpu_share=(1, 7), gpus=7
+        ),
+    )
+    text = words(page(house.op, UNOWNED))
+    assert "lent gpu1 1 48.00 0.00" in text
+    assert "TENANT --since 2026-05-02T00:00:00Z --until 2026-05-04T00:00:00Z" in text
+    assert text.count("assign_account") == 1
+
+
+def test_a_suspended_job_is_unowned_for_what_it_held() -> None:
+    house = a_house()
+    builders.own(house.vision, house.cluster, "lent", since="2026-05-01 05:00")
+    builders.take_in(
+        house.cluster,
+        builders.a_job(
+            account="lent", started="2026-05-01 00:00", ended="2026-05-01 10:00", suspended=18_000
+        ),
+    )
+    assert "lent gpu1 1 2.50 0.00" in words(page(house.op, UNOWNED))  # half of the five hours that it held
+
+
+def test_an_account_without_a_name_can_be_assigned_too() -> None:
+    house = a_house()
+    builders.take_in(house.cluster, builders.a_job(account=""))
+    assert "assign_account gpu1 '' TENANT" in words(page(house.op, UNOWNED))
+
+
+def test_clusters_show_how_far_they_are_read() -> None:
+    house = a_house()
+    builders.a_cluster("gpu2")
+    text = words(page(house.op, "/operator/clusters/"))
+    assert "gpu1 Accounting files UTC 20 Apr 2026, 00:00" in text
+    assert "Done" in text
+    assert "gpu2 Accounting files UTC no import yet never read – 0 0" in text
+
+
+def test_quarantine_shows_each_row_with_its_reason() -> None:
+    house = a_house()
+    other = builders.a_cluster("gpu2")
+    builders.take_in(house.cluster, builders.a_bad_row(raw="17|<b>vision", line=12))
+    builders.take_in(other, builders.a_bad_row(raw="other", code="end-before-start", reason="It ends early."))
+    everything = page(house.op, "/operator/quarantine/")
+    text = words(everything)
+    assert "truncated The line is cut off. 17|<b>vision gpu1 test, line 12" in text
+    assert "end-before-start It ends early. other gpu2" in text
+    assert "2 rows" in text
+    assert "<b>vision" not in everything
+    for query, shown, total in (
+        ("?cluster=gpu2", "It ends early.", "1 row"),
+        ("?code=truncated", "The line is cut off.", "1 row"),
+        ("?cluster=gpu2&code=truncated", "Nothing is held back", "0 rows"),
+        ("?state=resolved", "Nothing is held back", "0 rows"),
+    ):
+        found = words(page(house.op, f"/operator/quarantine/{query}"))
+        assert (query, shown in found, total in found) == (query, True, True)
+
+
+def test_a_settled_row_moves_to_the_settled() -> None:
+    house = a_house()
+    fact = builders.a_job(job_id="17x")
+    builders.take_in(house.cluster, builders.a_bad_row(source_key=fact.source_key))
+    builders.take_in(house.cluster, fact)
+    assert "Nothing is held back" in page(house.op, "/operator/quarantine/")
+    assert "Settled:" in words(page(house.op, "/operator/quarantine/?state=resolved"))
+
+
+def test_a_long_quarantine_is_read_page_by_page() -> None:
+    house = a_house()
+    builders.take_in(house.cluster, *(builders.a_bad_row(raw=f"row-{n:03}") for n in range(60)))
+    first = page(house.op, "/operator/quarantine/?cluster=gpu1")
+    before = first.partition("before=")[2].partition('"')[0]
+    second = page(house.op, f"/operator/quarantine/?cluster=gpu1&before={before}")
+    shown = [set(re.findall(r"row-\d+", html)) for html in (first, second)]
+    assert [len(rows) for rows in shown] == [50, 10]
+    assert len(shown[0] | shown[1]) == 60
+    assert "Older rows" not in second

@@ -1,0 +1,77 @@
+"""A page asks the database as often for a hundred jobs as for ten."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from portal.tenants.models import User
+from tests import builders, stories
+from tests.web.house import House, a_house, signed_in
+
+pytestmark = pytest.mark.django_db
+
+PATHS = {
+    "/t/vision-lab/": 30,
+    "/t/vision-lab/jobs/": 20,
+    "/t/vision-lab/jobs/{record}/": 20,
+    "/t/vision-lab/invoices/": 20,
+    "/t/vision-lab/invoices/{number}/": 20,
+    "/t/vision-lab/invoices/{number}/csv": 20,
+    "/t/vision-lab/invoices/{number}/lines/1/": 20,
+    "/t/vision-lab/invoices/{number}/lines/1/csv": 20,
+    "/operator/clusters/": 20,
+    "/operator/unowned/": 20,
+    "/operator/quarantine/": 20,
+    "/tenants/": 20,
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_number_of_queries_does_not_grow_with_the_data(path: str) -> None:
+    house = a_house()
+    person = house.op if path.startswith("/operator") else house.ann
+    few = asked(person, path, grown(house, "2026-05", range(10)))
+    many = asked(person, path, grown(house, "2026-06", range(10, 110)))
+    assert many == few
+    assert many <= PATHS[path]
+
+
+def grown(house: House, month: str, jobs: range) -> dict[str, object]:
+    """More of everything, in a closed month; returns what the path names of it."""
+    for n in jobs:
+        builders.own(house.vision, house.cluster, f"account-{n}", project=f"Project {n % 12}")
+    builders.take_in(
+        house.cluster,
+        *(
+            builders.a_job(
+                account=f"account-{n}", user=f"u{n}", started=f"{month}-02 10:00", ended=f"{month}-02 11:00"
+            )
+            for n in jobs
+        ),
+        *(
+            builders.a_job(
+                account=f"nobody-{n}",
+                started=f"{month}-02 10:00",
+                ended=f"{month}-02 11:00",
+                gpu_share=(1, 1 + n),
+            )
+            for n in jobs
+        ),
+        *(builders.a_bad_row(raw=f"{month} {n}") for n in jobs),
+    )
+    stories.close(month, house.vision, on="2026-08-01", accept="test")
+    invoice = stories.invoice_of(house.vision, month)
+    return {"number": invoice.number, "record": house.record("17")}
+
+
+def asked(person: User, path: str, named: dict[str, object]) -> int:
+    client = signed_in(person)
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        response = client.get(path.format(**named))
+        assert response.status_code == 200
+        response.getvalue()
+    return len(queries)
