@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from portal.env import ROOT
 
-PATIENCE = 120  # seconds until an operator is given up
+PATIENCE = 300  # seconds until an operator is given up
 
 # Loads the product once, then does each command in a process of its own, as a shell would.
 SHELL = """
@@ -81,9 +82,14 @@ class Operator:
         assert self.ends() == 0
         return time.monotonic() - began
 
-    def is_killed_doing(self, *command: object, after: float) -> bool:
-        """Kill -9 the command's process that many seconds after it began; False if it was done by then."""
+    def is_killed_doing(self, *command: object, count: Callable[[], int], at: int, after: float = 0) -> bool:
+        """Kill -9 the command's process that many seconds after `count` came to `at`.
+
+        False if it was done by then. Rows are waited for, since seconds differ between machines.
+        """
         pid = self.begins(*command)
+        while count() < at and Path(f"/proc/{pid}").exists():
+            time.sleep(0.002)
         time.sleep(after)
         try:
             os.kill(pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from billing.intake import BATCH
 from billing.models import Invoice, InvoiceLine, PeriodTotal, RatedJob
 from clusters.models import Cluster, Pull, UsageRecord, UsageRevision
 from portal.outbox.models import OutboxMessage
@@ -27,32 +28,24 @@ def test_case_089_killed_at_any_moment_and_run_again_it_ends_the_same(
 ) -> None:
     """The cluster `calm` is imported and closed undisturbed, `storm` with the same file is not."""
     file = accounting(tmp_path / "march.sacct", rows=ROWS, accounts=TENANTS)
-    plan = a_plan(
-        prices=[("gpu-hour", {}, "1.37", LONG_AGO), ("cpu-core-hour", {}, "0.011", LONG_AGO)],
-        charges=("gpu", "cpu"),
-    )
-    for name in ("calm", "storm"):
-        cluster = a_cluster(name)
-        for number in range(TENANTS):
-            zone = ("UTC", "America/Los_Angeles")[number % 2]
-            a_tenant(
-                f"{name}-{number:02d}", plan=plan, timezone=zone, accounts=[(cluster, f"acc{number:02d}")]
-            )
+    two_alike()
     dice = random.Random(seed)
 
     with Operator(database_url) as op:
         read = "--as-of", "2024-05-03"
         took = op.does("import_usage", "calm", file, *read)
+        batch = took * BATCH / ROWS
         killed = 0
-        for _ in range(KILLS):
-            left = 1 - 0.8 * UsageRecord.objects.filter(cluster__name="storm").count() / ROWS
+        for kill in range(KILLS):  # each a little further on than the one before, the first before any row
+            known = ROWS * kill // (KILLS + 1) // BATCH * BATCH
             killed += op.is_killed_doing(
-                "import_usage", "storm", file, *read, after=dice.uniform(0, took * left)
-            )
+                "import_usage", "storm", file, *read, count=stored_by_storm, at=known,
+                after=dice.uniform(0, batch),
+            )  # fmt: skip
         assert killed >= 2
         op.does("import_usage", "storm", file, *read)
 
-        assert UsageRecord.objects.filter(cluster__name="storm").count() == ROWS
+        assert stored_by_storm() == ROWS
         assert ledger("storm") == ledger("calm")
         assert rated("storm") == rated("calm")
         assert totals("storm") == totals("calm")
@@ -68,7 +61,12 @@ def test_case_089_killed_at_any_moment_and_run_again_it_ends_the_same(
             took = op.does("close_period", month, "--as-of", "2024-05-03", *of("calm"))
             for _ in range(KILLS):
                 command = "close_period", month, "--as-of", "2024-05-03", *of("storm")
-                killed += op.is_killed_doing(*command, after=dice.uniform(0, took / 2))
+                killed += op.is_killed_doing(
+                    *command,
+                    count=issued_by_storm,
+                    at=issued_by_storm() + dice.randrange(TENANTS // KILLS),
+                    after=dice.uniform(0, took / TENANTS),
+                )
             op.does("close_period", month, "--as-of", "2024-05-03", *of("storm"))
 
     assert killed >= KILLS
@@ -83,6 +81,29 @@ def test_case_089_killed_at_any_moment_and_run_again_it_ends_the_same(
 
 def of(name: str) -> list[str]:
     return [word for number in range(TENANTS) for word in ("--tenant", f"{name}-{number:02d}")]
+
+
+def two_alike() -> None:
+    """The clusters `calm` and `storm`, each with forty tenants who are charged alike."""
+    plan = a_plan(
+        prices=[("gpu-hour", {}, "1.37", LONG_AGO), ("cpu-core-hour", {}, "0.011", LONG_AGO)],
+        charges=("gpu", "cpu"),
+    )
+    for name in ("calm", "storm"):
+        cluster = a_cluster(name)
+        for number in range(TENANTS):
+            zone = ("UTC", "America/Los_Angeles")[number % 2]
+            a_tenant(
+                f"{name}-{number:02d}", plan=plan, timezone=zone, accounts=[(cluster, f"acc{number:02d}")]
+            )
+
+
+def stored_by_storm() -> int:
+    return UsageRecord.objects.filter(cluster__name="storm").count()
+
+
+def issued_by_storm() -> int:
+    return Invoice.objects.filter(tenant__slug__startswith="storm", number__isnull=False).count()
 
 
 def ledger(cluster: str) -> list[Any]:
