@@ -6,7 +6,10 @@ no database, so it can be tested with a file and a clock.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
 
 State = str
 """The scheduler's own word for how a run stands or ended, without its reason: `COMPLETED`.
@@ -80,6 +83,74 @@ class Reading:
     )
     steps: int = 0  # job-step rows passed over: their time is inside their job's
     notes: list[str] = field(default_factory=list)  # sentences for the operator
+    complete_through: int | None = (
+        None  # live sources: the epoch second before which all was read; None: nothing proved
+    )
+    nodes: list[NodeSeen] | None = (
+        None  # live sources: every node with GPUs at the end of the pass; None: not told
+    )
+    missing: list[str] = field(
+        default_factory=list
+    )  # of the open keys asked after, those the source has no row of
+
+
+class NodeState(StrEnum):
+    """Whether a node's GPUs can be given to jobs: `up`, `drained` (an operator keeps it empty) or `down`."""
+
+    UP = "up"
+    DRAINED = "drained"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """The GPUs of one model in one node, as a pass saw them."""
+
+    name: str
+    gpu_model: str  # "" where the source does not say
+    gpus: int
+    state: NodeState
+
+
+class Secret:
+    """A text that no log, page or traceback may show: only `reveal()` gives it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __repr__(self) -> str:
+        return "Secret(•••)" if self._value else "Secret(empty)"
+
+    __str__ = __repr__
 
 
 Row = UsageFact | BadRow
+
+
+class Connector(Protocol):
+    """A live source. One method; how it is reached and as whom is given to its constructor."""
+
+    reading: Reading
+
+    def usage(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
+        """Every run that held or awaited resources in `[since, until)`, each at least once, newest state last.
+
+        Instants are epoch seconds. `open_keys` are the source keys that the ledger holds as running or waiting: each
+        is given anew, from wherever it lies, or named in `reading.missing`. `reading` is complete when the iterator
+        ends. Raises `ConnectorError`; then nothing is proved, and what was given before it is true nevertheless.
+        """
+        ...
