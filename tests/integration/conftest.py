@@ -5,6 +5,18 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection
 
+from tests.integration import slurm_lab as lab
+from tests.integration.slurm_lab import slurm_lab  # noqa: F401  # a fixture
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if not session.config.option.collectonly:
+        lab.begin(session.items)
+
+
+def pytest_unconfigure() -> None:
+    lab.end()
+
 
 @pytest.fixture
 def effects(request: pytest.FixtureRequest) -> Iterator[Callable[[], list[str]]]:
