@@ -63,6 +63,7 @@ class Lab:
     """One lab. Its methods wait until it is up and has run its set of jobs."""
 
     def __init__(self) -> None:
+        self.began = int(time.time())
         self._lock, first = _claim()
         self.dir = Path(tempfile.mkdtemp(prefix="clustertab-slurm-", dir=_roomy()))
         self.dir.chmod(0o755)  # the users of Slurm enter it
@@ -140,6 +141,10 @@ class Lab:
         command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "sbatch", "--parsable"]
         command += ["-D", str(self.dir / "work"), "-o", "/dev/null", "-A", account, *map(str, options)]
         return self._run(command, f"#!/bin/bash\n{script}\n").strip().partition(";")[0]
+
+    def has_ended(self, job: str) -> None:
+        """Wait until slurmdbd has the job's end."""
+        until(lambda: "Unknown" not in self.slurm("sacct", "-nXPD", "-j", job, "-o", "End"))
 
     def labels(self) -> dict[str, str]:
         """Job id by label of the latest run of the set."""
