@@ -7,9 +7,10 @@ keeps one from closing is an outcome with a sentence, not an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -21,7 +22,7 @@ from billing.models import BillingPeriod, CloseProof, Invoice, InvoiceState, Per
 from billing.proof import tenant_sums
 from billing.rules.money import Money
 from billing.rules.period import label
-from clusters import usage
+from clusters import open_runs, usage
 from portal.tenants.models import Ownership, Tenant
 
 log = structlog.get_logger("billing.closing")
@@ -40,13 +41,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """One tenant's close. `reason` says in a sentence what blocks it and what to do."""
+    """One tenant's close. `reason` says in a sentence what blocks it and what to do; `note` what to look at."""
 
     tenant: str
     outcome: Outcome
     number: str = ""
     total: Money | None = None
     reason: str = ""
+    note: str = ""
 
 
 class _Blocked(Exception):  # noqa: N818 - not an error: an outcome on its way out
@@ -101,6 +103,7 @@ def _close_one(
             )
         else:
             closed = _close_period(tenant, period, moment, accept_incomplete)
+            closed = replace(closed, note=_vanished(tenant, period))
         if rehearse:
             raise _Rehearsed(closed)
     return closed
@@ -153,12 +156,7 @@ def _gates(tenant: Tenant, period: BillingPeriod, moment: datetime) -> str:
     if period.end > moment:
         raise _Blocked(f"{name} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that.")
     _refuse_open_usage(tenant, period)
-    accounts = Ownership.objects.filter(
-        Q(since__isnull=True) | Q(since__lt=period.end),
-        Q(until__isnull=True) | Q(until__gt=period.start),
-        tenant=tenant,
-    ).values_list("account", flat=True)
-    behind = usage.incomplete_clusters(accounts, until=period.end)
+    behind = usage.incomplete_clusters(_accounts(tenant, period), until=period.end)
     if not behind:
         return ""
     listed = ", ".join(
@@ -166,6 +164,29 @@ def _gates(tenant: Tenant, period: BillingPeriod, moment: datetime) -> str:
         for cluster, through in behind
     )
     return f"{name} ends {period.end:%Y-%m-%d %H:%M} UTC, but {listed}."
+
+
+def _accounts(tenant: Tenant, period: BillingPeriod) -> Any:
+    """Ids of the accounts that the tenant owned in the period, as a query."""
+    return Ownership.objects.filter(
+        Q(since__isnull=True) | Q(since__lt=period.end),
+        Q(until__isnull=True) | Q(until__gt=period.start),
+        tenant=tenant,
+    ).values_list("account", flat=True)
+
+
+def _vanished(tenant: Tenant, period: BillingPeriod) -> str:
+    """A sentence where runs of the period are open and their scheduler has lost them."""
+    found = open_runs.vanished_of(_accounts(tenant, period), since=period.start, until=period.end)
+    if not found.runs or found.until is None:
+        return ""
+    until = f"{found.until:%Y-%m-%d %H:%M} UTC"
+    if found.runs == 1:
+        return f"1 run is open here but the scheduler no longer knows it: it is billed until {until}."
+    return (
+        f"{found.runs} runs are open here but the scheduler no longer knows them: they are billed until {until} "
+        f"at the latest."
+    )
 
 
 def _refuse_open_usage(tenant: Tenant, period: BillingPeriod) -> None:

@@ -23,6 +23,22 @@ BATCH = 5_000  # rows a transaction: large enough for set-based SQL, small enoug
 Progress = Callable[[Stored], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """What a pass over a live source stands on, beside its rows. Its proof is `Reading.complete_through`.
+
+    `clock` gives the present epoch second: such a pass may last longer than a node's clock may be wrong.
+    `moves`: the watermark may follow the proof; not where something before the window was never read.
+    `ending` is called in the transaction of the last rows, when the reading is complete.
+    """
+
+    since: datetime
+    until: datetime
+    clock: Callable[[], int]
+    moves: bool
+    ending: Callable[[], None]
+
+
 @dataclass(frozen=True, slots=True)
 class TakenIn:
     """What a pass did. `as_of`: the watermark that it proved, None where it proved nothing."""
@@ -40,39 +56,68 @@ def take_in(
     source: str,
     moment: datetime,
     as_of: datetime | None = None,
+    live: Live | None = None,
     progress: Progress | None = None,
 ) -> TakenIn:
     """Store and rate all rows in transactions of 5,000; the last one moves the watermark.
 
     Run again, or after a kill at any point, it stores what is missing and changes nothing else.
-    `as_of` defaults to the latest moment that the accepted rows prove. What `rows` raises is kept as the
-    pass's error and raised on; the batches before it stay, the watermark does not move.
+    `as_of` defaults to the latest moment that the accepted rows prove; of a `live` source the reading
+    says it alone. What `rows` raises is kept as the pass's error and raised on; the batches before it
+    stay, the watermark does not move.
     """
-    pull = Pull.objects.create(cluster=cluster, source=source, started_at=moment)
+    window = {"since": live.since, "until": live.until} if live else {}
+    pull = Pull.objects.create(cluster=cluster, source=source, started_at=moment, **window)
+    work = _Pass(pull, reading, live, progress or (lambda _: None))
     try:
-        return _take_in(pull, rows, reading, as_of=as_of, progress=progress or (lambda _: None))
+        return work.do(rows, as_of=as_of)
     except BaseException as error:
         with suppress(DatabaseError):  # the first error is the one to tell of
             Pull.objects.filter(pk=pull.pk).update(
-                outcome=Pull.Outcome.FAILED, ended_at=moment, error=str(error) or type(error).__name__
+                outcome=Pull.Outcome.FAILED, ended_at=work.now, error=str(error) or type(error).__name__
             )
         raise
 
 
-def _take_in(
-    pull: Pull, rows: Iterable[Row], reading: Reading, *, as_of: datetime | None, progress: Progress
-) -> TakenIn:
-    total = Stored()
-    proved = _Proof(now=int(pull.started_at.timestamp()))
-    for batch, last in _batches(rows):
-        facts, bad = proved.sift(batch)
-        if last and as_of is None:
-            as_of = proved.as_of
-            if proved.torn:
-                reading.notes.append(TORN)
-        total = _store(pull, facts, bad, total, steps=reading.steps, done=_Done(as_of) if last else None)
-        progress(total)
-    return TakenIn(total, reading.steps, as_of)
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass at work."""
+
+    pull: Pull
+    reading: Reading
+    live: Live | None
+    progress: Progress
+
+    @property
+    def now(self) -> datetime:
+        """The clock where the source is live; a file's pass has one moment."""
+        return datetime.fromtimestamp(self.live.clock(), UTC) if self.live else self.pull.started_at
+
+    def do(self, rows: Iterable[Row], *, as_of: datetime | None) -> TakenIn:
+        total = Stored()
+        proved = _Proof()
+        for batch, last in _batches(rows):
+            facts, bad = proved.sift(batch, now=int(self.now.timestamp()))
+            if last:
+                as_of = self._proven(proved, as_of)
+            done = _Done(as_of, self._end) if last else None
+            total = _store(self.pull, facts, bad, total, steps=self.reading.steps, done=done)
+            self.progress(total)
+        return TakenIn(total, self.reading.steps, as_of)
+
+    def _proven(self, proved: _Proof, as_of: datetime | None) -> datetime | None:
+        if self.live is not None:
+            told = self.reading.complete_through if self.live.moves else None
+            return datetime.fromtimestamp(told, UTC) if told is not None else None
+        if as_of is None and proved.torn:
+            self.reading.notes.append(TORN)
+        return proved.as_of if as_of is None else as_of
+
+    def _end(self) -> None:
+        if self.live is not None:
+            self.live.ending()
+            notes = "\n".join(self.reading.notes)
+            Pull.objects.filter(pk=self.pull.pk).update(ended_at=self.now, notes=notes)
 
 
 TORN = (
@@ -83,9 +128,10 @@ TORN = (
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """The pass ends with this batch, having proved so much."""
+    """The pass ends with this batch, having proved so much; `end` belongs into the same transaction."""
 
     as_of: datetime | None
+    end: Callable[[], None]
 
 
 def _store(
@@ -113,6 +159,7 @@ def _store(
                         as_of=done.as_of,
                         moment=pull.started_at,
                     )
+                    done.end()
             return total
         except OperationalError as error:
             inner = connection.in_atomic_block
@@ -124,8 +171,7 @@ def _store(
 class _Proof:
     """Sifts what can be true from what cannot, and remembers how far the true rows reach."""
 
-    def __init__(self, *, now: int) -> None:
-        self.now = now
+    def __init__(self) -> None:
         self.until = 0
         self.torn = False  # the newest row was cut off: there may have been more behind it
 
@@ -133,14 +179,14 @@ class _Proof:
     def as_of(self) -> datetime | None:
         return datetime.fromtimestamp(self.until, UTC) if self.until and not self.torn else None
 
-    def sift(self, rows: Iterable[Row]) -> tuple[list[UsageFact], list[BadRow]]:
+    def sift(self, rows: Iterable[Row], *, now: int) -> tuple[list[UsageFact], list[BadRow]]:
         facts: list[UsageFact] = []
         bad: list[BadRow] = []
         for row in rows:
             self.torn = isinstance(row, BadRow) and row.code in CUT_OFF
             if isinstance(row, BadRow):
                 bad.append(row)
-            elif (refused := truth.refuse(row, now=self.now)) is not None:
+            elif (refused := truth.refuse(row, now=now)) is not None:
                 bad.append(refused)
             else:
                 facts.append(row)

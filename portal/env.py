@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class Env:
     database_pool: int  # largest number of pooled connections per process; 0: no pool
     redis_url: str | None  # None: the embedded Redis of `home`
     secret: str | None  # None: generated once into `home`
+    secret_keys: list[str]  # that encrypt stored secrets; none: those in `home`
     debug: bool
     allowed_hosts: list[str]
     csrf_trusted_origins: list[str]
@@ -84,6 +86,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         database_pool=read.number("DATABASE_POOL", 0),
         redis_url=redis(url) if (url := read.text("REDIS_URL", "")) else None,
         secret=read.text("SECRET_KEY", "") or None,
+        secret_keys=[_encrypting(key) for key in read.words("CLUSTERTAB_SECRET_KEYS")],
         debug=read.flag("DEBUG", default=False),
         allowed_hosts=read.words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]"),
         csrf_trusted_origins=read.words("CSRF_TRUSTED_ORIGINS"),
@@ -105,13 +108,37 @@ def home_of(environ: Mapping[str, str] = os.environ) -> Path:
 
 def secret_key(home: Path) -> str:
     """The instance's own key: made at its first start, readable by its owner only, the same ever after."""
-    path = home / "secret_key"
+    return _kept(home, "secret_key", lambda: secrets.token_urlsafe(48))
+
+
+def secret_keys(home: Path, *, make: bool) -> list[str]:
+    """The instance's own keys for stored secrets, newest first; made once if `make`, else none before that."""
+    if not make and not (home / "secret_keys").exists():
+        return []
+    text = _kept(home, "secret_keys", lambda: base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
+    return [_encrypting(key) for key in text.replace(",", " ").split()]
+
+
+def _encrypting(key: str) -> str:
+    """The key, if it is one. Its text is in no message."""
+    try:
+        if len(base64.b64decode(key, altchars=b"-_", validate=True)) == 32:
+            return key
+    except ValueError:
+        pass
+    raise SettingError(
+        "CLUSTERTAB_SECRET_KEYS holds something that is no key: each is 32 bytes in URL-safe base64."
+    ) from None
+
+
+def _kept(home: Path, name: str, make: Callable[[], str]) -> str:
+    path = home / name
     home.mkdir(parents=True, exist_ok=True)
-    beside = home / f".secret_key.{os.getpid()}"
+    beside = home / f".{name}.{os.getpid()}"
     if not path.exists():
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_urlsafe(48))
+            file.write(make())
         try:
             os.link(beside, path)  # of two first starts at once, one wins and both read its key
         except FileExistsError:

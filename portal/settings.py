@@ -15,6 +15,8 @@ ENV = environment.read()
 ROOT = environment.ROOT
 
 SECRET_KEY = ENV.secret or environment.secret_key(ENV.home)
+# Of an embedded instance they are made once. Whoever runs a database of their own keeps the keys apart from it.
+CLUSTERTAB_SECRET_KEYS = ENV.secret_keys or environment.secret_keys(ENV.home, make=not ENV.database_url)
 DEBUG = ENV.debug
 ALLOWED_HOSTS = ENV.allowed_hosts
 CSRF_TRUSTED_ORIGINS = ENV.csrf_trusted_origins

@@ -6,6 +6,7 @@ from tests.peers import POSTGRES
 
 os.environ.setdefault("DATABASE_URL", POSTGRES.url())
 os.environ.setdefault("SECRET_KEY", "of no consequence in tests")
+os.environ.setdefault("CLUSTERTAB_SECRET_KEYS", "b2Ygbm8gY29uc2VxdWVuY2UgaW4gYW55IHRlc3QgISE=")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
 
 from portal.settings import *  # noqa: F403  # the environment comes first

@@ -1,0 +1,28 @@
+"""What was used, by which scheduler account, when. Knows no tenants and no money.
+
+Instants of usage are UTC epoch seconds (`bigint`), since everything downstream is integer
+seconds; the tables that people edit use `timestamptz`.
+"""
+
+from clusters.models.capacity import CapacityInterval, CapacityState
+from clusters.models.cluster import ZONE_IS_KEPT, Account, Cluster, ClusterError, ClusterKind
+from clusters.models.connection import Connection
+from clusters.models.pulls import Pull, Quarantined
+from clusters.models.usage import Usage, UsageRecord, UsageRevision, VanishedRun
+
+__all__ = [
+    "ZONE_IS_KEPT",
+    "Account",
+    "CapacityInterval",
+    "CapacityState",
+    "Cluster",
+    "ClusterError",
+    "ClusterKind",
+    "Connection",
+    "Pull",
+    "Quarantined",
+    "Usage",
+    "UsageRecord",
+    "UsageRevision",
+    "VanishedRun",
+]

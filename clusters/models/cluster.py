@@ -1,0 +1,92 @@
+"""Clusters and the accounts that their schedulers name."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pgtrigger
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from portal.audit import track
+
+
+class ClusterError(Exception):
+    """A cluster cannot be changed so; the message says why and what to do."""
+
+
+class ClusterKind(models.TextChoices):
+    IMPORT = "import", "Accounting files"
+    SLURM = "slurm", "Slurm over slurmrestd"
+
+
+ZONE_IS_KEPT = (
+    "Usage has been read in this cluster's zone, which is part of what identifies a job: read in another, every "
+    "file would bill its jobs anew. Give the other zone to a new cluster."
+)
+_GUARD_ZONE = f"""
+IF NEW.timezone <> OLD.timezone AND EXISTS (SELECT 1 FROM clusters_usagerecord WHERE cluster_id = OLD.id) THEN
+    RAISE EXCEPTION '{ZONE_IS_KEPT.replace("'", "''")}';
+END IF;
+RETURN NEW;
+"""  # noqa: S608 - a constant sentence
+
+
+@track(exclude=["complete_through"])
+class Cluster(models.Model):
+    """A scheduler and its machines, as the operator names them."""
+
+    Kind = ClusterKind
+
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=20, choices=ClusterKind.choices, default=ClusterKind.IMPORT)
+    timezone = models.CharField(
+        max_length=64, default="UTC", help_text="IANA zone in which accounting files print their times."
+    )
+    complete_through = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Watermark: all usage before this moment has been read. Moves in the transaction of its rows.",
+    )
+
+    class Meta:
+        triggers: ClassVar = [
+            pgtrigger.Trigger(
+                name="cluster_zone_is_kept",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Update,
+                func=_GUARD_ZONE,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        kept = Cluster.objects.filter(pk=self.pk).first()
+        if kept is not None and kept.timezone != self.timezone:
+            try:
+                kept.refuse_new_zone()
+            except ClusterError as error:
+                raise ValidationError({"timezone": str(error)}) from error
+
+    def refuse_new_zone(self) -> None:
+        """Raise ClusterError once usage has been read; the database refuses likewise."""
+        if self.usagerecord_set.exists():
+            raise ClusterError(ZONE_IS_KEPT)
+
+
+class Account(models.Model):
+    """The scheduler's name for who used it; which tenant owns it is a later fact."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="accounts")
+    name = models.CharField(max_length=255, blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["cluster", "name"], name="account_is_named_once_per_cluster")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster.name}/{self.name}"

@@ -1,0 +1,117 @@
+"""How a live cluster is reached and as whom, and how the last passes over it went."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pgtrigger
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+
+from clusters.models.cluster import Cluster
+from portal.audit import track
+from portal.vault import SealedField
+
+SECRETS = ("client_key", "headers", "token", "jwt_key")
+"""Columns that rest encrypted."""
+
+STATE = (
+    *("api_version", "release", "next_pull_at", "failures", "last_error", "last_success_at", "deep_read_at"),
+)
+"""Columns that passes move by themselves."""
+
+_STAMP = f"""
+IF TG_OP = 'INSERT' OR ({", ".join(f"NEW.{name}" for name in SECRETS)})
+        IS DISTINCT FROM ({", ".join(f"OLD.{name}" for name in SECRETS)}) THEN
+    NEW.credentials_changed_at = now();
+END IF;
+RETURN NEW;
+"""
+
+
+@track(exclude=[*SECRETS, *STATE])
+class Connection(models.Model):
+    """Where a cluster's slurmrestd listens, what it wants to see of us, and how often it is read.
+
+    The history has every change of it but no secret: of those it has who changed one, and when.
+    """
+
+    cluster = models.OneToOneField(Cluster, on_delete=models.PROTECT, related_name="connection")
+    base_url = models.CharField(
+        "address",
+        max_length=500,
+        help_text="Scheme, host, port and path prefix: https://slurm.example.org:6820.",
+    )
+    unix_socket = models.CharField(
+        max_length=255,
+        blank=True,
+        help_text="Path of slurmrestd's socket on this host; the address then only gives the host's name.",
+    )
+    ca = models.TextField(
+        "certificate authorities", blank=True, help_text="PEM of those to trust; empty: the system's."
+    )
+    client_certificate = models.TextField(blank=True, help_text="PEM that we show.")
+    client_key = SealedField(help_text="PEM, for the client certificate.")
+    headers = SealedField(help_text="Extra headers for an authenticating proxy, as a JSON object.")
+    user = models.CharField(
+        "Slurm user", max_length=100, blank=True, help_text="Whose token it is: with AdminLevel Operator."
+    )
+    token = SealedField(help_text="A JWT, as `scontrol token` prints it.")
+    jwt_key = SealedField(
+        help_text="The content of jwt_hs256.key in base64: short-lived tokens are made from it."
+    )
+    slurm_cluster = models.CharField(
+        "Slurm's cluster name",
+        max_length=100,
+        blank=True,
+        help_text="ClusterName in slurm.conf; empty: whichever slurmrestd answers for.",
+    )
+    first_usage_from = models.DateTimeField(
+        null=True, blank=True, help_text="Where the first pass begins; empty: one look-back before it."
+    )
+    every = models.PositiveIntegerField(
+        default=300,
+        validators=[MinValueValidator(30), MaxValueValidator(86_400)],
+        help_text="Seconds from one pass to the next.",
+    )
+    look_back = models.PositiveIntegerField(
+        default=48,
+        validators=[MinValueValidator(1), MaxValueValidator(24 * 62)],
+        help_text="Hours behind the watermark that are read again once an hour, for what came late or changed.",
+    )
+    enabled = models.BooleanField(default=True, help_text="It is pulled on schedule.")
+    credentials_changed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When a secret was last changed; the database writes it."
+    )
+
+    api_version = models.CharField(max_length=20, blank=True, editable=False)
+    release = models.CharField(max_length=40, blank=True, editable=False)
+    next_pull_at = models.DateTimeField(
+        null=True, editable=False, help_text="Not due before; empty: due now. Put off when it is begun."
+    )
+    failures = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Passes that failed in a row."
+    )
+    last_error = models.TextField(blank=True, editable=False)
+    last_success_at = models.DateTimeField(null=True, editable=False)
+    deep_read_at = models.DateTimeField(
+        null=True, editable=False, help_text="When the whole look-back was last read."
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(every__gte=30), name="connection_leaves_the_source_time"),
+            models.CheckConstraint(condition=Q(look_back__gte=1), name="connection_looks_back"),
+        ]
+        triggers: ClassVar = [
+            pgtrigger.Trigger(
+                name="connection_credentials_stamped",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Insert | pgtrigger.Update,
+                func=_STAMP,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster.name} at {self.base_url}"

@@ -1,0 +1,66 @@
+"""Passes over a source, and the rows that they set aside."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+from clusters.models.cluster import Cluster
+
+
+class Pull(models.Model):
+    """One pass over a source: what it read and what became of it."""
+
+    class Outcome(models.TextChoices):
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="pulls")
+    source = models.TextField(help_text="The file's name, or the endpoint.")
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.RUNNING)
+    error = models.TextField(blank=True)
+    since = models.DateTimeField(null=True, help_text="The window that was read; empty for files.")
+    until = models.DateTimeField(null=True)
+    as_of = models.DateTimeField(null=True, help_text="The moment up to which the source had looked.")
+    read = models.BigIntegerField(default=0)
+    new = models.BigIntegerField(default=0)
+    unchanged = models.BigIntegerField(default=0)
+    revised = models.BigIntegerField(default=0)
+    quarantined = models.BigIntegerField(default=0)
+    steps = models.BigIntegerField(default=0)
+    notes = models.TextField(blank=True, help_text="What was noticed and does no harm, a sentence a line.")
+
+    def __str__(self) -> str:
+        return f"{self.cluster.name}: {self.source}"
+
+
+class Quarantined(models.Model):
+    """A row that could not be true or read: kept with its reason, once however often it comes."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="quarantine")
+    code = models.CharField(max_length=60)
+    reason = models.TextField()
+    raw = models.TextField(help_text="As it came; bytes that are not UTF-8 as \\xNN.")
+    digest = models.CharField(max_length=64, help_text="SHA-256 of raw.")
+    source_key = models.TextField(blank=True)
+    source = models.TextField(blank=True)
+    line = models.BigIntegerField(null=True)
+    first_seen = models.DateTimeField()
+    last_seen = models.DateTimeField()
+    resolved_at = models.DateTimeField(
+        null=True, blank=True, help_text="When a good row of the same key came, or an operator settled it."
+    )
+    resolution = models.TextField(blank=True)
+
+    class Meta:
+        verbose_name_plural = "quarantined rows"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["cluster", "digest"], name="quarantine_keeps_a_row_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster.name}: {self.code}"

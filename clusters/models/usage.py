@@ -1,0 +1,112 @@
+"""Who used what, when: the newest revision of each fact, and those it superseded."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from clusters.models.cluster import Account, Cluster
+
+
+class Usage(models.Model):
+    """The columns that a record and its superseded revisions share; `UsageFact` says what each means."""
+
+    source_key = models.TextField(help_text="Unique for ever within the cluster.")
+    revision = models.PositiveIntegerField(default=1)
+    job_id = models.TextField()
+    name = models.TextField()
+    user = models.TextField()
+    queue = models.TextField()
+    qos = models.TextField()
+    priority_class = models.TextField()
+    gpus = models.IntegerField(help_text="Whole GPUs, or slices of share_num/share_den each.")
+    gpu_model = models.TextField()
+    mig_profile = models.TextField()
+    share_num = models.IntegerField()
+    share_den = models.IntegerField()
+    cpu_milli = models.BigIntegerField(help_text="Thousandths of a core.")
+    memory_mib = models.BigIntegerField()
+    nodes = models.IntegerField()
+    node_list = models.TextField()
+    requested = models.TextField()
+    time_limit = models.BigIntegerField(null=True, help_text="Seconds; empty: none or unknown.")
+    submitted = models.BigIntegerField(null=True, help_text="UTC epoch second.")
+    eligible = models.BigIntegerField(null=True)
+    started = models.BigIntegerField(null=True, help_text="Empty while waiting.")
+    ended = models.BigIntegerField(null=True, help_text="Empty while running.")
+    seen_until = models.BigIntegerField(
+        null=True,
+        help_text="While open: the last second in which a pass proved it running; billed up to here.",
+    )
+    suspended = models.BigIntegerField(help_text="Seconds within [started, ended) in which nothing was held.")
+    state = models.TextField(help_text="The scheduler's word; decides nothing here, plans may price by it.")
+    exit_code = models.TextField()
+
+    class Meta:
+        abstract = True
+
+
+class UsageRecord(Usage):
+    """The newest revision of each fact, exactly one row per source key."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False)
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, db_index=False)
+    last_seen = models.DateTimeField(help_text="When a pass last wrote it; kept up for open records only.")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["cluster", "source_key"], name="usage_is_recorded_once"),
+            models.CheckConstraint(
+                condition=Q(ended__isnull=True) | Q(started__isnull=False, ended__gte=models.F("started")),
+                name="usage_ends_after_it_starts",
+            ),
+            models.CheckConstraint(
+                condition=Q(gpus__gte=0, cpu_milli__gte=0, memory_mib__gte=0, nodes__gte=0, suspended__gte=0),
+                name="usage_is_never_negative",
+            ),
+            models.CheckConstraint(
+                condition=Q(share_num__gte=1, share_den__gte=models.F("share_num")),
+                name="usage_share_is_a_fraction_of_one_gpu",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["account", "started"], name="usage_of_account"),
+            models.Index(
+                fields=["cluster", "source_key"], condition=Q(ended__isnull=True), name="usage_still_open"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id or self.source_key}"
+
+
+class UsageRevision(Usage):
+    """A superseded revision, kept for ever. Partitioned by the month it was superseded; no foreign keys."""
+
+    record_id = models.BigIntegerField()
+    account_id = models.BigIntegerField()
+    superseded_at = models.DateTimeField()
+    superseded_month = models.DateField(help_text="Partition key: first day of the month of superseded_at.")
+
+    class Meta:
+        managed = False
+        db_table = "clusters_usagerevision"
+
+    def __str__(self) -> str:
+        return f"{self.source_key} r{self.revision}"
+
+
+class VanishedRun(models.Model):
+    """A run that is open here while the scheduler no longer has a row of it: billed up to where it was last seen.
+
+    Beside the record, so that flagging writes neither a revision nor a row of the large table. It goes
+    when a pass returns the run again.
+    """
+
+    record = models.OneToOneField(UsageRecord, on_delete=models.CASCADE, related_name="vanished")
+    since = models.DateTimeField(help_text="When a pass first asked after it in vain.")
+
+    def __str__(self) -> str:
+        return f"{self.record}"

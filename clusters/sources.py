@@ -1,0 +1,69 @@
+"""From a stored connection to the connector that reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from django.views.decorators.debug import sensitive_variables
+
+from clusters.connectors.base import Connector, ConnectorError, Secret
+from clusters.connectors.http import Endpoint
+from clusters.models import ClusterKind, Connection
+from portal.vault import Sealed, VaultError
+
+Clock = Callable[[], int]
+"""The present moment in epoch seconds."""
+
+
+def connect(connection: Connection, *, clock: Clock) -> Connector:
+    """The connector of the cluster's kind; it calls nobody yet.
+
+    Raises ConnectorError where a stored secret cannot be read, or the kind has no live source.
+    """
+    if connection.cluster.kind not in KINDS:
+        raise ConnectorError(
+            f"{connection.cluster.name} is read from {connection.cluster.get_kind_display().lower()}: "
+            f"give it a kind that can be pulled.",
+            retry=False,
+        )
+    return KINDS[ClusterKind(connection.cluster.kind)](connection, clock)
+
+
+@sensitive_variables()
+def endpoint(connection: Connection) -> Endpoint:
+    """Where it listens and what it wants to see. Raises ConnectorError for secrets that cannot be read."""
+    return Endpoint(
+        base_url=connection.base_url,
+        unix_socket=connection.unix_socket,
+        ca=connection.ca,
+        client_certificate=connection.client_certificate,
+        client_key=opened(connection.client_key),
+        headers=_headers(opened(connection.headers)),
+    )
+
+
+def opened(sealed: Sealed) -> Secret:
+    """The secret for a connector. Raises ConnectorError with the vault's sentence."""
+    try:
+        return Secret(sealed.reveal())
+    except VaultError as error:
+        raise ConnectorError(str(error), retry=False) from None
+
+
+@sensitive_variables()
+def _headers(text: Secret) -> dict[str, Secret]:
+    if not text:
+        return {}
+    told = json.loads(text.reveal())
+    return {str(name): Secret(str(value)) for name, value in told.items()}
+
+
+def _slurm(connection: Connection, clock: Clock) -> Connector:
+    from clusters.connectors.slurm import SlurmConnector, SlurmLogin
+
+    login = SlurmLogin(user=connection.user, token=opened(connection.token), key=opened(connection.jwt_key))
+    return SlurmConnector(endpoint(connection), login=login, cluster=connection.slurm_cluster, clock=clock)
+
+
+KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {ClusterKind.SLURM: _slurm}

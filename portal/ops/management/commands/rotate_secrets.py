@@ -1,0 +1,39 @@
+"""`rotate_secrets`: encrypt every stored secret with the first of CLUSTERTAB_SECRET_KEYS."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.apps import apps
+from django.db import transaction
+from django.db.models import Model
+
+from portal.audit import acting_as
+from portal.ops.cli import Answer, OperatorCommand
+from portal.vault import SealedField, VaultError
+
+
+class Command(OperatorCommand):
+    help = "Encrypt every stored secret with the first of CLUSTERTAB_SECRET_KEYS; then the others can go."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (VaultError,)
+
+    def answer(self, **_: Any) -> Answer:
+        with acting_as("rotate_secrets"), transaction.atomic():
+            secrets = sum(_rotate(model) for model in apps.get_models())
+        noun = "secret is" if secrets == 1 else "secrets are"
+        return Answer({"secrets": secrets}, f"{secrets} {noun} encrypted with the first key now.")
+
+
+def _rotate(model: type[Model]) -> int:
+    """All rows or none: a secret that no key opens leaves everything as it was."""
+    columns = [field.name for field in model._meta.get_fields() if isinstance(field, SealedField)]  # noqa: SLF001 - it is Django's public name
+    if not columns:
+        return 0
+    count = 0
+    for row in model._default_manager.select_for_update(no_key=True).order_by("pk"):  # noqa: SLF001
+        held = [name for name in columns if getattr(row, name)]
+        for name in held:
+            setattr(row, name, getattr(row, name).rotated())
+        row.save(update_fields=held)
+        count += len(held)
+    return count

@@ -1,0 +1,96 @@
+"""A live scheduler that answers as it is told, behind the protocol that every connector keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from billing import pulling
+from billing.pulling import Pulled
+from clusters.connectors.base import Connector, ConnectorError, NodeSeen, Reading, Row, UsageFact
+from clusters.models import Cluster, ClusterKind, Connection
+from portal.vault import seal
+from tests.builders import a_cluster, at
+
+PASSWORDS = ("eyJhbGciOiJIUzI1NiJ9.pull.token", "c2lnbmluZyBrZXkgb2YgdGhlIGNsdXN0ZXI=", "proxy-pass-word")
+"""The token, the signing key and the proxy's password: what nobody may ever read."""
+
+
+@dataclass
+class Scheduler:
+    """Gives the rows that overlap a window, as slurmrestd does, and remembers what it was asked."""
+
+    rows: list[Row] = field(default_factory=list)
+    nodes: list[NodeSeen] | None = None
+    forgotten: set[str] = field(default_factory=set)  # keys of runs that it has lost
+    fails: ConnectorError | Exception | None = None  # after its rows
+    during: Callable[[], object] | None = None  # called in the middle of a pass
+    windows: list[tuple[int, int]] = field(default_factory=list)
+    asked: list[list[str]] = field(default_factory=list)
+    release: str = "24.11.3"
+
+    def connect(self, connection: Connection, *, clock: Callable[[], int]) -> Connector:
+        return _Answers(self, clock)
+
+    def pulled(
+        self, cluster: Cluster, moment: str, *, since: str | None = None, until: str | None = None
+    ) -> Pulled:
+        """What a pull at that moment does."""
+        return pulling.pull(
+            cluster,
+            moment=at(moment),
+            since=at(since) if since else None,
+            until=at(until) if until else None,
+            connect=self.connect,
+        )
+
+
+class _Answers:
+    """One connection to it."""
+
+    def __init__(self, scheduler: Scheduler, clock: Callable[[], int]) -> None:
+        self.scheduler = scheduler
+        self.reading = Reading()
+        self.api = "v0.0.42"
+        self.release = scheduler.release
+
+    def usage(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
+        scheduler = self.scheduler
+        scheduler.windows.append((since, until))
+        scheduler.asked.append(sorted(open_keys))
+        given = set()
+        for row in scheduler.rows:
+            if not isinstance(row, UsageFact):
+                yield row
+                continue
+            kept = row.source_key not in scheduler.forgotten
+            overlaps = (row.eligible or row.submitted or 0) < until and (
+                row.ended is None or row.ended >= since
+            )
+            if kept and (overlaps or row.source_key in open_keys):
+                given.add(row.source_key)
+                yield row
+        if scheduler.during is not None:
+            scheduler.during()
+        if scheduler.fails is not None:
+            raise scheduler.fails
+        self.reading.complete_through = until
+        self.reading.nodes = scheduler.nodes
+        self.reading.missing = sorted(set(open_keys) - given)
+
+
+def a_connection(cluster: Cluster | None = None, **fields: Any) -> Connection:
+    """A connection with every kind of secret, begun on 1 March."""
+    cluster = cluster or a_cluster(kind=ClusterKind.SLURM)
+    token, key, password = PASSWORDS
+    told = {
+        "base_url": "http://127.0.0.1:6820",
+        "user": "clustertab",
+        "first_usage_from": at("2026-03-01"),
+        "token": seal(token),
+        "jwt_key": seal(key),
+        "headers": seal(f'{{"Proxy-Authorization": "{password}"}}'),
+        **fields,
+    }
+    return Connection.objects.create(cluster=cluster, **told)
