@@ -132,6 +132,12 @@ class RatedJob(models.Model):
                 include=["ended", "cost_rank", "gpu_units"],
                 name="jobs_of_tenant_newest_first",
             ),
+            # The few that run or wait, found without reading all that ever ended.
+            models.Index(
+                fields=["tenant", "-shown_at", "-record_id"],
+                condition=Q(ended__isnull=True),
+                name="open_jobs_of_tenant",
+            ),
         ]
 
     def __str__(self) -> str:

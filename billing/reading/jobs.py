@@ -110,7 +110,7 @@ def newest(tenant: Tenant, wanted: Wanted, *, after: Cursor | None = None) -> tu
     """A page of jobs, the newest first, and where the next one begins. Four queries."""
     rows = list(_matching(tenant, wanted, after).order_by("-shown_at", "-record_id")[: PAGE + 1])
     more = Cursor(rows[PAGE - 1].shown_at, rows[PAGE - 1].record_id) if len(rows) > PAGE else None
-    return _costed(tenant, rows[:PAGE]), more
+    return costed(tenant, rows[:PAGE]), more
 
 
 def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
@@ -126,7 +126,7 @@ def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]
     first = ran.order_by(*order).values("record_id")[
         :limit
     ]  # from the index alone: whole rows take long to sort
-    return _costed(tenant, list(RatedJob.objects.filter(tenant=tenant, record_id__in=first).order_by(*order)))
+    return costed(tenant, list(RatedJob.objects.filter(tenant=tenant, record_id__in=first).order_by(*order)))
 
 
 def count(tenant: Tenant, period: BillingPeriod) -> int:
@@ -137,7 +137,7 @@ def count(tenant: Tenant, period: BillingPeriod) -> int:
 def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
     """Raises RatedJob.DoesNotExist. Six queries."""
     row = RatedJob.objects.get(tenant=tenant, record_id=record_id)
-    return _costed(tenant, [row])[0], _pieces(tenant, row)
+    return costed(tenant, [row])[0], _pieces(tenant, row)
 
 
 def _matching(tenant: Tenant, wanted: Wanted, after: Cursor | None) -> QuerySet[RatedJob]:
@@ -163,8 +163,8 @@ def _matching(tenant: Tenant, wanted: Wanted, after: Cursor | None) -> QuerySet[
     return found
 
 
-def _costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
-    """Each job with the sum of its rated usage."""
+def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
+    """Each job with the sum of its rated usage. Three queries."""
     sums: dict[int, list[tuple[str, int | None, Fraction]]] = defaultdict(list)
     if rows:
         with connection.cursor() as cursor:

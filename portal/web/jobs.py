@@ -51,7 +51,7 @@ def job(request: HttpRequest, visit: Visit, record: int) -> HttpResponse:
 def _page(visit: Visit, asked: QueryDict) -> JobsPage:
     offered = reading.choices(visit.tenant)
     wanted = _wanted(offered, asked)
-    rows, more = reading.newest(visit.tenant, wanted, after=_cursor(asked.get("before", "")))
+    rows, more = reading.newest(visit.tenant, wanted, after=cursor_of(asked.get("before", "")))
     older = ""
     if more is not None:
         filters = {name: asked[name] for name in asked if name != "before" and asked[name]}
@@ -82,7 +82,7 @@ def _wanted(offered: Choices, asked: QueryDict) -> Wanted:
         raise Http404("no such choice") from unknown
 
 
-def _cursor(text: str) -> Cursor | None:
+def cursor_of(text: str) -> Cursor | None:
     """A text that is no cursor begins at the top, as without one."""
     match = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text)
     return Cursor(int(match[1]), int(match[2])) if match else None
@@ -138,14 +138,17 @@ def job_row(found: Job, zone: ZoneInfo) -> JobRow:
 
 
 def _gpus(row: RatedJob) -> str:
-    """`16 × H100`, `3 × 1g.5gb of A100`, `3 × 1/7 × A100`."""
-    if not row.gpus:
+    return gpus_text(row.gpus, row.gpu_model, row.mig_profile, Fraction(row.share_num, row.share_den))
+
+
+def gpus_text(gpus: int, model: str, mig_profile: str, share: Fraction) -> str:
+    """`16 × H100`, `3 × 1g.5gb of A100`, `3 × 1/7 × A100`; "" for none."""
+    if not gpus:
         return ""
-    model = row.gpu_model or "GPU"
-    if row.mig_profile:
-        return f"{row.gpus} × {row.mig_profile} of {model}"
-    share = f"{row.share_num}/{row.share_den} × " if row.share_num != row.share_den else ""
-    return f"{row.gpus} × {share}{model}"
+    model = model or "GPU"
+    if mig_profile:
+        return f"{gpus} × {mig_profile} of {model}"
+    return f"{gpus} × {model}" if share == 1 else f"{gpus} × {share} × {model}"
 
 
 def _job_page(visit: Visit, record: int) -> JobPage:

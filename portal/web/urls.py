@@ -7,11 +7,13 @@ from django.urls import URLPattern, URLResolver, include, path
 from portal.web.home import home, tenants
 from portal.web.invoices import csv, invoice, invoices, line, line_csv, pdf
 from portal.web.jobs import job, jobs
+from portal.web.live import live
 from portal.web.operator import clusters, quarantine, unowned
 from portal.web.overview import overview
 
 tenant_patterns: list[URLPattern] = [
     path("", overview, name="overview"),
+    path("live/", live, name="live"),
     path("jobs/", jobs, name="jobs"),
     path("jobs/<int:record>/", job, name="job"),
     path("invoices/", invoices, name="invoices"),

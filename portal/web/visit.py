@@ -18,6 +18,7 @@ from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from clusters import usage
+from clusters.usage import Mark
 from portal.tenants.access import Action, DeniedError, entered, tenants_of
 from portal.tenants.models import Ownership, Tenant, User
 from portal.tenants.scope import stream_in_scope, tenant_scope
@@ -35,7 +36,7 @@ class Visit:
     shell: Shell
     may: frozenset[Action]
     moment: datetime  # the clock, read once
-    complete_through: datetime | None  # of all clusters that the tenant owns an account on now
+    marks: tuple[Mark, ...]  # of the clusters that the tenant owns an account on now, by name
 
     @property
     def zone(self) -> ZoneInfo:
@@ -44,6 +45,12 @@ class Visit:
     @property
     def today(self) -> date:
         return self.moment.astimezone(self.zone).date()
+
+    @property
+    def complete_through(self) -> datetime | None:
+        """The moment up to which all of these clusters have been read; None where one never was."""
+        known = [mark.complete_through for mark in self.marks if mark.complete_through is not None]
+        return min(known) if known and len(known) == len(self.marks) else None
 
 
 TenantView = Callable[..., HttpResponseBase]
@@ -147,5 +154,5 @@ def _visit(user: User, slug: str, action: Action, area: Area) -> Visit:
         shell=shell_of(user, area=area, tenant=tenant, may=may),
         may=may,
         moment=moment,
-        complete_through=usage.complete_through(owned),
+        marks=tuple(usage.marks(owned)),
     )

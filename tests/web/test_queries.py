@@ -14,6 +14,7 @@ pytestmark = pytest.mark.django_db
 
 PATHS = {
     "/t/vision-lab/": 30,
+    "/t/vision-lab/live/": 25,
     "/t/vision-lab/jobs/": 20,
     "/t/vision-lab/jobs/{record}/": 20,
     "/t/vision-lab/invoices/": 20,

@@ -22,6 +22,7 @@ from portal.web.shapes.invoices import (
     Payment,
 )
 from portal.web.shapes.jobs import JobFilters, JobPage, JobRow, JobsPage, Option, Piece, job_badge
+from portal.web.shapes.live import LivePage, LiveRow, ReadThrough
 from portal.web.shapes.operator import (
     ClusterRow,
     ClustersPage,
@@ -54,6 +55,8 @@ __all__ = [
     "LineGroup",
     "LineJob",
     "LinePage",
+    "LivePage",
+    "LiveRow",
     "Measure",
     "Option",
     "OverviewPage",
@@ -62,6 +65,7 @@ __all__ = [
     "Piece",
     "QuarantinePage",
     "QuarantineRow",
+    "ReadThrough",
     "Series",
     "Shell",
     "SpendRow",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Tone = Literal["ok", "run", "wait", "late", "muted"]
-Area = Literal["overview", "jobs", "invoices", "tenants", "unowned", "clusters", "quarantine", ""]
+Area = Literal["overview", "live", "jobs", "invoices", "tenants", "unowned", "clusters", "quarantine", ""]
 
 
 @dataclass(frozen=True, kw_only=True)

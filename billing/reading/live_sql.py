@@ -1,0 +1,62 @@
+"""The statements by which `live` reads what a tenant's open jobs accrue."""
+
+from __future__ import annotations
+
+# Rows of the last second that was rated, less what was taken back: the terms under which the job runs now. `o` is
+# the job, `o.finish` that second.
+_CUT = """
+    SELECT DISTINCT ON (n.resource) n.resource, n.verdict, n.price_id FROM (
+        SELECT r.resource, r.verdict, r.price_id, max(r.id) AS id FROM billing_ratedusage r
+        WHERE r.tenant_id = %(tenant)s AND r.record_id = o.record_id AND r.service_to = o.finish
+          AND r.service_month = date_trunc('month', to_timestamp(o.finish - 1) AT TIME ZONE 'UTC')::date
+        GROUP BY r.resource, r.verdict, r.price_id, r.service_from, r.share_num, r.share_den
+        HAVING sum(r.units) <> 0
+    ) n ORDER BY n.resource, n.id DESC
+"""
+
+_MARK = "unnest(%(clusters)s::text[], %(since)s::bigint[]) AS m (cluster, since)"
+
+COUNTS = f"""
+SELECT count(*) FILTER (WHERE j.started IS NULL),
+       count(*) FILTER (WHERE j.started IS NOT NULL AND j.seen_until >= m.since),
+       count(*) FILTER (WHERE j.started IS NOT NULL AND j.seen_until >= m.since AND j.unpriced),
+       count(*) FILTER (WHERE j.started IS NOT NULL AND (j.seen_until >= m.since) IS NOT TRUE)
+FROM billing_ratedjob j LEFT JOIN {_MARK} ON m.cluster = j.cluster
+WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL
+"""  # noqa: S608 - built from constants
+
+NOW = f"""
+SELECT o.gpu_model, o.mig_profile, o.share_num, o.share_den, c.resource, c.verdict, c.price_id,
+       sum(o.gpus)::bigint, sum(o.cpu_milli)::bigint, sum(o.memory_mib)::bigint
+FROM (
+    SELECT j.*, j.seen_until AS finish FROM billing_ratedjob j JOIN {_MARK} ON m.cluster = j.cluster
+    WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL AND j.seen_until > j.started AND j.seen_until >= m.since
+) o CROSS JOIN LATERAL ({_CUT}) c
+GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4
+"""  # noqa: S608 - built from constants
+
+CUTS = f"""
+SELECT o.record_id, c.resource, c.verdict, c.price_id
+FROM unnest(%(records)s::bigint[], %(finishes)s::bigint[]) AS o (record_id, finish) CROSS JOIN LATERAL ({_CUT}) c
+"""  # noqa: S608 - built from constants
+
+ASKED = "SELECT record_id, requested, time_limit FROM billing_openjob WHERE record_id = ANY (%(records)s)"
+
+# What jobs of the same kind were charged last. Only so many of the newest jobs are looked through.
+LIKE = f"""
+WITH recent AS MATERIALIZED (
+    SELECT j.record_id, j.cluster, j.account, j.queue, j.qos, j.gpu_model, j.mig_profile,
+           coalesce(j.ended, j.seen_until) AS finish, j.started
+    FROM billing_ratedjob j WHERE j.tenant_id = %(tenant)s
+    ORDER BY j.shown_at DESC, j.record_id DESC LIMIT %(recent)s
+), o AS MATERIALIZED (
+    SELECT DISTINCT ON (k.place) k.place, r.record_id, r.finish
+    FROM unnest(%(places)s::int[], %(clusters)s::text[], %(accounts)s::text[], %(queues)s::text[], %(qoses)s::text[],
+                %(models)s::text[], %(profiles)s::text[])
+         AS k (place, cluster, account, queue, qos, gpu_model, mig_profile)
+    JOIN recent r USING (cluster, account, queue, qos, gpu_model, mig_profile)
+    WHERE r.finish > r.started
+    ORDER BY k.place, r.finish DESC, r.record_id DESC
+)
+SELECT o.place, c.resource, c.verdict, c.price_id FROM o CROSS JOIN LATERAL ({_CUT}) c
+"""  # noqa: S608 - built from constants

@@ -1,0 +1,36 @@
+"""What a job that waits was asked to get, from the text that its scheduler printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clusters.connectors.sacct_fields import UnreadableError
+from clusters.connectors.sacct_tres import tres
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A shape of resources; 0 and "" where the text does not say."""
+
+    gpus: int = 0  # whole GPUs, or slices of `gpu_share` each
+    gpu_model: str = ""
+    mig_profile: str = ""
+    gpu_share: tuple[int, int] = (1, 1)
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+def read(requested: str) -> Asked:
+    """Reads Slurm's list, `cpu=8,mem=64G,gres/gpu:a100=2`. What cannot be read says nothing: it is never billed."""
+    try:
+        found = tres(requested)
+    except UnreadableError:
+        return Asked()
+    return Asked(
+        gpus=found.gpus,
+        gpu_model=found.gpu_model,
+        mig_profile=found.mig_profile,
+        gpu_share=found.gpu_share,
+        cpu_milli=1000 * (found.cpus or 0),
+        memory_mib=found.memory_mib,
+    )
