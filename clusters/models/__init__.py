@@ -4,6 +4,7 @@ Instants of usage are UTC epoch seconds (`bigint`), since everything downstream 
 seconds; the tables that people edit use `timestamptz`.
 """
 
+from clusters.models.acts import AccountBlock, Act, ActKind, ActOutcome
 from clusters.models.capacity import CapacityInterval, CapacityState
 from clusters.models.cluster import ZONE_IS_KEPT, Account, Cluster, ClusterError, ClusterKind
 from clusters.models.connection import Connection
@@ -13,6 +14,10 @@ from clusters.models.usage import Usage, UsageRecord, UsageRevision, VanishedRun
 __all__ = [
     "ZONE_IS_KEPT",
     "Account",
+    "AccountBlock",
+    "Act",
+    "ActKind",
+    "ActOutcome",
     "CapacityInterval",
     "CapacityState",
     "Cluster",

@@ -1,0 +1,124 @@
+"""What was done to a scheduler, by whom and why: written before it is done, completed afterwards."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pgtrigger
+from django.db import models
+from django.db.models import Q
+
+from clusters.models.cluster import Cluster
+from portal.audit import track
+
+
+class ActKind(models.TextChoices):
+    HOLD = "hold", "Hold"
+    RELEASE = "release", "Release"
+    CANCEL = "cancel", "Cancel"
+    BLOCK = "block", "Block"
+    UNBLOCK = "unblock", "Unblock"
+
+
+class ActOutcome(models.TextChoices):
+    INTENDED = (
+        "intended",
+        "Intended",
+    )  # about to be sent, or its process died: to be looked at, never sent again
+    UNKNOWN = "unknown", "Unknown"  # sent or not, done or not: the scheduler did not answer
+    DONE = "done", "Done"  # seen to stand
+    FAILED = "failed", "Failed"  # seen not to stand
+
+
+OPEN = (ActOutcome.INTENDED, ActOutcome.UNKNOWN)
+
+_GUARD = """
+IF TG_OP = 'DELETE' THEN
+    RAISE EXCEPTION 'What was done to a scheduler is kept for ever.';
+END IF;
+IF OLD.outcome IN ('done', 'failed') OR NEW.outcome = 'intended'
+    OR (NEW.cluster_id, NEW.kind, NEW.target, NEW.who, NEW.why, NEW.before, NEW.wanted, NEW.intended_at)
+        IS DISTINCT FROM
+       (OLD.cluster_id, OLD.kind, OLD.target, OLD.who, OLD.why, OLD.before, OLD.wanted, OLD.intended_at) THEN
+    RAISE EXCEPTION 'How an act ended is told once, and what it was never changes.';
+END IF;
+RETURN NEW;
+"""
+
+
+@track()
+class Act(models.Model):
+    """One thing done to one job or account over the acting door."""
+
+    Kind = ActKind
+    Outcome = ActOutcome
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="acts")
+    kind = models.CharField(max_length=10, choices=ActKind.choices)
+    target = models.TextField(
+        help_text="`job 17@1772000000` (number @ second of submission) or `account vision`."
+    )
+    account = models.CharField(max_length=255, blank=True)
+    errand = models.UUIDField(help_text="The same for all acts that were carried out together.")
+    who = models.TextField()
+    why = models.TextField(blank=True)
+    intended_at = models.DateTimeField(help_text="When it was written down, just before it was sent.")
+    ended_at = models.DateTimeField(null=True, help_text="When its outcome was told.")
+    before = models.JSONField(help_text="What stood before: limits by name, or the states of jobs.")
+    wanted = models.JSONField(help_text="What should stand afterwards.")
+    after = models.JSONField(null=True, help_text="What was read back.")
+    outcome = models.CharField(max_length=10, choices=ActOutcome.choices, default=ActOutcome.INTENDED)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["cluster", "target"],
+                condition=Q(outcome__in=[str(each) for each in OPEN]),
+                name="one_act_at_a_time_on_a_target",
+            ),
+            models.CheckConstraint(
+                condition=Q(outcome__in=ActOutcome.values) & Q(kind__in=ActKind.values),
+                name="act_is_of_a_known_kind",
+            ),
+        ]
+        indexes: ClassVar = [models.Index(fields=["cluster", "account", "kind"], name="acts_on_account")]
+        triggers: ClassVar = [
+            pgtrigger.Trigger(
+                name="act_is_told_once",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Update | pgtrigger.Delete,
+                func=_GUARD,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()} {self.target} on {self.cluster.name}: {self.outcome}"
+
+
+@track()
+class AccountBlock(models.Model):
+    """What an account's limits were before we blocked it, so that lifting the block gives exactly that back."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="account_blocks")
+    account = models.CharField(max_length=255)
+    limits = models.JSONField(
+        help_text="Of each limit that was set: what it was (null: none) and what we set, as [8, 0]."
+    )
+    blocked_by = models.ForeignKey(Act, on_delete=models.PROTECT, related_name="+")
+    lifted_by = models.ForeignKey(Act, on_delete=models.PROTECT, related_name="+", null=True)
+    ended_at = models.DateTimeField(
+        null=True, help_text="When it was lifted, or was seen never to have taken effect."
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["cluster", "account"],
+                condition=Q(ended_at__isnull=True),
+                name="account_is_blocked_once_at_a_time",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster.name}/{self.account}"
