@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import ssl
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
-from clusters.connectors.base import Secret
+import httpx
+
+from clusters.connectors.base import ConnectorError, Secret
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 TIMEOUT = 300  # seconds for one answer: a scheduler builds all of it before it sends the first byte
+CONNECT_TIMEOUT = 10  # seconds
+LARGEST = 256 * 2**20  # bytes of one answer, uncompressed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +34,268 @@ class Endpoint:
     client_key: Secret = field(default_factory=lambda: Secret(""))  # PEM
     headers: Mapping[str, Secret] = field(default_factory=dict)  # for an authenticating proxy
     timeout: int = TIMEOUT
+
+
+class TooLargeError(ConnectorError):
+    """The answer is larger than we hold. Asking for less helps."""
+
+
+class TooSlowError(ConnectorError):
+    """No whole answer came in time. Asking for less helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whatever its status. `spent` is in milliseconds, from sending to the last byte."""
+
+    status: int
+    content_type: str  # without parameters, in small letters: "application/json"
+    body: bytes = field(repr=False)
+    spent: int = 0
+    location: str = ""  # host and path that a redirect names, without its query
+
+
+class Http:
+    """Calls to one endpoint over connections that are kept and used again.
+
+    Redirects are not followed and no proxy is taken from the environment, since a secret goes with each call.
+    Every failure is a `ConnectorError` whose sentence names the address. Secrets live in frames that have
+    ended when an error is raised, so that no traceback can show them, even one that prints variables.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, largest: int = LARGEST) -> None:
+        self.endpoint = endpoint
+        self.largest = largest
+        parts = _checked(endpoint)
+        self.address = f"unix:{endpoint.unix_socket}" if endpoint.unix_socket else f"{parts[0]}{parts[1]}"
+        self._base = f"{parts[0]}{parts[1]}"
+        self._client: httpx.Client | None = None
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        json: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, Secret] | None = None,
+        timeout: int | None = None,
+    ) -> Answer:
+        """One request, one whole answer. `path` begins with "/" and follows the prefix of the endpoint.
+
+        `json` is written as JSON; `content` goes out as it is, under the content type that `headers` name.
+        `timeout` is in seconds and holds for the whole answer. Raises `TooLargeError`, `TooSlowError` or another
+        `ConnectorError`; an answer of any status is none.
+        """
+        answer = self._attempt(
+            method, path, params, json, headers, timeout or self.endpoint.timeout, content=content
+        )
+        if isinstance(answer, ConnectorError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """Closes what is kept open. The next call opens it anew."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _attempt(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        json: Any,
+        headers: Mapping[str, Secret] | None,
+        timeout: int,
+        *,
+        content: bytes | None = None,
+    ) -> Answer | ConnectorError:
+        """The failure is returned, for `call` to raise once the frame that held the headers has ended."""
+        secrets = {**self.endpoint.headers, **(headers or {})}
+        try:
+            if self._client is None:
+                self._client = _client(self.endpoint)
+            limits = httpx.Timeout(timeout, connect=min(CONNECT_TIMEOUT, timeout))
+            begun = monotonic()
+            with self._client.stream(
+                method,
+                self._base + path,
+                params=dict(params) if params else None,
+                json=json,
+                content=content,
+                headers={name: secret.reveal() for name, secret in secrets.items()},
+                timeout=limits,
+            ) as response:
+                body = self._body(response, begun + timeout, timeout)
+                if isinstance(body, ConnectorError):
+                    return body
+                return Answer(
+                    response.status_code,
+                    response.headers.get("content-type", "").partition(";")[0].strip().lower(),
+                    body,
+                    int((monotonic() - begun) * 1000),
+                    _place(response.headers.get("location", "")),
+                )
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
+            self.close()
+            return _failure(error, self.address, timeout)
+
+    def _body(self, response: httpx.Response, deadline: float, timeout: int) -> bytes | ConnectorError:
+        pieces, size = [], 0
+        for piece in response.iter_bytes():
+            size += len(piece)
+            if size > self.largest:
+                return TooLargeError(
+                    f"{self.address} answered with more than {self.largest // 2**20} MiB; ask for a shorter time.",
+                    retry=True,
+                )
+            if monotonic() > deadline:
+                return _too_slow(self.address, timeout)
+            pieces.append(piece)
+        return b"".join(pieces)
+
+
+def _checked(endpoint: Endpoint) -> tuple[str, str]:
+    """Scheme with host and port, and the path prefix without a slash at its end."""
+    try:
+        parts = urlsplit(endpoint.base_url.strip())
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise ConnectorError("The base URL is not one: check its host and port.", retry=False) from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise ConnectorError(
+            "The base URL must begin with http:// or https:// and name a host, like https://slurm.example.org:6820.",
+            retry=False,
+        )
+    if parts.username or parts.password:
+        raise ConnectorError(
+            "The base URL holds a user or a password: give what a proxy wants as an extra header instead.",
+            retry=False,
+        )
+    if parts.query or parts.fragment:
+        raise ConnectorError("The base URL must end with its path: take off the ? or #.", retry=False)
+    if ":" in host:
+        host = f"[{host}]"
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}", parts.path.rstrip("/")
+
+
+def _client(endpoint: Endpoint) -> httpx.Client:
+    secure = endpoint.base_url.strip().lower().startswith("https:")
+    verify = _tls(endpoint) if secure else False  # plain http has nothing to verify
+    return httpx.Client(
+        transport=httpx.HTTPTransport(
+            verify=verify,
+            uds=endpoint.unix_socket or None,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=1),
+        ),
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+class _TlsError(ValueError):
+    """What the endpoint gives for TLS cannot be used; the message may be shown."""
+
+
+def _tls(endpoint: Endpoint) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cadata=endpoint.ca or None)
+    except (ssl.SSLError, ValueError):
+        raise _TlsError(
+            "The CA certificate cannot be read: give it as PEM, with its BEGIN and END lines."
+        ) from None
+    if endpoint.client_certificate:
+        # OpenSSL reads a key from a file only; nobody else may, and it is gone before the first byte is sent.
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
+            Path(file.name).chmod(0o600)
+            file.write(f"{endpoint.client_certificate.strip()}\n{endpoint.client_key.reveal().strip()}\n")
+            file.flush()
+            try:
+                context.load_cert_chain(file.name, password=lambda: "")
+            except (ssl.SSLError, ValueError):
+                raise _TlsError(
+                    "The client certificate and its key cannot be used: give both as PEM, the key without a "
+                    "passphrase, and check that they belong together."
+                ) from None
+    return context
+
+
+def _place(location: str) -> str:
+    parts = urlsplit(location)
+    return f"{parts.scheme}://{parts.hostname}{parts.path}" if parts.hostname else parts.path
+
+
+def _too_slow(address: str, timeout: int) -> TooSlowError:
+    return TooSlowError(
+        f"{address} gave no whole answer within {timeout} s; it is overloaded, or was asked for too much.",
+        retry=True,
+    )
+
+
+def _failure(error: Exception, address: str, timeout: int) -> ConnectorError:
+    """A sentence for what the libraries raised. Their own words may hold headers and are not repeated."""
+    if isinstance(error, _TlsError):
+        return ConnectorError(str(error), retry=False)
+    if isinstance(error, httpx.ConnectTimeout):
+        return ConnectorError(
+            f"{address} did not take the connection within {min(CONNECT_TIMEOUT, timeout)} s: check the address, "
+            "the port and any firewall between.",
+            retry=True,
+        )
+    if isinstance(error, httpx.TimeoutException):
+        return _too_slow(address, timeout)
+    if isinstance(error, httpx.ConnectError):
+        return _no_connection(error, address)
+    if isinstance(error, httpx.DecodingError):
+        return ConnectorError(f"{address} sent an answer whose compression is broken.", retry=True)
+    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError | httpx.CloseError):
+        return ConnectorError(
+            f"{address} broke its answer off: it, or a proxy before it, was stopped or crashed.", retry=True
+        )
+    if isinstance(error, OSError):
+        return ConnectorError(
+            f"{address} cannot be reached: {error.strerror or type(error).__name__}.", retry=True
+        )
+    return ConnectorError(
+        f"The request to {address} cannot be made: check the base URL, and that the user, the token and the "
+        "extra headers are single lines of plain letters.",
+        retry=False,
+    )
+
+
+def _no_connection(error: httpx.ConnectError, address: str) -> ConnectorError:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return ConnectorError(
+                f"The certificate of {address} is not trusted ({cause.verify_message}): give the CA that signed "
+                "it, and check the name in the base URL.",
+                retry=False,
+            )
+        if isinstance(cause, ssl.SSLError):
+            return ConnectorError(
+                f"{address} and we could not agree on TLS ({cause.reason or 'handshake failed'}): check http "
+                "against https, and whether it wants a client certificate.",
+                retry=False,
+            )
+        if isinstance(cause, FileNotFoundError | PermissionError):
+            return ConnectorError(
+                f"The socket {address} is not there or not ours to open: check its path and its permissions.",
+                retry=True,
+            )
+        cause = cause.__cause__ or cause.__context__
+    return ConnectorError(
+        f"Nothing answers at {address}: check that slurmrestd, or the proxy before it, runs, and the name and port.",
+        retry=True,
+    )

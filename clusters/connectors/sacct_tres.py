@@ -16,6 +16,8 @@ from clusters.connectors.sacct_fields import NO_COUNT, UnreadableError
 _COUNT = re.compile(r"\d{1,20}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?([KMGTPE]?)", re.ASCII)
 _KIB = {"K": 1, "": 2**10, "M": 2**10, "G": 2**20, "T": 2**30, "P": 2**40, "E": 2**50}
+_READ = frozenset({"cpu", "mem", "node", "gres/gpu"})
+_TYPED = ("gres/gpu:", "gres/shard")
 _MOST_MIB = 2**53  # 8 ZiB: beyond any machine, within any integer column
 _MIG = re.compile(
     r"(?:(?P<model>.+?)[_-])?(?P<profile>(?:\d+c\.)?(?P<slices>\d)g\.\d+gb(?:[.+][a-z.+]+)?)", re.IGNORECASE
@@ -37,8 +39,8 @@ class Tres:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """One type of GPU in a list."""
+class Kind:
+    """One type of GPU: its model, its MIG profile, and what one of them is of a whole GPU."""
 
     model: str
     profile: str
@@ -48,16 +50,33 @@ class _Kind:
 @lru_cache(maxsize=65_536)
 def tres(text: str) -> Tres:
     """Reads an AllocTRES field. Raises `UnreadableError` if anything that is billed by cannot be read."""
-    values = _split(text)
+    return held(
+        tuple(
+            (name, mebibytes(value) if name == "mem" else _count(name, value))
+            for name, value in _split(text).items()
+            if is_read(name)
+        )
+    )
+
+
+def is_read(name: str) -> bool:
+    """Whether anything is billed or noted by the count of this name."""
+    return name in _READ or name.startswith(_TYPED)
+
+
+@lru_cache(maxsize=65_536)
+def held(counts: tuple[tuple[str, int], ...]) -> Tres:
+    """What a list of counts by name says; `mem` in MiB. Raises `UnreadableError` if they contradict each other."""
+    values = dict(counts)
     kinds = _kinds(values)
-    total = _count("gres/gpu", values["gres/gpu"]) if "gres/gpu" in values else sum(kinds.values())
-    gpus, model, profile, share, note = _gpus(text, total, kinds)
+    total = values["gres/gpu"] if "gres/gpu" in values else sum(kinds.values())
+    gpus, model, profile, share, note = _gpus(counts, total, kinds)
     if not gpus and any(name.split(":")[0] == "gres/shard" for name in values):
         note = "shards"
     return Tres(
-        cpus=_count("cpu", values["cpu"]) if "cpu" in values else None,
-        memory_mib=mebibytes(values.get("mem", "0")),
-        nodes=_count("node", values["node"]) if "node" in values else None,
+        cpus=values.get("cpu"),
+        memory_mib=values.get("mem", 0),
+        nodes=values.get("node"),
         gpus=gpus,
         gpu_model=model,
         mig_profile=profile,
@@ -80,12 +99,12 @@ def _split(text: str) -> dict[str, str]:
     return values
 
 
-def _kinds(values: dict[str, str]) -> dict[_Kind, int]:
-    kinds: dict[_Kind, int] = {}
-    for name, value in values.items():
-        if name.startswith("gres/gpu:") and (number := _count(name, value)):
-            kind = _kind(name.removeprefix("gres/gpu:"))
-            kinds[kind] = kinds.get(kind, 0) + number
+def _kinds(values: dict[str, int]) -> dict[Kind, int]:
+    kinds: dict[Kind, int] = {}
+    for name, number in values.items():
+        if name.startswith("gres/gpu:") and number:
+            of = kind(name.removeprefix("gres/gpu:"))
+            kinds[of] = kinds.get(of, 0) + number
     return kinds
 
 
@@ -112,33 +131,37 @@ def mebibytes(text: str) -> int:
     return memory
 
 
-def _kind(name: str) -> _Kind:
+@lru_cache(maxsize=4096)
+def kind(name: str) -> Kind:
     """`a100` or `a100_1g.5gb` or `1g.10gb`. A slice is n of 7 of its GPU; of an A30, n of 4."""
     found = _MIG.fullmatch(name)
     if found is None:
-        return _Kind(name, "", (1, 1))
+        return Kind(name, "", (1, 1))
     model, slices = found["model"] or "", int(found["slices"])
     of = 4 if "a30" in model.lower() else 7
     if not 1 <= slices <= of:
         raise UnreadableError("tres", f"AllocTRES has the MIG slice {name[:40]}, which there is not.")
-    return _Kind(model, found["profile"].lower(), (slices, of))
+    return Kind(model, found["profile"].lower(), (slices, of))
 
 
-def _gpus(text: str, total: int, kinds: dict[_Kind, int]) -> tuple[int, str, str, tuple[int, int], str]:
+def _gpus(
+    counts: tuple[tuple[str, int], ...], total: int, kinds: dict[Kind, int]
+) -> tuple[int, str, str, tuple[int, int], str]:
     """Count, model, MIG profile, share and note."""
     if not kinds:
         return total, "", "", (1, 1), ""
     if total != sum(kinds.values()):
-        if any(kind.profile for kind in kinds):
+        if any(of.profile for of in kinds):
+            text = ",".join(f"{name}={number}" for name, number in counts)
             raise UnreadableError("tres", f"The MIG slices in {text[:200]} do not add up to gres/gpu.")
         # Which model the others are is not said, and a wrong model would be a wrong price.
         return total, "", "", (1, 1), "gpu-types"
-    model = "+".join(sorted({kind.model for kind in kinds if kind.model}))
-    profile = "+".join(sorted({kind.profile for kind in kinds if kind.profile}))
-    shares = {kind.share for kind in kinds}
+    model = "+".join(sorted({of.model for of in kinds if of.model}))
+    profile = "+".join(sorted({of.profile for of in kinds if of.profile}))
+    shares = {of.share for of in kinds}
     if len(shares) == 1:
         return total, model, profile, shares.pop(), ""
     # Different slices in one row: count them in the largest fraction that fits into all.
-    of = lcm(*(share[1] for share in shares))
-    pieces = sum(number * kind.share[0] * of // kind.share[1] for kind, number in kinds.items())
-    return pieces, model, profile, (1, of), "mixed-mig"
+    parts = lcm(*(share[1] for share in shares))
+    pieces = sum(number * of.share[0] * parts // of.share[1] for of, number in kinds.items())
+    return pieces, model, profile, (1, parts), "mixed-mig"

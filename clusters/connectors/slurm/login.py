@@ -1,0 +1,110 @@
+"""Who we are to slurmrestd: a stored token, or tokens minted from Slurm's own JWT key."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import UTC, datetime
+from typing import Any
+
+import jwt
+
+from clusters.connectors.base import ConnectorError, Secret
+
+LIFE = 1800  # seconds that a minted token is good for
+RENEW = 600  # seconds before its end at which a new one is minted: longer than any one answer may take
+_PREFIX = "SLURM_JWT="  # as `scontrol token` prints it
+
+
+class SlurmLogin:
+    """The user and what proves it: `token` as `scontrol token` gives it, or `key`, the base64 of jwt_hs256.key.
+
+    With both, tokens are minted from the key. The user needs AdminLevel=Operator to see everybody's jobs.
+    """
+
+    def __init__(self, user: str, token: Secret | None = None, key: Secret | None = None) -> None:
+        self.user = user.strip()
+        self._token = Secret(_bare(token)) if token else Secret("")
+        self._key = key or Secret("")
+        self._minted = Secret("")
+        self._minted_until = 0
+
+    def __repr__(self) -> str:
+        return f"SlurmLogin({self.user!r})"
+
+    def headers(self, *, now: int) -> dict[str, Secret]:
+        """The two headers that every version takes. Raises `ConnectorError` if there is nothing to prove with."""
+        if not self.user:
+            raise ConnectorError(
+                "The connection has no Slurm user: name the one the token is for.", retry=False
+            )
+        return {"X-SLURM-USER-NAME": Secret(self.user), "X-SLURM-USER-TOKEN": self.token(now=now)}
+
+    def token(self, *, now: int) -> Secret:
+        """The stored token, or one minted from the key with at least ten minutes of life left at `now`."""
+        if self._key:
+            if now > self._minted_until - RENEW or now < self._minted_until - LIFE - RENEW:
+                self._minted, self._minted_until = self._mint(now), now + LIFE
+            return self._minted
+        if self._token:
+            return self._token
+        raise ConnectorError(
+            "The connection has neither a token nor a JWT key: store the output of "
+            f"`scontrol token username={self.user} lifespan=31536000`.",
+            retry=False,
+        )
+
+    def expired(self, *, now: int) -> str:
+        """A sentence if the stored token is past its own `exp`, else "". Its signature is Slurm's to check."""
+        if self._key or not self._token:
+            return ""
+        until = _claims(self._token).get("exp")
+        if not isinstance(until, int) or until > now:
+            return ""
+        return (
+            f"The stored token expired on {_utc(until)}: make a new one with "
+            f"`scontrol token username={self.user} lifespan=31536000` and store it."
+        )
+
+    def other_user(self) -> str:
+        """The user that a stored token is really for, where it is not ours; "" where it fits or cannot be told."""
+        sun = _claims(self._token).get("sun") if self._token and not self._key else None
+        return sun if isinstance(sun, str) and sun not in {self.user, "root", "slurm"} else ""
+
+    def _mint(self, now: int) -> Secret:
+        key = _key_bytes(self._key)
+        if key is None:
+            raise ConnectorError(
+                "The JWT key is not base64: store the output of `base64 -w0 jwt_hs256.key`.", retry=False
+            )
+        return Secret(_signed({"sun": self.user, "iat": now, "exp": now + LIFE}, self._key))
+
+
+def _signed(claims: dict[str, Any], key: Secret) -> str:
+    return jwt.encode(claims, _key_bytes(key) or b"", algorithm="HS256")
+
+
+def _key_bytes(key: Secret) -> bytes | None:
+    try:
+        return base64.b64decode("".join(key.reveal().split()), validate=True) or None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _bare(token: Secret) -> str:
+    return token.reveal().strip().removeprefix(_PREFIX).strip()
+
+
+def _claims(token: Secret) -> dict[str, Any]:
+    try:
+        claims: dict[str, Any] = jwt.decode(token.reveal(), options={"verify_signature": False})
+    except jwt.PyJWTError:
+        return {}
+    return claims
+
+
+def _utc(second: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"second {second}"

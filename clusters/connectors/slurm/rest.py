@@ -1,0 +1,237 @@
+"""slurmrestd: which version it speaks, one request at a time, and whether an answer is one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from clusters.connectors.base import ConnectorError, Secret
+from clusters.connectors.http import Answer, Endpoint, Http
+from clusters.connectors.slurm import decode, faults
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from clusters.connectors.slurm.login import SlurmLogin
+
+OLDEST, NEWEST = 38, 45  # v0.0.38 … v0.0.45: the versions whose answers we know
+MODERN = 40  # the first version with lists of state words and right exit codes
+_ACCEPT = {"Accept": Secret("application/json")}  # for text some versions answer with a malformed status line
+_VERSION = re.compile(r"/slurmdb/v0\.0\.(\d{1,4})/jobs/?")
+
+E = TypeVar("E", bound=decode.Envelope)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What answers: `version` "v0.0.42"; `release` "24.11.3" and `cluster` "lab", "" where it does not say."""
+
+    version: str
+    release: str = ""
+    cluster: str = ""
+
+    @property
+    def number(self) -> int:
+        return int(self.version.rpartition(".")[2])
+
+    @property
+    def modern(self) -> bool:
+        return self.number >= MODERN
+
+    @property
+    def known(self) -> bool:
+        """Whether answers of this version were read before; a newer one is read as the newest known."""
+        return OLDEST <= self.number <= NEWEST
+
+
+class SlurmRest:
+    """A client of one slurmrestd. Every failure is a `ConnectorError` with a sentence.
+
+    An answer is a success if its status is 200, it is JSON, it has no errors (or only "nothing found"), and
+    it has the list that was asked for. Anything else raises; `faults` has the kinds that are told apart.
+    """
+
+    def __init__(self, endpoint: Endpoint, login: SlurmLogin, *, clock: Callable[[], int]) -> None:
+        self.http = Http(endpoint)
+        self.login = login
+        self._clock = clock
+        self._api: Api | None = None
+
+    @property
+    def api(self) -> Api:
+        """What `discover` found; asked for first, it discovers."""
+        return self._api or self.discover()
+
+    @property
+    def found(self) -> Api | None:
+        """What `discover` found, None before it."""
+        return self._api
+
+    def discover(self) -> Api:
+        """Asks which versions are offered and chooses the highest that both sides know.
+
+        Where only newer ones are offered it is the oldest of them, and `known` is False: let
+        `query.canary` say whether it can be read. Raises `ConnectorError` if all are too old.
+        """
+        answer = self._call("GET", "/openapi/v3")
+        if answer.status != 200:
+            raise self._refusal(answer, "/openapi/v3")
+        try:
+            spec = decode.specs.read(answer.body)
+        except ValueError:
+            raise faults.not_json(answer, self.http.address) from None
+        offered = {int(found[1]) for path in spec.paths or () if (found := _VERSION.fullmatch(path))}
+        self._api = Api(_choice(offered, self.http.address))
+        self._look()
+        return self._api
+
+    def slurm(self, rest: str) -> str:
+        """The path of a question to slurmctld: `slurm("nodes")` → "/slurm/v0.0.42/nodes"."""
+        return f"/slurm/{self.api.version}/{rest}"
+
+    def slurmdb(self, rest: str) -> str:
+        """The path of a question to slurmdbd."""
+        return f"/slurmdb/{self.api.version}/{rest}"
+
+    def get(self, path: str, params: Mapping[str, str] | None = None, *, wanted: str = "") -> dict[str, Any]:
+        """The whole answer as plain values. `wanted` is the key that a success must have."""
+        return self._plain("GET", path, params=params, wanted=wanted)
+
+    def post(self, path: str, body: Any, *, wanted: str = "") -> dict[str, Any]:
+        """Sends `body` as JSON; the whole answer as plain values. Status 200 with errors raises too."""
+        return self._plain("POST", path, json=body, wanted=wanted)
+
+    def delete(
+        self, path: str, params: Mapping[str, str] | None = None, *, wanted: str = ""
+    ) -> dict[str, Any]:
+        """From v0.0.43 on a cancel that failed is a success here: its `status[].error.code` tells."""
+        return self._plain("DELETE", path, params=params, wanted=wanted)
+
+    def read(
+        self, path: str, reader: decode.Reader[E], *, wanted: str, params: Mapping[str, str] | None = None
+    ) -> tuple[E, Answer]:
+        """The answer as the typed value of `reader`, with its bytes and how long it took.
+
+        Raises `faults.UnreadableFormError`, beside the others, if it is JSON of another form.
+        """
+        answer = self._call("GET", path, params=params)
+        if answer.status != 200:
+            raise self._refusal(answer, path)
+        value = self._read(answer, path, reader, wanted)
+        return value, answer
+
+    def close(self) -> None:
+        self.http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, answer: Answer, path: str, reader: decode.Reader[E], wanted: str) -> E:
+        try:
+            value = reader.read(answer.body)
+        except decode.NotJsonError:
+            raise faults.not_json(answer, self.http.address) from None
+        except decode.OtherShapeError as error:
+            raise faults.other_form(str(error), path, self.http.address) from None
+        self._meet(value.meta)
+        self._accept(answer, value, path)
+        if wanted and getattr(value, wanted) is None:
+            raise self._lacking(wanted, path)
+        return value
+
+    def _plain(
+        self,
+        method: str,
+        path: str,
+        *,
+        wanted: str,
+        params: Mapping[str, str] | None = None,
+        json: Any = None,
+    ) -> dict[str, Any]:
+        answer = self._call(method, path, params=params, json=json)
+        if answer.status != 200:
+            raise self._refusal(answer, path)
+        try:
+            envelope = decode.envelopes.read(answer.body)
+            value = decode.loose(answer.body)
+        except ValueError:
+            raise faults.not_json(answer, self.http.address) from None
+        self._meet(envelope.meta)
+        self._accept(answer, envelope, path)
+        if wanted and not isinstance(value.get(wanted), list | dict):
+            raise self._lacking(wanted, path)
+        found: dict[str, Any] = value
+        return found
+
+    def _call(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, json: Any = None
+    ) -> Answer:
+        headers = self.login.headers(now=self._clock())
+        return self.http.call(method, path, params=params, json=json, headers={**headers, **_ACCEPT})
+
+    def _accept(self, answer: Answer, envelope: decode.Envelope, path: str) -> None:
+        errors = envelope.errors or []
+        if any(fault.error_number != faults.NOTHING_FOUND for fault in errors):
+            raise self._refusal(answer, path)
+
+    def _refusal(self, answer: Answer, path: str) -> ConnectorError:
+        try:
+            envelope = decode.envelopes.read(answer.body)
+        except ValueError:
+            envelope = decode.Envelope()
+        self._meet(envelope.meta)
+        return faults.refusal(
+            answer,
+            envelope.errors or [],
+            path=path,
+            address=self.http.address,
+            user=self.login.user,
+            expired=self.login.expired(now=self._clock()),
+        )
+
+    def _lacking(self, wanted: str, path: str) -> ConnectorError:
+        return ConnectorError(
+            f'{self.http.address} answered {path} without "{wanted}": nothing was taken from it.', retry=True
+        )
+
+    def _look(self) -> None:
+        """Takes release and cluster from an answer that costs nothing; they come with refusals too."""
+        try:
+            answer = self._call("GET", self.slurmdb("tres"))
+            self._meet(decode.envelopes.read(answer.body).meta)
+        except (ConnectorError, ValueError):
+            pass
+
+    def _meet(self, meta: decode.Meta | None) -> None:
+        if meta is not None and self._api is not None:
+            told = meta.slurm
+            self._api = replace(
+                self._api,
+                release=told.release or self._api.release,
+                cluster=told.cluster or self._api.cluster,
+            )
+
+
+def _choice(offered: set[int], address: str) -> str:
+    known = {number for number in offered if OLDEST <= number <= NEWEST}
+    newer = {number for number in offered if number > NEWEST}
+    if not offered:
+        raise ConnectorError(
+            f"{address} offers no accounting: start slurmrestd with the openapi/slurmdbd plugin, and check that "
+            "slurmdbd is configured.",
+            retry=False,
+        )
+    if not known and not newer:
+        raise ConnectorError(
+            f"{address} speaks only v0.0.{max(offered)}: Slurm 22.05 or later is needed, which speaks v0.0.38. "
+            "Import sacct files from older ones.",
+            retry=False,
+        )
+    return f"v0.0.{max(known) if known else min(newer)}"

@@ -1,0 +1,226 @@
+"""One pass over a cluster's accounting: windows of ended rows, then what is open, then the nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clusters.connectors.base import ConnectorError, UsageFact
+from clusters.connectors.http import TooLargeError, TooSlowError
+from clusters.connectors.slurm import decode, nodes, query, rows
+from clusters.connectors.slurm.faults import MissingError, UnreadableFormError
+from clusters.connectors.slurm.windows import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Iterator
+
+    from clusters.connectors.base import Reading, Row
+    from clusters.connectors.slurm.rest import Api, SlurmRest
+
+GRACE = 60  # seconds: rows reach slurmdbd some seconds late, so the last minute proves nothing
+AHEAD = 60  # seconds beyond our clock that are asked for, should slurmrestd's be ahead
+LATELY = 300  # seconds: an `until` no older than this means "now"
+ASK_MOST = 500  # rows that are asked for one by one in a pass
+REMEMBER = 200_000  # keys of open rows that were seen and not given yet
+ENDED = frozenset(
+    {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
+     "OUT_OF_MEMORY", "PENDING"}
+)  # fmt: skip
+
+
+class Sweep:
+    """The rows of one pass, in `rows`; `reading` is complete when it ends."""
+
+    def __init__(self, rest: SlurmRest, reading: Reading, *, cluster: str, clock: Callable[[], int]) -> None:
+        self.rest = rest
+        self.reading = reading
+        self.cluster = cluster
+        self.clock = clock
+        self.reader = rows.RowReader(reading, cluster=cluster)
+        self.left: set[str] = set()  # keys that were asked after, or seen while open, and not given yet
+        self.running: list[UsageFact] = []  # open and started, for slurmctld to confirm
+        self.asked_at = 0  # our clock as the last window was asked for
+
+    def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
+        """As `Connector.usage`."""
+        self._introduce(self.rest.discover())
+        self.left = set(open_keys)
+        yield from self._windows(since, until)
+        self._check_cluster()
+        yield from self._one_by_one()
+        confirmed = yield from self._open()
+        if confirmed:
+            self._nodes()
+            self.reading.complete_through = min(until, self.asked_at - GRACE)
+        self.reader.finish()
+
+    def _introduce(self, api: Api) -> None:
+        if self.cluster and api.cluster and api.cluster != self.cluster:
+            raise _other_cluster(api.cluster, self.cluster)
+        if api.known:
+            return
+        try:
+            readable = query.canary(self.rest, now=self.clock())
+        except UnreadableFormError:
+            readable = False
+        if not readable:
+            raise ConnectorError(
+                f"Slurm's API {api.version} is newer than this release knows, and it counts other rows when asked "
+                "as the older ones are: nothing was taken. Update ClusterTab, or import sacct files until then.",
+                retry=False,
+            )
+        self.reading.notes.append(
+            f"Slurm's API {api.version} is newer than this release knows; it is read like the newest known one, and "
+            "a small window agreed. Update ClusterTab soon."
+        )
+
+    def _windows(self, since: int, until: int) -> Iterator[Row]:
+        live = until > self.clock() - LATELY
+        windows = Windows()
+        begin = since
+        while True:
+            now = self.clock()
+            goal = max(now, begin) if live else until
+            last = begin + windows.length >= goal
+            end = begin + windows.length
+            if last:
+                end = max(goal + AHEAD, begin + 1) if live else max(until, begin + 1)
+            self.asked_at = now
+            try:
+                ended, number, spent, found = self._window(begin, end, last=last)
+            except (TooLargeError, TooSlowError):
+                windows.length = min(windows.length, max(goal - begin, 1))
+                if not windows.shrink():
+                    raise
+                continue
+            yield from found
+            if last:
+                return
+            windows.learn(ended=ended, rows=number, spent=spent)
+            begin = end
+
+    def _window(self, begin: int, end: int, *, last: bool) -> tuple[int, int, int, list[Row]]:
+        """How many rows ended within, how many came, the milliseconds it took, and the rows to give now.
+
+        A row belongs to the window in which it ends; the last one has all the others.
+        """
+        value, answer = self.rest.read(
+            self.rest.slurmdb("jobs"),
+            decode.jobs,
+            wanted="jobs",
+            params=query.window(self.rest.api, since=begin, until=end),
+        )
+        jobs = value.jobs or []
+        unread = value.unread if isinstance(value, decode.PartOfJobs) else ()
+        found: list[Row] = [self.reader.unread(raw, why) for raw, why in unread]
+        ended = 0
+        for job in jobs:
+            at = rows.ends(job)
+            within = at is not None and at < end
+            ended += within
+            if within or last:
+                found.extend(self._taken(job))
+            elif (key := rows.key(job)) is not None and len(self.left) < REMEMBER:
+                self.left.add(key)
+        return ended, len(jobs), answer.spent, found
+
+    def _taken(self, job: decode.Job) -> Iterator[Row]:
+        """The row to give now; one that runs is kept back until slurmctld has confirmed it."""
+        row = self.reader.read(job)
+        if row is None:
+            return
+        self.left.discard(row.source_key)
+        if isinstance(row, UsageFact) and row.started is not None and row.ended is None:
+            self.running.append(row)
+        else:
+            yield row
+
+    def _check_cluster(self) -> None:
+        if self.reader.foreign and not self.reader.taken:
+            raise _other_cluster(min(self.reader.foreign), self.cluster)
+
+    def _one_by_one(self) -> Iterator[Row]:
+        """Rows that no window had: held back from accounting until after their end, moved in time, or gone."""
+        keys = sorted(self.left)
+        if len(keys) > ASK_MOST:
+            first = self.clock() // 60 % len(keys)  # another part of them in each pass
+            keys = (keys[first:] + keys[:first])[:ASK_MOST]
+            self.reading.notes.append(
+                f"{len(self.left)} open rows came in no window; {ASK_MOST} of them were asked for one by one, the "
+                "others follow in the next passes."
+            )
+        for key in keys:
+            found = list(self._of_key(key))
+            if key in self.left:
+                self.reading.missing.append(key)
+            yield from found
+
+    def _of_key(self, key: str) -> Iterator[Row]:
+        """The row of a job id that was submitted then: ids are used again."""
+        number = key.partition("@")[0]
+        if not number.isdecimal():
+            return
+        try:
+            value, _ = self.rest.read(self.rest.slurmdb(f"job/{number}"), decode.jobs, wanted="jobs")
+        except MissingError:
+            return
+        for job in value.jobs or ():
+            if rows.key(job) == key:
+                yield from self._taken(job)
+
+    def _open(self) -> Generator[Row, None, bool]:
+        """Gives what runs, moved on only as far as slurmdbd says and slurmctld confirms. Returns whether it could."""
+        try:
+            known = self._live()
+        except ConnectorError as error:
+            self.reading.notes.append(
+                f"Running jobs were not moved on, and the watermark stays, since nothing records how they end: {error}"
+            )
+            yield from map(rows.unmoved, self.running)
+            return False
+        lost: list[UsageFact] = []
+        for fact in self.running:
+            submitted, holds = known.get(int(fact.source_key.partition("@")[0]), (None, False))
+            if submitted is None or submitted > (fact.submitted or 0):
+                lost.append(fact)
+            yield fact if holds and fact not in lost[-1:] else rows.unmoved(fact)
+        self._tell_lost(lost)
+        return True
+
+    def _live(self) -> dict[int, tuple[int, bool]]:
+        """What slurmctld has in memory: job id → submission, and whether it holds anything."""
+        value, _ = self.rest.read(self.rest.slurm("jobs"), decode.live_jobs, wanted="jobs")
+        known: dict[int, tuple[int, bool]] = {}
+        for job in value.jobs or ():
+            number = decode.whole(job.job_id)
+            if number:
+                states = decode.words(job.job_state)
+                holds = "COMPLETING" in states or not ENDED.intersection(states)
+                known[number] = (decode.instant(job.submit_time) or 0, holds)
+        return known
+
+    def _tell_lost(self, lost: list[UsageFact]) -> None:
+        if not lost:
+            return
+        self.reading.missing.extend(fact.source_key for fact in lost)
+        shown = ", ".join(fact.job_id for fact in lost[:10]) + (", …" if len(lost) > 10 else "")
+        jobs = "1 job is" if len(lost) == 1 else f"{len(lost)} jobs are"
+        self.reading.notes.append(
+            f"{jobs} open in the accounting database and unknown to slurmctld ({shown}), so nothing more is counted "
+            "for them: end runaway jobs with `sacctmgr show runawayjobs`."
+        )
+
+    def _nodes(self) -> None:
+        try:
+            value, _ = self.rest.read(self.rest.slurm("nodes"), decode.nodes, wanted="nodes")
+        except ConnectorError as error:
+            self.reading.notes.append(f"The nodes could not be read: {error}")
+            return
+        self.reading.nodes = [seen for node in value.nodes or () for seen in nodes.seen(node)]
+
+
+def _other_cluster(found: str, wanted: str) -> ConnectorError:
+    return ConnectorError(
+        f"slurmrestd answers for the cluster {found}, and this connection is for {wanted}: correct the cluster's "
+        "name in Slurm, or the address.",
+        retry=False,
+    )
