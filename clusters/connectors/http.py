@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
@@ -126,7 +126,7 @@ class Http:
             if self._client is None:
                 self._client = _client(self.endpoint)
             limits = httpx.Timeout(timeout, connect=min(CONNECT_TIMEOUT, timeout))
-            begun = monotonic()
+            begun = monotonic_ns()
             with self._client.stream(
                 method,
                 self._base + path,
@@ -136,21 +136,21 @@ class Http:
                 headers={name: secret.reveal() for name, secret in secrets.items()},
                 timeout=limits,
             ) as response:
-                body = self._body(response, begun + timeout, timeout)
+                body = self._body(response, begun + timeout * 10**9, timeout)
                 if isinstance(body, ConnectorError):
                     return body
                 return Answer(
                     response.status_code,
                     response.headers.get("content-type", "").partition(";")[0].strip().lower(),
                     body,
-                    int((monotonic() - begun) * 1000),
+                    (monotonic_ns() - begun) // 10**6,
                     _place(response.headers.get("location", "")),
                 )
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
             self.close()
             return _failure(error, self.address, timeout)
 
-    def _body(self, response: httpx.Response, deadline: float, timeout: int) -> bytes | ConnectorError:
+    def _body(self, response: httpx.Response, deadline: int, timeout: int) -> bytes | ConnectorError:
         pieces, size = [], 0
         for piece in response.iter_bytes():
             size += len(piece)
@@ -159,7 +159,7 @@ class Http:
                     f"{self.address} answered with more than {self.largest // 2**20} MiB; ask for a shorter time.",
                     retry=True,
                 )
-            if monotonic() > deadline:
+            if monotonic_ns() > deadline:
                 return _too_slow(self.address, timeout)
             pieces.append(piece)
         return b"".join(pieces)

@@ -19,7 +19,7 @@ NO_COUNT = 2**32 - 2
 class Num(Struct, gc=False):
     set: bool = False
     infinite: bool = False
-    number: int | float | None = None
+    number: int | None = None
 
 
 Number = int | Num | None
@@ -256,7 +256,7 @@ def whole(number: Number) -> int | None:
     if number.__class__ is not int:
         if not isinstance(number, Num) or not number.set or number.infinite or number.number is None:
             return None
-        number = int(number.number)
+        number = number.number
     return number if 0 <= number < NO_COUNT else None
 
 
