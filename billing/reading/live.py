@@ -89,7 +89,7 @@ class Live:
     waiting: int
     unpriced: int  # of the running ones
     unseen: int  # beside the running ones
-    held: list[Held]  # by model
+    held: list[Held]  # the most GPUs first
     per_hour: list[Money]  # of all that runs, per currency
     today: Money | None  # what all jobs of the day have cost; None in several currencies or none
     runs: list[Open]  # newest first
@@ -252,7 +252,8 @@ def _held(groups: Iterable[Sequence[Any]]) -> list[Held]:
     for model, profile, num, den, resource, _, _, gpus, _, _ in groups:
         if resource == Resource.GPU:
             counts[model, profile, Fraction(num, den)] += gpus
-    return [Held(*key, gpus) for key, gpus in counts.items()]
+    held = [Held(*key, gpus) for key, gpus in counts.items()]
+    return sorted(held, key=lambda held: (-held.gpus * held.share, held.gpu_model, held.mig_profile))
 
 
 def _amounts(groups: Iterable[Sequence[Any]], prices: Tags) -> Iterable[Money]:

@@ -90,7 +90,7 @@ def _tiles(found: Live) -> tuple[Tile, ...]:
         Tile(
             label="Spent today",
             value=today,
-            note="since midnight, all jobs, before rounding to invoice lines",
+            note="since midnight, by all jobs",
         ),
     )
 
@@ -122,6 +122,7 @@ def _row(found: Open, visit: Visit, through: datetime | None) -> LiveRow:
     per_hour, at_limit = found.per_hour, found.at_limit
     return LiveRow(
         job=job_row(found.job, visit.zone),
+        name=row.name if row.name != row.job_id else "",
         cluster=row.cluster,
         queue=" · ".join(name for name in (row.queue, row.qos) if name),
         holds=holds,
@@ -131,7 +132,7 @@ def _row(found: Open, visit: Visit, through: datetime | None) -> LiveRow:
         seen_until=_moment(row.seen_until, visit),
         limit=say.duration(found.time_limit) if found.time_limit else "",
         limit_at=_moment(limit_at, visit),
-        limit_tone="late" if limit_at is not None and limit_at < visit.moment.timestamp() else "muted",
+        over=limit_at is not None and limit_at < visit.moment.timestamp(),
         per_hour=say.money(per_hour) if per_hour else "",
         at_limit=say.money(at_limit) if at_limit else "",
         why=_why(found),
@@ -143,10 +144,14 @@ def _rest(found: Open) -> list[str]:
     holds, nodes = found.holds, found.job.row.nodes
     cores = Fraction(holds.cpu_milli, 1000)
     return [
-        f"{say.plain(cores)} {'core' if cores == 1 else 'cores'}" if cores else "",
-        f"{say.plain(Fraction(holds.memory_mib, 1024))} GiB" if holds.memory_mib else "",
+        f"{_number(cores)} {'core' if cores == 1 else 'cores'}" if cores else "",
+        f"{_number(Fraction(holds.memory_mib, 1024))} GiB" if holds.memory_mib else "",
         say.counted(nodes, "node") if nodes > 1 else "",
     ]
+
+
+def _number(value: Fraction) -> str:
+    return say.whole(value.numerator) if value.denominator == 1 else say.plain(value)
 
 
 def _why(found: Open) -> str:

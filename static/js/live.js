@@ -11,10 +11,12 @@
   let summary = now()?.dataset.summary;
   let scrolled = {};
 
+  const say = (trouble) => { state.textContent = paused ? "Paused" : trouble || `Updated ${now().dataset.moment}`; };
+
   button.addEventListener("click", () => {
     paused = !paused;
     button.setAttribute("aria-pressed", String(paused));
-    state.textContent = paused ? "Paused" : "";
+    say();
   });
 
   const selecting = () => {
@@ -32,13 +34,13 @@
 
   document.addEventListener("htmx:afterSettle", () => {
     for (const part of document.querySelectorAll("[data-keep]")) part.scrollLeft = scrolled[part.dataset.keep] ?? 0;
-    state.textContent = paused ? "Paused" : "";
+    say();
     if (now().dataset.summary === summary) return;
     summary = now().dataset.summary;
     says.textContent = summary;
   });
 
   for (const failure of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
-    document.addEventListener(failure, () => { state.textContent = "Not refreshed: the site does not answer. Trying again."; });
+    document.addEventListener(failure, () => say("Not refreshed: the site does not answer. Trying again."));
   }
 })();

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from portal.web.shapes.frame import Tone
     from portal.web.shapes.jobs import JobRow
     from portal.web.shapes.overview import Tile
 
@@ -26,6 +25,7 @@ class LiveRow:
     """A job that runs or waits. Amounts are "" where they cannot be told; `unit` and `why` stand below them."""
 
     job: JobRow
+    name: str  # "" where it says no more than the id
     cluster: str
     queue: str  # with its QOS: "gpu · preemptible"
     holds: str  # "16 × h100", "8 cores" without GPUs
@@ -35,7 +35,7 @@ class LiveRow:
     seen_until: str  # "" while it waits
     limit: str  # time limit as a duration
     limit_at: str  # when it is reached
-    limit_tone: Tone  # "late" once it is over
+    over: bool  # it was reached before now
     per_hour: str
     at_limit: str
     why: str  # why there is no cost per hour
@@ -46,7 +46,7 @@ class LiveRow:
 class LivePage:
     zone: str
     href: str  # of the page as it stands, to ask for again
-    moment: str  # when it was put together: "19:27:03"
+    moment: str  # when it was put together: "20 Nov 2026, 08:00:59"
     summary: str  # the totals in one sentence, for those who listen
     marks: tuple[ReadThrough, ...]
     unseen: str  # "2 jobs", "" for none
