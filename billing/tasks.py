@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from hashlib import sha256
 
 from celery import shared_task
 
-from billing import rating
+from billing import pulling, rating
 from billing.documents import build, pdf
 from billing.models import Invoice, InvoiceDocument
+from clusters import due
+from clusters.models import Cluster
 from portal.tenants.models import Tenant
 
 
@@ -35,3 +38,17 @@ def rate_accounts(*, account_ids: list[int], **_: object) -> None:
 def rate_tenants(*, tenant_ids: list[int], **_: object) -> None:
     """Rate all usage of the tenants again, after a change of what they pay."""
     rating.rate_tenants(Tenant.objects.filter(pk__in=tenant_ids))
+
+
+@shared_task
+def pull_usage(*, cluster_id: int, **_: object) -> None:
+    """Pull the cluster now; nothing where somebody does already. How it went is kept with its connection."""
+    pulling.pull(Cluster.objects.get(pk=cluster_id), moment=datetime.now(UTC).replace(microsecond=0))
+
+
+@shared_task
+def pull_due(**_: object) -> None:
+    """Tell workers which clusters are due. However many schedulers run, each is told of once."""
+    for cluster_id, every in due.claim(moment=datetime.now(UTC)):
+        # Of no use once the next one is due: then that one does its work.
+        pull_usage.apply_async(kwargs={"cluster_id": cluster_id}, expires=every)

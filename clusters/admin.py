@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -11,7 +11,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from clusters import quarantine
-from clusters.models import Account, Cluster, Pull, Quarantined, UsageRecord
+from clusters.connecting import ConnectionForm
+from clusters.models import Account, CapacityInterval, Cluster, Connection, Pull, Quarantined, UsageRecord
+from clusters.models.connection import SECRETS
 from portal.admin import ReadOnly, Recorded, epoch
 
 
@@ -25,6 +27,74 @@ class ClusterAdmin(Recorded[Cluster]):
 
     def has_delete_permission(self, request: HttpRequest, obj: Cluster | None = None) -> bool:
         return False
+
+
+@admin.register(Connection)
+class ConnectionAdmin(Recorded[Connection]):
+    """Secrets go in and never come out."""
+
+    form = ConnectionForm
+    list_display = ("cluster", "base_url", "enabled", "last_success_at", "failures", "next_pull_at")
+    list_select_related = ("cluster",)
+    ordering = ("cluster__name",)
+    fieldsets = (
+        (None, {"fields": ("cluster", "base_url", "unix_socket", "slurm_cluster", "enabled")}),
+        (
+            "As whom",
+            {"fields": ("user", "new_token", "new_jwt_key", "new_headers", "credentials_changed_at")},
+        ),
+        ("TLS", {"fields": ("ca", "client_certificate", "new_client_key")}),
+        ("What and how often", {"fields": ("first_usage_from", "every", "look_back")}),
+        (
+            "The last passes",
+            {
+                "fields": (
+                    "release",
+                    "api_version",
+                    "last_success_at",
+                    "next_pull_at",
+                    "failures",
+                    "last_error",
+                )
+            },
+        ),
+    )
+    readonly_fields = (
+        *("credentials_changed_at", "release", "api_version", "last_success_at", "next_pull_at", "failures"),
+        "last_error",
+    )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Connection | None = None) -> Any:
+        """Which secrets are kept is chosen from only where there is one."""
+        held = obj is not None and any(getattr(obj, name) for name in SECRETS)
+        return (
+            [*self.fieldsets, ("Secrets to take away", {"fields": ("forget",)})] if held else self.fieldsets
+        )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Connection | None = None) -> Any:
+        return self.readonly_fields if obj is None else ("cluster", *self.readonly_fields)
+
+    def get_form(
+        self, request: HttpRequest, obj: Connection | None = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        """The form's own fields stand in it whatever the page names: Django makes the rest of the model's."""
+        columns = [name for name in ConnectionForm.Meta.fields if obj is None or name != "cluster"]
+        return super().get_form(request, obj, change, **kwargs | {"fields": columns})
+
+    def has_delete_permission(self, request: HttpRequest, obj: Connection | None = None) -> bool:
+        return False
+
+
+@admin.register(CapacityInterval)
+class CapacityIntervalAdmin(ReadOnly[CapacityInterval]):
+    since_at = epoch("since", "since")
+    until_at = epoch("until", "until")
+
+    list_display = ("cluster", "node", "gpu_model", "gpus", "state", "since_at", "until_at")
+    list_filter = ("cluster", "state")
+    list_select_related = ("cluster",)
+    search_fields = ("node",)
+    ordering = ("-id",)
 
 
 @admin.register(Account)
@@ -75,7 +145,7 @@ class QuarantinedAdmin(ReadOnly[Quarantined]):
 @admin.register(Pull)
 class PullAdmin(ReadOnly[Pull]):
     list_display = (
-        *("id", "cluster", "source", "started_at", "outcome", "as_of"),
+        *("id", "cluster", "source", "started_at", "outcome", "since", "until", "as_of"),
         *("read", "new", "unchanged", "revised", "quarantined"),
     )
     list_filter = ("cluster", "outcome")

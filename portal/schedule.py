@@ -14,4 +14,9 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 2.0,  # seconds: the longest that a committed change waits for its effect
         "options": {"expires": 10},
     },
+    "pull the clusters that are due": {
+        "task": "billing.tasks.pull_due",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
 }

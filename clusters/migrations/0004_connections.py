@@ -465,8 +465,8 @@ class Migration(migrations.Migration):
             trigger=pgtrigger.compiler.Trigger(
                 name="connection_credentials_stamped",
                 sql=pgtrigger.compiler.UpsertTriggerSql(
-                    func="\nIF TG_OP = 'INSERT' OR (NEW.client_key, NEW.headers, NEW.token, NEW.jwt_key)\n        IS DISTINCT FROM (OLD.client_key, OLD.headers, OLD.token, OLD.jwt_key) THEN\n    NEW.credentials_changed_at = now();\nEND IF;\nRETURN NEW;\n",
-                    hash="2e5059d6b09f64664de6e09fcbc23e8f9d207354",
+                    func="\nIF TG_OP = 'INSERT' OR (NEW.client_key, NEW.headers, NEW.token, NEW.jwt_key)\n        IS DISTINCT FROM (OLD.client_key, OLD.headers, OLD.token, OLD.jwt_key) THEN\n    NEW.credentials_changed_at = clock_timestamp();\nEND IF;\nRETURN NEW;\n",
+                    hash="bfd8c145243dd4118d93bf83dfdf095da37bf6da",
                     operation="INSERT OR UPDATE",
                     pgid="pgtrigger_connection_credentials_stamped_68bd3",
                     table="clusters_connection",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 import pgtrigger
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -24,10 +26,25 @@ STATE = (
 _STAMP = f"""
 IF TG_OP = 'INSERT' OR ({", ".join(f"NEW.{name}" for name in SECRETS)})
         IS DISTINCT FROM ({", ".join(f"OLD.{name}" for name in SECRETS)}) THEN
-    NEW.credentials_changed_at = now();
+    NEW.credentials_changed_at = clock_timestamp();
 END IF;
 RETURN NEW;
 """
+
+
+def known_address(url: str) -> None:
+    """Refuse what is no address of HTTP, and a password that would stand in clear in one."""
+    try:
+        parts = urlsplit(url)
+        told = parts.port, parts.hostname
+    except ValueError:
+        raise ValidationError("its port or host is none.") from None
+    if parts.scheme not in {"http", "https"} or not told[1] or parts.query or parts.fragment:
+        raise ValidationError("write scheme, host and port, like https://slurm.example.org:6820.")
+    if parts.username or parts.password:
+        raise ValidationError(
+            "leave the password out; a proxy's belongs into the headers, which rest encrypted."
+        )
 
 
 @track(exclude=[*SECRETS, *STATE])
@@ -115,3 +132,9 @@ class Connection(models.Model):
 
     def __str__(self) -> str:
         return f"{self.cluster.name} at {self.base_url}"
+
+    def clean(self) -> None:
+        try:
+            known_address(self.base_url)
+        except ValidationError as error:
+            raise ValidationError({"base_url": f"The address: {error.messages[0]}"}) from None

@@ -19,6 +19,7 @@ EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 TABLES = {
     "[seller]": ("[seller]\n{}", "seller"),
     "[[cluster]]": ("[[cluster]]\n{}", "cluster 1"),
+    "[cluster.connection]": ("[[cluster]]\n[cluster.connection]\n{}", "cluster 1, connection"),
     "[[plan]]": ("[[plan]]\n{}", "plan 1"),
     "[[plan.price]]": ("[[plan]]\n[[plan.price]]\n{}", "plan 1, price 1"),
     "where": ("[[plan]]\n[[plan.price]]\n[plan.price.where]\n{}", "plan 1, price 1, where"),
@@ -46,7 +47,8 @@ def test_every_key_is_documented_and_every_documented_key_exists(heading: str) -
 
 
 @pytest.mark.django_db
-def test_the_examples_apply_one_after_the_other(tmp_path: Path) -> None:
+def test_the_examples_apply_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JWT", "a.b.c")
     op = Op(tmp_path)
     assert len(EXAMPLES) == 2
     for example in EXAMPLES:

@@ -16,7 +16,7 @@ from billing.models import Plan, PlanVersion, Seller
 from billing.plans import PlanError
 from clusters.models import Account, Cluster, ClusterError
 from portal.ops.cli import midnight
-from portal.ops.config import changes
+from portal.ops.config import changes, connections
 from portal.ops.config.accounts import Claim, settle
 from portal.ops.config.reading import Moment
 from portal.ops.config.shape import ConfigError, File, PlanEntry, PriceEntry, TenantEntry
@@ -79,7 +79,9 @@ class _Writer:
                 kept = Cluster.objects.filter(name=cluster.name).first()
                 if kept is not None and cluster.fields.get("timezone", kept.timezone) != kept.timezone:
                     kept.refuse_new_zone()
-                _update(kept or Cluster(name=cluster.name), cluster.fields)
+                written = _update(kept or Cluster(name=cluster.name), cluster.fields)
+                if cluster.connection is not None:
+                    connections.write(cluster=written, entry=cluster.connection)
         for plan in self.file.plans:
             with self.refusals(plan.table.name):
                 self.plan(plan)

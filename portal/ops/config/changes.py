@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 
 from billing.models import Plan, PlanVersion, Price, Seller, Subscription
-from clusters.models import Account, Cluster
+from clusters.models import Account, Cluster, Connection
 from portal.tenants.models import Membership, Ownership, Tenant, User
 
 NO_PASSWORD = "none yet: they set one with 'Forgot your password?' on the sign-in page"  # noqa: S105 - a sentence
@@ -48,6 +49,7 @@ def snapshot() -> Snapshot:
     for kind, things in (
         ("seller", _sellers()),
         ("cluster", _clusters()),
+        ("connection", _connections()),
         ("plan", _plans()),
         ("version", _versions()),
         ("price", _prices()),
@@ -123,6 +125,29 @@ def _sellers() -> Things:
 def _clusters() -> Things:
     for row in Cluster.objects.order_by("pk"):
         yield row.pk, Thing(f"cluster {row.name}", {"kind": row.kind, "timezone": row.timezone})
+
+
+def _connections() -> Things:
+    """Of secrets, when one of them was last entered; of certificates, which they are."""
+    for row in Connection.objects.select_related("cluster").order_by("pk"):
+        fields = {
+            "url": row.base_url,
+            "unix_socket": row.unix_socket,
+            "ca": _fingerprint(row.ca),
+            "client_certificate": _fingerprint(row.client_certificate),
+            "user": row.user,
+            "slurm_cluster": row.slurm_cluster,
+            "first_usage_from": _instant(row.first_usage_from),
+            "every": f"{row.every} s",
+            "look_back": f"{row.look_back} h",
+            "enabled": "yes" if row.enabled else "no",
+            "secrets": f"entered {row.credentials_changed_at:%Y-%m-%d %H:%M:%S.%f} UTC",
+        }
+        yield row.pk, Thing(f"connection of {row.cluster.name}", fields)
+
+
+def _fingerprint(pem: str) -> str:
+    return f"PEM with SHA-256 {sha256(pem.encode()).hexdigest()[:16]}…" if pem else ""
 
 
 def _plans() -> Things:

@@ -121,6 +121,15 @@ class Table:
             return None
         return value
 
+    def flag(self, key: str) -> bool | None:
+        if not self._there(key):
+            return None
+        value = self.data[key]
+        if not isinstance(value, bool):
+            self.wrong(key, f"is {kind_of(value)}; write true or false, without quotes.")
+            return None
+        return value
+
     def decimal(self, key: str, *, required: bool = False) -> Decimal | None:
         """An exact number: text like "1.10", or a whole number."""
         if not self._there(key, required=required):

@@ -19,6 +19,8 @@ from billing.models.plans import SELECTORS
 from billing.rules.money import is_currency
 from billing.rules.pricing import Meter
 from clusters.models import ClusterKind
+from portal.ops.config import connections
+from portal.ops.config.connections import ConnectionEntry
 from portal.ops.config.reading import Moment, Table, Written
 from portal.tenants.models import Role, known_zone
 
@@ -49,6 +51,7 @@ class ConfigError(Exception):
 class ClusterEntry:
     name: str
     fields: dict[str, str]
+    connection: ConnectionEntry | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +160,11 @@ def _cluster(table: Table) -> ClusterEntry | None:
     name = table.text("name", required=True, longest=100)
     kind = table.choice("kind", ClusterKind.values)
     timezone = table.text("timezone", longest=64, check=known_zone)
+    within = table.table("connection")
+    connection = connections.read(within) if "connection" in table.data else None
     table.done()
-    said = {"kind": kind, "timezone": timezone}
-    return ClusterEntry(name, {key: value for key, value in said.items() if value}) if name else None
+    said = {key: value for key, value in {"kind": kind, "timezone": timezone}.items() if value}
+    return ClusterEntry(name, said, connection) if name else None
 
 
 def _plan(table: Table) -> PlanEntry | None:

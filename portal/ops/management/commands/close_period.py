@@ -88,6 +88,7 @@ def _answer(month: str, closed: list[Closed], *, rehearsed: bool) -> Answer:
                 "currency": one.total.currency if one.total else None,
                 "total": one.total.text if one.total else None,
                 "reason": one.reason or None,
+                "note": one.note or None,
             }
             for one in closed
         ],
@@ -101,4 +102,7 @@ def _line(one: Closed, *, rehearsed: bool) -> str:
     outcome = "would be issued" if rehearsed and one.outcome is Outcome.ISSUED else one.outcome.value
     number = one.number if not (rehearsed and one.outcome is Outcome.ISSUED) else ""
     words = [f"  {one.tenant}: {outcome}", number, money_text(one.total) if one.total else ""]
-    return " ".join(word for word in words if word) + (f". {one.reason}" if one.reason else "")
+    sentences = [sentence for sentence in (one.reason, one.note) if sentence]
+    return ". ".join(
+        [" ".join(word for word in words if word), *([" ".join(sentences)] if sentences else [])]
+    )

@@ -1,0 +1,114 @@
+"""The form in which Op tells how a cluster is reached. What it keeps secret it takes and never shows."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import Any, ClassVar
+
+from django import forms
+from django.views.decorators.debug import sensitive_variables
+
+from clusters.models import Cluster, ClusterKind, Connection
+from clusters.models.connection import SECRETS
+from portal.vault import VaultError, seal
+
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+LABELS = {
+    "token": "Token",
+    "jwt_key": "Signing key",
+    "client_key": "Private key of the client certificate",
+    "headers": "Extra headers",
+}
+HELP = {
+    "token": "A JWT, as `scontrol token` prints it.",
+    "jwt_key": "Instead of a token: the bytes of jwt_hs256.key in base64 (base64 -w0 jwt_hs256.key).",
+    "client_key": "PEM.",
+    "headers": "For an authenticating proxy, one a line: Name: value.",
+}
+
+
+def _unseen(lines: int) -> forms.Textarea:
+    """A field that comes back empty: a textarea, since a browser keeps passwords where it knows them."""
+    return forms.Textarea(attrs={"rows": lines, "autocomplete": "off", "spellcheck": "false"})
+
+
+class ConnectionForm(forms.ModelForm[Connection]):
+    """Secrets are entered into `new_…`; left empty, what is kept stays. `forget` takes some away."""
+
+    new_token = forms.CharField(required=False, widget=_unseen(3))
+    new_jwt_key = forms.CharField(required=False, widget=_unseen(2))
+    new_client_key = forms.CharField(required=False, widget=_unseen(4))
+    new_headers = forms.CharField(required=False, widget=_unseen(3))
+    forget = forms.MultipleChoiceField(
+        required=False, choices=list(LABELS.items()), widget=forms.CheckboxSelectMultiple, label="Take away"
+    )
+
+    class Meta:
+        model = Connection
+        fields: ClassVar = [
+            *("cluster", "base_url", "unix_socket", "ca", "client_certificate", "user", "slurm_cluster"),
+            *("first_usage_from", "every", "look_back", "enabled"),
+        ]
+        widgets: ClassVar = {
+            "ca": forms.Textarea(attrs={"rows": 3}),
+            "client_certificate": forms.Textarea(attrs={"rows": 3}),
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        known = self.instance.pk is not None
+        if "cluster" in self.fields:
+            self.fields["cluster"].queryset = Cluster.objects.filter(  # type: ignore[attr-defined]  # it is a choice of models
+                kind=ClusterKind.SLURM, connection=None
+            )
+        for name in SECRETS:
+            field = self.fields[f"new_{name}"]
+            kept = known and bool(getattr(self.instance, name))
+            field.label = LABELS[name]
+            field.help_text = f"{'One is kept; leave empty to keep it. ' if kept else ''}{HELP[name]}"
+        held = [(name, LABELS[name]) for name in SECRETS if known and getattr(self.instance, name)]
+        self.fields["forget"].choices = held  # type: ignore[attr-defined]
+        if not held:
+            del self.fields["forget"]
+
+    def clean_new_jwt_key(self) -> str:
+        text = str(self.cleaned_data["new_jwt_key"]).strip()
+        try:
+            base64.b64decode(text, validate=True)
+        except binascii.Error:
+            raise forms.ValidationError(
+                "This is not base64; make it with base64 -w0 jwt_hs256.key."
+            ) from None
+        return text
+
+    @sensitive_variables()
+    def clean_new_headers(self) -> str:
+        told = {}
+        for line in str(self.cleaned_data["new_headers"]).splitlines():
+            name, colon, value = line.partition(":")
+            if line.strip() and not (colon and HEADER.fullmatch(name.strip())):
+                raise forms.ValidationError("Write one header a line, as Name: value.")
+            if line.strip():
+                told[name.strip()] = value.strip()
+        return json.dumps(told, sort_keys=True) if told else ""
+
+    @sensitive_variables()
+    def clean(self) -> dict[str, Any]:
+        """Seals what was entered, and takes the plain text out of what the form holds."""
+        cleaned = super().clean() or self.cleaned_data
+        for name in SECRETS:
+            entered = str(cleaned.pop(f"new_{name}", "") or "").strip()
+            try:
+                if entered or name in cleaned.get("forget", ()):
+                    setattr(self.instance, name, seal(entered))
+            except VaultError as error:
+                raise forms.ValidationError(str(error)) from None
+        return cleaned
+
+    def save(self, commit: bool = True) -> Connection:
+        """What was wrong with it may be right now, so it is due at once."""
+        self.instance.next_pull_at = None
+        return super().save(commit)

@@ -1,0 +1,94 @@
+"""`pull_usage CLUSTER`: read a live cluster now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from django.core.management.base import CommandParser
+
+from billing import pulling
+from billing.pulling import Outcome, Pulled, PullError
+from clusters.models import Cluster
+from portal.audit import acting_as
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
+
+
+class Command(OperatorCommand):
+    help = "Pull usage from a live cluster now: from its watermark, or any window anew."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (PullError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("cluster", metavar="CLUSTER")
+        parser.add_argument("--since", metavar="T", help="read again from here; default: the watermark")
+        parser.add_argument("--until", metavar="T", help="read up to here; default: now")
+
+    def answer(self, *, cluster: str, since: str | None, until: str | None, **_: Any) -> Answer:
+        found = Cluster.objects.filter(name=cluster).first()
+        if found is None:
+            raise BadInputError(f"There is no cluster {cluster!r}; describe it in a file for `apply`.")
+        zone, now = ZoneInfo(found.timezone), datetime.now(UTC).replace(microsecond=0)
+        begin = moment(since, zone) if since else None
+        end = moment(until, zone) if until else None
+        for name, at in (("since", begin), ("until", end)):
+            if at is not None and at > now:
+                raise BadInputError(f"--{name} {instant_text(at)} lies in the future.")
+        if end is not None and begin is None:
+            raise BadInputError("--until needs --since: say from where the window begins.")
+        with acting_as("pull_usage", why=cluster), Progress("Rows taken in") as progress:
+            pulled = pulling.pull(
+                found, since=begin, until=end, moment=now, progress=lambda stored: progress.to(stored.read)
+            )
+        return Answer(
+            _data(cluster, pulled), _text(cluster, pulled), 0 if pulled.outcome is Outcome.DONE else 1
+        )
+
+
+def _data(cluster: str, pulled: Pulled) -> dict[str, Any]:
+    stored = pulled.stored
+    return {
+        "cluster": cluster,
+        "outcome": pulled.outcome.value,
+        "passes": pulled.passes,
+        "read": stored.read,
+        "new": stored.new,
+        "unchanged": stored.unchanged,
+        "revised": stored.revised,
+        "quarantined": stored.quarantined,
+        "vanished": pulled.vanished,
+        "healed": pulled.healed,
+        "complete_through": pulled.complete_through,
+        "notes": pulled.notes,
+        "error": pulled.error or None,
+    }
+
+
+def _text(cluster: str, pulled: Pulled) -> str:
+    if pulled.outcome is Outcome.BUSY:
+        return f"{cluster} is being pulled already; its page shows how far that is."
+    stored = pulled.stored
+    passes = "one pass" if pulled.passes == 1 else f"{pulled.passes} passes"
+    head = (
+        f"{cluster}: {stored.read:,} rows read in {passes}: {stored.new:,} new, {stored.unchanged:,} unchanged, "
+        f"{stored.revised:,} revised, {stored.quarantined:,} quarantined."
+    )
+    lines = [head]
+    if pulled.vanished:
+        lines.append(
+            f"{_runs(pulled.vanished)} open here and no longer known to the scheduler: see the cluster's page."
+        )
+    if pulled.healed:
+        lines.append(f"{_runs(pulled.healed)} known to the scheduler again.")
+    if stored.quarantined:
+        lines.append(
+            "Quarantined rows wait with their reason on the operator's quarantine page and in the admin."
+        )
+    if pulled.error:
+        lines.append(f"It broke off: {pulled.error}")
+    through = instant_text(pulled.complete_through) if pulled.complete_through else "nothing yet"
+    return "\n".join([*lines, f"It is complete through {through}.", *pulled.notes])
+
+
+def _runs(count: int) -> str:
+    return "1 run is" if count == 1 else f"{count:,} runs are"
