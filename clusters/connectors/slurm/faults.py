@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from clusters.connectors.slurm.decode import Fault
 
 NOTHING_FOUND = 9003  # v0.0.38 says so of every window without jobs
-_NO_AUTH, _DATABASE, _NO_JOB, _DENIED = 1007, 7000, 2017, 2002
+_NO_AUTH, _DATABASE, _NO_JOB = 1007, 7000, 2017
+_DENIED = frozenset({2002, 2010})  # not allowed; the job is somebody else's
 _NOT_UNDERSTOOD = frozenset({9000, 9001, 9200, 9201, 9202})
 
 
@@ -62,7 +63,7 @@ def refusal(
         if expired:
             return LoginRefusedError(expired, retry=False)
         return DatabaseDownError(_database(answer, address, user), retry=True)
-    if _DENIED in numbers:
+    if numbers & _DENIED:
         return LoginRefusedError(
             f"Slurm does not let {user} do this: `sacctmgr modify user {user} set adminlevel=Operator`.",
             retry=False,

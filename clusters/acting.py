@@ -1,0 +1,223 @@
+"""Carrying a plan out: one at a time per cluster, each act written down before it is sent, settled by looking."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.slurm.acts import JobSeen, NoAccountError
+from clusters.limits import Door, LimitError, Plan, StalePlanError, Step, plan
+from clusters.models import AccountBlock, Act, ActKind, ActOutcome, Cluster
+from clusters.models.acts import OPEN
+from portal.audit import acting_as
+
+ACTING = 0x0AC7  # first half of the advisory lock's key; the second is the cluster
+PATIENCE = 60  # seconds that one waits for another who acts on the same cluster
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """What became of a plan. `left`: steps that were not begun, because the scheduler stopped answering."""
+
+    acts: tuple[Act, ...]
+    left: int = 0
+
+    @property
+    def good(self) -> bool:
+        return not self.left and all(act.outcome == ActOutcome.DONE for act in self.acts)
+
+
+def carry_out(*, door: Door, plan: Plan, who: str, why: str = "") -> CarriedOut:
+    """Do what the plan says, act by act, and read back what stands then.
+
+    Raises StalePlanError where the world has changed since it was made, LimitError where somebody else acts
+    on the cluster or an earlier act cannot be settled, ConnectorError where the scheduler cannot be asked;
+    then nothing was done. A second call with the same plan finds it stale. Must not be called inside a
+    transaction: an act is committed before it is sent.
+    """
+    with alone(door.cluster):
+        settle(door=door)
+        _refuse_if_stale(door, plan)
+        errand = uuid.uuid4()
+        done: list[Act] = []
+        for step in plan.steps:
+            act = _intend(door.cluster, plan.request.kind, step, errand=errand, who=who, why=why)
+            done.append(_perform(door, act))
+            if done[-1].outcome == ActOutcome.UNKNOWN:
+                break
+        return CarriedOut(tuple(done), left=len(plan.steps) - len(done))
+
+
+def settle(*, door: Door) -> list[Act]:
+    """Tell how acts ended whose process died or got no answer, by looking. What cannot be seen stays unknown.
+
+    Only for whoever acts alone on the cluster: an act that is under way at this moment looks the same.
+    """
+    found = list(Act.objects.filter(cluster=door.cluster, outcome__in=OPEN).order_by("pk"))
+    for act in found:
+        with acting_as("settled by looking"):
+            try:
+                after, stands = _LOOKS[ActKind(act.kind)](door, act)
+            except ConnectorError as error:
+                _end(act, ActOutcome.UNKNOWN, error=str(error))
+                continue
+            if stands:
+                _end(act, ActOutcome.DONE, after=after)
+            else:
+                _end(act, ActOutcome.FAILED, after=after, error="Looked at later, it had not been done.")
+    return found
+
+
+@contextmanager
+def alone(cluster: Cluster) -> Iterator[None]:
+    """Nobody else acts on the cluster within; a process that dies gives it free. Raises LimitError.
+
+    A lock of the session, not of a transaction, since none may be open while the scheduler is asked.
+    """
+    end = time.monotonic() + PATIENCE
+    while not _scalar("SELECT pg_try_advisory_lock(%s, %s)", cluster.pk):
+        if time.monotonic() > end:
+            raise LimitError(
+                f"Somebody else has been acting on {cluster.name} for {PATIENCE} s: try again when that is done."
+            )
+        time.sleep(PATIENCE / 600)
+    try:
+        yield
+    finally:
+        _scalar("SELECT pg_advisory_unlock(%s, %s)", cluster.pk)
+
+
+def _scalar(sql: str, key: int) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [ACTING, key])
+        (value,) = cursor.fetchone()
+        return value
+
+
+def _refuse_if_stale(door: Door, made: Plan) -> None:
+    if plan(door=door, request=made.request).fingerprint != made.fingerprint:
+        raise StalePlanError(
+            "What this was planned from has changed since, so nothing was done: look at the plan again."
+        )
+    targets = {step.target for step in made.steps}
+    left = Act.objects.filter(cluster=door.cluster, outcome__in=OPEN, target__in=targets).first()
+    if left is not None:
+        raise LimitError(f"Act {left.pk} on {left.target} is not settled: {left.error or 'try again'}")
+
+
+def _intend(cluster: Cluster, kind: ActKind, step: Step, *, errand: uuid.UUID, who: str, why: str) -> Act:
+    with acting_as(who, why=why), transaction.atomic(durable=True):
+        act = Act.objects.create(
+            cluster=cluster,
+            kind=kind,
+            target=step.target,
+            account=step.account,
+            errand=errand,
+            who=who,
+            why=why,
+            intended_at=Now(),
+            before=dict(step.before),
+            wanted=dict(step.wanted),
+        )
+        if kind == ActKind.BLOCK:
+            limits = {
+                name: [step.before.get(name), ours]
+                for name, ours in step.wanted.items()
+                if step.before.get(name) != ours
+            }
+            AccountBlock.objects.create(cluster=cluster, account=step.account, limits=limits, blocked_by=act)
+        return act
+
+
+def _perform(door: Door, act: Act) -> Act:
+    """Send it and tell how it ended. What raises anything but a ConnectorError leaves it open, to be settled."""
+    try:
+        after = _DOES[ActKind(act.kind)](door, act)
+    except ConnectorError as error:
+        outcome = ActOutcome.UNKNOWN if error.retry else ActOutcome.FAILED
+        with acting_as(act.who, why=act.why):
+            return _end(act, outcome, error=str(error))
+    with acting_as(act.who, why=act.why):
+        return _end(act, ActOutcome.DONE, after=after)
+
+
+def _end(act: Act, outcome: ActOutcome, *, after: Mapping[str, Any] | None = None, error: str = "") -> Act:
+    with transaction.atomic(durable=True):
+        act.outcome, act.after, act.error, act.ended_at = outcome, after, error, Now()
+        act.save(update_fields=["outcome", "after", "error", "ended_at"])
+        if act.kind == ActKind.BLOCK and outcome == ActOutcome.FAILED:
+            AccountBlock.objects.filter(blocked_by=act, ended_at=None).update(ended_at=Now())
+        if act.kind == ActKind.UNBLOCK and outcome == ActOutcome.DONE:
+            AccountBlock.objects.filter(cluster=act.cluster, account=act.account, ended_at=None).update(
+                ended_at=Now(), lifted_by=act
+            )
+    return act
+
+
+def _number(act: Act) -> int:
+    return int(act.target.removeprefix("job ").partition("@")[0])
+
+
+def _seen(jobs: list[JobSeen]) -> dict[str, Any]:
+    return {job.key: [*sorted(job.states), job.reason] for job in jobs}
+
+
+def _set(door: Door, act: Act) -> Mapping[str, int]:
+    if act.before == act.wanted:  # a block of which nothing is left
+        return act.wanted  # type: ignore[no-any-return]
+    return door.acts.set_limits(act.account, act.wanted, before=act.before)
+
+
+_DOES: dict[ActKind, Callable[[Door, Act], Mapping[str, Any]]] = {
+    ActKind.HOLD: lambda door, act: _seen(door.acts.hold(_number(act))),
+    ActKind.RELEASE: lambda door, act: _seen(door.acts.release(_number(act))),
+    ActKind.CANCEL: lambda door, act: _seen(door.acts.cancel(_number(act))),
+    ActKind.BLOCK: _set,
+    ActKind.UNBLOCK: _set,
+}
+
+Look = tuple[Mapping[str, Any], bool]
+"""What stands, and whether that is what the act wanted."""
+
+
+def _look_at_hold(door: Door, act: Act) -> Look:
+    jobs = door.acts.job(_number(act))
+    waiting = [job for job in jobs if job.waits]
+    return _seen(jobs), bool(waiting) and all(job.held for job in waiting)
+
+
+def _look_at_release(door: Door, act: Act) -> Look:
+    jobs = door.acts.job(_number(act))
+    return _seen(jobs), not any(job.held for job in jobs if job.waits)
+
+
+def _look_at_cancel(door: Door, act: Act) -> Look:
+    jobs = door.acts.job(_number(act))
+    return _seen(jobs), all(job.over for job in jobs)
+
+
+def _look_at_limits(door: Door, act: Act) -> Look:
+    """Only the limits that the act meant to change count; somebody may have set others since."""
+    changed = {name for name in {*act.before, *act.wanted} if act.before.get(name) != act.wanted.get(name)}
+    try:
+        now = door.acts.limits(act.account)
+    except NoAccountError:
+        return {}, act.kind == ActKind.UNBLOCK
+    return now, all(now.get(name) == act.wanted.get(name) for name in changed)
+
+
+_LOOKS: dict[ActKind, Callable[[Door, Act], Look]] = {
+    ActKind.HOLD: _look_at_hold,
+    ActKind.RELEASE: _look_at_release,
+    ActKind.CANCEL: _look_at_cancel,
+    ActKind.BLOCK: _look_at_limits,
+    ActKind.UNBLOCK: _look_at_limits,
+}

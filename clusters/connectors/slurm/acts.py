@@ -1,0 +1,293 @@
+"""What can be done through slurmrestd: hold, release and cancel jobs, set the limits of an account.
+
+What Slurm answers to a write is not trusted: versions answer 200 to what failed and an error to what worked.
+Each act here looks at what stands afterwards, and only that counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.slurm import associations, faults
+from clusters.connectors.slurm.associations import Limits
+from clusters.connectors.slurm.rest import SlurmRest
+
+LIMITS_FROM = (
+    40  # v0.0.40: the first version whose association write neither crashes nor loses what it is told
+)
+_UPDATE_BROKEN = 39  # v0.0.39 wants a job's whole environment with every update
+_ENDED = frozenset(
+    {
+        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE"),
+        *("OUT_OF_MEMORY", "COMPLETING"),
+    }
+)
+PATIENCE = 5  # seconds in which what was done has to show
+_WAIT = (0, 1)  # hundredths of a second, doubling
+
+
+T = TypeVar("T")
+
+
+class ActRefusedError(ConnectorError):
+    """Slurm cannot or will not do it; the message says why and what to do instead. Nothing was changed."""
+
+
+class NoAccountError(ActRefusedError):
+    """Slurm has no such account."""
+
+
+class NotStuckError(ConnectorError):
+    """It was asked for and is not so. The message says what is there instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSeen:
+    """A job, or the waiting tasks of an array under one number, as slurmctld has it."""
+
+    id: int
+    submitted: int  # epoch second; ids are used again after a controller lost its state
+    account: str
+    user: str
+    name: str
+    states: frozenset[str]  # {"PENDING"}, {"CANCELLED", "COMPLETING"}
+    reason: str
+    tasks: str = ""  # "0-3%2": the waiting tasks of an array
+
+    @property
+    def key(self) -> str:
+        """As the usage records have it: 17@1772000000."""
+        return f"{self.id}@{self.submitted}"
+
+    @property
+    def waits(self) -> bool:
+        return "PENDING" in self.states
+
+    @property
+    def over(self) -> bool:
+        return bool(self.states & _ENDED) and "PENDING" not in self.states
+
+    @property
+    def held(self) -> bool:
+        return self.reason.startswith("JobHeld")
+
+    def __str__(self) -> str:
+        tasks = f" (tasks {self.tasks})" if self.tasks else ""
+        return f"job {self.id}{tasks} of {self.user} in {self.account}"
+
+
+class SlurmActs:
+    """The acts over one slurmrestd. `cluster` is Slurm's own name; "" for whichever it answers for.
+
+    Every method raises `ConnectorError`; with `retry` it is not known whether the act was done.
+    """
+
+    def __init__(self, rest: SlurmRest, *, cluster: str = "", patience: int = PATIENCE) -> None:
+        self.rest = rest
+        self._cluster = cluster
+        self._patience = patience
+
+    @property
+    def cluster(self) -> str:
+        """Slurm's name of the cluster. Raises `ConnectorError` where neither we nor slurmrestd know it."""
+        if name := self._cluster or self.rest.api.cluster:
+            return name
+        told = self.rest.get(self.rest.slurmdb("clusters"), wanted="clusters")["clusters"]
+        if len(told) != 1:
+            names = ", ".join(str(each.get("name")) for each in told)
+            raise ActRefusedError(
+                f"slurmdbd serves several clusters ({names}): write into the connection which one this is.",
+                retry=False,
+            )
+        self._cluster = str(told[0]["name"])
+        return self._cluster
+
+    def jobs(self, *, account: str = "", user: str = "") -> list[JobSeen]:
+        """What slurmctld has, of that account and user where they are given, by number."""
+        told = self.rest.get(self.rest.slurm("jobs"), wanted="jobs")["jobs"]
+        seen = [_job(row) for row in told]
+        return sorted(
+            (
+                job
+                for job in seen
+                if job.account == (account or job.account) and job.user == (user or job.user)
+            ),
+            key=lambda job: (job.id, job.submitted),
+        )
+
+    def job(self, number: int) -> list[JobSeen]:
+        """The job, or all tasks of the array of that number; nothing where slurmctld knows of none."""
+        try:
+            told = self.rest.get(self.rest.slurm(f"job/{number}"), wanted="jobs")["jobs"]
+        except faults.MissingError:
+            return []
+        return [_job(row) for row in told]
+
+    def cancel(self, number: int) -> list[JobSeen]:
+        """End the job, or all tasks of the array; what is left of it. Over already: nothing is sent."""
+        seen = self.job(number)
+        if all(job.over for job in seen):
+            return seen
+        refused = self._sent(self._cancel, number)
+        return self._stands(
+            lambda: self.job(number),
+            lambda jobs: all(job.over for job in jobs),
+            refused,
+            f"Job {number} was cancelled and goes on all the same: look at it with `scontrol show job {number}`.",
+        )
+
+    def hold(self, number: int) -> list[JobSeen]:
+        """Keep a waiting job, or an array's waiting tasks, from starting. One that started meanwhile is let be."""
+        self.refuse_updates()
+        refused = self._sent(self._update, number, hold=True)
+        seen = self._stands(
+            lambda: self.job(number),
+            lambda jobs: all(job.held for job in jobs if job.waits),
+            refused,
+            f"Job {number} was held and is not: look at it with `scontrol show job {number}`.",
+        )
+        if not any(job.waits for job in seen):
+            if any(job.held for job in seen if not job.over):
+                self._sent(self._update, number, hold=False)  # it would wait for ever when it is requeued
+            raise ActRefusedError(f"Job {number} started or ended before it could be held.", retry=False)
+        return seen
+
+    def release(self, number: int) -> list[JobSeen]:
+        """Let a held job go again."""
+        self.refuse_updates()
+        refused = self._sent(self._update, number, hold=False)
+        return self._stands(
+            lambda: self.job(number),
+            lambda jobs: not any(job.held for job in jobs if job.waits),
+            refused,
+            f"Job {number} was released and is still held: look at it with `scontrol show job {number}`.",
+        )
+
+    def limits(self, account: str) -> dict[str, int]:
+        """The account's own limits, without those of the accounts above. Raises where there is no such account."""
+        self.refuse_limits()
+        told = self.rest.get(
+            self.rest.slurmdb("associations"),
+            {
+                "account": account,
+                "cluster": self.cluster,
+                # Two names of one thing: releases differ, and each passes over the one that it does not know.
+                "without_parent_limits": "true",
+                "Exclude limits from parents": "true",
+            },
+            wanted="associations",
+        )["associations"]
+        for row in told:
+            its = (row.get("account"), row.get("cluster"), row.get("user") or "", row.get("partition") or "")
+            if its == (account, self.cluster, "", ""):
+                return associations.limits_of(row)
+        raise NoAccountError(
+            f"Slurm's cluster {self.cluster} has no account {account!r}: see `sacctmgr show account`.",
+            retry=False,
+        )
+
+    def set_limits(self, account: str, wanted: Limits, *, before: Limits) -> dict[str, int]:
+        """Bring the account's limits from `before` to exactly `wanted`; what they are then.
+
+        Nothing is sent where they are so, nor where they are not `before` any more.
+        """
+        kept = self.limits(account)
+        if kept == dict(wanted):
+            return kept
+        if kept != dict(before):
+            raise ActRefusedError(
+                f"Somebody has changed the limits of {account}: "
+                f"{'; '.join(associations.differences(before, kept))}. Plan again.",
+                retry=False,
+            )
+        sent = associations.body(cluster=self.cluster, account=account, kept=kept, wanted=wanted)
+        refused = self._sent(lambda: self.rest.post(self.rest.slurmdb("associations"), sent))
+        return self._stands(
+            lambda: self.limits(account),
+            lambda limits: limits == dict(wanted),
+            refused,
+            f"Slurm took the limits of {account} and has others: ",
+            lambda limits: "; ".join(associations.differences(wanted, limits)),
+        )
+
+    def refuse_limits(self) -> None:
+        """Raises `ActRefusedError` where an association must not be written."""
+        if self.rest.api.number < LIMITS_FROM:
+            raise ActRefusedError(
+                f"This Slurm ({self.rest.api.release or self.rest.api.version}) cannot have its limits set over "
+                "REST: before 23.11 slurmrestd drops the change or crashes from it. Hold the account's waiting "
+                "jobs and cancel running ones instead, or use `sacctmgr modify account`.",
+                retry=False,
+            )
+
+    def refuse_updates(self) -> None:
+        """Raises `ActRefusedError` where jobs cannot be held or released."""
+        if self.rest.api.number == _UPDATE_BROKEN:
+            raise ActRefusedError(
+                "This slurmrestd speaks v0.0.39 at most, which cannot hold or release jobs: use `scontrol hold` "
+                "and `scontrol release`, or update to Slurm 23.11.",
+                retry=False,
+            )
+
+    def _update(self, number: int, *, hold: bool) -> None:
+        self.rest.post(self.rest.slurm(f"job/{number}"), {"hold": hold})
+
+    def _cancel(self, number: int) -> None:
+        told = self.rest.delete(self.rest.slurm(f"job/{number}"))
+        for status in told.get("status") or ():
+            error = status.get("error") or {}
+            if error.get("code"):
+                raise ActRefusedError(
+                    f"Slurm did not cancel job {number}: {error.get('string') or error.get('message')} "
+                    f"({error['code']}).",
+                    retry=False,
+                )
+
+    def _sent(self, call: Callable[..., Any], *args: Any, **options: Any) -> ConnectorError | None:
+        try:
+            call(*args, **options)
+        except ConnectorError as error:
+            return error
+        return None
+
+    def _stands(
+        self,
+        look: Callable[[], T],
+        so: Callable[[T], bool],
+        refused: ConnectorError | None,
+        sentence: str,
+        instead: Callable[[T], str] = lambda _: "",
+    ) -> T:
+        """What is seen once it is `so`. What was refused is looked at once, what was not for a while."""
+        end = time.monotonic() + (0 if refused else self._patience)
+        wait, following = _WAIT
+        while not so(seen := look()):
+            if time.monotonic() >= end:
+                raise refused or NotStuckError(f"{sentence}{instead(seen)}", retry=False)
+            time.sleep(wait / 100)
+            wait, following = following, min(following * 2, 50)
+        return seen
+
+
+def _job(row: dict[str, Any]) -> JobSeen:
+    told = row.get("job_state") or ""
+    return JobSeen(
+        id=int(row["job_id"]),
+        submitted=_number(row.get("submit_time")),
+        account=str(row.get("account") or ""),
+        user=str(row.get("user_name") or ""),
+        name=str(row.get("name") or ""),
+        states=frozenset([told] if isinstance(told, str) else told),
+        reason=str(row.get("state_reason") or ""),
+        tasks=str(row.get("array_task_string") or ""),
+    )
+
+
+def _number(told: Any) -> int:
+    if isinstance(told, dict):
+        told = told.get("number") if told.get("set") else 0
+    return int(told or 0)

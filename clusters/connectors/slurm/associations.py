@@ -1,0 +1,121 @@
+"""The limits of an account's association, as sacctmgr names them: read, and written without losing others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusters.connectors.slurm.decode import NO_COUNT
+
+NO_TRES_COUNT = 2**64 - 2  # counts of resources have 64 bits: memory-minutes of a large account need them
+
+TRES = {
+    "GrpTRES": ("total",),
+    "GrpTRESMins": ("group", "minutes"),
+    "GrpTRESRunMins": ("group", "active"),
+    "MaxTRESRunMins": ("minutes", "total"),
+    "MaxTRESMinsPerJob": ("minutes", "per", "job"),
+    "MaxTRESPerJob": ("per", "job"),
+    "MaxTRESPerNode": ("per", "node"),
+}
+"""Where in `max.tres` each limit on resources lies. A write that leaves one out clears it."""
+
+JOBS = {
+    "GrpJobs": ("per", "count"),
+    "GrpJobsAccrue": ("per", "accruing"),
+    "GrpSubmitJobs": ("per", "submitted"),
+    "MaxWallDurationPerJob": ("per", "wall_clock"),
+    "MaxJobs": ("active",),
+    "MaxJobsAccrue": ("accruing",),
+    "MaxSubmitJobs": ("total",),
+}
+"""Where in `max.jobs` each limit on jobs lies. A write that leaves one out keeps it."""
+
+Limits = Mapping[str, int]
+"""{"GrpTRES=gres/gpu": 8, "GrpSubmitJobs": 100}: a name that is not there has no limit."""
+
+_CLEAR = -1
+_NO_LIMIT = {"set": False, "infinite": True, "number": 0}
+
+
+def limits_of(association: Mapping[str, Any]) -> dict[str, int]:
+    """All limits of one association as GET gives it. Counts are as Slurm has them: minutes, MiB, numbers."""
+    told = association.get("max") or {}
+    found: dict[str, int] = {}
+    for name, path in TRES.items():
+        for entry in _at(told.get("tres"), path) or ():
+            count = _number(entry.get("count"), unset_from=NO_TRES_COUNT)
+            if count is not None:
+                found[f"{name}={_resource(entry)}"] = count
+    for name, path in JOBS.items():
+        count = _number(_at(told.get("jobs"), path), unset_from=NO_COUNT)
+        if count is not None:
+            found[name] = count
+    return found
+
+
+def body(*, cluster: str, account: str, kept: Limits, wanted: Limits) -> dict[str, Any]:
+    """What to POST so that the account's limits, now `kept`, become `wanted`.
+
+    Limits on resources are all told, since those left out would be cleared; of the others only what changes.
+    """
+    tres: dict[str, Any] = {}
+    for name, path in TRES.items():
+        entries = [_entry(key, wanted.get(key)) for key in sorted({*kept, *wanted}) if _kind(key) == name]
+        _put(tres, path, entries)
+    jobs: dict[str, Any] = {}
+    for name, path in JOBS.items():
+        if kept.get(name) != wanted.get(name):
+            count = wanted.get(name)
+            _put(
+                jobs, path, _NO_LIMIT if count is None else {"set": True, "infinite": False, "number": count}
+            )
+    limits = {"tres": tres, **({"jobs": jobs} if jobs else {})}
+    return {
+        "associations": [
+            {"account": account, "cluster": cluster, "user": "", "partition": "", "max": limits},
+        ]
+    }
+
+
+def differences(before: Limits, after: Limits) -> list[str]:
+    """`GrpTRES=gres/gpu: 8 → none` for each limit that differs, by name."""
+    return [
+        f"{key}: {before.get(key, 'none')} → {after.get(key, 'none')}"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _kind(key: str) -> str:
+    return key.partition("=")[0] if "=" in key else ""
+
+
+def _entry(key: str, count: int | None) -> dict[str, Any]:
+    kind, _, name = key.partition("=")[2].partition("/")
+    return {"type": kind, "name": name, "count": _CLEAR if count is None else count}
+
+
+def _resource(entry: Mapping[str, Any]) -> str:
+    return f"{entry['type']}/{entry['name']}" if entry.get("name") else str(entry.get("type", ""))
+
+
+def _at(nested: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        if not isinstance(nested, dict):
+            return None
+        nested = nested.get(key)
+    return nested
+
+
+def _put(nested: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for key in path[:-1]:
+        nested = nested.setdefault(key, {})
+    nested[path[-1]] = value
+
+
+def _number(told: Any, *, unset_from: int) -> int | None:
+    """A count in either form; None where it is not set, or is one of Slurm's words for that."""
+    if isinstance(told, dict):
+        told = told.get("number") if told.get("set") and not told.get("infinite") else None
+    return told if isinstance(told, int) and 0 <= told < unset_from else None

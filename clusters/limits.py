@@ -1,0 +1,294 @@
+"""The acting door: hold, release and cancel jobs, block and unblock accounts. Planned in words first.
+
+`plan_*` looks and changes nothing. `carry_out` looks again, refuses what is no longer so, writes each act
+down before it is sent, and believes only what it reads back. What a dead process left open is settled by
+looking, never by sending again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.slurm.acts import JobSeen, NoAccountError, SlurmActs
+from clusters.connectors.slurm.associations import differences
+from clusters.connectors.slurm.login import SlurmLogin
+from clusters.connectors.slurm.rest import SlurmRest
+from clusters.models import AccountBlock, Act, ActKind, Cluster, ClusterKind
+from clusters.sources import endpoint, opened
+
+STARTS = "GrpTRES=gres/gpu"
+"""Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
+would do the same to waiting jobs, has Slurm end the running ones within a minute as timed out."""
+
+SUBMITS = "GrpSubmitJobs"
+"""Set to 0, sbatch refuses new jobs, also those without GPUs."""
+
+
+class LimitError(Exception):
+    """It cannot be done so; the message says why and what to do."""
+
+
+class StalePlanError(LimitError):
+    """What the plan was made from is no longer so. Nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A cluster, and the way to act on it. Leaving it as a context closes its connection."""
+
+    cluster: Cluster
+    acts: SlurmActs
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.acts.rest.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody wants done."""
+
+    kind: ActKind
+    account: str = ""
+    user: str = ""
+    job: int = 0
+    submits: bool = False  # a block refuses new jobs too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One act on one target, in words and in values."""
+
+    target: str
+    account: str
+    words: str
+    before: Mapping[str, Any]
+    wanted: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would be done. No steps: there is nothing to do, and `notes` say why."""
+
+    request: Request
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """The same as long as the same would be done to the same world."""
+        told = [(step.target, dict(step.before), dict(step.wanted)) for step in self.steps]
+        text = json.dumps([self.request.kind, self.request.account, told], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def open_door(*, cluster: Cluster, clock: Callable[[], int]) -> Door:
+    """The door to the cluster's scheduler; it calls nobody yet. Raises LimitError where there is none."""
+    connection = getattr(cluster, "connection", None)
+    if connection is None or cluster.kind != ClusterKind.SLURM:
+        raise LimitError(
+            f"{cluster.name} has no connection to a Slurm, so nothing can be done to its jobs: connect it first."
+        )
+    try:
+        login = SlurmLogin(connection.user, opened(connection.token), opened(connection.jwt_key))
+        rest = SlurmRest(endpoint(connection), login, clock=clock)
+    except ConnectorError as error:
+        raise LimitError(str(error)) from error
+    return Door(cluster, SlurmActs(rest, cluster=connection.slurm_cluster))
+
+
+def plan(*, door: Door, request: Request) -> Plan:
+    """What would be done. Raises LimitError, and ConnectorError where the scheduler cannot be asked."""
+    return _PLANNERS[request.kind](door, request)
+
+
+def plan_hold(*, door: Door, account: str, user: str = "") -> Plan:
+    """Hold every waiting job of the account, of that user alone where one is given."""
+    return plan(door=door, request=Request(kind=ActKind.HOLD, account=account, user=user))
+
+
+def plan_release(*, door: Door, account: str, user: str = "") -> Plan:
+    """Release the account's jobs that were held here. Those that users or operators hold stay held."""
+    return plan(door=door, request=Request(kind=ActKind.RELEASE, account=account, user=user))
+
+
+def plan_cancel(*, door: Door, job: int) -> Plan:
+    """End one job, or all tasks of the array of that number."""
+    return plan(door=door, request=Request(kind=ActKind.CANCEL, job=job))
+
+
+def plan_block(*, door: Door, account: str, submits: bool = False) -> Plan:
+    """Keep GPU jobs of the account, and of those below it, from starting; `submits`: from being submitted."""
+    return plan(door=door, request=Request(kind=ActKind.BLOCK, account=account, submits=submits))
+
+
+def plan_unblock(*, door: Door, account: str) -> Plan:
+    """Give the account back the limits from before its block, but none that somebody has changed since."""
+    return plan(door=door, request=Request(kind=ActKind.UNBLOCK, account=account))
+
+
+def _plan_hold(door: Door, request: Request) -> Plan:
+    door.acts.refuse_updates()
+    found = [job for job in door.acts.jobs(account=request.account, user=request.user) if job.waits]
+    steps = [
+        Step(
+            target=_target(job),
+            account=job.account,
+            words=f"Hold {job}.",
+            before={"held": False},
+            wanted={"held": True},
+        )
+        for job in found
+        if not job.held
+    ]
+    notes = [] if steps else [f"No job of {_whose(request)} waits that could be held."]
+    if already := len(found) - len(steps):
+        notes.append(f"Held already: {already}.")
+    return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
+
+
+def _plan_release(door: Door, request: Request) -> Plan:
+    door.acts.refuse_updates()
+    ours = _held_here(door.cluster, request.account)
+    held = [
+        job for job in door.acts.jobs(account=request.account, user=request.user) if job.waits and job.held
+    ]
+    steps = [
+        Step(
+            target=_target(job),
+            account=job.account,
+            words=f"Release {job}.",
+            before={"held": True},
+            wanted={"held": False},
+        )
+        for job in held
+        if _target(job) in ours
+    ]
+    notes = [] if steps else [f"No job of {_whose(request)} is held that was held here."]
+    if others := len(held) - len(steps):
+        notes.append(f"Held by others and left so: {others}.")
+    return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
+
+
+def _held_here(cluster: Cluster, account: str) -> set[str]:
+    """Targets of the account whose last hold or release here was a hold that stood."""
+    last: dict[str, str] = {}
+    told = Act.objects.filter(
+        cluster=cluster,
+        account=account,
+        kind__in=[ActKind.HOLD, ActKind.RELEASE],
+        outcome=Act.Outcome.DONE,
+    )
+    last.update(told.order_by("pk").values_list("target", "kind"))
+    return {target for target, kind in last.items() if kind == ActKind.HOLD}
+
+
+def _plan_cancel(door: Door, request: Request) -> Plan:
+    seen = door.acts.job(request.job)
+    if not seen:
+        raise LimitError(f"{door.cluster.name} has no job {request.job} that waits or runs.")
+    live = [job for job in seen if not job.over]
+    if not live:
+        return Plan(request=request, notes=(f"Job {request.job} has ended already.",))
+    of = next((job for job in live if job.id == request.job), live[0])
+    more = f", {len(live)} of its array's entries" if len(seen) > 1 else ""
+    step = Step(
+        target=f"job {request.job}@{of.submitted}",
+        account=of.account,
+        words=f"Cancel {of} ({of.name}), which is {_state(of)}{more}.",
+        before={job.key: sorted(job.states) for job in live},
+        wanted={"over": True},
+    )
+    return Plan(request=request, steps=(step,))
+
+
+def _plan_block(door: Door, request: Request) -> Plan:
+    account = request.account
+    now = door.acts.limits(account)
+    block = AccountBlock.objects.filter(cluster=door.cluster, account=account, ended_at=None).first()
+    if block is not None:
+        return Plan(request=request, notes=(_blocked_already(block, now),))
+    names = (STARTS, SUBMITS) if request.submits else (STARTS,)
+    wanted = {**now, **dict.fromkeys(names, 0)}
+    if wanted == now:
+        note = f"{account} has {' and '.join(f'{name}=0' for name in names)} already, set by somebody else."
+        return Plan(request=request, notes=(note,))
+    step = Step(
+        target=f"account {account}",
+        account=account,
+        words=f"Block {account} and the accounts below it: {'; '.join(differences(now, wanted))}. "
+        "Running jobs run on.",
+        before=now,
+        wanted=wanted,
+    )
+    notes = ("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",)
+    return Plan(request=request, steps=(step,), notes=notes)
+
+
+def _blocked_already(block: AccountBlock, now: Mapping[str, int]) -> str:
+    changed = sorted(name for name, (_, ours) in block.limits.items() if now.get(name) != ours)
+    if not changed:
+        return f"{block.account} is blocked already, by act {block.blocked_by_id}."
+    return (
+        f"{block.account} was blocked by act {block.blocked_by_id}, and somebody has changed {', '.join(changed)} "
+        "since: unblock it first, then block it again."
+    )
+
+
+def _plan_unblock(door: Door, request: Request) -> Plan:
+    account = request.account
+    block = AccountBlock.objects.filter(cluster=door.cluster, account=account, ended_at=None).first()
+    if block is None:
+        return Plan(request=request, notes=(f"{account} is not blocked from here.",))
+    notes = []
+    try:
+        now = door.acts.limits(account)
+    except NoAccountError as error:
+        now, notes = {}, [f"{error} There is nothing to give back."]
+    wanted = dict(now)
+    for name, (was, ours) in block.limits.items():
+        if now.get(name) != ours:
+            notes.append(
+                f"{name} is {now.get(name, 'none')} and not our {ours} any more: it is left as it is."
+            )
+        elif was is None:
+            wanted.pop(name)
+        else:
+            wanted[name] = was
+    back = "; ".join(differences(now, wanted)) or "nothing of ours is left to take back"
+    step = Step(
+        target=f"account {account}",
+        account=account,
+        words=f"Unblock {account}: {back}.",
+        before=now,
+        wanted=wanted,
+    )
+    return Plan(request=request, steps=(step,), notes=tuple(notes))
+
+
+def _target(job: JobSeen) -> str:
+    return f"job {job.key}"
+
+
+def _whose(request: Request) -> str:
+    return f"{request.user} in {request.account}" if request.user else request.account
+
+
+def _state(job: JobSeen) -> str:
+    return " and ".join(sorted(job.states)).lower() or "in an unknown state"
+
+
+_PLANNERS: dict[ActKind, Callable[[Door, Request], Plan]] = {
+    ActKind.HOLD: _plan_hold,
+    ActKind.RELEASE: _plan_release,
+    ActKind.CANCEL: _plan_cancel,
+    ActKind.BLOCK: _plan_block,
+    ActKind.UNBLOCK: _plan_unblock,
+}

@@ -1,0 +1,270 @@
+"""Op blocks an account by its limits and unblocks it: exactly what was there comes back, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pghistory
+import pytest
+from django.db import connection
+
+from clusters import acting, limits
+from clusters.acting import CarriedOut, carry_out
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.slurm.acts import ActRefusedError
+from clusters.limits import Door, StalePlanError
+from clusters.models import AccountBlock, Act, ActKind
+from tests.standins.doors import a_door, a_world
+from tests.standins.slurmrestd import StandIn
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=[40, 44], ids=lambda minor: f"v0.0.{minor}")
+def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
+    with StandIn(request.param, world=a_world()) as slurm:
+        yield slurm
+
+
+def carried(door: Door, plan: limits.Plan) -> CarriedOut:
+    return carry_out(door=door, plan=plan, who="op", why="invoice unpaid")
+
+
+def blocked(door: Door, account: str = "vision", *, submits: bool = False) -> CarriedOut:
+    return carried(door, limits.plan_block(door=door, account=account, submits=submits))
+
+
+def unblocked(door: Door, account: str = "vision") -> CarriedOut:
+    return carried(door, limits.plan_unblock(door=door, account=account))
+
+
+def test_a_plan_says_which_limit_would_change_and_does_nothing(slurm: StandIn) -> None:
+    plan = limits.plan_block(door=a_door(slurm), account="vision", submits=True)
+    (step,) = plan.steps
+    assert step.words == (
+        "Block vision and the accounts below it: GrpSubmitJobs: none → 0; GrpTRES=gres/gpu: 8 → 0. "
+        "Running jobs run on."
+    )
+    assert plan.notes == ("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",)
+    assert slurm.writes() == []
+
+
+def test_a_block_changes_its_own_limit_and_keeps_every_other(slurm: StandIn) -> None:
+    vision = slurm.world.limits("vision")
+    door = a_door(slurm)
+    assert blocked(door).good
+    assert vision.tres == {"total": {"cpu": 512, "gres/gpu": 0}, "group.minutes": {"mem": 2**40}}
+    assert vision.jobs == {"per.count": 40, "active": 7}
+    assert unblocked(door).good
+    assert vision.tres == {"total": {"cpu": 512, "gres/gpu": 8}, "group.minutes": {"mem": 2**40}}
+    assert vision.jobs == {"per.count": 40, "active": 7}
+    assert len(slurm.writes()) == 2
+
+
+def test_an_account_without_limits_has_none_again(slurm: StandIn) -> None:
+    speech = slurm.world.limits("speech")
+    door = a_door(slurm)
+    assert blocked(door, "speech", submits=True).good
+    assert (speech.tres, speech.jobs) == ({"total": {"gres/gpu": 0}}, {"per.submitted": 0})
+    assert unblocked(door, "speech").good
+    assert (speech.tres, speech.jobs) == ({}, {})  # and what the account above has was not made its own
+
+
+def test_a_blocked_account_is_not_blocked_again(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    blocked(door)
+    plan = limits.plan_block(door=door, account="vision")
+    assert plan.steps == ()
+    assert plan.notes == (f"vision is blocked already, by act {Act.objects.get().pk}.",)
+    assert carried(door, plan).acts == ()
+    assert len(slurm.writes()) == 1
+
+
+def test_a_limit_that_is_zero_already_is_somebody_elses(slurm: StandIn) -> None:
+    slurm.world.limits("vision").tres["total"]["gres/gpu"] = 0
+    plan = limits.plan_block(door=a_door(slurm), account="vision")
+    assert (plan.steps, plan.notes) == ((), ("vision has GrpTRES=gres/gpu=0 already, set by somebody else.",))
+
+
+def test_a_limit_that_op_changed_meanwhile_is_left_as_it_is(slurm: StandIn) -> None:
+    vision = slurm.world.limits("vision")
+    door = a_door(slurm)
+    blocked(door, submits=True)
+    vision.tres["total"]["gres/gpu"] = 2
+    vision.tres["per.node"] = {"gres/gpu": 1}
+    again = limits.plan_block(door=door, account="vision")
+    assert "somebody has changed GrpTRES=gres/gpu since: unblock it first" in again.notes[0]
+    plan = limits.plan_unblock(door=door, account="vision")
+    assert plan.notes == ("GrpTRES=gres/gpu is 2 and not our 0 any more: it is left as it is.",)
+    assert carried(door, plan).good
+    assert vision.tres["total"] == {"cpu": 512, "gres/gpu": 2}
+    assert vision.tres["per.node"] == {"gres/gpu": 1}
+    assert "per.submitted" not in vision.jobs
+
+
+def test_where_nothing_of_ours_is_left_only_the_block_ends(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    blocked(door)
+    slurm.world.limits("vision").tres["total"]["gres/gpu"] = 2
+    assert unblocked(door).good
+    assert len(slurm.writes()) == 1
+    assert limits.plan_unblock(door=door, account="vision").notes == ("vision is not blocked from here.",)
+
+
+def test_the_block_of_an_account_that_was_deleted_can_end(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    blocked(door)
+    slurm.world.associations = [row for row in slurm.world.associations if row.account != "vision"]
+    plan = limits.plan_unblock(door=door, account="vision")
+    assert "has no account 'vision'" in plan.notes[0]
+    assert carried(door, plan).good
+    assert not AccountBlock.objects.filter(ended_at=None).exists()
+
+
+def test_a_limit_that_changed_between_plan_and_deed_stops_it(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_block(door=door, account="vision")
+    slurm.world.limits("vision").tres["total"]["cpu"] = 256
+    with pytest.raises(StalePlanError):
+        carried(door, plan)
+    assert slurm.writes() == []
+
+
+def test_an_account_that_slurm_does_not_have(slurm: StandIn) -> None:
+    with pytest.raises(ActRefusedError, match="has no account 'nobody': see `sacctmgr show account`"):
+        limits.plan_block(door=a_door(slurm), account="nobody")
+
+
+def test_a_block_that_does_not_stick_is_an_error_and_no_block(slurm: StandIn) -> None:
+    slurm.world.deaf = True
+    door = a_door(slurm)
+    (act,) = blocked(door).acts
+    assert act.outcome == "failed"
+    assert act.error == "Slurm took the limits of vision and has others: GrpTRES=gres/gpu: 0 → 8"
+    assert not AccountBlock.objects.filter(ended_at=None).exists()
+    slurm.world.deaf = False
+    assert blocked(door).good
+
+
+def test_eve_may_not_set_limits(slurm: StandIn) -> None:
+    (act,) = blocked(a_door(slurm, "eve")).acts
+    assert act.outcome == "failed"
+    assert "`sacctmgr modify user eve set adminlevel=Operator`" in act.error
+    assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
+
+
+@pytest.mark.parametrize("minor", [38, 39])
+def test_an_old_slurmrestd_is_never_sent_a_limit(minor: int) -> None:
+    with StandIn(minor, world=a_world()) as old:
+        with pytest.raises(ActRefusedError, match=r"before 23\.11 slurmrestd drops the change or crashes"):
+            limits.plan_block(door=a_door(old), account="vision")
+        assert old.writes() == []
+
+
+@pytest.mark.parametrize("reached", [True, False], ids=["after it took effect", "before it was sent"])
+def test_a_process_killed_in_the_middle_leaves_an_act_that_looking_settles(
+    slurm: StandIn, reached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = a_door(slurm)
+    real = acting._DOES
+
+    def dies(door: Door, act: Act) -> dict[str, int]:
+        if reached:
+            acting._set(door, act)
+        raise SystemExit(9)
+
+    monkeypatch.setattr(acting, "_DOES", {**real, ActKind.BLOCK: dies})
+    with pytest.raises(SystemExit):
+        blocked(door)
+    monkeypatch.setattr(acting, "_DOES", real)
+    assert Act.objects.get().outcome == "intended"
+
+    if reached:
+        plan = limits.plan_block(door=door, account="vision")
+        assert plan.steps == ()
+        assert unblocked(door).good
+        first, _ = Act.objects.order_by("pk")
+        assert (first.outcome, first.error) == ("done", "")
+        assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
+    else:
+        with acting.alone(door.cluster):
+            acting.settle(door=door)
+        act = Act.objects.get()
+        assert (act.outcome, act.error) == ("failed", "Looked at later, it had not been done.")
+        assert blocked(door).good
+        assert len(slurm.writes()) == 1
+
+
+def test_an_answer_that_never_came_is_unknown_until_it_is_looked_at(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    slurm.after = lambda asked: slurm.down.add("slurmdbd") if asked.startswith("POST") else None
+    (act,) = blocked(door).acts
+    assert act.outcome == "unknown"
+    with pytest.raises(ConnectorError):
+        limits.plan_unblock(door=door, account="vision")
+    slurm.down.clear()
+    slurm.after = lambda asked: None
+    assert unblocked(door).good
+    act.refresh_from_db()
+    assert act.outcome == "done"
+    assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_operators_who_block_one_account_at_once_block_it_once(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_block(door=door, account="vision")
+    told: list[str] = []
+    start = threading.Barrier(4)
+
+    def block() -> None:
+        own = a_door(slurm)
+        start.wait()
+        try:
+            told.append("done" if carried(own, plan).good else "failed")
+        except StalePlanError:
+            told.append("stale")
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=block) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told) == ["done", "stale", "stale", "stale"]
+    assert len(slurm.writes()) == 1
+    assert Act.objects.count() == AccountBlock.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_act_is_never_sent_from_inside_a_transaction(slurm: StandIn) -> None:
+    from django.db import transaction
+
+    door = a_door(slurm)
+    plan = limits.plan_block(door=door, account="vision")
+    with pytest.raises(RuntimeError, match="durable"), transaction.atomic():
+        carried(door, plan)
+    assert slurm.writes() == []
+
+
+def test_the_history_has_who_blocked_why_and_how_it_ended(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    blocked(door)
+    events = pghistory.models.Events.objects.tracks(Act.objects.get())  # type: ignore[no-untyped-call]
+    events = events.order_by("pgh_created_at", "pgh_slug")
+    assert [(event.pgh_label, event.pgh_context["who"], event.pgh_context["why"]) for event in events] == [
+        ("insert", "op", "invoice unpaid"),
+        ("update", "op", "invoice unpaid"),
+    ]
+    assert [event.pgh_data["outcome"] for event in events] == ["intended", "done"]
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM clusters_act", "UPDATE clusters_act SET outcome = 'failed'"])
+def test_what_was_done_cannot_be_rewritten(slurm: StandIn, change: str) -> None:
+    from django.db import DatabaseError
+
+    blocked(a_door(slurm))
+    with pytest.raises(DatabaseError, match=r"kept for ever|told once"), connection.cursor() as cursor:
+        cursor.execute(change)

@@ -1,0 +1,216 @@
+"""Op holds, releases and cancels jobs: what was planned, what was done, what Slurm really has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from clusters import acting, limits
+from clusters.acting import CarriedOut, carry_out
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.slurm.acts import ActRefusedError
+from clusters.limits import Door, LimitError, StalePlanError
+from clusters.models import Act, ActOutcome
+from tests.standins.doors import a_door, a_world
+from tests.standins.slurm_world import Job
+from tests.standins.slurmrestd import StandIn
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=[38, 40, 44], ids=lambda minor: f"v0.0.{minor}")
+def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
+    """Ben waits twice and runs once in vision, and once in speech; Ann waits in vision."""
+    with StandIn(request.param, world=a_world()) as slurm:
+        slurm.world.add(
+            Job(11),
+            Job(12, array="0-3"),
+            Job(13, state="RUNNING", reason="None", started=1_772_000_100),
+            Job(14, user="ann"),
+            Job(15, account="speech"),
+            Job(16, state="COMPLETED", reason="None", started=1_772_000_100, ended=1_772_000_200),
+        )
+        yield slurm
+
+
+def carried(door: Door, plan: limits.Plan, why: str = "budget used up") -> CarriedOut:
+    return carry_out(door=door, plan=plan, who="op", why=why)
+
+
+def reasons(slurm: StandIn) -> dict[int, str]:
+    return {job.id: job.reason for job in slurm.world.jobs.values()}
+
+
+def test_a_plan_says_in_words_what_would_be_held_and_does_nothing(slurm: StandIn) -> None:
+    plan = limits.plan_hold(door=a_door(slurm), account="vision")
+    assert [step.words for step in plan.steps] == [
+        "Hold job 11 of ben in vision.",
+        "Hold job 12 (tasks 0-3) of ben in vision.",
+        "Hold job 14 of ann in vision.",
+    ]
+    assert slurm.writes() == []
+    assert not Act.objects.exists()
+
+
+def test_waiting_jobs_of_an_account_are_held_and_nothing_else_is_touched(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    before = reasons(slurm)
+    done = carried(door, limits.plan_hold(door=door, account="vision"))
+    assert done.good
+    assert reasons(slurm) == {**before, 11: "JobHeldAdmin", 12: "JobHeldAdmin", 14: "JobHeldAdmin"}
+    assert len(slurm.writes()) == 3
+    act = Act.objects.get(target="job 11@1772000000")
+    assert (act.who, act.why, act.outcome, act.before) == ("op", "budget used up", "done", {"held": False})
+    assert act.after == {"11@1772000000": ["PENDING", "JobHeldAdmin"]}
+    assert {each.errand for each in done.acts} == {act.errand}
+
+
+def test_only_one_users_jobs_are_held(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    carried(door, limits.plan_hold(door=door, account="vision", user="ann"))
+    assert [number for number, reason in reasons(slurm).items() if reason == "JobHeldAdmin"] == [14]
+
+
+def test_what_is_held_already_is_not_held_again(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    carried(door, limits.plan_hold(door=door, account="vision"))
+    again = limits.plan_hold(door=door, account="vision")
+    assert again.steps == ()
+    assert again.notes == ("No job of vision waits that could be held.", "Held already: 3.")
+    assert carried(door, again).acts == ()
+    assert len(slurm.writes()) == 3
+
+
+def test_release_lets_go_what_was_held_here_and_no_hold_of_anybody_else(slurm: StandIn) -> None:
+    slurm.world.jobs[14].reason = "JobHeldUser"  # Ann's own
+    slurm.world.jobs[11].reason = "JobHeldAdmin"  # another operator's
+    door = a_door(slurm)
+    carried(door, limits.plan_hold(door=door, account="vision"))
+    plan = limits.plan_release(door=door, account="vision")
+    assert [step.target for step in plan.steps] == ["job 12@1772000000"]
+    assert plan.notes == ("Held by others and left so: 2.",)
+    assert carried(door, plan).good
+    assert [reasons(slurm)[number] for number in (11, 12, 14)] == ["JobHeldAdmin", "None", "JobHeldUser"]
+    assert limits.plan_release(door=door, account="vision").steps == ()
+
+
+def test_a_job_that_starts_before_it_is_held_is_let_be(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_hold(door=door, account="speech")
+
+    def starts(asked: str) -> None:
+        if asked.startswith("POST"):
+            slurm.world.jobs[15].state = "RUNNING"
+
+    slurm.before = starts
+    (act,) = carried(door, plan).acts
+    assert (act.outcome, act.error) == ("failed", "Job 15 started or ended before it could be held.")
+    assert reasons(slurm)[15] == "None"  # held while running it would never come back from a requeue
+
+
+@pytest.mark.parametrize(("job", "words"), [(11, "pending"), (13, "running")])
+def test_one_job_is_cancelled(slurm: StandIn, job: int, words: str) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_cancel(door=door, job=job)
+    assert [step.words for step in plan.steps] == [
+        f"Cancel job {job} of ben in vision (train), which is {words}."
+    ]
+    assert carried(door, plan).good
+    assert slurm.world.jobs[job].state == "CANCELLED"
+    assert limits.plan_cancel(door=door, job=job).notes == (f"Job {job} has ended already.",)
+
+
+def test_a_job_that_ended_or_never_was_is_not_cancelled(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    assert limits.plan_cancel(door=door, job=16).steps == ()
+    with pytest.raises(LimitError, match="gpu1 has no job 99 that waits or runs"):
+        limits.plan_cancel(door=door, job=99)
+
+
+def test_a_job_that_started_since_it_was_looked_at_is_not_cancelled_unseen(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_cancel(door=door, job=11)
+    slurm.world.jobs[11].state = "RUNNING"
+    with pytest.raises(StalePlanError, match="look at the plan again"):
+        carried(door, plan)
+    assert slurm.writes() == []
+    assert not Act.objects.exists()
+
+
+def test_a_job_whose_number_was_given_anew_is_another_job(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_cancel(door=door, job=11)
+    slurm.world.jobs[11].submitted += 900
+    with pytest.raises(StalePlanError):
+        carried(door, plan)
+
+
+def test_eve_may_not_touch_bens_jobs(slurm: StandIn) -> None:
+    door = a_door(slurm, "eve")
+    (act,) = carried(door, limits.plan_cancel(door=door, job=13)).acts
+    assert act.outcome == "failed"
+    assert "2002" in act.error or "AdminLevel" in act.error or "adminlevel" in act.error
+    held = carried(door, limits.plan_hold(door=door, account="speech")).acts
+    assert [each.outcome for each in held] == ["failed"]
+    assert slurm.world.jobs[13].state == "RUNNING"
+    assert reasons(slurm)[15] == "Priority"
+
+
+def test_a_write_that_is_answered_and_not_done_is_told(slurm: StandIn) -> None:
+    slurm.world.deaf = True
+    door = a_door(slurm)
+    (act,) = carried(door, limits.plan_cancel(door=door, job=13)).acts
+    assert act.outcome == "failed"
+    assert "Job 13 was cancelled and goes on all the same" in act.error
+    (act,) = carried(door, limits.plan_hold(door=door, account="speech")).acts
+    assert act.outcome == "failed"
+    assert "Job 15 was held and is not" in act.error
+
+
+def test_where_slurmctld_stops_answering_the_rest_is_not_begun(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_hold(door=door, account="vision")
+    slurm.after = lambda asked: slurm.down.add("slurmctld") if asked.startswith("POST") else None
+    done = carried(door, plan)
+    assert ([act.outcome for act in done.acts], done.left, done.good) == (["unknown"], 2, False)
+    with pytest.raises(ConnectorError):
+        carried(door, plan)
+
+    slurm.down.clear()
+    slurm.after = lambda asked: None
+    rest = limits.plan_hold(door=door, account="vision")
+    assert len(rest.steps) == 2
+    assert carried(door, rest).good
+    assert list(Act.objects.order_by("pk").values_list("outcome", flat=True)) == ["done"] * 3
+    assert len(slurm.writes()) == 3  # nothing was sent twice
+
+
+def test_a_process_that_dies_while_it_acts_is_settled_by_looking(
+    slurm: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = a_door(slurm)
+    real = acting._end
+
+    def dies(*_: object, **__: object) -> Act:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(acting, "_end", dies)
+    with pytest.raises(KeyboardInterrupt):
+        carried(door, limits.plan_cancel(door=door, job=13))
+    monkeypatch.setattr(acting, "_end", real)
+    assert Act.objects.get().outcome == ActOutcome.INTENDED
+    with acting.alone(door.cluster):
+        acting.settle(door=door)
+    act = Act.objects.get()
+    assert (act.outcome, act.who) == ("done", "op")
+    assert len(slurm.writes()) == 1
+
+
+def test_v0_0_39_cannot_hold_and_says_why() -> None:
+    with StandIn(39, world=a_world()) as slurm:
+        slurm.world.add(Job(11))
+        with pytest.raises(ActRefusedError, match="cannot hold or release jobs: use `scontrol hold`"):
+            limits.plan_hold(door=a_door(slurm), account="vision")
+        door = a_door(slurm)
+        assert carried(door, limits.plan_cancel(door=door, job=11)).good

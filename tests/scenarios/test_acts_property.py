@@ -1,0 +1,63 @@
+"""Whatever limits an account has, a block and its lifting give exactly those back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clusters import limits
+from clusters.acting import carry_out
+from clusters.connectors.slurm.associations import JOBS, TRES
+from clusters.models import AccountBlock
+from tests.standins.doors import a_door
+from tests.standins.slurm_world import Association, World
+from tests.standins.slurmrestd import StandIn
+
+pytestmark = pytest.mark.django_db
+
+RESOURCES = st.sampled_from(["cpu", "mem", "node", "billing", "gres/gpu", "gres/gpu:a100", "license/abaqus"])
+PATHS = {name: ".".join(path) for name, path in {**TRES, **JOBS}.items()}
+SOME_TRES = st.dictionaries(
+    st.sampled_from([PATHS[name] for name in TRES]),
+    st.dictionaries(RESOURCES, st.integers(0, 2**63), min_size=1, max_size=4),
+    max_size=5,
+)
+SOME_JOBS = st.dictionaries(
+    st.sampled_from([PATHS[name] for name in JOBS]), st.integers(0, 2**32 - 3), max_size=5
+)
+
+
+@given(own=SOME_TRES, above=SOME_TRES, jobs=SOME_JOBS, submits=st.booleans(), minor=st.sampled_from([40, 44]))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_block_then_unblock_gives_back_exactly_what_was_there(
+    own: dict[str, dict[str, int]],
+    above: dict[str, dict[str, int]],
+    jobs: dict[str, int],
+    submits: bool,
+    minor: int,
+) -> None:
+    world = World(
+        associations=[
+            Association(1, "acme", parent="", tres=above),
+            Association(
+                2,
+                "vision",
+                parent="acme",
+                tres={path: dict(kept) for path, kept in own.items()},
+                jobs=dict(jobs),
+            ),
+        ]
+    )
+    with StandIn(minor, world=world) as slurm:
+        door = a_door(slurm)
+        block = limits.plan_block(door=door, account="vision", submits=submits)
+        assert carry_out(door=door, plan=block, who="op").good
+        vision = world.limits("vision")
+        unrelated = {path: kept for path, kept in own.items() if path != "total"}
+        assert {path: kept for path, kept in vision.tres.items() if path != "total"} == unrelated
+        if own.get("total", {}).get("gres/gpu") != 0:
+            assert vision.tres["total"]["gres/gpu"] == 0
+        assert carry_out(door=door, plan=limits.plan_unblock(door=door, account="vision"), who="op").good
+        assert (vision.tres, vision.jobs) == (own, jobs)
+    AccountBlock.objects.all().delete()

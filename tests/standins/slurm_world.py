@@ -1,0 +1,197 @@
+"""What a Slurm remembers, for the stand-in: jobs, holds and the limits of associations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+FINISHED = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT"}
+TRES_LIMITS = (
+    "total",
+    "group.minutes",
+    "group.active",
+    "minutes.total",
+    "minutes.per.job",
+    "per.job",
+    "per.node",
+)
+INHERITED = {"minutes.per.job", "per.job", "per.node"}  # a child without its own is shown its parent's
+JOB_LIMITS = (
+    *("per.count", "per.accruing", "per.submitted", "per.wall_clock"),
+    *("active", "accruing", "total"),
+)
+CLEARED = 2**64 - 1
+
+DENIED = (2002, "Access/permission denied")
+NO_SUCH_JOB = (2017, "Invalid job id specified")
+ALREADY_DONE = (2021, "Job/step already completing or completed")
+FINISHED_JOB = (2084, "Job has already finished")
+WRONG_USER = (2010, "Invalid user id")
+
+
+class SlurmRefusalError(Exception):
+    """Slurm's own number and words."""
+
+    def __init__(self, number: int, words: str) -> None:
+        super().__init__(words)
+        self.number = number
+        self.words = words
+
+
+@dataclass
+class Job:
+    id: int
+    user: str = "ben"
+    account: str = "vision"
+    state: str = "PENDING"
+    reason: str = "Priority"
+    submitted: int = 1_772_000_000
+    started: int = 0
+    ended: int = 0
+    gpus: int = 1
+    name: str = "train"
+    array: str = ""  # "0-3": the pending tasks of an array
+    restarts: int = 0  # earlier rows under the same id
+
+    @property
+    def done(self) -> bool:
+        return self.state in FINISHED
+
+
+@dataclass
+class Association:
+    id: int
+    account: str
+    user: str = ""
+    parent: str = "root"
+    tres: dict[str, dict[str, int]] = field(default_factory=dict)  # {"total": {"gres/gpu": 8}}
+    jobs: dict[str, int] = field(default_factory=dict)  # {"per.submitted": 100}; left out: no limit
+    shares: int = 1
+
+
+@dataclass
+class World:
+    """One cluster's scheduler and accounting."""
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    associations: list[Association] = field(default_factory=list)
+    admins: dict[str, str] = field(
+        default_factory=lambda: {"portal": "Operator", "root": "Administrator", "ben": "None", "eve": "None"}
+    )
+    deaf: bool = False  # writes are answered as done and change nothing
+    arrays_complain: bool = False  # Slurm 22.05: an update of an array works and says that it failed
+
+    def add(self, *jobs: Job) -> None:
+        self.jobs.update((job.id, job) for job in jobs)
+
+    def limits(self, account: str) -> Association:
+        return next(found for found in self.associations if found.account == account and not found.user)
+
+    def operates(self, who: str) -> bool:
+        return self.admins.get(who) in {"Operator", "Administrator"}
+
+    def cancel(self, number: int, *, who: str, finished_is_fine: bool) -> None:
+        job = self._of(number)
+        if not self.operates(who) and who != job.user:
+            raise SlurmRefusalError(*DENIED)
+        if job.done:
+            if finished_is_fine:
+                return
+            raise SlurmRefusalError(*ALREADY_DONE)
+        if not self.deaf:
+            job.state, job.ended = "CANCELLED", job.submitted + 60
+
+    def hold(self, number: int, *, who: str) -> None:
+        job = self._updatable(number, who)
+        if not self.deaf:
+            job.reason = "JobHeldAdmin" if self.operates(who) else "JobHeldUser"
+
+    def release(self, number: int, *, who: str) -> None:
+        job = self._updatable(number, who)
+        if job.reason == "JobHeldAdmin" and not self.operates(who):
+            raise SlurmRefusalError(*DENIED)
+        if not self.deaf:
+            job.reason = "None"
+
+    def set_limits(self, sent: dict[str, Any], *, who: str) -> None:
+        """What slurmrestd from 23.11 on does: TRES limits that are left out are cleared, others stay."""
+        if not self.operates(who):
+            raise SlurmRefusalError(*DENIED)
+        found = self._association(sent)
+        if self.deaf:
+            return
+        limits = sent.get("max", {})
+        told = flat_tres(limits.get("tres", {}))
+        found.tres = {path: kept for path in TRES_LIMITS if (kept := told.get(path))}
+        for path, number in flat_jobs(limits.get("jobs", {})).items():
+            if number is None:
+                found.jobs.pop(path, None)
+            else:
+                found.jobs[path] = number
+
+    def shown(self, found: Association, *, own_only: bool) -> dict[str, dict[str, int]]:
+        """The TRES limits as a reading shows them: with those of the parent, unless they are left out."""
+        above = self._parent(found)
+        if own_only or above is None:
+            return dict(found.tres)
+        inherited = {
+            path: kept
+            for path, kept in self.shown(above, own_only=False).items()
+            if path in INHERITED and path not in found.tres
+        }
+        return {**found.tres, **inherited}
+
+    def _parent(self, found: Association) -> Association | None:
+        name = found.account if found.user else found.parent
+        return next((row for row in self.associations if row.account == name and not row.user), None)
+
+    def _association(self, sent: dict[str, Any]) -> Association:
+        for found in self.associations:
+            if (found.account, found.user) == (sent["account"], sent.get("user", "")):
+                return found
+        raise SlurmRefusalError(9003, "Nothing found with query")
+
+    def _of(self, number: int) -> Job:
+        if number not in self.jobs:
+            raise SlurmRefusalError(*NO_SUCH_JOB)
+        return self.jobs[number]
+
+    def _updatable(self, number: int, who: str) -> Job:
+        job = self._of(number)
+        if not self.operates(who) and who != job.user:
+            raise SlurmRefusalError(*WRONG_USER)
+        if job.done:
+            raise SlurmRefusalError(*FINISHED_JOB)
+        return job
+
+
+def flat_tres(nested: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """{"group": {"minutes": [{type, name, count}]}} as {"group.minutes": {"gres/gpu": 60}}; -1 clears."""
+    found = {}
+    for path, entries in leaves(nested):
+        if path not in TRES_LIMITS:
+            raise SlurmRefusalError(9001, f'Unknown key "{path}"')
+        counts = {name_of(entry): entry["count"] for entry in entries}
+        found[path] = {name: count for name, count in counts.items() if count not in {-1, CLEARED}}
+    return found
+
+
+def flat_jobs(nested: dict[str, Any]) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for path, number in leaves(nested):
+        if path not in JOB_LIMITS or set(number) - {"set", "infinite", "number"}:
+            raise SlurmRefusalError(9001, f'Unknown key "{path}"')
+        found[path] = number["number"] if number.get("set") and not number.get("infinite") else None
+    return found
+
+
+def leaves(nested: Any, path: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(nested, dict) or "set" in nested:
+        return [(path, nested)]
+    return [leaf for key, value in nested.items() for leaf in leaves(value, f"{path}.{key}" if path else key)]
+
+
+def name_of(entry: dict[str, Any]) -> str:
+    if unknown := set(entry) - {"type", "name", "id", "count"}:
+        raise SlurmRefusalError(9001, f"Unknown key {unknown}")
+    return f"{entry['type']}/{entry['name']}" if entry.get("name") else str(entry["type"])
