@@ -54,20 +54,22 @@ class SacctExport:
         reading.proves_until, reading.steps = None, 0
         reading.notes.clear()
         reader = RowReader(self._columns, self._zone, reading)
-        with _opened(self._path) as (stream, file):
-            self._check_same(file)
+        with opened(self._path) as (stream, file):
+            check_same(self._path, file, self._seen)
             lines = (line for line in physical_lines(stream) if line.number > self._skip)
             for raw in raw_rows(lines, delimiter=self._delimiter, width=self._columns.width):
                 row = reader.read(raw)
                 if row is not None:
                     yield row
             reader.finish()
-            self._check_same(file)
+            check_same(self._path, file, self._seen)
 
-    def _check_same(self, file: BinaryIO) -> None:
-        now, then = os.fstat(file.fileno()), self._seen
-        if (now.st_ino, now.st_size, now.st_mtime_ns) != (then.st_ino, then.st_size, then.st_mtime_ns):
-            raise ConnectorError(f"{self._path.name} changed while it was read: import it again.", retry=True)
+
+def check_same(path: Path, file: BinaryIO, then: os.stat_result) -> None:
+    """Raises `ConnectorError(retry=True)` if the file is no longer the one that was opened first."""
+    now = os.fstat(file.fileno())
+    if (now.st_ino, now.st_size, now.st_mtime_ns) != (then.st_ino, then.st_size, then.st_mtime_ns):
+        raise ConnectorError(f"{path.name} changed while it was read: import it again.", retry=True)
 
 
 def open_export(
@@ -81,7 +83,7 @@ def open_export(
     path = Path(path)
     if not delimiter or "\n" in delimiter:
         raise ConnectorError("The delimiter must be at least one character and no line break.", retry=False)
-    with _opened(path) as (stream, file):
+    with opened(path) as (stream, file):
         seen = os.fstat(file.fileno())
         first = next((line for line in physical_lines(stream) if line.text.strip()), None)
         if first is None:
@@ -107,7 +109,7 @@ def _columns_of(first: Line, columns: Sequence[str] | None, delimiter: str) -> t
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+def opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """The uncompressed bytes, and the file that they are from; what fails is a `ConnectorError`."""
     try:
         if not S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer

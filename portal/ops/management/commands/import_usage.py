@@ -1,7 +1,9 @@
-"""`import_usage CLUSTER FILE`: take usage in from an accounting file."""
+"""`import_usage CLUSTER FILE`: take usage in from an accounting file, or from each that comes to a directory."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,11 +12,15 @@ from zoneinfo import ZoneInfo
 from django.core.management.base import CommandParser
 
 from billing import intake
-from clusters.connectors import sacct
+from clusters.connectors import sacct, sacct_json
 from clusters.connectors.base import ConnectorError
+from clusters.ledger import Stored
 from clusters.models import Cluster
 from portal.audit import acting_as
+from portal.ops import following
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
+
+SETTLE = 10  # seconds
 
 
 class Command(OperatorCommand):
@@ -23,8 +29,10 @@ class Command(OperatorCommand):
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("cluster", metavar="CLUSTER")
-        parser.add_argument("file", metavar="FILE", type=Path, help="plain or gzip")
-        parser.add_argument("--format", choices=["sacct"], default="sacct", help="what printed the file")
+        parser.add_argument("file", metavar="FILE", type=Path, nargs="?", help="plain or gzip")
+        parser.add_argument(
+            "--format", choices=["sacct", "sacct-json"], default="sacct", help="what printed the file"
+        )
         parser.add_argument(
             "--as-of",
             metavar="T",
@@ -35,32 +43,96 @@ class Command(OperatorCommand):
             "--columns", help="names for a file without header, comma-separated; '-' ignores one"
         )
         parser.add_argument("--delimiter", default="|", help="what stands between the columns")
+        parser.add_argument(
+            "--follow",
+            metavar="DIR",
+            type=Path,
+            help="instead of FILE: take in each file that comes to this directory, until Ctrl-C",
+        )
+        parser.add_argument("--once", action="store_true", help="with --follow: what is there now, then end")
+        parser.add_argument(
+            "--settle",
+            metavar="SECONDS",
+            type=int,
+            help="with --follow: how long a file must be unchanged to count as complete (default 10); "
+            "0 where files get their name when they are complete",
+        )
 
     def answer(self, **options: Any) -> Answer:
+        _check(options)
         cluster = Cluster.objects.filter(name=options["cluster"]).first()
         if cluster is None:
             raise BadInputError(
                 f"There is no cluster {options['cluster']!r}; describe it in a file for `apply`."
             )
-        now = datetime.now(UTC).replace(microsecond=0)
-        as_of = moment(options["as_of"], ZoneInfo(cluster.timezone)) if options["as_of"] else None
-        if as_of is not None and as_of > now:
-            raise BadInputError(f"--as-of {instant_text(as_of)} lies in the future.")
-        columns = options["columns"].split(",") if options["columns"] else None
-        export = sacct.open_export(
-            options["file"], zone=ZoneInfo(cluster.timezone), columns=columns, delimiter=options["delimiter"]
+        if options["follow"]:
+            return _follow(cluster, options)
+        return _take(cluster, options["file"], options)
+
+
+def _check(options: dict[str, Any]) -> None:
+    if bool(options["file"]) == bool(options["follow"]):
+        raise BadInputError("Give a FILE, or a directory with --follow.")
+    if options["follow"] and options["as_of"]:
+        raise BadInputError("--as-of is of one file: leave it out with --follow, where each proves its own.")
+    if not options["follow"] and (options["once"] or options["settle"] is not None):
+        raise BadInputError("--once and --settle go with --follow.")
+    if (options["settle"] or 0) < 0:
+        raise BadInputError("--settle is a number of seconds, 0 or more.")
+
+
+def _follow(cluster: Cluster, options: dict[str, Any]) -> Answer:
+    stop = following.Stop()
+    follower = following.Follower(
+        options["follow"],
+        take=lambda path: _take(cluster, path, options, between=stop.check),
+        say=lambda line: print(line, file=sys.stderr, flush=True),
+        settle=SETTLE if options["settle"] is None else options["settle"],
+        stop=stop,
+    )
+    with following.alone(options["follow"], cluster.name), stop.heard():
+        follower.run(once=options["once"])
+    return following.summary(follower, cluster=cluster.name, once=options["once"])
+
+
+def _take(
+    cluster: Cluster, path: Path, options: dict[str, Any], *, between: Callable[[], None] = lambda: None
+) -> Answer:
+    """Import one file; `between` is called after each batch."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    as_of = moment(options["as_of"], ZoneInfo(cluster.timezone)) if options["as_of"] else None
+    if as_of is not None and as_of > now:
+        raise BadInputError(f"--as-of {instant_text(as_of)} lies in the future.")
+    export = _opened(path, cluster, options)
+    with acting_as("import_usage", why=path.name), Progress("Rows taken in") as progress:
+
+        def stored(so_far: Stored) -> None:
+            progress.to(so_far.read)
+            between()
+
+        taken = intake.take_in(
+            cluster=cluster,
+            rows=export.rows(),
+            reading=export.reading,
+            source=path.name,
+            moment=now,
+            as_of=as_of,
+            progress=stored,
         )
-        with acting_as("import_usage", why=options["file"].name), Progress("Rows taken in") as progress:
-            taken = intake.take_in(
-                cluster=cluster,
-                rows=export.rows(),
-                reading=export.reading,
-                source=options["file"].name,
-                moment=now,
-                as_of=as_of,
-                progress=lambda stored: progress.to(stored.read),
-            )
-        return _answer(cluster.name, options["file"].name, taken, export.reading.notes)
+    return _answer(cluster.name, path.name, taken, export.reading.notes)
+
+
+def _opened(
+    path: Path, cluster: Cluster, options: dict[str, Any]
+) -> sacct.SacctExport | sacct_json.SacctJson:
+    if options["format"] == "sacct-json":
+        return sacct_json.open_export(path)
+    return sacct.open_export(
+        path,
+        zone=ZoneInfo(cluster.timezone),
+        columns=options["columns"].split(",") if options["columns"] else None,
+        delimiter=options["delimiter"],
+    )
 
 
 def _answer(cluster: str, file: str, taken: intake.TakenIn, notes: list[str]) -> Answer:
