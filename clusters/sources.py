@@ -9,6 +9,8 @@ from django.views.decorators.debug import sensitive_variables
 
 from clusters.connectors.base import Connector, ConnectorError, Secret
 from clusters.connectors.http import Endpoint
+from clusters.connectors.slurm.connector import SlurmConnector
+from clusters.connectors.slurm.login import SlurmLogin
 from clusters.models import ClusterKind, Connection
 from portal.vault import Sealed, VaultError
 
@@ -43,6 +45,11 @@ def endpoint(connection: Connection) -> Endpoint:
     )
 
 
+def login(connection: Connection) -> SlurmLogin:
+    """As whom. Raises ConnectorError for secrets that cannot be read."""
+    return SlurmLogin(user=connection.user, token=opened(connection.token), key=opened(connection.jwt_key))
+
+
 def opened(sealed: Sealed) -> Secret:
     """The secret for a connector. Raises ConnectorError with the vault's sentence."""
     try:
@@ -60,10 +67,9 @@ def _headers(text: Secret) -> dict[str, Secret]:
 
 
 def _slurm(connection: Connection, clock: Clock) -> Connector:
-    from clusters.connectors.slurm import SlurmConnector, SlurmLogin
-
-    login = SlurmLogin(user=connection.user, token=opened(connection.token), key=opened(connection.jwt_key))
-    return SlurmConnector(endpoint(connection), login=login, cluster=connection.slurm_cluster, clock=clock)
+    return SlurmConnector(
+        endpoint(connection), login=login(connection), cluster=connection.slurm_cluster, clock=clock
+    )
 
 
 KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {ClusterKind.SLURM: _slurm}
