@@ -1,0 +1,168 @@
+"""What a Prometheus answers: series with exact values, or a sentence on why not."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.http import Answer
+
+SAID = 200  # characters of the server's own words that are repeated
+
+Sample = tuple[Decimal, Decimal]
+"""Epoch second with its milliseconds, and the value."""
+
+
+class TooMuchError(ConnectorError):
+    """The server refuses so many samples, or took too long over them. Asking for less helps."""
+
+
+class Series(msgspec.Struct):
+    """One series: an instant query gives `value`, a range `values`."""
+
+    metric: dict[str, str]
+    value: Sample | None = None
+    values: list[Sample] = []
+
+
+class _Data(msgspec.Struct, rename="camel"):
+    result_type: str
+    result: msgspec.Raw
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    status: str
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    error_type: str = ""
+    error: str = ""
+    warnings: list[str] = []
+    infos: list[str] = []
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+_DATA = msgspec.json.Decoder(_Data)
+_SERIES = msgspec.json.Decoder(list[Series])
+_SCALAR = msgspec.json.Decoder(Sample)
+
+
+def series(answer: Answer, address: str) -> tuple[list[Series], list[str]]:
+    """The series of a whole answer, and its remarks that do no harm. Raises `ConnectorError`."""
+    told = _told(answer, address)
+    try:
+        data = _DATA.decode(told.data)
+        if data.result_type == "scalar":
+            return [Series({}, _SCALAR.decode(data.result))], told.infos
+        if data.result_type in {"vector", "matrix"}:
+            return _SERIES.decode(data.result), told.infos
+    except msgspec.MsgspecError:
+        raise _unread(address) from None
+    raise _unread(address)
+
+
+def _told(answer: Answer, address: str) -> _Answer:
+    try:
+        told = _ANSWER.decode(answer.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise _without_words(answer, address) from None
+    if answer.status != 200 or told.status != "success":
+        raise refused(answer.status, told.error_type, told.error, address)
+    if told.warnings:
+        raise ConnectorError(
+            f"{address} answered with a warning, so its answer may be incomplete and nothing of it is kept: "
+            f"{_quoted('; '.join(told.warnings))}",
+            retry=True,
+        )
+    return told
+
+
+def refused(status: int, kind: str, said: str, address: str) -> ConnectorError:
+    """One sentence for an error that was answered as documented."""
+    words = _quoted(said or kind or f"HTTP {status}")
+    if status in {401, 403}:
+        return _not_let_in(status, address)
+    if status == 429:
+        return ConnectorError(f"{address} limits how often it is asked (HTTP 429): {words}", retry=True)
+    if "maximum resolution" in said or "11,000 points" in said:
+        return TooMuchError(
+            f"{address} gives at most 11,000 points of a series in one answer: ask for a shorter time.",
+            retry=False,
+        )
+    if "too many samples" in said:
+        return TooMuchError(
+            f"{address} was asked for more samples than --query.max-samples allows: raise it, or ask for a "
+            "shorter time.",
+            retry=True,
+        )
+    if kind == "timeout" or "timed out" in said:
+        return TooMuchError(
+            f"{address} gave up on a query after its own time limit (--query.timeout): {words}", retry=True
+        )
+    if status == 422 or kind == "execution":
+        return ConnectorError(f"{address} could not work a query out (HTTP {status}): {words}", retry=False)
+    if status == 400 or kind == "bad_data":
+        return ConnectorError(
+            f"{address} does not understand a query (HTTP {status}); check the matcher and the label names of "
+            f"the connection: {words}",
+            retry=False,
+        )
+    return ConnectorError(f"{address} cannot answer now (HTTP {status}): {words}", retry=status >= 500)
+
+
+def _without_words(answer: Answer, address: str) -> ConnectorError:
+    """A sentence for an answer that is none of the query API."""
+    if answer.status in {401, 403}:
+        return _not_let_in(answer.status, address)
+    if 300 <= answer.status < 400:
+        return ConnectorError(
+            f"{address} sends us elsewhere ({answer.location or 'it does not say where'}), as a login page does: "
+            "give the address of the query API itself.",
+            retry=False,
+        )
+    if answer.status in {404, 405}:
+        return ConnectorError(
+            f"{address} has no /api/v1/query (HTTP {answer.status}): check the path of the base URL; Mimir's "
+            "ends in /prometheus.",
+            retry=False,
+        )
+    if answer.status == 429:
+        return ConnectorError(f"{address} limits how often it is asked (HTTP 429).", retry=True)
+    if answer.status == 200 and "json" in answer.content_type:
+        return _unread(address)
+    if answer.status == 200:
+        return ConnectorError(
+            f"{address} answered with {answer.content_type or 'something'} instead of JSON: it is not the query "
+            "API of a Prometheus.",
+            retry=False,
+        )
+    return ConnectorError(f"{address} cannot answer now (HTTP {answer.status}).", retry=answer.status >= 500)
+
+
+def _not_let_in(status: int, address: str) -> ConnectorError:
+    why = "does not know us" if status == 401 else "does not let us read"
+    return ConnectorError(
+        f"{address} {why} (HTTP {status}): check the user and password, the token, the AWS key or the headers "
+        "of the connection.",
+        retry=False,
+    )
+
+
+def _unread(address: str) -> ConnectorError:
+    return ConnectorError(
+        f"{address} sent JSON that is cut off, or is not what the query API documents; nothing of it is kept.",
+        retry=True,
+    )
+
+
+def _quoted(said: str) -> str:
+    text = " ".join(said.split())
+    return text if len(text) <= SAID else f"{text[:SAID]}…"
+
+
+def whole(value: Any) -> int | None:
+    """The integer that a value is; None for a fraction, NaN or infinity."""
+    if not isinstance(value, Decimal) or not value.is_finite() or value != value.to_integral_value():
+        return None
+    return int(value)

@@ -1,0 +1,123 @@
+"""When kube-state-metrics was being read: what was not seen then has not been disproved."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from statistics import median
+
+from clusters.connectors.prometheus.answers import Series
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.queries import NODE_INFO, POD_INFO, Queries, alternatives, span
+
+HOUR = 3600
+MINUTE = 60
+POINTS = 10_000  # of a series in one answer; 11,000 are given
+MISSED = 3  # intervals without a scrape that make a gap: a rollout of the exporter takes two and a half
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Instants, in milliseconds and in order, at which kube-state-metrics was read, and their usual distance."""
+
+    scrapes: Sequence[int]
+    interval: int
+
+    def last(self, until: int) -> int | None:
+        """The last scrape at or before an epoch second, in milliseconds."""
+        at = bisect_right(self.scrapes, until * 1000)
+        return self.scrapes[at - 1] if at else None
+
+    def next(self, after: int) -> int | None:
+        """The first scrape after a moment in milliseconds, in milliseconds."""
+        at = bisect_right(self.scrapes, after)
+        return self.scrapes[at] if at < len(self.scrapes) else None
+
+    def unseen_after(self, moment: int) -> int | None:
+        """Seconds between a scrape, in milliseconds, and the next, where that is a gap; else None."""
+        following = self.next(moment)
+        if following is None or following - moment <= MISSED * self.interval:
+            return None
+        return (following - moment) // 1000
+
+    def gaps(self, since: int, until: int) -> list[tuple[int, int]]:
+        """Times of [since, until) in which nothing was seen, in whole epoch seconds."""
+        low, high = bisect_left(self.scrapes, since * 1000), bisect_left(self.scrapes, until * 1000)
+        instants = (since * 1000 - self.interval, *self.scrapes[low:high], until * 1000)
+        found = []
+        for before, after in pairwise(instants):
+            if after - before > MISSED * self.interval:
+                found.append((max((before + self.interval) // 1000, since), after // 1000))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteHour:
+    """An hour, or the part of it that was read, in which the exporter was not seen all along. Seconds."""
+
+    begins: int  # epoch second
+    read: int
+    covered: int
+
+
+def incomplete_hours(gaps: Sequence[tuple[int, int]], since: int, until: int) -> list[IncompleteHour]:
+    """The hours of [since, until) that have a gap, in order."""
+    missing: dict[int, int] = {}
+    for begin, end in gaps:
+        for hour in range(begin - begin % HOUR, end, HOUR):
+            missing[hour] = missing.get(hour, 0) + min(end, hour + HOUR) - max(begin, hour)
+    hours = []
+    for hour, lost in sorted(missing.items()):
+        read = min(until, hour + HOUR) - max(since, hour)
+        hours.append(IncompleteHour(hour, read, max(read - lost, 0)))
+    return hours
+
+
+def watch(client: PrometheusClient, queries: Queries, *, since: int, until: int) -> Coverage:
+    """When kube-state-metrics was read in [since, until): by its `up`, else by the minutes that have its series."""
+    seconds = until - since
+    jobs = set()
+    for metric in (NODE_INFO, POD_INFO):
+        found = client.instant(
+            f"count by (job) (count_over_time({queries.selector(metric)}[{span(seconds)}]))", until
+        )
+        jobs = {one.metric.get("job", "") for one in found}
+        if jobs:
+            break
+    if not jobs:
+        return Coverage((), MINUTE * 1000)
+    if "" not in jobs:
+        up = queries.selector("up", f'job=~"{alternatives(sorted(jobs))}"')
+        scrapes = _of_up(client.instant(f"{up}[{span(seconds)}]", until))
+        if scrapes.scrapes:
+            return scrapes
+    return _of_minutes(client, queries.selector(metric), since, until)
+
+
+def _of_up(found: Sequence[Series]) -> Coverage:
+    good: set[int] = set()
+    steps: list[int] = []
+    for one in found:
+        instants = [int(at * 1000) for at, _ in one.values]
+        good.update(at for at, (_, value) in zip(instants, one.values, strict=True) if value == 1)
+        steps += [after - before for before, after in pairwise(instants)]
+    return Coverage(sorted(good), int(median(steps)) if steps else MINUTE * 1000)
+
+
+def _of_minutes(client: PrometheusClient, selector: str, since: int, until: int) -> Coverage:
+    """Where `up` was not kept. Two minutes are looked over, so that scrapes a minute apart leave no holes."""
+    query = f"count(count_over_time({selector}[{span(2 * MINUTE)}]))"
+    instants: set[int] = set()
+    for start in range(since + MINUTE, until + 1, POINTS * MINUTE):
+        end = min(start + (POINTS - 1) * MINUTE, until)
+        for one in client.range(query, start=start, end=end, step=MINUTE):
+            instants.update(int(at * 1000) for at, _ in one.values)
+    return Coverage(sorted(instants), MINUTE * 1000)
+
+
+def utc(second: int) -> str:
+    """`2025-03-01 15:05 UTC`."""
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M} UTC"

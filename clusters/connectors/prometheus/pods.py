@@ -1,0 +1,166 @@
+"""Which pods held devices in a window, what they asked for, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from clusters.connectors.prometheus.answers import Series
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window
+from clusters.connectors.prometheus.options import QUEUE_LABELS, AccountFrom, LabelNames
+from clusters.connectors.prometheus.queries import DEVICES, FRACTIONS, Queries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What one container of a pod holds: `count` of a resource, or with an annotation, parts of devices.
+
+    `resource` is as kube-state-metrics spells it, or the annotation's name; `annotated` is what that says.
+    """
+
+    uid: str
+    namespace: str
+    pod: str
+    node: str
+    container: str
+    resource: str
+    count: Decimal
+    annotated: str = ""
+
+    @property
+    def key(self) -> str:
+        """Unique for ever within the cluster: a uid never comes back."""
+        return f"{self.uid}/{self.container}/{self.resource}"
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Accounts and queues by uid; for accounts by a label of the namespace, by its name."""
+
+    pods: Mapping[str, str]
+    namespaces: Mapping[str, str]
+    queues: Mapping[str, str]
+    source: AccountFrom
+
+    def account(self, held: Held) -> str:
+        """ "" where the label is missing."""
+        if self.source is AccountFrom.NAMESPACE:
+            return held.namespace
+        if self.source is AccountFrom.NAMESPACE_LABEL:
+            return self.namespaces.get(held.namespace, "")
+        return self.pods.get(held.uid, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One way of holding devices: who holds what, and the lives of those pods."""
+
+    held: list[Held]
+    lives: Mapping[str, Life]
+    owners: Owners
+
+
+def held_in(client: PrometheusClient, queries: Queries, window: Window) -> Iterable[Found]:
+    """Pods that request devices, then those that hold parts of devices by an annotation. One at a time."""
+    requested = _requested(client, queries, window)
+    known = {one.uid for one in requested}
+    yield _found(client, queries, window, requested, "")
+    for annotation in FRACTIONS:
+        annotated = {
+            one.metric.get("uid", ""): one.metric
+            for one in client.instant(queries.fractions(annotation, window.length), window.at)
+        }
+        annotated = {uid: told for uid, told in annotated.items() if uid not in known}
+        if annotated:
+            known.update(annotated)
+            places = client.instant(queries.of(sorted(annotated)).places(window.length), window.at)
+            held = _in_part(places, annotated, annotation, queries.options.labels)
+            yield _found(client, queries, window, held, annotation)
+
+
+def _found(
+    client: PrometheusClient, queries: Queries, window: Window, held: list[Held], holder: str
+) -> Found:
+    reserved = queries.options.reservations
+    held = [one for one in held if one.namespace not in reserved]
+    pods = dict.fromkeys(one.uid for one in held)
+    lives = Lifecycle(client, queries, window, holder=holder).read(pods)
+    return Found(held, lives, _owners(client, queries, window, holder) if held else _nobody())
+
+
+def _requested(client: PrometheusClient, queries: Queries, window: Window) -> list[Held]:
+    """Replicas, rollouts and renamed labels give one row each; they fall into one."""
+    names = queries.options.labels
+    rows: dict[str, Held] = {}
+    for one in client.instant(queries.requested(window.length), window.at):
+        if one.value is None:
+            continue
+        row = Held(
+            uid=one.metric.get("uid", ""),
+            namespace=spelled(one, "namespace", names),
+            pod=spelled(one, "pod", names),
+            node=spelled(one, "node", names),
+            container=spelled(one, "container", names),
+            resource=one.metric.get("resource", ""),
+            count=one.value[1],
+        )
+        before = rows.get(row.key)
+        if before is None or (row.count, row.node) > (before.count, before.node):
+            rows[row.key] = row
+    return [row for _, row in sorted(rows.items()) if row.count != 0]
+
+
+def _in_part(
+    places: Iterable[Series], annotated: Mapping[str, Mapping[str, str]], annotation: str, names: LabelNames
+) -> list[Held]:
+    rows: dict[str, Held] = {}
+    for one in places:
+        told = annotated[one.metric.get("uid", "")]
+        row = Held(
+            uid=one.metric.get("uid", ""),
+            namespace=spelled(one, "namespace", names),
+            pod=spelled(one, "pod", names),
+            node=spelled(one, "node", names),
+            container="",
+            resource=annotation.removeprefix("annotation_"),
+            count=_devices(told.get(DEVICES, "")),
+            annotated=told.get(annotation, ""),
+        )
+        rows[row.key] = row
+    return [row for _, row in sorted(rows.items())]
+
+
+def _devices(told: str) -> Decimal:
+    return Decimal(told) if told.isascii() and told.isdecimal() else Decimal(1)
+
+
+def _nobody() -> Owners:
+    return Owners({}, {}, {}, AccountFrom.NAMESPACE)
+
+
+def _owners(client: PrometheusClient, queries: Queries, window: Window, holder: str) -> Owners:
+    told = queries.options.account
+    by_pod = told.label if told.source is AccountFrom.POD_LABEL else ""
+    names = tuple(dict.fromkeys((*QUEUE_LABELS, *filter(None, (by_pod,)))))
+    pods: dict[str, str] = {}
+    queues: dict[str, str] = {}
+    namespaces: dict[str, str] = {}
+    found = client.instant(queries.labels(names, queries.gate(holder), window.length), window.at)
+    for one in sorted(found, key=lambda series: sorted(series.metric.items())):
+        uid = one.metric.get("uid", "")
+        queue = next(filter(None, (one.metric.get(name, "") for name in QUEUE_LABELS)), "")
+        queues[uid] = queue or queues.get(uid, "")
+        if by_pod:
+            pods[uid] = one.metric.get(by_pod, "") or pods.get(uid, "")
+    if told.source is AccountFrom.NAMESPACE_LABEL:
+        for one in client.instant(queries.namespaces(told.label, window.length), window.at):
+            namespace = spelled(one, "namespace", queries.options.labels)
+            namespaces[namespace] = max(one.metric.get(told.label, ""), namespaces.get(namespace, ""))
+    return Owners(pods, namespaces, queues, told.source)
+
+
+def spelled(series: Series, what: str, names: LabelNames) -> str:
+    """A label under whichever name it has here."""
+    return next(filter(None, (series.metric.get(name, "") for name in names.spellings(what))), "")

@@ -1,0 +1,137 @@
+"""All PromQL of the connector. Windows are given in seconds and written one millisecond shorter: a range is
+closed on the left before Prometheus 3 and open after it, and so both answer the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clusters.connectors.prometheus.options import PrometheusOptions
+
+REQUESTS = "kube_pod_container_resource_requests"
+PHASE = "kube_pod_status_phase"
+SCHEDULED = "kube_pod_status_scheduled_time"
+STARTED = "kube_pod_start_time"
+COMPLETED = "kube_pod_completion_time"
+POD_INFO = "kube_pod_info"
+POD_LABELS = "kube_pod_labels"
+POD_ANNOTATIONS = "kube_pod_annotations"
+NAMESPACE_LABELS = "kube_namespace_labels"
+NODE_INFO = "kube_node_info"
+NODE_LABELS = "kube_node_labels"
+NODE_CAPACITY = "kube_node_status_capacity"
+NODE_ALLOCATABLE = "kube_node_status_allocatable"
+NODE_CONDITION = "kube_node_status_condition"
+NODE_UNSCHEDULABLE = "kube_node_spec_unschedulable"
+
+OVER = 'phase=~"Succeeded|Failed"'
+HOLDING = 'phase=~"Pending|Running|Unknown"'
+FRACTIONS = ("annotation_gpu_fraction", "annotation_gpu_memory")
+DEVICES = "annotation_gpu_fraction_num_devices"
+
+
+def span(seconds: int) -> str:
+    """`3600` as `3599999ms`."""
+    return f"{seconds * 1000 - 1}ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Expressions with the connection's matcher in each of their selectors; `uids` narrows them to those pods."""
+
+    options: PrometheusOptions
+    uids: Sequence[str] = ()
+
+    def of(self, uids: Sequence[str]) -> Queries:
+        return Queries(self.options, uids)
+
+    def selector(self, metric: str, *matchers: str) -> str:
+        """Series of kube-state-metrics that are not about one pod."""
+        return f"{metric}{{{','.join(filter(None, (*matchers, self.options.matcher)))}}}"
+
+    def pod(self, metric: str, *matchers: str) -> str:
+        """Series about pods: of all, or of those asked for."""
+        return self.selector(metric, *matchers, f'uid=~"{alternatives(self.uids)}"' if self.uids else "")
+
+    @property
+    def requests(self) -> str:
+        """Series that stand while a scheduled pod that asks for devices exists."""
+        return self.pod(REQUESTS, f'resource=~"{self.options.resources}"', self._placed)
+
+    @property
+    def placed(self) -> str:
+        """Series that stand while a scheduled pod exists, whatever it asks for."""
+        return self.pod(POD_INFO, self._placed)
+
+    def presence(self, holder: str) -> str:
+        """Series of pods that hold devices: by request, or in part by an annotation named `holder`."""
+        return self.placed if holder else self.requests
+
+    def gate(self, holder: str) -> str:
+        """What tells those pods from all others."""
+        return self.pod(POD_ANNOTATIONS, f'{holder}!=""') if holder else self.requests
+
+    @property
+    def _placed(self) -> str:
+        return f'{self.options.labels.node or "node"}!=""'
+
+    def spellings(self, *whats: str) -> str:
+        return ",".join(name for what in whats for name in self.options.labels.spellings(what))
+
+    def requested(self, seconds: int) -> str:
+        """What each container of each pod asks for."""
+        by = f"uid,resource,{self.spellings('namespace', 'pod', 'container', 'node')}"
+        return most(by, self.requests, seconds)
+
+    def fractions(self, annotation: str, seconds: int) -> str:
+        """Pods that hold a part of a device without asking for one."""
+        by = f"uid,{annotation},{DEVICES}"
+        return most(by, self.pod(POD_ANNOTATIONS, f'{annotation}!=""'), seconds)
+
+    def places(self, seconds: int) -> str:
+        """Where pods are."""
+        return most(f"uid,{self.spellings('namespace', 'pod', 'node')}", self.placed, seconds)
+
+    def labels(self, names: Sequence[str], gate: str, seconds: int) -> str:
+        """The labels of pods that `gate` has."""
+        found = most(f"uid,{','.join(names)}", self.pod(POD_LABELS), seconds)
+        return only(found, gate, seconds)
+
+    def namespaces(self, name: str, seconds: int) -> str:
+        by = f"{self.spellings('namespace')},{name}"
+        return most(by, self.selector(NAMESPACE_LABELS, f'{name}!=""'), seconds)
+
+    def first(self, metric: str, gate: str, seconds: int) -> str:
+        """The earliest value that a pod's series had: an epoch second."""
+        found = f"min by (uid) (min_over_time({self.pod(metric)}[{span(seconds)}]))"
+        return only(found, gate, seconds)
+
+    def completed(self, gate: str, seconds: int) -> str:
+        return only(most("uid", self.pod(COMPLETED), seconds), gate, seconds)
+
+    def over(self, gate: str, seconds: int) -> str:
+        """Pods that have ended, with their phase."""
+        return only(f"{most('uid,phase', self.pod(PHASE, OVER), seconds)} == 1", gate, seconds)
+
+    def present(self, series: str, seconds: int) -> str:
+        return f"count by (uid) (count_over_time({series}[{span(seconds)}]))"
+
+    def any(self, metric: str, seconds: int) -> str:
+        """One number where there is a series of it at all."""
+        return f"count(count_over_time({self.selector(metric)}[{span(seconds)}]))"
+
+
+def most(by: str, selector: str, seconds: int) -> str:
+    """The largest value by those labels: replicas and rollouts of the exporter fall into one."""
+    return f"max by ({by}) (max_over_time({selector}[{span(seconds)}]))"
+
+
+def only(expression: str, gate: str, seconds: int) -> str:
+    """What `gate` has had a series for; the join is made once, at the end of the window."""
+    return f"{expression} and on (uid) max by (uid) (max_over_time({gate}[{span(seconds)}]))"
+
+
+def alternatives(texts: Sequence[str]) -> str:
+    """A regular expression for exactly these, as it stands in a quoted matcher."""
+    return "|".join(re.escape(text).replace("\\-", "-").replace("\\", "\\\\") for text in sorted(texts))

@@ -1,0 +1,153 @@
+"""What a device that a pod asked for is of a whole GPU, and of which model: exact, or a reason why not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from types import MappingProxyType
+
+from clusters.connectors.prometheus.options import PrometheusOptions
+
+Share = tuple[int, int]
+
+PRODUCT = "label_nvidia_com_gpu_product"
+REPLICAS = "label_nvidia_com_gpu_replicas"
+MEMORY = "label_nvidia_com_gpu_memory"  # MiB of one GPU
+
+# Profiles whose share is not their compute slices of seven. "": of any model.
+KNOWN_SHARES: Mapping[tuple[str, str], Share] = MappingProxyType(
+    {
+        ("a30", "1g.6gb"): (1, 4),
+        ("a30", "2g.12gb"): (2, 4),
+        ("a30", "4g.24gb"): (4, 4),
+        ("rtx-pro-6000", "1g.24gb"): (1, 4),
+        ("rtx-pro-6000", "2g.48gb"): (2, 4),
+        ("rtx-pro-6000", "4g.96gb"): (4, 4),
+        # One slice of compute with two of memory: four of them fill a GPU.
+        ("a100-sxm4-40gb", "1g.10gb"): (1, 4),
+        ("a100-pcie-40gb", "1g.10gb"): (1, 4),
+        ("a100", "1g.20gb"): (1, 4),
+        ("h100", "1g.20gb"): (1, 4),
+        ("h100", "1g.24gb"): (1, 4),
+        ("h200", "1g.35gb"): (1, 4),
+        ("gh200", "1g.24gb"): (1, 4),
+        ("gh200", "1g.36gb"): (1, 4),
+        ("b200", "1g.45gb"): (1, 4),
+    }
+)
+_OF_SEVEN = re.compile(r"(\d)g\.\d+gb(?:[+.-][a-z.+-]+)?")
+_PRODUCT = re.compile(
+    r"(?P<model>.+?)(?:-MIG-(?P<profile>\dg\.\d+gb[\w.+]*?))?(?P<shared>-SHARED)?", re.IGNORECASE
+)
+_RESOURCE = re.compile(
+    r"nvidia_com_(?:gpu|mig_(?P<profile>\dg_\d+gb\w*?))(?P<shared>_shared)?", re.IGNORECASE
+)
+
+
+class UnknownShareError(ValueError):
+    """The share cannot be told. The message is a sentence for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`share`: what one device is of a whole GPU. `resource`: as people write it, nvidia.com/mig-2g.10gb."""
+
+    model: str
+    profile: str
+    share: Share
+    resource: str
+
+
+def shape(resource: str, node: Mapping[str, str], options: PrometheusOptions) -> Shape:
+    """Of a resource as kube-state-metrics spells it, on a node with these labels. Raises `UnknownShareError`."""
+    found = _RESOURCE.fullmatch(resource)
+    product = _PRODUCT.fullmatch(node.get(PRODUCT, ""))
+    model = model_of(node, options)
+    if found is None:  # of another vendor, whole
+        return Shape(model, "", (1, 1), resource)
+    told = found["profile"]
+    profile = _profile(told) if told else _labelled(product["profile"]) if product else ""
+    own = (product["model"] if product else "").lower().removeprefix("nvidia-")
+    share = slice_share(model, own, profile, options.shares) if profile else Fraction(1)
+    if found["shared"] or (product and product["shared"]):
+        label = f"label_nvidia_com_mig_{told}_replicas" if told else REPLICAS
+        share /= _replicas(node, label)
+    written = f"nvidia.com/mig-{profile.replace('+', '.')}" if told else "nvidia.com/gpu"
+    return Shape(model, profile, share.as_integer_ratio(), written + (".shared" if found["shared"] else ""))
+
+
+def fraction(annotation: str, told: str, node: Mapping[str, str]) -> Share:
+    """Of the annotations `gpu-fraction` ("0.5") and `gpu-memory` (MiB). Raises `UnknownShareError`."""
+    try:
+        part = Fraction(Decimal(told))
+        if annotation.endswith("memory"):
+            part /= Fraction(Decimal(node.get(MEMORY, "")))
+    except (InvalidOperation, ValueError, OverflowError, ZeroDivisionError):
+        raise UnknownShareError(
+            f"The annotation {annotation}={told[:40]!r} gives no share of a GPU; for memory the node's label "
+            "nvidia.com/gpu.memory is needed too."
+        ) from None
+    if not 0 < part <= 1:
+        raise UnknownShareError(f"The annotation {annotation}={told[:40]!r} is not a part of one GPU.")
+    return part.as_integer_ratio()
+
+
+def model_of(node: Mapping[str, str], options: PrometheusOptions) -> str:
+    """`NVIDIA-A100-SXM4-40GB-MIG-1g.5gb` is an `a100-sxm4-40gb`, unless the operator calls it otherwise."""
+    product = node.get(PRODUCT, "")
+    found = _PRODUCT.fullmatch(product)
+    bare = found["model"] if found else product
+    for name in (product, bare):
+        if name in options.models:
+            return options.models[name]
+    return bare.lower().removeprefix("nvidia-")
+
+
+def slice_share(model: str, own: str, profile: str, told: Mapping[tuple[str, str], Share]) -> Fraction:
+    """The operator's row, else a known one, else g of 7. A row is of a model, of its family (a100), or of any ("").
+
+    `own` is what the node calls the model. Raises `UnknownShareError`.
+    """
+    bare = profile.partition("+")[0]  # with a media engine or without, it is the same part
+    for table in (told, KNOWN_SHARES):
+        for name in (model, *_families(own)):
+            for row in dict.fromkeys((profile, bare)):
+                if (name, row) in table:
+                    return Fraction(*table[name, row])
+    found = _OF_SEVEN.fullmatch(bare)
+    slices = int(found[1]) if found else 0
+    if not 1 <= slices <= 7:
+        raise UnknownShareError(
+            f"The MIG profile {profile!r} is not known: add its share of a {model or 'GPU'}."
+        )
+    return Fraction(slices, 4 if bare in {"1g.6gb", "2g.12gb", "4g.24gb"} else 7)
+
+
+def _families(model: str) -> list[str]:
+    """`a100-sxm4-40gb`, `a100-sxm4`, `a100`, and any."""
+    parts = model.split("-")
+    return ["-".join(parts[:count]) for count in range(len(parts), 0, -1)] + [""]
+
+
+def _profile(told: str) -> str:
+    """`1g_5gb_me` as `1g.5gb+me`."""
+    head, _, extra = told.lower().replace("_", ".", 1).partition("_")
+    return f"{head}+{extra.replace('_', '.')}" if extra else head
+
+
+def _labelled(told: str | None) -> str:
+    """`1g.5gb.me`, as a product ends, is `1g.5gb+me`."""
+    return re.sub(r"(?<=gb)\.", "+", (told or "").lower())
+
+
+def _replicas(node: Mapping[str, str], label: str) -> int:
+    told = node.get(label, "")
+    if not told.isascii() or not told.isdecimal() or int(told) < 1:
+        raise UnknownShareError(
+            f"The device is shared, but the node does not say among how many ({label}): let kube-state-metrics "
+            "export its labels, with --metric-labels-allowlist=nodes=[nvidia.com/*]."
+        )
+    return int(told)

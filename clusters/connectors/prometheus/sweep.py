@@ -1,0 +1,170 @@
+"""One pass: windows in order of time, then the open runs that none of them had."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from clusters.connectors.base import ConnectorError, NodeSeen, Row, UsageFact
+from clusters.connectors.http import TooLargeError
+from clusters.connectors.prometheus import nodes
+from clusters.connectors.prometheus.answers import TooMuchError
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.coverage import HOUR, Coverage, utc, watch
+from clusters.connectors.prometheus.facts import Facts
+from clusters.connectors.prometheus.lifecycle import Window
+from clusters.connectors.prometheus.notes import Notes
+from clusters.connectors.prometheus.pods import held_in
+from clusters.connectors.prometheus.queries import Queries
+
+SETTLE = (
+    600  # seconds up to Prometheus's present that are left to settle: scrapes and remote writes come late
+)
+LONGEST = 24 * HOUR  # of a window that is read at once
+SHORTEST = HOUR // 4  # into which it is cut where the server refuses more
+DEEP = 31 * 24 * HOUR  # how far back an open run that no window has is looked for
+AT_ONCE = 100  # of those
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What a pass has come to know. Keys are source keys, times epoch seconds."""
+
+    since: int
+    asked: Collection[str]
+    closed: dict[str, Row] = field(default_factory=dict)
+    running: dict[str, Row] = field(default_factory=dict)  # the newest row of each
+    last: Window | None = None  # the newest window that kube-state-metrics was seen in
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Sweep:
+    """Reads what held devices in a time. After `rows`: `complete_through`, `gaps`, `missing`, `nodes`, `notes`."""
+
+    def __init__(self, client: PrometheusClient, queries: Queries) -> None:
+        self.client = client
+        self.queries = queries
+        self.notes = Notes()
+        self.complete_through: int | None = None
+        self.gaps: list[tuple[int, int]] = []
+        self.missing: list[str] = []
+        self.nodes: list[NodeSeen] | None = None
+
+    def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
+        """Ended pods as their window is read, running ones last. Raises `ConnectorError`."""
+        end = min(until, self.client.now() - SETTLE)
+        work = _Pass(since, frozenset(open_keys))
+        yield from self._windows(work, min(since, end - SETTLE), end)
+        if work.last is None:
+            raise ConnectorError(
+                f"{self.client.http.address} has no series of kube-state-metrics between {utc(since)} and {utc(end)}: "
+                "check that it is scraped, and the matcher of the connection.",
+                retry=True,
+            )
+        lost = self._lost(work, work.last)
+        yield from self._look_for(lost, work, work.last)
+        yield from work.running.values()
+        self.complete_through = work.last.edge
+        self.gaps = [gap for gap in work.gaps if gap[0] < work.last.edge]
+        labels = nodes.labels_in(self.client, self.queries, work.last)
+        self.nodes = nodes.seen(self.client, self.queries, work.last, labels)
+
+    def _windows(self, work: _Pass, since: int, end: int) -> Iterator[Row]:
+        """A window that is too much for the server is cut in halves, then all that follow are as short."""
+        length = LONGEST
+        while since < end:
+            until = min(since + length, end)
+            try:
+                rows = list(self._window(work, since, until))
+            except (TooMuchError, TooLargeError):
+                length = (until - since) // 2
+                if length < SHORTEST:
+                    raise
+                continue
+            yield from rows
+            since = until
+
+    def _window(self, work: _Pass, since: int, until: int) -> Iterator[Row]:
+        coverage = watch(self.client, self.queries, since=since, until=until + SETTLE)
+        window = _settled(since, until, coverage)
+        if window is None:
+            _join(work.gaps, [(max(since, work.since), until)])
+            return
+        rows = self._read(window, self.queries)
+        _join(work.gaps, coverage.gaps(max(since, work.since), window.edge))
+        for key, row in rows:
+            if isinstance(row, UsageFact) and row.ended is None:
+                work.running[key] = row
+            else:
+                work.running.pop(key, None)
+                known, work.closed[key] = work.closed.get(key), row
+                if row != known and (
+                    not isinstance(row, UsageFact) or (row.ended or 0) > work.since or key in work.asked
+                ):
+                    yield row
+        work.last = window
+
+    def _read(self, window: Window, queries: Queries) -> list[tuple[str, Row]]:
+        """All of a window, or nothing: rows with their keys. What began after its edge is for the next."""
+        facts = Facts(queries.options, nodes.labels_in(self.client, self.queries, window), self.notes)
+        rows = []
+        for found in held_in(self.client, queries, window):
+            for held in found.held:
+                life = found.lives.get(held.uid)
+                if life is not None and life.started < window.edge:
+                    rows.append((held.key, facts.row(held, life, found.owners, edge=window.edge)))
+        return rows
+
+    def _lost(self, work: _Pass, last: Window) -> dict[str, Row | None]:
+        """Runs that were open, and that the last window does not have: with the row that an earlier one gave."""
+        found: dict[str, Row | None] = {
+            key: None for key in work.asked if key not in work.closed and key not in work.running
+        }
+        for key, row in list(work.running.items()):
+            if isinstance(row, UsageFact) and row.seen_until != max(last.edge, row.started or 0):
+                found[key] = work.running.pop(key)
+        return found
+
+    def _look_for(self, lost: dict[str, Row | None], work: _Pass, last: Window) -> Iterator[Row]:
+        """Each of them from wherever it lies; what lies nowhere is missing."""
+        if not lost:
+            return
+        since = last.at - DEEP
+        deep = Window(since, last.edge, last.at, watch(self.client, self.queries, since=since, until=last.at))
+        uids = sorted({key.partition("/")[0] for key in lost})
+        found: set[str] = set()
+        for begin in range(0, len(uids), AT_ONCE):
+            for key, row in self._read(deep, self.queries.of(uids[begin : begin + AT_ONCE])):
+                if key in lost:
+                    found.add(key)
+                    yield row
+        for key, before in lost.items():
+            if key not in found:
+                if key in work.asked:
+                    self.missing.append(key)
+                if before is not None:
+                    yield before
+
+
+def _settled(since: int, until: int, coverage: Coverage) -> Window | None:
+    """The window as far as kube-state-metrics was seen: what is not seen after its edge is gone. None: not at all.
+
+    Where it was not seen in the time to settle, the edge lies before its last scrape.
+    """
+    last = coverage.last(until + SETTLE)
+    if last is None:
+        return None
+    if last > until * 1000:
+        return Window(since, until, until + SETTLE, coverage)
+    at = -(-last // 1000)
+    edge = (last - coverage.interval * 3 // 2) // 1000
+    return Window(since, edge, at, coverage) if edge > since else None
+
+
+def _join(gaps: list[tuple[int, int]], more: list[tuple[int, int]]) -> None:
+    """Appends; a gap over the border of two windows stays one."""
+    for begin, end in more:
+        if gaps and begin <= gaps[-1][1]:
+            gaps[-1] = gaps[-1][0], end
+        else:
+            gaps.append((begin, end))
