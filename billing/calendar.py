@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -54,23 +56,59 @@ def starting_in(*, tenant: Tenant, year: int, month: int) -> BillingPeriod | Non
 
     Where a change of anchor day makes two start in it: the first that is not closed, else the last.
     """
-    asked = rules.period_starting_in(year, month, zone=tenant.zone, anchor_day=tenant.anchor_day)
-    ensure(tenant=tenant, since=asked.start, until=asked.end)
-    around = BillingPeriod.objects.filter(
-        tenant=tenant,
-        start__gte=asked.start - AROUND,
-        start__lte=asked.start + AROUND,
-    ).order_by("start")
+    return starting_in_each([tenant], year=year, month=month).get(tenant.pk)
+
+
+def starting_in_each(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, BillingPeriod]:
+    """As `starting_in`, by tenant; those without such a period are left out. One query where all are kept."""
+    asked = {
+        tenant: rules.period_starting_in(year, month, zone=tenant.zone, anchor_day=tenant.anchor_day)
+        for tenant in tenants
+    }
+    kept = _around(asked)
+    bare = {
+        tenant: period for tenant, period in asked.items() if not _covered(period, kept.get(tenant.pk, []))
+    }
+    for tenant, period in bare.items():
+        ensure(tenant=tenant, since=period.start, until=period.end)
+    kept |= _around(bare)
+    found = {tenant: _named(kept.get(tenant.pk, []), tenant.timezone, (year, month)) for tenant in asked}
+    return {tenant.pk: period for tenant, period in found.items() if period is not None}
+
+
+def _around(asked: Mapping[Tenant, rules.Period]) -> dict[int, list[BillingPeriod]]:
+    """The periods that start near those asked for, by tenant, in order."""
+    if not asked:
+        return {}
+    near = BillingPeriod.objects.filter(
+        tenant__in=asked,
+        start__gte=min(period.start for period in asked.values()) - AROUND,
+        start__lte=max(period.start for period in asked.values()) + AROUND,
+    )
+    starts = {tenant.pk: period.start for tenant, period in asked.items()}
+    found: dict[int, list[BillingPeriod]] = defaultdict(list)
+    for period in near.order_by("start"):
+        if abs(period.start - starts[period.tenant_id]) <= AROUND:
+            found[period.tenant_id].append(period)
+    return found
+
+
+def _covered(asked: rules.Period, kept: Sequence[BillingPeriod]) -> bool:
+    """Whether the periods, which follow each other without a gap, hold all of it."""
+    return bool(kept) and kept[0].start <= asked.start and asked.end <= kept[-1].end
+
+
+def _named(kept: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> BillingPeriod | None:
+    """The one that people call by that month; `zone` is the tenant's own."""
     found = None
-    zone = tenant.timezone
-    for position, kept in enumerate(around):
+    for position, period in enumerate(kept):
         # A period after a change of zone starts where the old zone's month ends.
-        zones = {kept.timezone, zone} if position else {kept.timezone}
-        if max(_month(kept.start, name) for name in zones) == (year, month):
-            found = kept
-            if kept.closed_at is None:
+        zones = {period.timezone, zone} if position else {period.timezone}
+        if max(_month(period.start, name) for name in zones) == month:
+            found = period
+            if period.closed_at is None:
                 break
-        zone = kept.timezone
+        zone = period.timezone
     return found
 
 

@@ -6,38 +6,37 @@ never marked, so this rule is all that tells billed from pending.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from django.db.models import Q
 
 from billing.models import Invoice
-from portal.tenants.models import Tenant
 
 Reach = list[tuple[datetime, int]]
 """Of each issued invoice the end of its period and the newest rated row that it covers."""
 
 
-def of_tenant(tenant: Tenant) -> Reach:
-    """All that has been issued to the tenant."""
-    return _reach(Invoice.objects.issued().filter(tenant=tenant))
+def of_tenants(ids: Iterable[int]) -> Mapping[int, Reach]:
+    """All that has been issued to each of the tenants. One query."""
+    found: dict[int, Reach] = defaultdict(list)
+    issued = Invoice.objects.issued().filter(tenant__in=list(ids))
+    for tenant, end, newest in issued.values_list("tenant", "period_end", "rated_through"):
+        found[tenant].append((end, newest))
+    return found
 
 
 def before(invoice: Invoice) -> Reach:
     """What had been issued to the tenant when this invoice was."""
-    return _reach(
-        Invoice.objects.issued().filter(
-            Q(rated_through__lt=invoice.rated_through)
-            | Q(rated_through=invoice.rated_through, pk__lt=invoice.pk),
-            tenant=invoice.tenant_id,
-        )
+    earlier = Invoice.objects.issued().filter(
+        Q(rated_through__lt=invoice.rated_through)
+        | Q(rated_through=invoice.rated_through, pk__lt=invoice.pk),
+        tenant=invoice.tenant_id,
     )
+    return list(earlier.values_list("period_end", "rated_through"))
 
 
 def through(reach: Reach, period_end: datetime) -> int:
     """The newest rated row of a period ending then that is covered; 0 where none is."""
     return max((newest for end, newest in reach if end >= period_end), default=0)
-
-
-def _reach(invoices: Iterable[Invoice]) -> Reach:
-    return [(invoice.period_end, invoice.rated_through) for invoice in invoices]

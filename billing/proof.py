@@ -8,7 +8,7 @@ usage and the invoices that cover it. `pending` holds unpriced usage too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -31,7 +31,6 @@ from billing.rules.money import Money, decimal_text
 from billing.rules.pricing import PerUnit
 from billing.rules.tax import tax_on
 from clusters import usage
-from portal.tenants.models import Tenant
 
 SLICE = 50_000  # records looked at in one statement
 
@@ -114,20 +113,24 @@ def prove(*, month: date | None = None, progress: Callable[[int], None] | None =
         return Proof(dict(sorted(sums.items())), quarantined, checks)
 
 
-def tenant_sums(*, tenant: Tenant, period: BillingPeriod) -> dict[str, dict[str, str]]:
-    """A tenant's period by resource and verdict, in exact resource-seconds as text: kept with its close."""
+def tenant_sums(periods: Sequence[BillingPeriod]) -> dict[int, dict[str, dict[str, str]]]:
+    """By period, its tenant's resources and verdicts in exact resource-seconds as text: kept with its close."""
     rows = (
-        PeriodTotal.objects.filter(tenant=tenant, period=period)
-        .values("resource", "verdict", "share_den")
+        PeriodTotal.objects.filter(tenant__in={p.tenant_id for p in periods}, period__in=periods)
+        .values_list("period", "resource", "verdict", "share_den")
         .annotate(sum=Sum("units"))
-        .order_by("resource", "verdict", "share_den")
+        .order_by("period", "resource", "verdict", "share_den")
     )
-    sums: dict[str, dict[str, Fraction]] = defaultdict(lambda: dict.fromkeys(Verdict.values, Fraction(0)))
-    for row in rows:
-        sums[row["resource"]][row["verdict"]] += Fraction(int(row["sum"]), row["share_den"])
+    sums: dict[int, dict[str, dict[str, Fraction]]] = {period.pk: {} for period in periods}
+    for period, resource, verdict, share_den, units in rows:
+        verdicts = sums[period].setdefault(resource, dict.fromkeys(Verdict.values, Fraction(0)))
+        verdicts[verdict] += Fraction(int(units), share_den)
     return {
-        resource: {verdict: seconds_text(value) for verdict, value in verdicts.items()}
-        for resource, verdicts in sums.items()
+        period: {
+            resource: {verdict: seconds_text(value) for verdict, value in verdicts.items()}
+            for resource, verdicts in resources.items()
+        }
+        for period, resources in sums.items()
     }
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import NamedTuple, TypeVar
 
-from django.db.models import Max, Sum
+from django.db.models import Sum
 
-from billing import calendar, coverage
+from billing import calendar, coverage, standing
 from billing.models import BillingPeriod, InvoiceLine, InvoiceState, PeriodTotal, Price, Verdict
-from billing.models.plans import SELECTORS
 from billing.rules import period as rules
 from billing.rules.money import Money
 from billing.rules.pricing import Meter, PerUnit
 from billing.rules.statement import Billed, Line, LineKey, Owed, statement
+from billing.standing import Rated
 from portal.tenants.models import Project, Tenant
+
+R = TypeVar("R", "_Total", "_Line")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,98 +75,191 @@ def pending(*, tenant: Tenant, period: BillingPeriod) -> Statement:
 
     A pure function of the totals and of the lines already issued. Raises MixedCurrenciesError.
     """
-    touched, through = _periods_with_news(tenant, period)
-    rows = list(
-        PeriodTotal.objects.filter(tenant=tenant, period__in=touched, verdict=Verdict.CHARGED).select_related(
-            "period", "project"
+    found = pending_each([period], standing.rated_up_to([period]))[tenant.pk]
+    if isinstance(found, MixedCurrenciesError):
+        raise found
+    return found
+
+
+def pending_each(
+    periods: Sequence[BillingPeriod], rated: Mapping[int, Sequence[Rated]]
+) -> dict[int, Statement | MixedCurrenciesError]:
+    """As `pending`, by tenant, of whom each has one of the periods; `rated` is `standing.rated_up_to` of them.
+
+    Six queries at most, however many they are.
+    """
+    reach = coverage.of_tenants(rated)
+    news = {
+        p.tenant_id: _with_news(p, rated.get(p.tenant_id, []), reach.get(p.tenant_id, [])) for p in periods
+    }
+    earlier = BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids})
+    touched = {p.tenant_id: [*(earlier[pk] for pk in news[p.tenant_id]), p] for p in periods}
+    rows = _totals(touched)
+    lines = _lines(touched)
+    names = _names(rows, lines)
+    prices = _prices({row.price_id for row in rows} | {line.price_id for line in lines})
+    own_rows, own_lines = _by_tenant(rows), _by_tenant(lines)
+    return {
+        period.tenant_id: _statement(
+            period,
+            touched[period.tenant_id],
+            own_rows[period.tenant_id],
+            own_lines[period.tenant_id],
+            names[period.tenant_id],
+            prices,
+            max((each.newest for each in rated.get(period.tenant_id, [])), default=0),
         )
+        for period in periods
+    }
+
+
+def _with_news(period: BillingPeriod, rated: Sequence[Rated], reach: coverage.Reach) -> list[int]:
+    """The earlier periods that were rated differently since an invoice last covered them, in order."""
+    return [
+        each.period
+        for each in sorted(rated, key=lambda each: each.start)
+        if each.period != period.pk and each.newest > coverage.through(reach, each.end)
+    ]
+
+
+class _Total(NamedTuple):
+    tenant: int
+    period: int
+    project: int
+    name: str
+    own: int  # whose project it is
+    price_id: int
+    share_den: int
+    units: Decimal
+
+
+class _Line(NamedTuple):
+    tenant: int
+    period: int
+    project: int
+    name: str
+    meter: str
+    price_id: int
+    seconds_num: Decimal
+    seconds_den: int
+    amount: int
+    unit_price: Decimal
+    currency: str
+
+
+def _totals(touched: Mapping[int, Sequence[BillingPeriod]]) -> list[_Total]:
+    found = PeriodTotal.objects.filter(
+        tenant__in=touched,
+        period__in=[period for periods in touched.values() for period in periods],
+        verdict=Verdict.CHARGED,
+        price_id__isnull=False,
     )
-    names = {row.project_id: row.project.name for row in rows if row.project.tenant_id == tenant.pk}
-    billed = _billed(tenant, touched, names)
-    prices = _prices(
-        {row.price_id for row in rows if row.price_id is not None} | {key.price_id for key in billed}
+    columns = (
+        "tenant",
+        "period",
+        "project",
+        "project__name",
+        "project__tenant",
+        "price_id",
+        "share_den",
+        "units",
     )
-    owed = _owed(rows, prices)
+    return [_Total(*row) for row in found.values_list(*columns)]
+
+
+def _lines(touched: Mapping[int, Sequence[BillingPeriod]]) -> list[_Line]:
+    """What standing invoices hold of these periods."""
+    found = InvoiceLine.objects.filter(
+        tenant__in=touched,
+        service_period__in=[period for periods in touched.values() for period in periods],
+        invoice__state=InvoiceState.ISSUED,
+    ).order_by("pk")
+    columns = (
+        *("tenant", "service_period", "project_id", "project", "meter", "price_id"),
+        *("seconds_num", "seconds_den", "amount", "unit_price", "invoice__currency"),
+    )
+    return [_Line(*row) for row in found.values_list(*columns)]
+
+
+def _names(rows: Iterable[_Total], lines: Iterable[_Line]) -> Mapping[int, dict[int, str]]:
+    """By tenant the present names of its projects: of all where a line names one without totals."""
+    names: dict[int, dict[int, str]] = defaultdict(dict)
+    for row in rows:
+        if row.own == row.tenant:
+            names[row.tenant][row.project] = row.name
+    if lacking := {line.tenant for line in lines if line.project not in names[line.tenant]}:
+        found = Project.objects.filter(tenant__in=lacking).values_list("tenant", "pk", "name")
+        for tenant, pk, name in found:
+            names[tenant][pk] = name
+    return names
+
+
+def _by_tenant(rows: Iterable[R]) -> Mapping[int, list[R]]:
+    found: dict[int, list[R]] = defaultdict(list)
+    for row in rows:
+        found[row.tenant].append(row)
+    return found
+
+
+def _statement(
+    period: BillingPeriod,
+    touched: Sequence[BillingPeriod],
+    rows: Sequence[_Total],
+    lines: Sequence[_Line],
+    names: Mapping[int, str],
+    prices: dict[int, Price],
+    through: int,
+) -> Statement | MixedCurrenciesError:
+    rules_of = {each.pk: calendar.as_rule(each) for each in touched}
+    owed = _owed(rows, prices, rules_of)
+    billed = _billed(lines, names, rules_of)
     currencies = {prices[key.price_id].version.plan.currency for key in owed} | {
         amount.amount.currency for amount in billed.values()
     }
     if len(currencies) > 1:
-        raise MixedCurrenciesError(
+        return MixedCurrenciesError(
             f"Usage up to the end of this period is priced in {' and '.join(sorted(currencies))}; "
             f"an invoice has one currency: change plans of another currency at a period border only."
         )
     currency = next(iter(currencies), "")
-    lines = (
-        statement(owed=owed, billed=billed, period=calendar.as_rule(period), currency=currency)
-        if currency
-        else []
-    )
     return Statement(
-        lines,
+        statement(owed=owed, billed=billed, period=rules_of[period.pk], currency=currency)
+        if currency
+        else [],
         currency,
         through,
         prices,
         {name: pk for pk, name in names.items()},
-        {calendar.as_rule(each): each for each in touched},
+        {rules_of[each.pk]: each for each in touched},
     )
-
-
-def _periods_with_news(tenant: Tenant, period: BillingPeriod) -> tuple[list[BillingPeriod], int]:
-    """The period and the earlier ones that were rated differently since an invoice last covered them.
-
-    And the newest rated row in any of them, 0 where there is none.
-    """
-    reach = coverage.of_tenant(tenant)
-    newest = list(
-        PeriodTotal.objects.filter(tenant=tenant, period__end__lte=period.end)
-        .values_list("period", "period__end")
-        .annotate(newest=Max("last_rated_id"))
-        .order_by("period")
-    )
-    through = max((last for _, _, last in newest), default=0)
-    ids = {pk for pk, end, last in newest if last > coverage.through(reach, end)} - {period.pk}
-    earlier = list(BillingPeriod.objects.filter(pk__in=ids).order_by("start")) if ids else []
-    return [*earlier, period], through
 
 
 def _prices(ids: Iterable[int]) -> dict[int, Price]:
     return {p.pk: p for p in Price.objects.filter(pk__in=list(ids)).select_related("version__plan")}
 
 
-def _owed(rows: list[PeriodTotal], prices: dict[int, Price]) -> dict[LineKey, Owed]:
+def _owed(
+    rows: Iterable[_Total], prices: Mapping[int, Price], periods: Mapping[int, rules.Period]
+) -> dict[LineKey, Owed]:
     seconds: dict[LineKey, Fraction] = defaultdict(Fraction)
     for row in rows:
-        if row.price_id is None:
-            continue
-        key = LineKey(
-            calendar.as_rule(row.period), row.project.name, Meter(prices[row.price_id].meter), row.price_id
-        )
+        meter = Meter(prices[row.price_id].meter)
+        key = LineKey(periods[row.period], row.name, meter, row.price_id)
         seconds[key] += Fraction(int(row.units), row.share_den)
     return {
         key: Owed(total, PerUnit(prices[key.price_id].unit_price)) for key, total in seconds.items() if total
     }
 
 
-def _billed(tenant: Tenant, touched: list[BillingPeriod], names: dict[int, str]) -> dict[LineKey, Billed]:
-    """What standing invoices hold of these periods, under the projects' present names.
-
-    `names` gains those of projects that it lacks.
-    """
-    lines = InvoiceLine.objects.filter(
-        tenant=tenant, service_period__in=touched, invoice__state=InvoiceState.ISSUED
-    ).select_related("service_period", "invoice")
-    found = list(lines.order_by("pk"))
-    if any(line.project_id not in names for line in found):
-        names |= dict(Project.objects.filter(tenant=tenant).values_list("pk", "name"))
+def _billed(
+    lines: Iterable[_Line], names: Mapping[int, str], periods: Mapping[int, rules.Period]
+) -> dict[LineKey, Billed]:
+    """The lines under the projects' present names."""
     billed: dict[LineKey, Billed] = {}
-    for line in found:
-        key = LineKey(
-            calendar.as_rule(line.service_period),
-            names.get(line.project_id, line.project),
-            Meter(line.meter),
-            line.price_id,
-        )
-        amount = Money.from_minor(line.amount, line.invoice.currency)
+    for line in lines:
+        name = names.get(line.project, line.name)
+        key = LineKey(periods[line.period], name, Meter(line.meter), line.price_id)
+        amount = Money.from_minor(line.amount, line.currency)
         before = billed.get(key)
         billed[key] = Billed(
             (before.resource_seconds if before else Fraction(0))
@@ -172,34 +268,3 @@ def _billed(tenant: Tenant, touched: list[BillingPeriod], names: dict[int, str])
             line.unit_price,
         )
     return billed
-
-
-def describe(price: Price) -> str:
-    """What an invoice calls a price: the meter, then what it selects."""
-    words = [Meter(price.meter).label]
-    named = dict(zip(SELECTORS, _selected(price), strict=True))
-    if named["gpu_model"]:
-        words[0] = f"{words[0]}, {_list(named['gpu_model'])}"
-    labels = {"qos": "QOS", "queue": "queue", "mig_profile": "slices"}
-    words += [
-        f"{labels.get(what, what.replace('_', ' '))} {_list(values)}"
-        for what, values in named.items()
-        if values and what != "gpu_model"
-    ]
-    return ", ".join(words)
-
-
-def _selected(price: Price) -> tuple[list[str], ...]:
-    return (
-        price.clusters,
-        price.queues,
-        price.qoses,
-        price.priority_classes,
-        price.gpu_models,
-        price.mig_profiles,
-        price.states,
-    )
-
-
-def _list(values: list[str]) -> str:
-    return " / ".join(values)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from django.db import connection
-from django.db.models import Max, Q, QuerySet
-from django.db.models.aggregates import Count
+from django.db.models import F
 
 from clusters.models import Cluster, UsageRecord, VanishedRun
 
@@ -31,10 +29,11 @@ WHERE u.id = v.record_id AND u.cluster_id = %(cluster)s
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """Open runs that the scheduler no longer knows. `until`: the last second that any of them is billed to."""
+    """An open run that the scheduler no longer knows; it is billed for [started, until)."""
 
-    runs: int
-    until: datetime | None  # None: none of them ever held anything
+    account_id: int
+    started: datetime
+    until: datetime
 
 
 def open_keys(cluster: Cluster, *, vanished: bool = True) -> list[str]:
@@ -69,16 +68,15 @@ def vanished(cluster: Cluster, *, limit: int = 50) -> list[VanishedRun]:
     return list(found.order_by("-since", "-pk")[:limit])
 
 
-def vanished_of(
-    account_ids: Sequence[int] | QuerySet[Any, Any], *, since: datetime, until: datetime
-) -> Vanished:
-    """Vanished runs of these accounts that held something in [since, until). One query."""
-    first, last = int(since.timestamp()), int(until.timestamp())
+def vanished_of(account_ids: Iterable[int]) -> list[Vanished]:
+    """Vanished runs of these accounts that held something. One query."""
     found = VanishedRun.objects.filter(
-        Q(record__seen_until__gt=first),
-        record__account__in=account_ids,
+        record__account__in=list(account_ids),
         record__ended=None,
-        record__started__lt=last,
-    ).aggregate(runs=Count("pk"), until=Max("record__seen_until"))
-    seen = found["until"]
-    return Vanished(found["runs"], datetime.fromtimestamp(seen, UTC) if seen else None)
+        record__seen_until__gt=F("record__started"),
+    ).values_list("record__account", "record__started", "record__seen_until")
+    return [
+        Vanished(account, datetime.fromtimestamp(started, UTC), datetime.fromtimestamp(until, UTC))
+        for account, started, until in found.order_by("pk")
+        if started is not None and until is not None
+    ]

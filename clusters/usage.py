@@ -7,7 +7,7 @@ which a pass proved it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -134,17 +134,12 @@ def quarantined_rows() -> dict[str, int]:
     return {c.name: c.rows for c in Cluster.objects.annotate(rows=open_rows).order_by("name")}
 
 
-def incomplete_clusters(
-    account_ids: Sequence[int] | QuerySet[Any, Any], *, until: datetime
-) -> list[tuple[str, datetime | None]]:
-    """Clusters of these accounts whose watermark has not reached `until`: (name, watermark)."""
-    ids = Account.objects.filter(pk__in=account_ids).values("cluster")
-    clusters = Cluster.objects.filter(pk__in=ids).order_by("name")
-    return [
-        (c.name, c.complete_through)
-        for c in clusters
-        if c.complete_through is None or c.complete_through < until
-    ]
+def watermarks(account_ids: Iterable[int]) -> dict[int, tuple[str, datetime | None]]:
+    """By account its cluster's name and the moment up to which that has been read; None: never."""
+    found = Account.objects.filter(pk__in=list(account_ids)).values_list(
+        "pk", "cluster__name", "cluster__complete_through"
+    )
+    return {pk: (name, through) for pk, name, through in found}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,94 @@
+"""How tenants' periods stand before a close: what was rated in them, priced or not, closed or not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.postgres.aggregates import BoolOr
+from django.db.models import Max, Q
+
+from billing.models import BillingPeriod, PeriodTotal, Verdict
+from clusters import open_runs, usage
+from clusters.open_runs import Vanished
+from portal.tenants.models import Ownership
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """One billing period in which a tenant has rated usage."""
+
+    period: int
+    start: datetime
+    end: datetime
+    closed: bool
+    newest: int  # its newest rated row
+    unpriced: bool  # it has totals without a price, of nothing perhaps
+    charged: bool  # it has charged use
+
+
+def rated_up_to(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Rated]]:
+    """By tenant, of whom each has one of the periods here: all that end with it or before it. One query."""
+    if not periods:
+        return {}
+    until = {period.tenant_id: period.end for period in periods}
+    totals = PeriodTotal.objects.filter(tenant__in=until, period__end__lte=max(until.values()))
+    rows = (
+        totals.values_list("tenant", "period", "period__start", "period__end", "period__closed_at")
+        .annotate(
+            newest=Max("last_rated_id"),
+            unpriced=BoolOr(Q(verdict=Verdict.UNPRICED)),
+            charged=BoolOr(Q(verdict=Verdict.CHARGED, units__gt=0)),
+        )
+        .order_by("period")
+    )
+    found: dict[int, list[Rated]] = defaultdict(list)
+    for tenant, period, start, end, closed_at, newest, unpriced, charged in rows:
+        if end <= until[tenant]:
+            found[tenant].append(Rated(period, start, end, closed_at is not None, newest, unpriced, charged))
+    return found
+
+
+def owned(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:
+    """By tenant, of whom each has one of the periods, the accounts that it owned in it. One query."""
+    own = {period.tenant_id: period for period in periods}
+    accounts: dict[int, set[int]] = defaultdict(set)
+    found = Ownership.objects.filter(tenant__in=own).values_list("tenant", "account", "since", "until")
+    for tenant, account, since, until in found:
+        period = own[tenant]
+        if (since is None or since < period.end) and (until is None or until > period.start):
+            accounts[tenant].add(account)
+    return accounts
+
+
+def incomplete(
+    periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]]
+) -> Mapping[int, list[tuple[str, datetime | None]]]:
+    """By tenant the clusters of its accounts that the period may still lack usage of: name, watermark. One query."""
+    marks = usage.watermarks({account for ids in accounts.values() for account in ids})
+    found = {}
+    for period in periods:
+        clusters = {marks[account] for account in accounts.get(period.tenant_id, ())}
+        behind = [(name, mark) for name, mark in clusters if mark is None or mark < period.end]
+        found[period.tenant_id] = sorted(behind, key=lambda each: each[0])
+    return found
+
+
+def vanished(
+    periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]]
+) -> Mapping[int, list[Vanished]]:
+    """By tenant the runs of its accounts in the period that are open, and lost by their scheduler. One query."""
+    lost: dict[int, list[Vanished]] = defaultdict(list)
+    for run in open_runs.vanished_of({account for ids in accounts.values() for account in ids}):
+        lost[run.account_id].append(run)
+    return {
+        period.tenant_id: [
+            run
+            for account in accounts.get(period.tenant_id, ())
+            for run in lost[account]
+            if run.started < period.end and run.until > period.start
+        ]
+        for period in periods
+    }
