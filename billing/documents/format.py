@@ -1,11 +1,15 @@
-"""How amounts, prices and quantities are written for people."""
+"""How amounts, prices and quantities are written for people.
+
+Python groups digits as the locale does. Asking Babel for each number took a fifth of a page's time.
+"""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
-from babel.numbers import format_currency, format_decimal, get_currency_precision
+from babel.numbers import format_currency, get_currency_precision
 
 from billing.rules.money import Money, rounded_text
 
@@ -14,16 +18,13 @@ LOCALE = "en_US"
 
 def money_text(money: Money) -> str:
     """`$5,760.00`; of money in whole minor units."""
-    text = format_currency(Decimal(money.text), money.currency, locale=LOCALE, decimal_quantization=False)
-    return _spaced(text, money.currency)
+    return _signed(Decimal(money.text), money.currency)
 
 
 def price_text(price: Decimal, currency: str) -> str:
     """A unit price with all its decimals, at least the currency's own: `$1.10`, `$0.0125`."""
     digits = max(get_currency_precision(currency), _decimals(price))
-    pattern = "¤#,##0." + "0" * digits if digits else "¤#,##0"
-    text = format_currency(price, currency, format=pattern, locale=LOCALE, currency_digits=False)
-    return _spaced(text, currency)
+    return _signed(Decimal(f"{price:.{digits}f}"), currency)
 
 
 def plain_price(price: Decimal, currency: str) -> str:
@@ -33,14 +34,23 @@ def plain_price(price: Decimal, currency: str) -> str:
 
 def hours_text(resource_seconds: Fraction, places: int = 6) -> str:
     """Resource-hours with grouping and at most `places` decimals: `12.25`, `1,234.333333`."""
-    return format_decimal(
-        Decimal(rounded_text(resource_seconds / 3600, places)), locale=LOCALE, decimal_quantization=False
-    )
+    return grouped(rounded_text(resource_seconds / 3600, places))
 
 
-def _spaced(text: str, currency: str) -> str:
-    """A currency without a sign of its own stands apart from its number: `CHF 12.50`."""
-    return text.replace(currency, f"{currency}\N{NO-BREAK SPACE}", 1)
+def grouped(number: str) -> str:
+    """Plain decimal text as the locale writes it, with the decimals that it has: `1,234.50`."""
+    return f"{Decimal(number):,f}"
+
+
+def _signed(amount: Decimal, currency: str) -> str:
+    return f"{'-' if amount < 0 else ''}{_symbol(currency)}{abs(amount):,f}"
+
+
+@cache
+def _symbol(currency: str) -> str:
+    """`$`; a currency without a sign of its own stands apart from its number: `CHF 12.50`."""
+    nothing = format_currency(0, currency, format="¤0", locale=LOCALE, currency_digits=False)
+    return nothing.removesuffix("0").replace(currency, f"{currency}\N{NO-BREAK SPACE}", 1)
 
 
 def _decimals(price: Decimal) -> int:

@@ -109,7 +109,8 @@ class Money:
 
     def rounded(self) -> Money:
         """The nearest whole minor units, halves away from zero, so that a refund mirrors its charge."""
-        return Money.from_minor(_nearest(self.amount * _units(self.currency)), self.currency)
+        units = _nearest(self.amount.numerator * _units(self.currency), self.amount.denominator)
+        return Money.from_minor(units, self.currency)
 
     def __add__(self, other: Money) -> Money:
         return Money(self.amount + self._amount_of(other), self.currency)
@@ -166,13 +167,13 @@ def decimal_text(value: Fraction, places: int | None = None) -> str:
     if exact is None and places is None:
         raise ValueError(f"{value} has no finite decimal form; say how many places to show.")
     shown = exact if exact is not None else places or 0
-    text = _fixed(_nearest(value * 10**shown), shown)
+    text = _fixed(_nearest(value.numerator * 10**shown, value.denominator), shown)
     return text.rstrip("0").rstrip(".") if shown else text
 
 
 def rounded_text(value: Fraction, places: int) -> str:
     """`value` as decimal text with at most `places` decimals, halves away from zero, without trailing zeros."""
-    text = _fixed(_nearest(value * 10**places), places)
+    text = _fixed(_nearest(value.numerator * 10**places, value.denominator), places)
     return text.rstrip("0").rstrip(".") if places else text
 
 
@@ -189,11 +190,11 @@ def _exact(value: Exact) -> Fraction:
     return Fraction(value)
 
 
-def _nearest(value: Fraction) -> int:
+def _nearest(numerator: int, denominator: int) -> int:
     """The nearest whole number, halves away from zero. On integers: no context can change the answer."""
-    whole, remainder = divmod(abs(value.numerator), value.denominator)
-    whole += 2 * remainder >= value.denominator
-    return -whole if value < 0 else whole
+    whole, remainder = divmod(abs(numerator), denominator)
+    whole += 2 * remainder >= denominator
+    return -whole if numerator < 0 else whole
 
 
 def _fixed(units: int, places: int) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from babel.dates import format_date, format_datetime
-from babel.numbers import format_decimal
+from babel.dates import format_date
 
 from billing.documents.format import LOCALE, hours_text, money_text, price_text
 from billing.models import BillingPeriod
@@ -19,6 +19,7 @@ from billing.rules.pricing import Meter
 
 TINY = 6  # decimals of what is too small for its currency's own
 NOTHING = "–"
+DAYS = 1_500  # days whose names are remembered
 COUNTED = {
     Meter.GPU_HOUR: "GPU-seconds",
     Meter.CPU_CORE_HOUR: "millicore-seconds",
@@ -62,7 +63,7 @@ def symbol(currency: str) -> str:
 
 def hours(resource_seconds: Fraction) -> str:
     """`1,234.20`: two decimals, so that a column of them lines up."""
-    text = format_decimal(Decimal(rounded_text(resource_seconds / 3600, 2)), format="#,##0.00", locale=LOCALE)
+    text = f"{Decimal(rounded_text(resource_seconds / 3600, 2)):,.2f}"
     return "< 0.01" if text == "0.00" and resource_seconds > 0 else text
 
 
@@ -91,7 +92,7 @@ def counted_in(share: Fraction, meter: Meter) -> str:
 
 
 def whole(number: int) -> str:
-    return format_decimal(number, locale=LOCALE)
+    return f"{number:,}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -111,14 +112,17 @@ def percent(part: Fraction, of: Fraction) -> str:
 
 def moment(at: datetime, zone: ZoneInfo) -> str:
     """`20 Nov 2026, 08:00`"""
-    return format_datetime(at, "d MMM y, HH:mm", tzinfo=zone, locale=LOCALE)
+    local = at.astimezone(zone)
+    return f"{day(local.date())}, {local:%H:%M}"
 
 
+@lru_cache(DAYS)
 def day(on: date) -> str:
     """`20 Nov 2026`"""
     return format_date(on, "d MMM y", locale=LOCALE)
 
 
+@lru_cache(DAYS)
 def short_day(on: date) -> str:
     """`20 Nov`"""
     return format_date(on, "d MMM", locale=LOCALE)
@@ -126,7 +130,8 @@ def short_day(on: date) -> str:
 
 def second(at: datetime, zone: ZoneInfo) -> str:
     """`20 Nov 2026, 08:00:59`"""
-    return format_datetime(at, "d MMM y, HH:mm:ss", tzinfo=zone, locale=LOCALE)
+    local = at.astimezone(zone)
+    return f"{day(local.date())}, {local:%H:%M:%S}"
 
 
 def duration(seconds: int) -> str:

@@ -28,6 +28,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         (Fraction(12345), "JPY", "¥12,345"),
         (Fraction(1, 3), "JPY", "¥0.333333"),
         (Fraction(12345, 1000), "KWD", "KWD\N{NO-BREAK SPACE}12.345"),
+        (Fraction(-1200), "AFN", "-AFN\N{NO-BREAK SPACE}1,200.00"),
     ],
 )
 def test_money(amount: Fraction, currency: str, shown: str) -> None:
