@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -19,7 +20,8 @@ from types import FrameType
 
 from django.db import DataError, OperationalError, connection
 
-from clusters.connectors.base import ConnectorError
+from billing.intake import CUT_OFF
+from clusters.connectors.base import BadRow, ConnectorError, Row
 from portal.ops.cli import Answer, BadInputError, RefusedError, first_line
 
 LOOK = 2  # seconds between two looks into the directory
@@ -27,6 +29,7 @@ EMPTY = 600  # seconds that an empty file may still be one that was just begun
 UNFINISHED = (".part", ".partial", ".filepart", ".tmp", ".swp", "~")  # ends of names that are not final yet
 COUNTS = ("read", "new", "unchanged", "revised", "quarantined")
 LOCK = ".clustertab.lock"
+AS_OF = re.compile(r"as-of-(\d{4}-\d\d-\d\dT)(\d\d):?(\d\d):?(\d\d)Z")
 
 Take = Callable[[Path], Answer]
 Seen = tuple[int, int, int]  # inode, size, mtime: what tells one state of a file from another
@@ -165,6 +168,8 @@ class Follower:
                 self._again(name, str(error))
             elif self._state(name) is not None:
                 self._put_away(path, seen, "refused", str(error))
+        except RefusedError as error:
+            self._put_away(path, seen, "refused", str(error))
         except (DataError, OverflowError, UnicodeEncodeError) as error:
             sentence = f"Something in it is too long, too large or no text: {error}"
             self._put_away(path, seen, "refused", sentence)
@@ -199,6 +204,24 @@ class Follower:
         else:
             self.tally[folder] += 1
             self._known.pop(path.name, None)
+
+
+def as_of(name: str) -> str | None:
+    """How far the source had looked, where the name says so: `lab.as-of-2026-03-01T020000Z.sacct`."""
+    found = AS_OF.search(name)
+    return f"{found[1]}{found[2]}:{found[3]}:{found[4]}Z" if found else None
+
+
+def whole(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows of a file whose name vouches for it. Raises ConnectorError at its end if that is torn off."""
+    torn = False
+    for row in rows:
+        torn = isinstance(row, BadRow) and row.code in CUT_OFF
+        yield row
+    if torn:
+        raise ConnectorError(
+            "It ends in a torn line, though its name says how far it reaches: export it again.", retry=False
+        )
 
 
 def _free(path: Path) -> Path:

@@ -33,7 +33,7 @@ def follow(folder: Path, *options: str) -> tuple[dict[str, object], int]:
 
 
 def import_one(path: Path) -> Answer:
-    options = {"as_of": None, "columns": None, "delimiter": "|", "format": "sacct"}
+    options = {"follow": path.parent, "as_of": None, "columns": None, "delimiter": "|", "format": "sacct"}
     return import_usage._take(Cluster.objects.get(), path, options)
 
 
@@ -97,6 +97,31 @@ def test_a_torn_file_leaves_the_watermark_and_its_row_aside(gpu1: Cluster, tmp_p
     follow(tmp_path)
     gpu1.refresh_from_db()
     assert gpu1.complete_through == at("2026-03-02 11:00")
+
+
+def test_a_torn_file_whose_name_says_how_far_it_reaches_is_refused(gpu1: Cluster, tmp_path: Path) -> None:
+    whole = file(tmp_path, row(1), row(2), name="lab.as-of-2026-03-02T180000Z.sacct")
+    whole.write_text(whole.read_text()[:-40])
+    assert follow(tmp_path)[0]["refused"] == 1
+    (reason,) = (tmp_path / "refused").glob("*.reason")
+    assert reason.read_text().startswith("It ends in a torn line, though its name says how far it reaches")
+    gpu1.refresh_from_db()
+    assert gpu1.complete_through is None
+
+
+def test_a_name_may_say_how_far_the_source_had_looked(gpu1: Cluster, tmp_path: Path) -> None:
+    file(tmp_path, row(1), name="lab.as-of-2026-03-02T180000Z.sacct")
+    follow(tmp_path)
+    gpu1.refresh_from_db()
+    assert gpu1.complete_through == at("2026-03-02 18:00")
+    for name in ("lab.as-of-2100-01-01T000000Z.sacct", "lab.as-of-2026-02-30T00:00:00Z.sacct"):
+        file(tmp_path, row(1), name=name)
+    assert follow(tmp_path)[0]["refused"] == 2
+    reasons = [path.read_text() for path in sorted((tmp_path / "refused").glob("*.reason"))]
+    assert "is not a moment" in reasons[0]
+    assert reasons[1] == ("Nobody can have looked as far as 2100-01-01T00:00:00Z: it lies in the future.\n")
+    gpu1.refresh_from_db()
+    assert gpu1.complete_through == at("2026-03-02 18:00")
 
 
 def test_what_is_still_written_waits(gpu1: Cluster, tmp_path: Path) -> None:

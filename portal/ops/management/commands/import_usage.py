@@ -74,7 +74,9 @@ def _check(options: dict[str, Any]) -> None:
     if bool(options["file"]) == bool(options["follow"]):
         raise BadInputError("Give a FILE, or a directory with --follow.")
     if options["follow"] and options["as_of"]:
-        raise BadInputError("--as-of is of one file: leave it out with --follow, where each proves its own.")
+        raise BadInputError(
+            "--as-of is of one file: with --follow, a file's name says it, as lab.as-of-2026-03-01T020000Z."
+        )
     if not options["follow"] and (options["once"] or options["settle"] is not None):
         raise BadInputError("--once and --settle go with --follow.")
     if (options["settle"] or 0) < 0:
@@ -85,7 +87,9 @@ def _follow(cluster: Cluster, options: dict[str, Any]) -> Answer:
     stop = following.Stop()
     follower = following.Follower(
         options["follow"],
-        take=lambda path: _take(cluster, path, options, between=stop.check),
+        take=lambda path: _take(
+            cluster, path, {**options, "as_of": following.as_of(path.name)}, between=stop.check
+        ),
         say=lambda line: print(line, file=sys.stderr, flush=True),
         settle=SETTLE if options["settle"] is None else options["settle"],
         stop=stop,
@@ -102,7 +106,7 @@ def _take(
     now = datetime.now(UTC).replace(microsecond=0)
     as_of = moment(options["as_of"], ZoneInfo(cluster.timezone)) if options["as_of"] else None
     if as_of is not None and as_of > now:
-        raise BadInputError(f"--as-of {instant_text(as_of)} lies in the future.")
+        raise BadInputError(f"Nobody can have looked as far as {instant_text(as_of)}: it lies in the future.")
     export = _opened(path, cluster, options)
     with acting_as("import_usage", why=path.name), Progress("Rows taken in") as progress:
 
@@ -112,7 +116,7 @@ def _take(
 
         taken = intake.take_in(
             cluster=cluster,
-            rows=export.rows(),
+            rows=following.whole(export.rows()) if options["follow"] and as_of else export.rows(),
             reading=export.reading,
             source=path.name,
             moment=now,
