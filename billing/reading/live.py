@@ -197,6 +197,8 @@ def _cuts(tenant: Tenant, runs: Sequence[RatedJob]) -> dict[int, list[Cut]]:
 
 def _like(tenant: Tenant, waits: Sequence[tuple[Job, Asked]]) -> dict[int, list[Cut]]:
     """Per waiting record the terms of the newest job of its account that ran in the same way."""
+    if not waits:
+        return {}
     wanted = [
         (n, job.row.cluster, job.row.account, job.row.queue, job.row.qos, want.gpu_model, want.mig_profile)
         for n, (job, want) in enumerate(waits)

@@ -47,16 +47,16 @@ LIKE = f"""
 WITH recent AS MATERIALIZED (
     SELECT j.record_id, j.cluster, j.account, j.queue, j.qos, j.gpu_model, j.mig_profile,
            coalesce(j.ended, j.seen_until) AS finish, j.started
-    FROM billing_ratedjob j WHERE j.tenant_id = %(tenant)s
+    FROM billing_ratedjob j WHERE j.tenant_id = %(tenant)s AND j.started IS NOT NULL
     ORDER BY j.shown_at DESC, j.record_id DESC LIMIT %(recent)s
-), o AS MATERIALIZED (
-    SELECT DISTINCT ON (k.place) k.place, r.record_id, r.finish
-    FROM unnest(%(places)s::int[], %(clusters)s::text[], %(accounts)s::text[], %(queues)s::text[], %(qoses)s::text[],
-                %(models)s::text[], %(profiles)s::text[])
-         AS k (place, cluster, account, queue, qos, gpu_model, mig_profile)
-    JOIN recent r USING (cluster, account, queue, qos, gpu_model, mig_profile)
+), newest AS MATERIALIZED (
+    SELECT DISTINCT ON (r.cluster, r.account, r.queue, r.qos, r.gpu_model, r.mig_profile) * FROM recent r
     WHERE r.finish > r.started
-    ORDER BY k.place, r.finish DESC, r.record_id DESC
+    ORDER BY r.cluster, r.account, r.queue, r.qos, r.gpu_model, r.mig_profile, r.finish DESC, r.record_id DESC
 )
-SELECT o.place, c.resource, c.verdict, c.price_id FROM o CROSS JOIN LATERAL ({_CUT}) c
+SELECT k.place, c.resource, c.verdict, c.price_id
+FROM unnest(%(places)s::int[], %(clusters)s::text[], %(accounts)s::text[], %(queues)s::text[], %(qoses)s::text[],
+            %(models)s::text[], %(profiles)s::text[])
+     AS k (place, cluster, account, queue, qos, gpu_model, mig_profile)
+JOIN newest o USING (cluster, account, queue, qos, gpu_model, mig_profile) CROSS JOIN LATERAL ({_CUT}) c
 """  # noqa: S608 - built from constants
