@@ -296,6 +296,6 @@ def _no_connection(error: httpx.ConnectError, address: str) -> ConnectorError:
             )
         cause = cause.__cause__ or cause.__context__
     return ConnectorError(
-        f"Nothing answers at {address}: check that slurmrestd, or the proxy before it, runs, and the name and port.",
+        f"Nothing answers at {address}: check that the server, or the proxy before it, runs, and the name and port.",
         retry=True,
     )

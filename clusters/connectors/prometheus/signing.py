@@ -43,7 +43,7 @@ def signed(
     request = "\n".join(
         (
             method,
-            quote(quote(parts.path or "/", safe="/-_.~"), safe="/-_.~"),
+            quote(quote(parts.path or "/", safe="/-_.~%"), safe="/-_.~"),  # as it is sent, and once more
             "",
             *(f"{name}:{lines[name]}" for name in sorted(lines)),
             "",

@@ -1,0 +1,43 @@
+"""Facts merged by key the way the ledger does it, without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusters.connectors.base import Row, UsageFact
+
+
+class Merged:
+    """The last word on each key. `revisions` counts the facts that were new or changed what is billed."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, UsageFact] = {}
+        self.revisions = 0
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """An open fact never reopens an ended one, and an earlier sight of a running one is old news."""
+        for row in rows:
+            assert isinstance(row, UsageFact), row
+            known = self.facts.get(row.source_key)
+            if known is None:
+                self.revisions += 1
+            elif _is_old_news(known, row):
+                continue
+            elif _billed(known) != _billed(row):
+                self.revisions += 1
+            self.facts[row.source_key] = row
+
+    @property
+    def open_keys(self) -> list[str]:
+        return sorted(key for key, fact in self.facts.items() if fact.ended is None)
+
+
+def _is_old_news(known: UsageFact, row: UsageFact) -> bool:
+    if known.ended is not None:
+        return row.ended is None
+    return row.ended is None and (known.seen_until or 0) > (row.seen_until or 0)
+
+
+def _billed(fact: UsageFact) -> tuple[object, ...]:
+    shape = (fact.account, fact.gpus, fact.gpu_model, fact.mig_profile, fact.gpu_share, fact.queue)
+    return (*shape, fact.started, fact.ended, fact.state)

@@ -1,0 +1,259 @@
+"""A real Prometheus whose pods are known: what the connector tells of three days is what really was."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from clusters.connectors.base import NodeSeen, NodeState, UsageFact
+from clusters.connectors.prometheus import KUEUE, AccountFrom, Attribution, PrometheusReading
+from clusters.connectors.prometheus.coverage import IncompleteHour
+from tests.contracts.ledger_rules import Merged
+from tests.contracts.prometheus_reading import HOUR, billable, connector, gpu_seconds, read, uid_of, until_of
+from tests.integration.prom_lab import Lab, prom_lab, pushed_lab  # noqa: F401  # fixtures
+
+Told = tuple[dict[str, UsageFact], PrometheusReading, Lab]
+
+
+@pytest.fixture(scope="module")
+def told(prom_lab: Lab) -> Told:  # noqa: F811
+    """All three days in one pass: facts by uid, for here every pod has one container with devices."""
+    facts, source = read(prom_lab.url, prom_lab.base, prom_lab.end)
+    by_uid = {uid_of(fact): fact for fact in facts}
+    assert len(by_uid) == len(facts)
+    return by_uid, source.reading, prom_lab
+
+
+def _named(told: Told, name: str) -> list[UsageFact]:
+    return sorted(
+        (fact for fact in told[0].values() if fact.name == name), key=lambda fact: fact.started or 0
+    )
+
+
+def test_every_pod_ends_within_30_s_of_the_truth_unless_nobody_looked(told: Told) -> None:
+    facts, _, lab = told
+    (outage,) = lab.truth["server_down"]
+    seen = 0
+    for pod in billable(lab.truth):
+        if pod["pod"] == "blink-gone":  # ten seconds between two scrapes leave no trace at all
+            continue
+        fact = facts[pod["uid"]]
+        assert fact.started == pod["scheduled"]
+        if fact.state.endswith("(estimated end)"):
+            assert outage[0] <= pod["ended"] < outage[1]
+            assert pod["ended"] - 2430 <= until_of(fact) <= pod["ended"]
+        elif pod["ended"] is None:
+            assert fact.ended is None
+            assert lab.end - 90 <= until_of(fact) <= lab.end
+        else:
+            assert fact.ended is not None
+            assert pod["ended"] - 30 <= fact.ended <= pod["ended"]
+            seen += 1
+    assert seen == 347
+
+
+def test_the_total_is_within_15_hundredths_of_a_percent(told: Told) -> None:
+    facts, _, lab = told
+    truth = sum(
+        ((pod["ended"] or lab.end) - pod["scheduled"])
+        * (Fraction(pod["fraction"]) if pod["fraction"] else pod["gpus"])
+        for pod in billable(lab.truth)
+    )
+    read = sum(gpu_seconds(fact) for fact in facts.values())
+    assert abs(read - truth) / truth < Fraction(15, 10_000)
+
+
+def test_pods_that_vanished_while_nobody_looked_are_marked_and_told(told: Told) -> None:
+    marked = sorted(fact.job_id for fact in told[0].values() if fact.state == "Deleted (estimated end)")
+    assert marked == ["vision/gap-end-deleted", "vision/job-282-9c1db", "vision/job-284-0f434"]
+    (note,) = [note for note in told[1].notes if "vanished" in note]
+    assert note.startswith("3 pods vanished while kube-state-metrics was not seen")
+    assert all(pod in note for pod in marked)
+
+
+def test_a_pod_that_ended_in_the_outage_and_was_kept_has_its_exact_end(told: Told) -> None:
+    (fact,) = _named(told, "gap-end-kept")
+    (pod,) = [pod for pod in told[2].truth["pods"] if pod["pod"] == "gap-end-kept"]
+    assert (fact.started, fact.ended, fact.state) == (pod["scheduled"], pod["ended"], "Succeeded")
+    (fact,) = _named(told, "gap-start")
+    (pod,) = [pod for pod in told[2].truth["pods"] if pod["pod"] == "gap-start"]
+    assert (fact.started, fact.ended) == (pod["scheduled"], pod["ended"])
+
+
+def test_hours_without_scrapes_are_told_with_what_they_covered(told: Told) -> None:
+    first, second = told[1].incomplete
+    day = 24 * HOUR
+    assert first == IncompleteHour(told[2].base + day + 6 * HOUR, 3600, 3180)
+    assert second == IncompleteHour(told[2].base + 2 * day + 15 * HOUR, 3600, 1200)
+    assert (
+        "kube-state-metrics was not seen from 2025-03-01 15:05 UTC for 2400 s: these hours are incomplete."
+        in (told[1].notes)
+    )
+
+
+def test_pods_that_wait_or_have_ended_or_are_told_twice_are_not_billed(told: Told) -> None:
+    facts, _, lab = told
+    assert _named(told, "never-scheduled") == []
+    (blink,) = _named(told, "blink-kept")  # its object was kept for 15 minutes
+    assert blink.ended is not None
+    assert blink.started is not None
+    assert blink.ended - blink.started == 10
+    doubled = range(lab.base + 36 * HOUR, lab.base + 38 * HOUR)
+    inside = [
+        pod
+        for pod in billable(lab.truth)
+        if pod["scheduled"] in doubled and (pod["ended"] or lab.end) in doubled
+    ]
+    assert inside
+    for pod in inside:
+        assert facts[pod["uid"]].gpus == pod["gpus"]
+
+
+def test_one_name_with_three_uids_is_three_runs(told: Told) -> None:
+    runs = _named(told, "notebook-0")
+    assert len(runs) == 3
+    for before, after in pairwise(runs):
+        assert before.ended is not None
+        assert after.started is not None
+        assert 12 <= after.started - before.ended <= 42
+    assert {run.job_id for run in runs} == {"vision/notebook-0"}
+
+
+def test_parts_of_gpus_are_exact(told: Told) -> None:
+    facts, _, lab = told
+    shapes = {
+        "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb": ("a100-sxm4-40gb", "1g.5gb", (1, 7)),
+        "NVIDIA-A100-SXM4-40GB": ("a100-sxm4-40gb", "2g.10gb", (2, 7)),
+        "NVIDIA-L4": ("l4", "", (1, 4)),
+        "NVIDIA-H100-80GB-HBM3": ("h100-80gb-hbm3", "", (1, 1)),
+    }
+    met = set()
+    for pod in billable(lab.truth):
+        if pod["uid"] in facts and not pod["fraction"]:
+            fact = facts[pod["uid"]]
+            assert (fact.gpu_model, fact.mig_profile, fact.gpu_share) == shapes[pod["product"]]
+            assert fact.gpus == pod["gpus"]
+            assert fact.node_list == pod["node"]
+            met.add(pod["product"])
+    assert met == set(shapes)
+
+
+def test_halves_are_billed_to_their_tenant_and_the_reservation_to_nobody(told: Told) -> None:
+    assert not [fact for fact in told[0].values() if fact.account == "kai-resource-reservation"]
+    for name in ("half-0", "half-1"):
+        (half,) = _named(told, name)
+        assert (half.gpus, half.gpu_share, half.gpu_model) == (1, (1, 2), "h100-80gb-hbm3")
+        assert (half.account, half.queue, half.requested) == ("nlp", "nlp-q", "gpu-fraction=0.5")
+        assert half.ended is not None
+        assert half.started is not None
+        assert 7170 <= half.ended - half.started <= 7200
+
+
+def test_nodes_are_told_in_whole_gpus_and_those_that_are_gone_are_not(told: Told) -> None:
+    assert told[1].nodes == [
+        NodeSeen(name="a100-1", gpu_model="a100-sxm4-40gb", gpus=8, state=NodeState.UP),
+        NodeSeen(name="h100-1", gpu_model="h100-80gb-hbm3", gpus=8, state=NodeState.UP),
+        NodeSeen(name="h100-2", gpu_model="h100-80gb-hbm3", gpus=8, state=NodeState.UP),
+        NodeSeen(name="ts-1", gpu_model="l4", gpus=2, state=NodeState.UP),
+    ]
+    lab = told[2]
+    _, source = read(lab.url, lab.base + 50 * HOUR, lab.base + 51 * HOUR)
+    assert source.reading.nodes is not None
+    assert (
+        NodeSeen(name="a100-2", gpu_model="a100-sxm4-40gb", gpus=4, state=NodeState.UP)
+        in source.reading.nodes
+    )
+
+
+def test_hour_by_hour_at_random_or_at_once_and_again_it_is_the_same(told: Told) -> None:
+    facts, _, lab = told
+    hours = [(begin, begin + HOUR) for begin in range(lab.base, lab.end, HOUR)]
+    for name, windows in (("in order", hours), ("at random", random.Random(7).sample(hours, len(hours)))):
+        ledger = Merged()
+        source = connector(lab.url)
+        for since, until in windows:
+            ledger.take(source.usage(since=since, until=until, open_keys=ledger.open_keys))
+        assert {uid_of(fact): fact for fact in ledger.facts.values()} == facts, name
+        revisions = ledger.revisions
+        ledger.take(source.usage(since=lab.base, until=lab.end, open_keys=ledger.open_keys))
+        assert ledger.revisions == revisions, name
+        assert {uid_of(fact): fact for fact in ledger.facts.values()} == facts, name
+
+
+def test_a_pass_says_how_far_it_proves_and_no_further(pushed_lab: Lab) -> None:  # noqa: F811
+    lab = pushed_lab
+    _, source = read(lab.url, lab.base + 30 * HOUR, lab.base + 31 * HOUR)
+    assert source.reading.complete_through == lab.base + 31 * HOUR
+    (down,) = lab.truth["server_down"]
+    _, source = read(lab.url, down[0] - HOUR, down[0] + 900)  # Prometheus is off at its end
+    assert source.reading.complete_through is not None
+    assert down[0] - 90 <= source.reading.complete_through <= down[0]
+    _, source = read(lab.url, lab.end - HOUR, lab.end + 40 * HOUR)
+    assert source.reading.complete_through is not None
+    assert lab.end - 90 <= source.reading.complete_through <= lab.end
+
+
+def test_while_kube_state_metrics_is_down_no_pod_has_ended(pushed_lab: Lab) -> None:  # noqa: F811
+    (down,) = pushed_lab.truth["server_down"]
+    facts, _ = read(pushed_lab.url, down[0] - HOUR, down[0] + 1500)
+    truth = {pod["uid"]: pod for pod in billable(pushed_lab.truth)}
+    running = [fact for fact in facts if fact.ended is None]
+    assert running
+    assert {"gap-end-deleted", "gap-end-kept"} <= {fact.name for fact in running}
+    for fact in facts:
+        ended = truth[uid_of(fact)]["ended"] or pushed_lab.end
+        assert until_of(fact) <= min(ended, down[0]) + (0 if fact.ended else 30)
+
+
+def test_an_open_run_is_given_from_wherever_it_lies_or_is_missing(pushed_lab: Lab) -> None:  # noqa: F811
+    lab = pushed_lab
+    truth = {pod["pod"]: pod for pod in lab.truth["pods"]}
+    pod = truth["gap-end-deleted"]
+    key, unknown = (
+        f"{pod['uid']}/main/nvidia_com_gpu",
+        "9b2e1c5e-0000-4000-8000-000000000000/main/nvidia_com_gpu",
+    )
+    facts, source = read(lab.url, lab.end - HOUR, lab.end, open_keys=[key, unknown])
+    (fact,) = [fact for fact in facts if fact.source_key == key]
+    assert (fact.started, fact.state) == (pod["scheduled"], "Deleted (estimated end)")
+    assert fact.ended is not None
+    assert pod["ended"] - 930 <= fact.ended <= pod["ended"]
+    assert source.reading.missing == [unknown]
+
+
+@pytest.mark.parametrize(
+    ("account", "expected"),
+    [
+        (
+            Attribution(source=AccountFrom.NAMESPACE_LABEL, label="label_billing_tenant"),
+            {"acme", "beta", "gamma"},
+        ),
+        (KUEUE, {"", "bio", "nlp", "vision"}),
+    ],
+)
+def test_an_account_is_a_label_where_the_operator_says_so(
+    pushed_lab: Lab,  # noqa: F811
+    account: Attribution,
+    expected: set[str],
+) -> None:
+    facts, source = read(pushed_lab.url, pushed_lab.base, pushed_lab.end, account=account)
+    assert {fact.account for fact in facts} == expected
+    queues: dict[str, Any] = {pod["uid"]: pod["queue"] for pod in pushed_lab.truth["pods"]}
+    for fact in facts:
+        assert fact.queue == (queues[uid_of(fact)] or "/").partition("/")[2]
+    without = [note for note in source.reading.notes if 'went to the account ""' in note]
+    assert bool(without) == ("" in expected)
+
+
+def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:  # noqa: F811
+    lab = pushed_lab
+    window = lab.base + 30 * HOUR, lab.base + 33 * HOUR
+    without, _ = read(lab.url, *window)
+    within, source = read(lab.url, *window, matcher='job="kube-state-metrics"')
+    assert within == without
+    assert without
+    assert source.reading.nodes

@@ -1,0 +1,197 @@
+"""A real Prometheus for the tests: `../shared/labs/prom` started in a directory and on a port of its own.
+
+A keeper process starts the lab, and stops and deletes it when its standard input closes: when the tests are over, or
+when their process is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portal.env import ROOT
+
+SCRIPT = ROOT.parent / "shared" / "labs" / "prom" / "prom-lab"
+KEPT = ROOT / "var" / "test" / "prometheus"  # the package's programs, for the next run
+BINARIES = Path("deb") / "usr" / "bin"  # where the lab looks for them
+SLOTS = 16
+FIRST_PORT = 22_400  # below the ports that Linux hands out by itself
+MEMORY = Path("/dev/shm")
+ENOUGH_MEMORY = {"push": 1 << 30, "promtool": 3 << 30}  # bytes; promtool reads a text of 900 MB
+
+KEEPER = """
+import json, shutil, subprocess, sys
+script, directory = sys.argv[1:]
+done = subprocess.run([script, "start", directory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                      stderr=subprocess.STDOUT, text=True, errors="replace")
+try:
+    print(json.dumps([done.returncode, done.stdout[-2000:]]), flush=True)
+except OSError:
+    pass
+sys.stdin.read()
+subprocess.run([script, "stop", directory], stdin=subprocess.DEVNULL, capture_output=True)
+shutil.rmtree(directory, ignore_errors=True)
+"""
+
+
+class Lab:
+    """One lab, started. Skips the test where the package cannot be fetched."""
+
+    def __init__(self, loader: str) -> None:
+        self._lock, port = _claim()
+        self.dir = Path(tempfile.mkdtemp(prefix="clustertab-prom-", dir=_roomy(loader)))
+        self.url = f"http://127.0.0.1:{port}"
+        if KEPT.exists():
+            shutil.copytree(KEPT, self.dir / BINARIES)
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-c", KEEPER, str(SCRIPT), str(self.dir)],
+            env=os.environ | {"PROM_LAB_PORT": str(port), "PROM_LAB_LOADER": loader, "TZ": "UTC"},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+            pass_fds=(self._lock,),
+        )  # fmt: skip
+        assert self._keeper.stdout is not None
+        code, said = json.loads(self._keeper.stdout.readline())
+        if code:
+            self.purge()
+            if "no prometheus package" in said:
+                pytest.skip(
+                    "No Prometheus here, and its package cannot be fetched: on Debian 12 let apt-get reach the "
+                    "package mirror."
+                )
+            raise AssertionError(said)
+        _keep(self.dir / BINARIES)
+
+    @cached_property
+    def truth(self) -> dict[str, Any]:
+        """What really was: pods, nodes, outages. Times are epoch seconds."""
+        told: dict[str, Any] = json.loads((self.dir / "truth.json").read_text())
+        return told
+
+    @property
+    def base(self) -> int:
+        return int(self.truth["base"])
+
+    @property
+    def end(self) -> int:
+        return int(self.truth["end"])
+
+    def purge(self) -> None:
+        """Stop the server and delete its data."""
+        assert self._keeper.stdin is not None
+        assert self._keeper.stdout is not None
+        self._keeper.stdin.close()
+        self._keeper.wait(60)
+        self._keeper.stdout.close()
+        os.close(self._lock)
+
+
+def generator() -> Any:
+    """The lab's own generator, to push further series with."""
+    spec = importlib.util.spec_from_file_location("promgen", SCRIPT.with_name("promgen.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _keep(binaries: Path) -> None:
+    """By a rename, so that a run beside us never finds half of it."""
+    if KEPT.exists():
+        return
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=KEPT.parent)) / "bin"
+    shutil.copytree(binaries, part)
+    try:
+        part.rename(KEPT)
+    except OSError:
+        pass
+    shutil.rmtree(part.parent, ignore_errors=True)
+
+
+def _roomy(loader: str) -> Path | None:
+    """Shared memory where there is enough of it, since the data is thrown away; else the usual place."""
+    try:
+        return MEMORY if shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY[loader] else None
+    except OSError:
+        return None
+
+
+def _claim() -> tuple[int, int]:
+    """An open lock, kept by whoever inherits it, and the port that it stands for."""
+    for slot in range(SLOTS):
+        path = Path(tempfile.gettempdir()) / f"clustertab-prom-{slot}.lock"
+        lock = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        if _free(FIRST_PORT + slot):
+            return lock, FIRST_PORT + slot
+        os.close(lock)
+    raise RuntimeError(f"{SLOTS} labs are at work already.")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+_started: dict[str, Lab] = {}
+
+
+@contextmanager
+def running(loader: str) -> Iterator[Lab]:
+    """The lab of this loader, started once in a run."""
+    if not SCRIPT.exists():
+        pytest.skip("The Prometheus lab is absent: put it at ../shared/labs/prom/prom-lab.")
+    if shutil.which("apt-get") is None and not KEPT.exists():
+        pytest.skip(
+            "The Prometheus lab fetches its package with apt-get, which is not here: run on Debian 12."
+        )
+    if loader not in _started:
+        _started[loader] = Lab(loader)
+    yield _started[loader]
+
+
+def end() -> None:
+    """Purge whatever was started."""
+    while _started:
+        _started.popitem()[1].purge()
+
+
+@pytest.fixture(scope="session", params=["push", pytest.param("promtool", marks=pytest.mark.long)])
+def prom_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The history as a scraping Prometheus keeps it; then from promtool's blocks, which have no stale markers and
+    take minutes to make."""
+    with running(request.param) as lab:
+        yield lab
+    end()
+
+
+@pytest.fixture(scope="session")
+def pushed_lab() -> Iterator[Lab]:
+    """The history as a scraping Prometheus keeps it."""
+    with running("push") as lab:
+        yield lab
+    end()
