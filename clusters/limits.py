@@ -16,10 +16,8 @@ from typing import Any, Self
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import JobSeen, NoAccountError, SlurmActs
 from clusters.connectors.slurm.associations import differences
-from clusters.connectors.slurm.login import SlurmLogin
-from clusters.connectors.slurm.rest import SlurmRest
-from clusters.models import AccountBlock, Act, ActKind, Cluster, ClusterKind
-from clusters.sources import endpoint, opened
+from clusters.examining import slurm
+from clusters.models import AccountBlock, Act, ActKind, Cluster
 
 STARTS = "GrpTRES=gres/gpu"
 """Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
@@ -91,14 +89,8 @@ class Plan:
 
 def open_door(*, cluster: Cluster, clock: Callable[[], int]) -> Door:
     """The door to the cluster's scheduler; it calls nobody yet. Raises LimitError where there is none."""
-    connection = getattr(cluster, "connection", None)
-    if connection is None or cluster.kind != ClusterKind.SLURM:
-        raise LimitError(
-            f"{cluster.name} has no connection to a Slurm, so nothing can be done to its jobs: connect it first."
-        )
     try:
-        login = SlurmLogin(connection.user, opened(connection.token), opened(connection.jwt_key))
-        rest = SlurmRest(endpoint(connection), login, clock=clock)
+        connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:
         raise LimitError(str(error)) from error
     return Door(cluster, SlurmActs(rest, cluster=connection.slurm_cluster))

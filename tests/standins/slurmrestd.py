@@ -37,6 +37,7 @@ class StandIn:
     tracked: tuple[str, ...] = ("gres/gpu", "gres/gpu:a100")  # AccountingStorageTRES
     private: bool = False  # PrivateData=jobs
     down: set[str] = field(default_factory=set)  # "slurmdbd", "slurmctld"
+    garbled: str = ""  # this question is answered with a list where there should be anything else
     flags_lose_rows: bool = False  # 23.11 and early 24.05 with a flag missing
     asked: list[str] = field(default_factory=list)  # "POST /slurm/v0.0.44/job/7"
     before: Callable[[str], None] = lambda _: None  # called with the request, before it is looked at
@@ -94,7 +95,12 @@ class StandIn:
     def _route(  # noqa: PLR0911 - one return for each request that there is
         self, method: str, area: str, rest: list[str], query: dict[str, str], who: str, body: Any
     ) -> Answer:
+        if rest[0] == self.garbled:
+            names = {"tres": "TRES", "user": "users"}
+            return self._good(**{names.get(rest[0], rest[0]): [7, None, "x"]})
         match (method, area, rest):
+            case ("GET", "slurm", ["nodes"]):
+                return self._good(nodes=[{"name": "gpu1", "gres": "gpu:a100:4", "state": "IDLE"}])
             case ("GET", "slurm", ["ping"]):
                 up = "slurmctld" not in self.down
                 return self._good(

@@ -32,6 +32,11 @@ class SlurmLogin:
     def __repr__(self) -> str:
         return f"SlurmLogin({self.user!r})"
 
+    @property
+    def mints(self) -> bool:
+        """Whether tokens are made from the key as they are needed."""
+        return bool(self._key)
+
     def headers(self, *, now: int) -> dict[str, Secret]:
         """The two headers that every version takes. Raises `ConnectorError` if there is nothing to prove with."""
         if not self.user:

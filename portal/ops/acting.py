@@ -1,0 +1,107 @@
+"""What the commands share that act on a cluster's jobs and accounts: a rehearsal unless --yes is given."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from clusters import acting, limits
+from clusters.connectors.base import ConnectorError
+from clusters.limits import Door, LimitError, Plan, Request
+from clusters.models import Act, Cluster
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+
+
+def the_cluster(name: str) -> Cluster:
+    """Raises BadInputError for a name that no cluster has."""
+    found = Cluster.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)[:20]) or "none yet"
+        raise BadInputError(f"There is no cluster {name!r}; known: {known}.")
+    return found
+
+
+class ActingCommand(OperatorCommand):
+    """Plans, tells, and with --yes carries out. Subclasses give `targets` and `request`."""
+
+    refusals: ClassVar = (LimitError, ConnectorError)
+
+    def targets(self, parser: CommandParser) -> None:
+        """Add the arguments that say on whom, after the cluster."""
+        raise NotImplementedError
+
+    def request(self, options: dict[str, Any]) -> Request:
+        """What is wanted. Raises BadInputError."""
+        raise NotImplementedError
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("cluster", metavar="CLUSTER")
+        self.targets(parser)
+        parser.add_argument("--yes", action="store_true", help="do it; without, only say what would be done")
+        parser.add_argument(
+            "--plan",
+            metavar="PLAN",
+            default="",
+            help="do it only if it is still this plan, as a rehearsal named it",
+        )
+        parser.add_argument("--why", metavar="REASON", default="", help="kept in the history")
+
+    def answer(self, *, cluster: str, yes: bool, plan: str, why: str, **options: Any) -> Answer:
+        request = self.request(options)
+        with limits.open_door(cluster=the_cluster(cluster), clock=lambda: int(time.time())) as door:
+            made = limits.plan(door=door, request=request)
+            if plan and plan != made.fingerprint:
+                raise RefusedError(
+                    f"What would be done now is plan {made.fingerprint} and not {plan}: look at it again without --yes."
+                )
+            return _carried_out(door, made, why) if yes else _rehearsed(door, made)
+
+
+def _rehearsed(door: Door, made: Plan) -> Answer:
+    steps = [
+        {"target": step.target, "words": step.words, "outcome": None, "error": ""} for step in made.steps
+    ]
+    lines = [*(step.words for step in made.steps), *made.notes]
+    if made.steps:
+        lines.append(f"Nothing was done yet: this is plan {made.fingerprint}; --yes carries it out.")
+    return Answer(_data(door, made, steps, yes=False), "\n".join(lines))
+
+
+def _carried_out(door: Door, made: Plan, why: str) -> Answer:
+    done = acting.carry_out(door=door, plan=made, who=f"{getpass.getuser()} at the shell", why=why)
+    acts = [*done.acts, *([None] * done.left)]
+    steps, lines = [], []
+    for step, act in zip(made.steps, acts, strict=True):
+        outcome = act.outcome if act else "not begun"
+        steps.append(
+            {
+                "target": step.target,
+                "words": step.words,
+                "outcome": outcome,
+                "act": act.pk if act else None,
+                "error": act.error if act else "",
+            }
+        )
+        lines.append(_line(step.words, act))
+    lines += made.notes
+    return Answer(_data(door, made, steps, yes=True), "\n".join(lines), code=0 if done.good else 1)
+
+
+def _line(words: str, act: Act | None) -> str:
+    if act is None:
+        return f"Not begun: {words}"
+    return f"{act.get_outcome_display()}: {words}" + (f" {act.error}" if act.error else "")
+
+
+def _data(door: Door, made: Plan, steps: list[dict[str, Any]], *, yes: bool) -> dict[str, Any]:
+    return {
+        "cluster": door.cluster.name,
+        "kind": made.request.kind.value,
+        "plan": made.fingerprint,
+        "carried_out": yes,
+        "steps": steps,
+        "notes": list(made.notes),
+    }

@@ -1,0 +1,27 @@
+"""`cancel_job CLUSTER JOB`: end a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from clusters.limits import Request
+from clusters.models import ActKind
+from portal.ops.acting import ActingCommand
+from portal.ops.cli import BadInputError
+
+
+class Command(ActingCommand):
+    help = "Cancel a job, or all tasks of an array. Says what it would do; does it with --yes."
+
+    def targets(self, parser: CommandParser) -> None:
+        parser.add_argument("job", metavar="JOB", help="the scheduler's number of the job")
+
+    def request(self, options: dict[str, Any]) -> Request:
+        job: str = options["job"]
+        if not (job.isascii() and job.isdigit() and int(job)):
+            raise BadInputError(
+                f"{job!r} is not a job's number; write it as `squeue -o %A` prints it, like 4711."
+            )
+        return Request(kind=ActKind.CANCEL, job=int(job))

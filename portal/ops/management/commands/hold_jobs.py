@@ -1,0 +1,22 @@
+"""`hold_jobs CLUSTER ACCOUNT`: keep an account's waiting jobs from starting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from clusters.limits import Request
+from clusters.models import ActKind
+from portal.ops.acting import ActingCommand
+
+
+class Command(ActingCommand):
+    help = "Hold the waiting jobs of an account. Says what it would do; does it with --yes."
+
+    def targets(self, parser: CommandParser) -> None:
+        parser.add_argument("account", metavar="ACCOUNT")
+        parser.add_argument("--user", metavar="USER", default="", help="this user's jobs alone")
+
+    def request(self, options: dict[str, Any]) -> Request:
+        return Request(kind=ActKind.HOLD, account=options["account"], user=options["user"])

@@ -1,0 +1,145 @@
+"""Op at the shell: rehearsed first, done with --yes, and told in one JSON object for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from clusters.models import Act
+from portal.ops.cli import BadInputError, RefusedError
+from tests.builders import a_cluster
+from tests.standins.doors import a_world, connected
+from tests.standins.slurm_world import Job
+from tests.standins.slurmrestd import StandIn
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def slurm() -> Iterator[StandIn]:
+    """gpu1 is connected; Ben has one job that waits in vision and one that runs."""
+    with StandIn(44, world=a_world()) as slurm:
+        slurm.world.add(Job(11), Job(12, state="RUNNING", reason="None", started=1_772_000_100))
+        connected(slurm)
+        yield slurm
+
+
+def said(*command: str) -> tuple[str, int]:
+    """What it printed, and its exit code."""
+    out = io.StringIO()
+    try:
+        call_command(*command, stdout=out)
+    except SystemExit as ended:
+        return out.getvalue(), int(ended.code or 0)
+    return out.getvalue(), 0
+
+
+def told(*command: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(said(*command, "--json")[0])
+    return answer
+
+
+def test_a_rehearsal_names_its_plan_and_changes_nothing(slurm: StandIn) -> None:
+    out, code = said("hold_jobs", "gpu1", "vision")
+    plan = told("hold_jobs", "gpu1", "vision")["plan"]
+    assert out == (
+        f"Hold job 11 of ben in vision.\nNothing was done yet: this is plan {plan}; --yes carries it out.\n"
+    )
+    assert code == 0
+    assert slurm.writes() == []
+
+
+def test_with_yes_it_is_done_and_kept_with_who_and_why(slurm: StandIn) -> None:
+    out, code = said("hold_jobs", "gpu1", "vision", "--yes", "--why", "budget used up")
+    assert (out, code) == ("Done: Hold job 11 of ben in vision.\n", 0)
+    act = Act.objects.get()
+    assert act.who.endswith(" at the shell")
+    assert act.why == "budget used up"
+    assert slurm.world.jobs[11].reason == "JobHeldAdmin"
+    assert said("release_jobs", "gpu1", "vision", "--yes")[0] == "Done: Release job 11 of ben in vision.\n"
+    assert slurm.world.jobs[11].reason == "None"
+    assert said("hold_jobs", "gpu1", "nobody")[0] == "No job of nobody waits that could be held.\n"
+
+
+def test_a_program_reads_what_was_done(slurm: StandIn) -> None:
+    rehearsal = told("cancel_job", "gpu1", "12")
+    assert rehearsal["steps"][0]["outcome"] is None
+    done = told("cancel_job", "gpu1", "12", "--yes", "--plan", rehearsal["plan"])
+    assert done == {
+        "cluster": "gpu1",
+        "kind": "cancel",
+        "plan": rehearsal["plan"],
+        "carried_out": True,
+        "steps": [
+            {
+                "target": "job 12@1772000000",
+                "words": "Cancel job 12 of ben in vision (train), which is running.",
+                "outcome": "done",
+                "act": Act.objects.get().pk,
+                "error": "",
+            }
+        ],
+        "notes": [],
+    }
+
+
+def test_another_plan_than_the_rehearsed_one_is_refused(slurm: StandIn) -> None:
+    plan = told("block_account", "gpu1", "vision")["plan"]
+    slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
+    with pytest.raises(RefusedError, match="look at it again without --yes"):
+        said("block_account", "gpu1", "vision", "--yes", "--plan", plan)
+    assert slurm.writes() == []
+
+
+def test_an_account_is_blocked_and_unblocked(slurm: StandIn) -> None:
+    said("block_account", "gpu1", "vision", "--submit", "--yes")
+    assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 0
+    assert slurm.world.limits("vision").jobs["per.submitted"] == 0
+    assert "GrpTRES=gres/gpu: 0 → 8" in said("unblock_account", "gpu1", "vision", "--yes")[0]
+    assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
+
+
+def test_what_failed_is_told_and_exits_with_1(slurm: StandIn) -> None:
+    slurm.world.deaf = True
+    out, code = said("cancel_job", "gpu1", "12", "--yes")
+    assert code == 1
+    assert out.startswith(
+        "Failed: Cancel job 12 of ben in vision (train), which is running. Job 12 was cancelled and"
+    )
+
+
+def test_what_cannot_be_meant(slurm: StandIn) -> None:
+    with pytest.raises(BadInputError, match="There is no cluster 'gpu9'; known: gpu1"):
+        said("cancel_job", "gpu9", "12")
+    with pytest.raises(BadInputError, match="'12_3' is not a job's number"):
+        said("cancel_job", "gpu1", "12_3")
+    a_cluster("files")
+    with pytest.raises(RefusedError, match="files has no connection to a Slurm"):
+        said("hold_jobs", "files", "vision")
+
+
+def test_the_connection_is_tested(slurm: StandIn) -> None:
+    slurm.now = int(time.time())
+    out, code = said("test_connection", "gpu1")
+    assert code == 0
+    assert "ok    AdminLevel: portal has AdminLevel Operator" in out
+    answer = told("test_connection", "gpu1")
+    assert (answer["cluster"], answer["ok"]) == ("gpu1", True)
+    assert set(answer["findings"][0]) == {"level", "subject", "sentence", "mend"}
+
+    slurm.world.admins["portal"] = "None"
+    out, code = said("test_connection", "gpu1")
+    assert code == 1
+    assert "      mend: sacctmgr modify user portal set adminlevel=Operator\n" in out
+
+
+def test_a_cluster_without_a_connection_fails_its_test() -> None:
+    a_cluster("files")
+    out, code = said("test_connection", "files")
+    assert (out.startswith("FAIL  Connection: files has no connection to a Slurm"), code) == (True, 1)
