@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.connectors.http import TooLargeError, TooSlowError
-from clusters.connectors.slurm import decode, nodes, query, rows
+from clusters.connectors.slurm import decode, nodes, query, rows, sight
 from clusters.connectors.slurm.faults import MissingError, UnreadableFormError
 from clusters.connectors.slurm.windows import Windows
 
@@ -56,6 +56,7 @@ class Sweep:
     def _introduce(self, api: Api) -> None:
         if self.cluster and api.cluster and api.cluster != self.cluster:
             raise _other_cluster(api.cluster, self.cluster)
+        sight.require(self.rest)
         if api.known:
             return
         try:
