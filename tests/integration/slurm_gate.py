@@ -19,6 +19,7 @@ class Gate:
     def __init__(self, target: str) -> None:
         self.asked = 0  # questions for usage that came
         self.answered = 0
+        self.paths: list[str] = []  # of these questions, with their parameters
         self._target = target
         self._acts: dict[int, Callable[[], object]] = {}
         self._one_at_a_time = threading.Lock()
@@ -49,6 +50,7 @@ class Gate:
         if usage:
             with self._one_at_a_time:
                 self.asked += 1
+                self.paths.append(handler.path)
                 act = self._acts.pop(self.asked, None)
             if act is not None:
                 act()

@@ -30,6 +30,7 @@ from portal.env import ROOT
 SCRIPT = ROOT.parent / "shared" / "labs" / "slurm" / "slurm-lab"
 SLOTS = 16
 FIRST_PORT, PORTS = 21_000, 50  # below the ports that Linux hands out by itself
+STEPS = ("install", "start", "jobs")
 PORTS_USED = (17, 19, 20, *range(30, 35))
 DATABASE_PORT = 49  # counted from a slot's first port
 PATIENCE = 120  # seconds until the lab is given up
@@ -60,10 +61,13 @@ shutil.rmtree(directory, ignore_errors=True)
 
 
 class Lab:
-    """One lab. Its methods wait until it is up and has run its set of jobs."""
+    """One lab, which does these steps one after the other as soon as it is made; `wait` waits for them."""
 
-    def __init__(self) -> None:
-        self.began = int(time.time())
+    def __init__(self, *steps: str) -> None:
+        self.began = int(
+            time.time()
+        )  # epoch second before which it has no job, but for those that tests fill in
+        self.filled = 0  # of these, how many
         self._lock, first = _claim()
         self.dir = Path(tempfile.mkdtemp(prefix="clustertab-slurm-", dir=_roomy()))
         self.dir.chmod(0o755)  # the users of Slurm enter it
@@ -71,34 +75,31 @@ class Lab:
             "SLURM_LAB_PORT": str(first), "SLURM_LAB_DB_PORT": str(first + DATABASE_PORT),
             "SLURM_CONF": str(self.dir / "etc" / "slurm.conf"), "TZ": "UTC",
         }  # fmt: skip
-        self._steps: dict[str, tuple[int, str]] = {}
+        self._steps = steps
+        self._done = 0
         self.url = f"http://127.0.0.1:{first + 20}"
         self.socket = self.dir / "run" / "slurmrestd.sock"
         self._keeper = subprocess.Popen(
-            [sys.executable, "-c", KEEPER, str(SCRIPT), str(self.dir), "install", "start", "jobs"],
+            [sys.executable, "-c", KEEPER, str(SCRIPT), str(self.dir), *steps],
             env=self._environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True, pass_fds=(self._lock,),
         )  # fmt: skip
 
-    def ready(self) -> None:
-        """Wait until the jobs have run. Skips the test where the packages cannot be installed."""
-        for step in ("install", "start", "jobs"):
-            code, said = self._told(step)
+    def wait(self) -> str:
+        """Wait for its steps. A sentence where there can be no lab, since its packages cannot be installed."""
+        assert self._keeper.stdout is not None
+        while self._done < len(self._steps):
+            line = self._keeper.stdout.readline()
+            assert line, "The lab's keeper is gone."
+            step, code, said = json.loads(line)
             if code and step == "install":
-                pytest.skip(
+                return (
                     "No Slurm here, and its packages cannot be installed: on Debian 12 let apt-get reach the "
                     f"package mirror. ({said.strip()[-200:]})"
                 )
             assert code == 0, said
-
-    def _told(self, step: str) -> tuple[int, str]:
-        assert self._keeper.stdout is not None
-        while step not in self._steps:
-            line = self._keeper.stdout.readline()
-            assert line, "The lab's keeper is gone."
-            name, code, said = json.loads(line)
-            self._steps[name] = code, said
-        return self._steps[step]
+            self._done += 1
+        return ""
 
     def purge(self) -> None:
         """Stop every process of the lab and delete it."""
@@ -141,6 +142,17 @@ class Lab:
         command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "sbatch", "--parsable"]
         command += ["-D", str(self.dir / "work"), "-o", "/dev/null", "-A", account, *map(str, options)]
         return self._run(command, f"#!/bin/bash\n{script}\n").strip().partition(";")[0]
+
+    def is_running(self, job: str) -> None:
+        until(lambda: "JobState=RUNNING" in self.slurm("scontrol", "-o", "show", "job", job))
+
+    def is_over(self, job: str) -> None:
+        """Wait until slurmctld has ended the job, whether or not slurmdbd could be told."""
+        until(lambda: "JobState=COMPLETED" in self.slurm("scontrol", "-o", "show", "job", job))
+
+    def knows(self, job: str, state: str) -> None:
+        """Wait until slurmdbd has the job in that state: slurmctld tells it every few seconds."""
+        until(lambda: state in self.slurm("sacct", "-nXPD", "-j", job, "-o", "State").split())
 
     def has_ended(self, job: str) -> None:
         """Wait until slurmdbd has the job's end."""
@@ -240,7 +252,7 @@ def _free(port: int) -> bool:
     return True
 
 
-def _why_not() -> str:
+def why_not() -> str:
     """One sentence on why there can be no lab here; empty if there can."""
     if not SCRIPT.exists():
         return "The Slurm lab is absent: put it at ../shared/labs/slurm/slurm-lab."
@@ -254,10 +266,10 @@ _started: list[Lab] = []
 
 def begin(items: Iterable[pytest.Item]) -> None:
     """Start the lab now, beside the tests that do not need it, if one of these does."""
-    if not _why_not() and any(
+    if not why_not() and any(
         "slurm_lab" in getattr(item, "fixturenames", ()) for item in items if _runs(item)
     ):
-        _started.append(Lab())
+        _started.append(Lab(*STEPS))
 
 
 def _runs(item: pytest.Item) -> bool:
@@ -273,10 +285,11 @@ def end() -> None:
 @pytest.fixture(scope="session")
 def slurm_lab() -> Iterator[Lab]:
     """The lab, which has run its set of jobs."""
-    if why_not := _why_not():
-        pytest.skip(why_not)
+    if reason := why_not():
+        pytest.skip(reason)
     if not _started:
-        _started.append(Lab())
-    _started[0].ready()
+        _started.append(Lab(*STEPS))
+    if reason := _started[0].wait():
+        pytest.skip(reason)
     yield _started[0]
     end()

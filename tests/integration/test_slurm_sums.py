@@ -1,0 +1,133 @@
+"""A real Slurm's set of jobs, pulled: the seconds and GPUs of each run are those that sacct prints."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+from clusters.models import Quarantined
+from tests.builders import a_cluster, a_plan, a_tenant
+from tests.integration.slurm_lab import Lab, until
+from tests.integration.slurm_oracle import export, oracle
+from tests.integration.slurm_pulls import (
+    ACCOUNTS,
+    compare,
+    connected,
+    held,
+    ledger,
+    pull,
+    record,
+    runs_of,
+    same,
+)
+from tests.stories import prove
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+
+def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab)
+    a_tenant("acme", plan=a_plan(), accounts=[(cluster, account) for account in ACCOUNTS])
+
+    pull(cluster)
+
+    rows = oracle(slurm_lab, since=slurm_lab.began)
+    assert len(rows) >= 26
+    compare(cluster, rows)
+    assert not Quarantined.objects.exists()
+    sums = prove()
+    ended = sum(row.gpu_seconds for row in rows.values() if row.seconds is not None)
+    (running,) = runs_of(cluster, slurm_lab.labels()["still-running"])
+    assert running.started is not None
+    assert running.seen_until is not None
+    assert sums["allocated"] == ended + running.gpus * (running.seen_until - running.started)
+
+
+def test_a_file_of_sacct_brings_the_same_records_as_a_pull(slurm_lab: Lab, tmp_path: Path) -> None:
+    """Under the same keys too: a cluster can go from files to slurmrestd and back."""
+    by_rest, by_file = connected(slurm_lab), a_cluster("by-file")
+    pull(by_rest)
+
+    call_command(
+        "import_usage", "by-file", export(slurm_lab, tmp_path / "lab.sacct", since=slurm_lab.began), "--json"
+    )
+
+    told_by_one_alone = {"exit_code", "requested"}  # v0.0.38 tells neither as sacct does
+    same(ledger(by_rest, without=told_by_one_alone), ledger(by_file, without=told_by_one_alone))
+
+
+def test_what_became_of_each_kind_of_job(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab)
+    pull(cluster)
+    jobs = slurm_lab.labels()
+
+    (suspended,) = runs_of(cluster, jobs["suspended"])
+    assert suspended.suspended > 0
+    assert held(suspended) == suspended.ended - suspended.started - suspended.suspended  # type: ignore[operator]
+
+    first, second = runs_of(cluster, jobs["requeued"])
+    assert (first.gpus, second.gpus) == (1, 1)
+    assert first.submitted != second.submitted
+    assert (held(first) or 0) > 0
+
+    stopped, again = runs_of(cluster, jobs["spot-preempted"])
+    assert (stopped.state, again.state) == ("PREEMPTED", "COMPLETED")
+    assert (stopped.gpus, stopped.gpu_model, stopped.nodes, stopped.qos) == (8, "a100", 2, "spot")
+
+    (failed,) = runs_of(cluster, jobs["node-fail"])
+    assert (failed.state, failed.gpus) == ("NODE_FAIL", 3)
+    assert (held(failed) or 0) > 0
+
+    tasks = [runs_of(cluster, f"{jobs['array']}_{task}")[0] for task in range(5)]
+    assert {task.gpus for task in tasks} == {1}
+    assert [task.state for task in tasks] == ["COMPLETED", "COMPLETED", "FAILED", "COMPLETED", "COMPLETED"]
+
+    parts = [runs_of(cluster, f"{jobs['het']}+{part}")[0] for part in (0, 1)]
+    assert [(part.queue, part.gpus) for part in parts] == [("cpu", 0), ("h100", 2)]
+
+    (untyped,) = runs_of(cluster, jobs["gpu-untyped"])
+    assert (untyped.gpus, untyped.gpu_model) == (2, "h100")
+
+    (zero,) = runs_of(cluster, jobs["zero-seconds"])
+    assert (zero.gpus, zero.state) == (0, "COMPLETED")
+    assert (held(zero) or 0) <= 2
+
+    assert (
+        runs_of(cluster, jobs["cancelled-pending"]) == []
+    )  # it never became eligible: sacct has no row of it either
+
+    (running,) = runs_of(cluster, jobs["still-running"])
+    assert (running.state, running.gpus, running.ended) == ("RUNNING", 2, None)
+    (waiting,) = runs_of(cluster, jobs["still-pending"])
+    assert (waiting.state, waiting.started, waiting.ended) == ("PENDING", None, None)
+
+
+def test_a_job_that_gives_a_node_back_is_two_runs_which_do_not_overlap(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab, first_usage_from=None)
+    job = slurm_lab.submits(
+        "ben", "acme_prod", "sleep 6", "-p", "a100", "-N2", "-n2", "--gres=gpu:a100:4", "-J", "resized"
+    )
+    until(lambda: "RUNNING" in slurm_lab.slurm("scontrol", "-o", "show", "job", job))
+    began = int(time.time())
+    time.sleep(2)
+    slurm_lab.slurm("scontrol", "update", f"jobid={job}", "NumNodes=1")
+    pull(cluster)
+    slurm_lab.has_ended(job)
+
+    pull(cluster)
+
+    larger, smaller = runs_of(cluster, job)
+    assert (larger.gpus, smaller.gpus) == (8, 4)
+    assert larger.ended is not None
+    assert smaller.started is not None
+    assert larger.ended <= smaller.started
+    told = oracle(slurm_lab, since=began - 60)
+    kept = {key: row for key, row in told.items() if row.name == "resized"}
+    assert len(kept) == 2
+    ends = [record(cluster, key).ended for key in kept]
+    assert max(end for end in ends if end) - (larger.started or 0) == sum(
+        held(run) or 0 for run in (larger, smaller)
+    )
