@@ -30,20 +30,31 @@ HELP = {
 }
 
 
-def _unseen(lines: int) -> forms.Textarea:
-    """A field that comes back empty: a textarea, since a browser keeps passwords where it knows them."""
-    return forms.Textarea(attrs={"rows": lines, "autocomplete": "off", "spellcheck": "false"})
+class Unseen(forms.Textarea):
+    """Takes a secret and never gives it back, not even beside a mistake in another field.
+
+    A text area, since a browser offers to keep what is typed into a field for passwords.
+    """
+
+    def __init__(self, lines: int) -> None:
+        super().__init__(attrs={"rows": lines, "autocomplete": "off", "spellcheck": "false"})
+
+    def format_value(self, value: object) -> str:  # noqa: ARG002 - that is the point
+        return ""
 
 
 class ConnectionForm(forms.ModelForm[Connection]):
     """Secrets are entered into `new_…`; left empty, what is kept stays. `forget` takes some away."""
 
-    new_token = forms.CharField(required=False, widget=_unseen(3))
-    new_jwt_key = forms.CharField(required=False, widget=_unseen(2))
-    new_client_key = forms.CharField(required=False, widget=_unseen(4))
-    new_headers = forms.CharField(required=False, widget=_unseen(3))
+    new_token = forms.CharField(required=False, widget=Unseen(3))
+    new_jwt_key = forms.CharField(required=False, widget=Unseen(2))
+    new_client_key = forms.CharField(required=False, widget=Unseen(4))
+    new_headers = forms.CharField(required=False, widget=Unseen(3))
     forget = forms.MultipleChoiceField(
-        required=False, choices=list(LABELS.items()), widget=forms.CheckboxSelectMultiple, label="Take away"
+        required=False,
+        choices=list(LABELS.items()),
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        label="Take away",
     )
 
     class Meta:
@@ -64,6 +75,8 @@ class ConnectionForm(forms.ModelForm[Connection]):
             self.fields["cluster"].queryset = Cluster.objects.filter(  # type: ignore[attr-defined]  # it is a choice of models
                 kind=ClusterKind.SLURM, connection=None
             )
+        first = self.fields["first_usage_from"]
+        first.help_text = f"In UTC. {first.help_text}"
         for name in SECRETS:
             field = self.fields[f"new_{name}"]
             kept = known and bool(getattr(self.instance, name))

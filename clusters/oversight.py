@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from django.db.models import Count, OuterRef, Q, Subquery, Sum
 
-from clusters.models import Cluster, Pull, Quarantined
+from clusters import capacity, open_runs
+from clusters.capacity import ModelCapacity
+from clusters.models import Cluster, Connection, Pull, Quarantined, VanishedRun
 
 PAGE = 50
+PASSES = 15  # of one cluster that its page shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,40 @@ def clusters() -> list[Stand]:
     ).order_by("name")
     pulls = Pull.objects.in_bulk([row.newest for row in found if row.newest])
     return [Stand(row, row.account_count, row.jobs or 0, pulls.get(row.newest)) for row in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Closer:
+    """One cluster closely: how it is reached, its newest passes first, what it has and what it lost."""
+
+    cluster: Cluster
+    connection: Connection | None
+    pulls: list[Pull]
+    capacity: list[ModelCapacity]
+    vanished: list[VanishedRun]
+    vanished_runs: int  # in all; `vanished` has the newest
+
+    @property
+    def running(self) -> Pull | None:
+        """The pass under way; one whose worker died is told from it by the next pull only."""
+        return next(
+            (pull for pull in self.pulls if pull.outcome == Pull.Outcome.RUNNING and pull.until), None
+        )
+
+
+def closer(name: str) -> Closer | None:
+    """The cluster of that name, None without one. Six queries."""
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        return None
+    return Closer(
+        cluster,
+        Connection.objects.select_related("cluster").filter(cluster=cluster).first(),
+        list(Pull.objects.filter(cluster=cluster).order_by("-started_at", "-pk")[:PASSES]),
+        capacity.now(cluster),
+        open_runs.vanished(cluster),
+        VanishedRun.objects.filter(record__cluster=cluster).count(),
+    )
 
 
 def reasons(*, resolved: bool) -> list[Reason]:

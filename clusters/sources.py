@@ -8,7 +8,7 @@ from collections.abc import Callable
 from django.views.decorators.debug import sensitive_variables
 
 from clusters.connectors.base import Connector, ConnectorError, Secret
-from clusters.connectors.http import Endpoint
+from clusters.connectors.http import TIMEOUT, Endpoint
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.models import ClusterKind, Connection
@@ -33,8 +33,11 @@ def connect(connection: Connection, *, clock: Clock) -> Connector:
 
 
 @sensitive_variables()
-def endpoint(connection: Connection) -> Endpoint:
-    """Where it listens and what it wants to see. Raises ConnectorError for secrets that cannot be read."""
+def endpoint(connection: Connection, *, timeout: int = TIMEOUT) -> Endpoint:
+    """Where it listens and what it wants to see; `timeout` in seconds for one answer.
+
+    Raises ConnectorError for secrets that cannot be read.
+    """
     return Endpoint(
         base_url=connection.base_url,
         unix_socket=connection.unix_socket,
@@ -42,6 +45,7 @@ def endpoint(connection: Connection) -> Endpoint:
         client_certificate=connection.client_certificate,
         client_key=opened(connection.client_key),
         headers=_headers(opened(connection.headers)),
+        timeout=timeout,
     )
 
 
@@ -62,8 +66,13 @@ def opened(sealed: Sealed) -> Secret:
 def _headers(text: Secret) -> dict[str, Secret]:
     if not text:
         return {}
-    told = json.loads(text.reveal())
-    return {str(name): Secret(str(value)) for name, value in told.items()}
+    try:
+        told = json.loads(text.reveal())
+        return {str(name): Secret(str(value)) for name, value in told.items()}
+    except (ValueError, AttributeError):  # without the cause, which holds the text
+        raise ConnectorError(
+            "The extra headers that are kept cannot be read: enter them anew.", retry=False
+        ) from None
 
 
 def _slurm(connection: Connection, clock: Clock) -> Connector:

@@ -13,7 +13,11 @@ from clusters.models import Cluster, ClusterKind, Connection
 from portal.vault import seal
 from tests.builders import a_cluster, at
 
-PASSWORDS = ("eyJhbGciOiJIUzI1NiJ9.pull.token", "dGhlIGtleSB0aGF0IHNpZ25zIGF0IHRoaXMgdGVzdCE=", "proxy-pass-word")
+PASSWORDS = (
+    "eyJhbGciOiJIUzI1NiJ9.pull.token",
+    "dGhlIGtleSB0aGF0IHNpZ25zIGF0IHRoaXMgdGVzdCE=",
+    "proxy-pass-word",
+)
 """The token, the signing key and the proxy's password: what nobody may ever read."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from portal.web.clusters import cluster, connection
 from portal.web.home import home, tenants
 from portal.web.invoices import csv, invoice, invoices, line, line_csv, pdf
 from portal.web.jobs import job, jobs
@@ -29,6 +30,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("tenants/", tenants, name="tenants"),
     path("t/<slug:slug>/", include(tenant_patterns)),
     path("operator/clusters/", clusters, name="operator_clusters"),
+    path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
+    path("operator/clusters/<path:name>/", cluster, name="operator_cluster"),
     path("operator/unowned/", unowned, name="operator_unowned"),
     path("operator/quarantine/", quarantine, name="operator_quarantine"),
 ]

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters import usage
 from clusters.usage import Mark
@@ -57,6 +57,10 @@ TenantView = Callable[..., HttpResponseBase]
 """Takes the request, the visit and what the address holds behind the slug, by name."""
 
 
+OperatorView = Callable[..., HttpResponse]
+"""Takes the request, the shell and what the address holds, by name."""
+
+
 class ScopedStream(StreamingHttpResponse):
     """An answer whose pieces are made inside the tenant's scope, after the view has returned."""
 
@@ -89,18 +93,21 @@ def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
     return decorate
 
 
-def operator_page(area: Area) -> Callable[[Callable[[HttpRequest, Shell], HttpResponse]], Page]:
-    """The view of an operator's page. Whoever is not signed in is asked to; who is no operator gets 404."""
+def operator_page(area: Area, *, acts: bool = False) -> Callable[[OperatorView], Page]:
+    """The view of an operator's page. Whoever is not signed in is asked to; who is no operator gets 404.
 
-    def decorate(view: Callable[[HttpRequest, Shell], HttpResponse]) -> Page:
-        @require_safe
+    A page that `acts` is also posted to.
+    """
+
+    def decorate(view: OperatorView) -> Page:
+        @require_http_methods(["GET", "HEAD", "POST"] if acts else ["GET", "HEAD"])
         @wraps(view)
-        def page(request: HttpRequest) -> HttpResponseBase:
+        def page(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
             if not request.user.is_staff:
                 raise DeniedError("not an operator")
-            response = view(request, shell_of(request.user, area=area))
+            response = view(request, shell_of(request.user, area=area), **kwargs)
             patch_cache_control(response, private=True, no_store=True)
             return response
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from cryptography.fernet import Fernet
 from django.core.management import call_command
 from django.db import connection as database
 from django.test import Client
+from django.views.debug import ExceptionReporter
 from pytest_django.fixtures import Settings
 
 from clusters import sources
@@ -244,3 +246,15 @@ def test_what_is_no_key_is_refused_at_the_start_and_not_repeated() -> None:
     ) as refused:
         read({"CLUSTERTAB_SECRET_KEYS": "hunter2"})
     assert "hunter2" not in str(refused.value)
+
+
+def test_no_report_of_an_error_holds_a_secret() -> None:
+    kept = a_connection(headers=seal("no JSON but " + PASSWORDS[2]))
+    try:
+        sources.connect(kept, clock=lambda: 1 // 0)
+        pytest.fail("Headers that are none were taken.")
+    except ConnectorError:
+        report = ExceptionReporter(None, *sys.exc_info())
+    for text in (report.get_traceback_text(), report.get_traceback_html()):
+        assert "enter them anew" in text
+        assert not any(secret in text for secret in PASSWORDS)

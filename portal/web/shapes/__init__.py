@@ -7,6 +7,14 @@ strings such as "?period=2026-10"; "" means that there is none. Every template g
 
 from __future__ import annotations
 
+from portal.web.shapes.cluster import (
+    CapacityRow,
+    ClusterPage,
+    ConnectionPage,
+    FieldGroup,
+    PassRow,
+    VanishedRow,
+)
 from portal.web.shapes.frame import Area, Badge, Fact, Shell, TenantLink, Tone
 from portal.web.shapes.invoices import (
     INVOICE_BADGES,
@@ -40,10 +48,14 @@ __all__ = [
     "Area",
     "Badge",
     "BankTransfer",
+    "CapacityRow",
     "Chart",
+    "ClusterPage",
     "ClusterRow",
     "ClustersPage",
+    "ConnectionPage",
     "Fact",
+    "FieldGroup",
     "InvoicePage",
     "InvoiceRow",
     "InvoicesPage",
@@ -61,6 +73,7 @@ __all__ = [
     "Option",
     "OverviewPage",
     "Party",
+    "PassRow",
     "Payment",
     "Piece",
     "QuarantinePage",
@@ -76,5 +89,6 @@ __all__ = [
     "Tone",
     "UnownedPage",
     "UnownedRow",
+    "VanishedRow",
     "job_badge",
 ]

@@ -1,0 +1,297 @@
+"""One cluster closely: its connection in words, its passes, and the buttons that pull and look now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from billing.tasks import pull_due
+from clusters import due, examining, oversight
+from clusters.connecting import ConnectionForm
+from clusters.connectors.slurm.check import Finding
+from clusters.models import ClusterKind, Connection, Pull, VanishedRun
+from clusters.models.connection import SECRETS
+from clusters.oversight import Closer
+from portal.outbox import outbox
+from portal.web import format as say
+from portal.web.shapes import (
+    Badge,
+    CapacityRow,
+    ClusterPage,
+    ConnectionPage,
+    Fact,
+    FieldGroup,
+    PassRow,
+    Shell,
+    VanishedRow,
+)
+from portal.web.visit import answer, operator_page
+
+UTC_ZONE = ZoneInfo("UTC")
+FRESH = timedelta(hours=1)
+OUTCOMES = {
+    Pull.Outcome.RUNNING: Badge(label="Running", tone="run"),
+    Pull.Outcome.DONE: Badge(label="Done", tone="ok"),
+    Pull.Outcome.FAILED: Badge(label="Failed", tone="late"),
+}
+GROUPS = (
+    ("Address", "", ("base_url", "unix_socket", "slurm_cluster", "enabled")),
+    (
+        "As whom",
+        "A token, or the key that short-lived tokens are made from. It rests encrypted and is never shown again.",
+        ("user", "new_token", "new_jwt_key", "new_headers"),
+    ),
+    ("TLS", "Only where the address begins with https.", ("ca", "client_certificate", "new_client_key")),
+    ("What and how often", "", ("first_usage_from", "every", "look_back")),
+    ("Secrets to take away", "", ("forget",)),
+)
+
+
+@operator_page("clusters", acts=True)
+def cluster(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+    found = _found(name)
+    findings = None
+    if request.method == "POST":
+        if request.POST.get("act") == "check" and found.connection is not None:
+            findings = examining.examine(cluster=found.cluster, clock=lambda: int(time.time()))
+        else:
+            _ask(request, found)
+            return redirect("operator_cluster", name)
+    page = _page(found, datetime.now(UTC), findings)
+    return answer(request, shell, page, whole="operator/cluster.html", part="operator/_cluster.html")
+
+
+@operator_page("clusters", acts=True)
+def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+    """The form; saved, the cluster is due at once. A cluster of files becomes one that is pulled."""
+    found = _found(name)
+    row = found.connection or Connection(cluster=found.cluster)
+    form = ConnectionForm(request.POST or None, instance=row)
+    del form.fields["cluster"]
+    if request.method == "POST" and form.is_valid():
+        with transaction.atomic():
+            if found.cluster.kind != ClusterKind.SLURM:
+                found.cluster.kind = ClusterKind.SLURM
+                found.cluster.save(update_fields=["kind"])
+            form.save()
+            outbox.add(pull_due)
+        messages.success(request, f"The connection of {name} is kept; its first pass begins in a moment.")
+        return redirect("operator_cluster", name)
+    page = ConnectionPage(
+        name=name,
+        new=found.connection is None,
+        warning="Enter secrets anew: what was typed is not shown again." if form.errors else "",
+        form=form,
+        groups=_groups(form),
+    )
+    return render(request, "operator/connection.html", {"shell": shell, "page": page})
+
+
+def _found(name: str) -> Closer:
+    found = oversight.closer(name)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _ask(request: HttpRequest, found: Closer) -> None:
+    """Through the outbox: a worker takes it up although this process may die now."""
+    with transaction.atomic():
+        if due.ask(found.cluster):
+            outbox.add(pull_due)
+            messages.info(request, "Asked for: a worker begins in a moment.")
+
+
+def _groups(form: ConnectionForm) -> tuple[FieldGroup, ...]:
+    return tuple(
+        FieldGroup(title=title, hint=hint, fields=tuple(form[name] for name in names if name in form.fields))
+        for title, hint, names in GROUPS
+        if any(name in form.fields for name in names)
+    )
+
+
+def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> ClusterPage:
+    row, at = found.connection, found.cluster.complete_through
+    failing = row is not None and row.failures > 0 and found.running is None
+    busy = found.running is not None or (row is not None and row.enabled and _is_due(row, now))
+    return ClusterPage(
+        name=found.cluster.name,
+        badge=_badge(found, now),
+        subtitle=_subtitle(found),
+        complete_through=say.moment(at, UTC_ZONE) if at else "nothing yet",
+        lag=f"{say.age(at, now=now)} ago" if at else "no pass has ended yet",
+        last=_last(found, now),
+        next=_next(row, now),
+        gpus=say.whole(sum(model.total for model in found.capacity)) if found.capacity else "",
+        idle=_withheld(found),
+        trouble=row.last_error if row is not None and failing else "",
+        remedy=_remedy(row, now) if row is not None and failing else "",
+        progress=_progress(found.running, now),
+        facts=_facts(row) if row is not None else (),
+        passes=tuple(_pass(pull, now) for pull in found.pulls),
+        capacity=_capacity(found),
+        vanished=tuple(_vanished(run) for run in found.vanished),
+        vanished_runs=say.counted(found.vanished_runs, "run"),
+        connected=row is not None,
+        may_pull=row is not None and row.enabled and found.running is None,
+        may_check=row is not None and found.cluster.kind == ClusterKind.SLURM,
+        findings=findings,
+        refresh="" if row is None else "every 2s" if busy else "every 15s",
+    )
+
+
+def _is_due(row: Connection, now: datetime) -> bool:
+    return row.next_pull_at is None or row.next_pull_at <= now
+
+
+def _badge(found: Closer, now: datetime) -> Badge:
+    row, at = found.connection, found.cluster.complete_through
+    if row is None:
+        files = found.cluster.kind == ClusterKind.IMPORT
+        return Badge(label="Fed by files" if files else "Not connected", tone="muted" if files else "wait")
+    if found.running is not None:
+        return Badge(label="Pulling now", tone="run")
+    if not row.enabled:
+        return Badge(label="Paused", tone="muted")
+    if row.failures:
+        return Badge(label="Not readable", tone="late")
+    if at is None:
+        return Badge(label="Waiting for its first pass", tone="wait")
+    return Badge(label="Up to date", tone="ok") if now - at < FRESH else Badge(label="Behind", tone="wait")
+
+
+def _subtitle(found: Closer) -> str:
+    row = found.connection
+    if row is None:
+        return f"{found.cluster.get_kind_display()}, zone {found.cluster.timezone}"
+    spoken = f"Slurm {row.release} over {row.api_version}" if row.api_version else "Slurm over slurmrestd"
+    return f"{spoken} at {row.base_url}"
+
+
+def _last(found: Closer, now: datetime) -> str:
+    row = found.connection
+    if row is None:
+        ended = next((pull.ended_at for pull in found.pulls if pull.outcome == Pull.Outcome.DONE), None)
+        return f"{say.age(ended, now=now)} ago" if ended else "never"
+    return f"{say.age(row.last_success_at, now=now)} ago" if row.last_success_at else "never"
+
+
+def _next(row: Connection | None, now: datetime) -> str:
+    if row is None:
+        return "with the next file"
+    if not row.enabled:
+        return "paused"
+    if row.next_pull_at is None or row.next_pull_at <= now:
+        return "due now"
+    return f"in {_brief(row.next_pull_at - now)}"
+
+
+def _remedy(row: Connection, now: datetime) -> str:
+    times = "The last pass" if row.failures == 1 else f"The last {say.whole(row.failures)} passes"
+    again = "is tried again by itself" if row.enabled else "is paused"
+    when = f" {_next(row, now)}" if row.enabled else ""
+    return f"{times} failed; it {again}{when}. Nothing is lost meanwhile: the next pass reads on from the watermark."
+
+
+def _progress(pull: Pull | None, now: datetime) -> str:
+    if pull is None:
+        return ""
+    rows = f"{say.counted(pull.read, 'row')} taken in" if pull.read else "asking the scheduler"
+    return f"A pass over {_window(pull)} is under way for {_brief(now - pull.started_at)}: {rows} so far."
+
+
+def _withheld(found: Closer) -> str:
+    drained, down = (sum(getattr(model, state) for model in found.capacity) for state in ("drained", "down"))
+    if not found.capacity:
+        return "no pass has told of nodes yet"
+    told = [f"{say.whole(count)} {word}" for count, word in ((drained, "drained"), (down, "down")) if count]
+    return ", ".join(told) or "all of them up"
+
+
+def _facts(row: Connection) -> tuple[Fact, ...]:
+    kept = [name for name in SECRETS if getattr(row, name)]
+    words = {"token": "token", "jwt_key": "signing key", "client_key": "private key", "headers": "headers"}
+    changed = say.moment(row.credentials_changed_at, UTC_ZONE) if row.credentials_changed_at else ""
+    secrets = f"{', '.join(words[name] for name in kept)}; entered {changed}" if kept else "none"
+    first = say.moment(row.first_usage_from, UTC_ZONE) if row.first_usage_from else ""
+    return (
+        Fact(label="Address", value=row.unix_socket or row.base_url),
+        Fact(label="Slurm user", value=row.user),
+        Fact(label="Slurm’s cluster name", value=row.slurm_cluster or "as slurmrestd answers"),
+        Fact(label="Secrets kept", value=secrets),
+        Fact(label="Slurm", value=row.release),
+        Fact(label="API version", value=row.api_version),
+        Fact(label="A pass every", value=_brief(timedelta(seconds=row.every))),
+        Fact(label="Looks back", value=f"{row.look_back} h, once an hour"),
+        Fact(label="First usage from", value=first),
+    )
+
+
+def _brief(span: timedelta) -> str:
+    """`< 1 s`, `40 s`, `5 min`, `2 h 5 min`: its two largest units."""
+    seconds = int(span.total_seconds())
+    if seconds < 1:
+        return "< 1 s"
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    told = [(hours, "h"), (minute, "min"), (second, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in [part for part in told if part[0]][:2])
+
+
+def _window(pull: Pull) -> str:
+    if pull.since is None or pull.until is None:
+        return ""
+    return f"{say.moment(pull.since, UTC_ZONE)} – {say.moment(pull.until, UTC_ZONE)}"
+
+
+def _pass(pull: Pull, now: datetime) -> PassRow:
+    end = pull.ended_at or now
+    return PassRow(
+        began=say.moment(pull.started_at, UTC_ZONE),
+        source=pull.source,
+        window=_window(pull),
+        outcome=OUTCOMES[Pull.Outcome(pull.outcome)],
+        took=_brief(end - pull.started_at) if pull.until else "",
+        read=say.whole(pull.read),
+        new=say.whole(pull.new),
+        revised=say.whole(pull.revised),
+        quarantined=say.whole(pull.quarantined),
+        sentences=tuple(line for line in (pull.error, *pull.notes.splitlines()) if line),
+    )
+
+
+def _capacity(found: Closer) -> tuple[CapacityRow, ...]:
+    return tuple(
+        CapacityRow(
+            model=model.gpu_model or "model not told",
+            up=say.whole(model.up),
+            drained=say.whole(model.drained),
+            down=say.whole(model.down),
+            total=say.whole(model.total),
+        )
+        for model in found.capacity
+    )
+
+
+def _vanished(run: VanishedRun) -> VanishedRow:
+    record = run.record
+
+    def instant(second: int | None) -> str:
+        return say.moment(datetime.fromtimestamp(second, UTC), UTC_ZONE) if second is not None else ""
+
+    return VanishedRow(
+        job=record.job_id or record.source_key,
+        account=record.account.name or "(no account)",
+        user=record.user,
+        holds=f"{record.gpus} × {record.gpu_model or 'GPU'}" if record.gpus else "no GPU",
+        started=instant(record.started),
+        billed_until=instant(record.seen_until) if record.started is not None else "",
+        since=say.moment(run.since, UTC_ZONE),
+    )

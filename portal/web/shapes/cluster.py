@@ -1,0 +1,96 @@
+"""One cluster as its operator sees it: how it is reached, how its passes went, what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django.forms import BoundField
+
+    from clusters.connecting import ConnectionForm
+    from clusters.connectors.slurm.check import Finding
+    from portal.web.shapes.frame import Badge, Fact
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRow:
+    """One pass. `window` and `took` are "" for files."""
+
+    began: str
+    source: str
+    window: str
+    outcome: Badge
+    took: str
+    read: str
+    new: str
+    revised: str
+    quarantined: str
+    sentences: tuple[str, ...]  # why it failed, or what was noticed
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityRow:
+    """GPUs of one model, by the state of their nodes."""
+
+    model: str
+    up: str
+    drained: str
+    down: str
+    total: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VanishedRow:
+    job: str
+    account: str
+    user: str
+    holds: str
+    started: str
+    billed_until: str
+    since: str  # when it was first missed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterPage:
+    """`refresh` is how often the page asks for itself, as htmx writes it; "" for one that only files feed."""
+
+    name: str
+    badge: Badge
+    subtitle: str
+    complete_through: str
+    lag: str
+    last: str  # when it was last read successfully
+    next: str
+    gpus: str  # how many there are now
+    idle: str  # how many of them no job can get
+    trouble: str  # why the last pass failed
+    remedy: str  # when it is tried again, and what to do meanwhile
+    progress: str  # of the pass under way
+    facts: tuple[Fact, ...]
+    passes: tuple[PassRow, ...]
+    capacity: tuple[CapacityRow, ...]
+    vanished: tuple[VanishedRow, ...]
+    vanished_runs: str  # "2 runs"
+    connected: bool
+    may_pull: bool
+    may_check: bool
+    findings: Sequence[Finding] | None  # None: nobody has looked
+    refresh: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldGroup:
+    title: str
+    hint: str
+    fields: tuple[BoundField, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionPage:
+    name: str
+    new: bool
+    warning: str
+    form: ConnectionForm
+    groups: tuple[FieldGroup, ...]
