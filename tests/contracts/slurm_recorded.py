@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from clusters.connectors.base import Row, Secret, UsageFact
+from clusters.connectors.base import ConnectorError, Row, Secret, UsageFact
 from clusters.connectors.http import Endpoint
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
@@ -27,6 +28,7 @@ from portal.env import ROOT
 
 FIXTURES = ROOT.parent / "shared" / "fixtures" / "slurmrestd"
 VERSIONS = ("v0.0.38", "v0.0.39", "v0.0.40", "v0.0.41", "v0.0.42", "v0.0.44")
+NOW = 1_800_000_000
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.dG9w-SECRET.signature"
 LEGACY = {"start_time", "end_time", "skip_steps"}
 MODERN = LEGACY | {"show_duplicates", "disable_truncate_usage_time", "scheduler_unset"}
@@ -88,20 +90,26 @@ class Slurm:
                 found = reply(query) if callable(reply) else reply
                 if found is not None:
                     return found
-        if path == "/openapi/v3" and not query:
-            names = ",".join(rf'"\/slurmdb\/{name}\/jobs\/":{{}}' for name in self.offered or (self.version,))
-            return Reply(body=f'{{"openapi":"3.0.3","paths":{{{names}}}}}'.encode())
         if path == f"/slurmdb/{self.version}/jobs":
             return self._window(query)
-        if path == f"/slurm/{self.version}/jobs" and not query:
-            return Reply(body=self.live)
-        if path == f"/slurm/{self.version}/nodes" and not query:
-            return Reply(body=self.nodes)
-        if path == f"/slurmdb/{self.version}/tres" and not query:
-            return self._said({"TRES": []})
+        if not query and path in (plain := self._plain()):
+            return plain[path]
         if (one := re.fullmatch(rf"/slurmdb/{self.version}/job/(\d+)", path)) and not query:
             return self._said({"jobs": [job for job in self.jobs if job["job_id"] == int(one[1])]})
         return Reply(404, b"Unable find requested URL: " + path.encode(), "text/plain")
+
+    def _plain(self) -> dict[str, Reply]:
+        names = ",".join(rf'"\/slurmdb\/{name}\/jobs\/":{{}}' for name in self.offered or (self.version,))
+        level = ["Operator"] if self.modern else "Operator"
+        return {
+            "/openapi/v3": Reply(body=f'{{"openapi":"3.0.3","paths":{{{names}}}}}'.encode()),
+            f"/slurm/{self.version}/jobs": Reply(body=self.live),
+            f"/slurm/{self.version}/nodes": Reply(body=self.nodes),
+            f"/slurmdb/{self.version}/tres": self._said({"TRES": []}),
+            f"/slurmdb/{self.version}/user/portal": self._said(
+                {"users": [{"name": "portal", "administrator_level": level}]}
+            ),
+        }
 
     def _window(self, query: dict[str, str]) -> Reply:
         if set(query) != (MODERN if self.modern else LEGACY):
@@ -268,3 +276,25 @@ def live_jobs(*jobs: tuple[int, int, str]) -> bytes:
             "errors": [],
         }
     ).encode()
+
+
+def refused(
+    slurm: Slurm, *, now: int = NOW, login: SlurmLogin | None = None, timeout: int = 300
+) -> ConnectorError:
+    """The error of a pass, which proved nothing."""
+    with serving(slurm) as address:
+        source = connector(address, now=now, login=login, timeout=timeout)
+        with pytest.raises(ConnectorError) as caught:
+            list(source.usage(since=now - 3600, until=now, open_keys=()))
+    assert source.reading.complete_through is None
+    assert_secret_is_kept(caught.value)
+    return caught.value
+
+
+def assert_secret_is_kept(error: BaseException) -> None:
+    """Not even in a traceback that prints the variables of our frames."""
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    ours = [frame for frame in shown.stack if "/clusters/" in frame.filename]
+    text = f"{error}{error!r}{[frame.locals for frame in ours]}{''.join(traceback.format_exception(error))}"
+    assert ours
+    assert "SECRET" not in text.replace('-SECRET"', "")  # source lines of this file

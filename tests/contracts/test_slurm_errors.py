@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import traceback
 from dataclasses import replace
 
 import pytest
@@ -19,43 +17,21 @@ from clusters.connectors.slurm.faults import (
 )
 from clusters.connectors.slurm.login import SlurmLogin
 from tests.contracts.slurm_recorded import (
+    NOW,
     VERSIONS,
     Reply,
     Slurm,
     a_job,
+    assert_secret_is_kept,
     connector,
-    live_jobs,
     now_of,
     of,
     pytest_skip,
     recorded,
+    refused,
     serving,
     status_of,
 )
-
-NOW = 1_800_000_000
-
-
-def refused(
-    slurm: Slurm, *, now: int = NOW, login: SlurmLogin | None = None, timeout: int = 300
-) -> ConnectorError:
-    """The error of a pass, which proved nothing."""
-    with serving(slurm) as address:
-        source = connector(address, now=now, login=login, timeout=timeout)
-        with pytest.raises(ConnectorError) as caught:
-            list(source.usage(since=now - 3600, until=now, open_keys=()))
-    assert source.reading.complete_through is None
-    assert_secret_is_kept(caught.value)
-    return caught.value
-
-
-def assert_secret_is_kept(error: BaseException) -> None:
-    """Not even in a traceback that prints the variables of our frames."""
-    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
-    ours = [frame for frame in shown.stack if "/clusters/" in frame.filename]
-    text = f"{error}{error!r}{[frame.locals for frame in ours]}{''.join(traceback.format_exception(error))}"
-    assert ours
-    assert "SECRET" not in text.replace('-SECRET"', "")  # source lines of this file
 
 
 def replying(path: str, reply: Reply, *, version: str = "v0.0.42") -> Slurm:
@@ -238,76 +214,6 @@ def test_a_body_that_is_too_large_is_asked_for_in_smaller_windows() -> None:
         source.rest.http.largest = 4000
         assert len(list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))) == 1
     assert source.reading.complete_through == NOW - 60
-
-
-@pytest.mark.parametrize(
-    ("offered", "sentence"),
-    [
-        (("v0.0.36", "v0.0.37"), "speaks only v0.0.37: Slurm 22.05 or later is needed"),
-        (("nothing",), "offers no accounting"),
-    ],
-)
-def test_a_slurm_that_is_too_old_or_without_accounting(offered: tuple[str, ...], sentence: str) -> None:
-    error = refused(Slurm(offered=offered))
-    assert sentence in str(error)
-    assert not error.retry
-
-
-def test_the_highest_version_that_both_know_is_spoken() -> None:
-    offered = ("v0.0.39", "v0.0.42", "v0.0.41", "v0.0.46", "v0.0.47")
-    with serving(Slurm(offered=offered)) as address:
-        source = connector(address, now=NOW)
-        list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))
-    assert source.api == "v0.0.42"
-
-
-def test_a_newer_version_alone_is_tried_once_its_counts_agree() -> None:
-    slurm = Slurm(version="v0.0.47", jobs=[a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)])
-    both = Reply(200, json.dumps({"jobs": slurm.jobs, "errors": []}).encode())
-    slurm.replies["/slurmdb/v0.0.47/jobs"] = lambda query: both if len(query) == 2 else None
-    with serving(slurm) as address:
-        source = connector(address, now=NOW)
-        assert len(list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))) == 1
-    assert "v0.0.47 is newer than this release knows" in source.reading.notes[0]
-
-
-def test_a_newer_version_that_counts_otherwise_is_refused() -> None:
-    slurm = Slurm(version="v0.0.47", jobs=[a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)])
-    none = Reply(200, b'{"jobs":[],"errors":[]}')
-    slurm.replies["/slurmdb/v0.0.47/jobs"] = lambda query: none if len(query) == 2 else None
-    error = refused(slurm)
-    assert "it counts other rows" in str(error)
-    assert not error.retry
-
-
-def test_another_cluster_answers() -> None:
-    slurm = Slurm(meta={"slurm": {"release": "25.11.1", "cluster": "other"}})
-    assert "answers for the cluster other, and this connection is for lab" in str(refused(slurm))
-
-
-def test_rows_of_another_cluster_are_left_and_counted() -> None:
-    mine = a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)
-    slurm = Slurm(jobs=[mine, {**mine, "job_id": 2, "cluster": "other"}], live=live_jobs())
-    with serving(slurm) as address:
-        source = connector(address, now=NOW)
-        rows = list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))
-    assert [row.source_key for row in rows] == [f"1@{NOW - 900}"]
-    assert source.reading.notes == ["1 rows of the cluster other were not taken: this connection is for lab."]
-
-
-def test_only_rows_of_another_cluster_are_an_error() -> None:
-    other = {**a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700), "cluster": "other"}
-    assert "answers for the cluster other" in str(refused(Slurm(jobs=[other])))
-
-
-def test_one_row_of_an_unknown_shape_does_not_take_the_others_with_it() -> None:
-    good = a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)
-    slurm = Slurm(jobs=[good, {**good, "job_id": 2, "tres": {"allocated": "cpu=4"}}])
-    with serving(slurm) as address:
-        bad, fact = connector(address, now=NOW).usage(since=NOW - 3600, until=NOW, open_keys=())
-    assert getattr(bad, "code", "") == "shape"
-    assert '"cpu=4"' in getattr(bad, "raw", "")
-    assert fact.source_key == f"1@{NOW - 900}"
 
 
 def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

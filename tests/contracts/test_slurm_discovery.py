@@ -1,0 +1,79 @@
+"""Which slurmrestd this is: its versions, its cluster, and rows that are not ours to take."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.contracts.slurm_recorded import NOW, Reply, Slurm, a_job, connector, live_jobs, refused, serving
+
+
+@pytest.mark.parametrize(
+    ("offered", "sentence"),
+    [
+        (("v0.0.36", "v0.0.37"), "speaks only v0.0.37: Slurm 22.05 or later is needed"),
+        (("nothing",), "offers no accounting"),
+    ],
+)
+def test_a_slurm_that_is_too_old_or_without_accounting(offered: tuple[str, ...], sentence: str) -> None:
+    error = refused(Slurm(offered=offered))
+    assert sentence in str(error)
+    assert not error.retry
+
+
+def test_the_highest_version_that_both_know_is_spoken() -> None:
+    offered = ("v0.0.39", "v0.0.42", "v0.0.41", "v0.0.46", "v0.0.47")
+    with serving(Slurm(offered=offered)) as address:
+        source = connector(address, now=NOW)
+        list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))
+    assert source.api == "v0.0.42"
+
+
+def test_a_newer_version_alone_is_tried_once_its_counts_agree() -> None:
+    slurm = Slurm(version="v0.0.47", jobs=[a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)])
+    both = Reply(200, json.dumps({"jobs": slurm.jobs, "errors": []}).encode())
+    slurm.replies["/slurmdb/v0.0.47/jobs"] = lambda query: both if len(query) == 2 else None
+    with serving(slurm) as address:
+        source = connector(address, now=NOW)
+        assert len(list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))) == 1
+    assert "v0.0.47 is newer than this release knows" in source.reading.notes[0]
+
+
+def test_a_newer_version_that_counts_otherwise_is_refused() -> None:
+    slurm = Slurm(version="v0.0.47", jobs=[a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)])
+    none = Reply(200, b'{"jobs":[],"errors":[]}')
+    slurm.replies["/slurmdb/v0.0.47/jobs"] = lambda query: none if len(query) == 2 else None
+    error = refused(slurm)
+    assert "it counts other rows" in str(error)
+    assert not error.retry
+
+
+def test_another_cluster_answers() -> None:
+    slurm = Slurm(meta={"slurm": {"release": "25.11.1", "cluster": "other"}})
+    assert "answers for the cluster other, and this connection is for lab" in str(refused(slurm))
+
+
+def test_rows_of_another_cluster_are_left_and_counted() -> None:
+    mine = a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)
+    slurm = Slurm(jobs=[mine, {**mine, "job_id": 2, "cluster": "other"}], live=live_jobs())
+    with serving(slurm) as address:
+        source = connector(address, now=NOW)
+        rows = list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))
+    assert [row.source_key for row in rows] == [f"1@{NOW - 900}"]
+    assert source.reading.notes == ["1 rows of the cluster other were not taken: this connection is for lab."]
+
+
+def test_only_rows_of_another_cluster_are_an_error() -> None:
+    other = {**a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700), "cluster": "other"}
+    assert "answers for the cluster other" in str(refused(Slurm(jobs=[other])))
+
+
+def test_one_row_of_an_unknown_shape_does_not_take_the_others_with_it() -> None:
+    good = a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)
+    slurm = Slurm(jobs=[good, {**good, "job_id": 2, "tres": {"allocated": "cpu=4"}}])
+    with serving(slurm) as address:
+        bad, fact = connector(address, now=NOW).usage(since=NOW - 3600, until=NOW, open_keys=())
+    assert getattr(bad, "code", "") == "shape"
+    assert '"cpu=4"' in getattr(bad, "raw", "")
+    assert fact.source_key == f"1@{NOW - 900}"
