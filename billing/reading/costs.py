@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 
-from billing.models import Price
+from django.db import connection
+
 from billing.rules.money import Money
 from billing.rules.pricing import Meter, PerUnit
 
@@ -24,12 +26,24 @@ class Tag:
 Tags = Mapping[int, Tag]
 
 
-def tags(ids: Iterable[int | None]) -> Tags:
-    """The prices by id; inside a tenant's scope only those that its own usage was rated by. One query."""
-    found = Price.objects.filter(pk__in={pk for pk in ids if pk is not None}).values_list(
-        "pk", "meter", "unit_price", "version__plan__currency"
-    )
-    return {pk: Tag(Meter(meter), unit_price, currency) for pk, meter, unit_price, currency in found}
+def tags(ids: Iterable[int | None], *, known: Tags = MappingProxyType({})) -> Tags:
+    """The prices by id; inside a tenant's scope only those that its own usage was rated by.
+
+    One query; none where all are among the `known`.
+    """
+    wanted = {pk for pk in ids if pk is not None}
+    if wanted <= known.keys():
+        return known
+    with connection.cursor() as cursor:
+        cursor.execute(_TAGS, [list(wanted)])
+        return {pk: Tag(Meter(meter), price, currency) for pk, meter, price, currency in cursor.fetchall()}
+
+
+_TAGS = """
+SELECT p.id, p.meter, p.unit_price, l.currency
+FROM billing_price p JOIN billing_planversion v ON v.id = p.version_id JOIN billing_plan l ON l.id = v.plan_id
+WHERE p.id = ANY (%s)
+"""
 
 
 def cost(tag: Tag, resource_seconds: Fraction) -> Money:

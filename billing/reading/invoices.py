@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from django.db.models import F, Q, Sum
+from django.db import connection
+from django.db.models import Q, Sum
 from django.db.models.functions import Coalesce
 
 from billing.collection import Balance, balance
@@ -62,14 +63,22 @@ def newest(tenant: Tenant, *, on: date, after: str = "", limit: int = PAGE) -> t
 
 def open_sums(tenant: Tenant) -> Open:
     """What is to be paid in all. One query."""
-    received = Coalesce(Sum("payments__amount"), 0)
-    found = _visible(tenant).issued().annotate(received=received).filter(total__gt=F("received"))
-    rows = list(found.values_list("total", "received", "currency", "due_on"))
+    with connection.cursor() as cursor:
+        cursor.execute(_OPEN, [tenant.pk])
+        rows = cursor.fetchall()
     return Open(
-        per_currency(Money.from_minor(total - int(paid), currency) for total, paid, currency, _ in rows),
+        per_currency(Money.from_minor(int(unpaid), currency) for unpaid, currency, _ in rows),
         len(rows),
         min((due for *_, due in rows if due), default=None),
     )
+
+
+_OPEN = """
+SELECT i.total - coalesce(p.received, 0), i.currency, i.due_on
+FROM billing_invoice i
+LEFT JOIN LATERAL (SELECT sum(amount) AS received FROM billing_payment WHERE invoice_id = i.id) p ON true
+WHERE i.tenant_id = %s AND i.state = 'issued' AND i.total > coalesce(p.received, 0)
+"""
 
 
 def get(tenant: Tenant, number: str) -> Invoice:

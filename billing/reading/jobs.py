@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 
 from billing.models import BillingPeriod, PeriodTotal, RatedJob, UserTotal, Verdict
-from billing.reading.costs import Tag, cost, tags
+from billing.reading.costs import Tag, Tags, cost, tags
 from billing.rules.money import Money
 from portal.tenants.models import Project, Tenant
 
 PAGE = 50
 MOST_USERS = 200  # suggestions
+_NONE: Mapping[int, Any] = MappingProxyType({})
 LOOK_BACK = 92 * 86_400  # seconds before a period in which a job that still ran in it may have started
 
 
@@ -113,25 +115,21 @@ def newest(tenant: Tenant, wanted: Wanted, *, after: Cursor | None = None) -> tu
     return costed(tenant, rows[:PAGE]), more
 
 
-def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
-    """The jobs that ran in the period and have cost most in all. Four queries."""
+def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int, prices: Tags = _NONE) -> list[Job]:
+    """The jobs that ran in the period and have cost most in all. Two queries, one more for prices not given."""
     start, end = int(period.start.timestamp()), int(period.end.timestamp())
-    ran = RatedJob.objects.filter(
-        Q(ended__gt=start) | Q(ended__isnull=True),
-        tenant=tenant,
-        shown_at__gte=start - LOOK_BACK,
-        shown_at__lt=end,
-    )
-    order = ("-cost_rank", "-gpu_units", "-record_id")
-    first = ran.order_by(*order).values("record_id")[
-        :limit
-    ]  # from the index alone: whole rows take long to sort
-    return costed(tenant, list(RatedJob.objects.filter(tenant=tenant, record_id__in=first).order_by(*order)))
+    values = {"tenant": tenant.pk, "start": start, "end": end, "before": start - LOOK_BACK, "limit": limit}
+    rows = list(RatedJob.objects.raw(_COSTLIEST, values))
+    names = {row.project_id: row.project_name for row in rows}  # type: ignore[attr-defined]
+    return costed(tenant, rows, prices=prices, projects=names)
 
 
 def count(tenant: Tenant, period: BillingPeriod) -> int:
     """How many jobs started in the period."""
-    return _matching(tenant, Wanted(period=period), None).count()
+    start, end = int(period.start.timestamp()), int(period.end.timestamp())
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT, [tenant.pk, start, end])
+        return int(cursor.fetchone()[0])
 
 
 def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
@@ -163,16 +161,21 @@ def _matching(tenant: Tenant, wanted: Wanted, after: Cursor | None) -> QuerySet[
     return found
 
 
-def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
-    """Each job with the sum of its rated usage. Three queries."""
+def costed(
+    tenant: Tenant, rows: Sequence[RatedJob], *, prices: Tags = _NONE, projects: Mapping[int, str] = _NONE
+) -> list[Job]:
+    """Each job with the sum of its rated usage. Three queries, less those for prices and projects that are given."""
     sums: dict[int, list[tuple[str, int | None, Fraction]]] = defaultdict(list)
     if rows:
         with connection.cursor() as cursor:
             cursor.execute(_SUMS, {"tenant": tenant.pk, **_span(rows)})
             for record_id, verdict, price_id, share_den, units in cursor.fetchall():
                 sums[record_id].append((verdict, price_id, Fraction(int(units), share_den)))
-    prices = tags(price for parts in sums.values() for _, price, _ in parts)
-    projects = Project.objects.filter(tenant=tenant).in_bulk({row.project_id for row in rows})
+    prices = tags((price for parts in sums.values() for _, price, _ in parts), known=prices)
+    wanted = {row.project_id for row in rows}
+    if not wanted <= projects.keys():
+        found = Project.objects.filter(tenant=tenant, pk__in=wanted)
+        projects = dict(found.values_list("pk", "name"))
     jobs = []
     for row in rows:
         parts = sums[row.record_id]
@@ -180,7 +183,7 @@ def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
         jobs.append(
             Job(
                 row,
-                projects[row.project_id].name,
+                projects[row.project_id],
                 Fraction(row.gpu_units * row.share_num, row.share_den),
                 sum(amounts[1:], amounts[0]) if len({a.currency for a in amounts}) == 1 else None,
                 _verdict(row, {verdict for verdict, _, _ in parts}),
@@ -232,6 +235,22 @@ def _span(rows: Sequence[RatedJob]) -> dict[str, Any]:
 def _month(second: int) -> date:
     return datetime.fromtimestamp(second, UTC).date().replace(day=1)
 
+
+# The first are found from the index alone: whole rows take long to sort.
+_COSTLIEST = """
+SELECT j.*, p.name AS project_name
+FROM (
+    SELECT record_id FROM billing_ratedjob
+    WHERE tenant_id = %(tenant)s AND shown_at >= %(before)s AND shown_at < %(end)s
+      AND (ended > %(start)s OR ended IS NULL)
+    ORDER BY cost_rank DESC, gpu_units DESC, record_id DESC LIMIT %(limit)s
+) first
+JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = first.record_id
+JOIN tenants_project p ON p.id = j.project_id
+ORDER BY j.cost_rank DESC, j.gpu_units DESC, j.record_id DESC
+"""
+
+_COUNT = "SELECT count(*) FROM billing_ratedjob WHERE tenant_id = %s AND shown_at >= %s AND shown_at < %s"
 
 _SUMS = """
 SELECT record_id, verdict, price_id, share_den, sum(units::numeric * share_num)

@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from math import lcm
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from django.db.models import Case, F, Q, Sum, When
+from django.db import connection
 
-from billing.models import BillingPeriod, DayTotal, PeriodTotal, Resource, Verdict
+from billing.models import BillingPeriod, Resource, Verdict
 from billing.reading.costs import Tags, cost, per_currency, tags
 from billing.rules.money import Money, split
 from portal.tenants.models import Tenant
@@ -21,7 +22,20 @@ from portal.tenants.models import Tenant
 SERIES = 7  # projects that a chart tells apart; the others are one
 
 
-Row = Mapping[str, Any]
+class Row(NamedTuple):
+    """A total of a period."""
+
+    period: int
+    project: int
+    name: str  # the project's
+    gpu_model: str
+    resource: str
+    verdict: str
+    price: int | None
+    share_den: int
+    units: Decimal
+
+
 Key = tuple[int, str, str, Verdict]  # project, its name, GPU model, what became of the use
 
 
@@ -69,6 +83,7 @@ class Overview:
     days: list[Day]
     before: Elapsed | None  # the same days of the period before, unless charged in another currency
     before_period: BillingPeriod | None
+    prices: Tags  # of both periods
 
 
 def periods(tenant: Tenant, *, moment: datetime) -> list[BillingPeriod]:
@@ -79,8 +94,8 @@ def periods(tenant: Tenant, *, moment: datetime) -> list[BillingPeriod]:
 def overview(tenant: Tenant, period: BillingPeriod, before: BillingPeriod | None, *, today: date) -> Overview:
     """Five queries. `today` is a day of the period's zone: later ones are not compared with."""
     rows = _totals(tenant, [p for p in (period, before) if p])
-    prices = tags(row["price_id"] for row in rows)
-    own = [row for row in rows if row["period"] == period.pk]
+    prices = tags(row.price for row in rows)
+    own = [row for row in rows if row.period == period.pk]
     found = _currencies(own, prices)
     currency = found.pop() if len(found) == 1 else ""
     uses, series = _uses(own, prices)
@@ -88,9 +103,7 @@ def overview(tenant: Tenant, period: BillingPeriod, before: BillingPeriod | None
     days = _days(tenant, first, end, [pk for pk, _ in series])
     elapsed = min(end, today + timedelta(days=1)) - first
     earlier = None
-    if before is not None and _currencies([r for r in rows if r["period"] == before.pk], prices) <= {
-        currency
-    }:
+    if before is not None and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}:
         begun = days_of(before)[0]
         earlier = _elapsed(tenant, begun, min(begun + elapsed, first) if today < end else first)
     return Overview(
@@ -105,6 +118,7 @@ def overview(tenant: Tenant, period: BillingPeriod, before: BillingPeriod | None
         days,
         earlier,
         before,
+        prices,
     )
 
 
@@ -114,39 +128,28 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
     return period.start.astimezone(zone).date(), period.end.astimezone(zone).date()
 
 
-def _totals(tenant: Tenant, periods: list[BillingPeriod]) -> Sequence[Row]:
-    found = PeriodTotal.objects.filter(tenant=tenant, period__in=periods).exclude(units=0)
-    return list(
-        found.values(
-            "period",
-            "project",
-            "project__name",
-            "gpu_model",
-            "resource",
-            "verdict",
-            "price_id",
-            "share_den",
-            "units",
-        )
-    )
+def _totals(tenant: Tenant, periods: list[BillingPeriod]) -> list[Row]:
+    with connection.cursor() as cursor:
+        cursor.execute(_TOTALS, [tenant.pk, [period.pk for period in periods]])
+        return [Row(*row) for row in cursor.fetchall()]
 
 
 def _currencies(rows: Sequence[Row], prices: Tags) -> set[str]:
-    return {prices[row["price_id"]].currency for row in rows if row["price_id"] in prices}
+    return {prices[row.price].currency for row in rows if row.price is not None and row.price in prices}
 
 
 def _uses(rows: Sequence[Row], prices: Tags) -> tuple[list[Use], list[tuple[int, str]]]:
     hours: dict[Key, Fraction] = defaultdict(Fraction)
     lines: dict[tuple[int, int], dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     for row in rows:
-        key = (row["project"], row["project__name"], row["gpu_model"], Verdict(row["verdict"]))
-        seconds = Fraction(int(row["units"]), row["share_den"])
-        if row["resource"] == Resource.GPU:
+        key = (row.project, row.name, row.gpu_model, Verdict(row.verdict))
+        seconds = Fraction(int(row.units), row.share_den)
+        if row.resource == Resource.GPU:
             hours[key] += seconds
         elif key[-1] != Verdict.CHARGED:
             hours[key] += 0  # it shows, without a GPU-hour
-        if row["price_id"] in prices:
-            lines[row["project"], row["price_id"]][key] += seconds
+        if row.price is not None and row.price in prices:
+            lines[row.project, row.price][key] += seconds
     costs = _costs(lines, prices)
     seen = hours.keys() | costs.keys()
     shown = {(key[0], key[2]) for key in seen if key[-1] != Verdict.WAIVED}
@@ -189,38 +192,50 @@ def _weight(uses: Iterable[Use]) -> tuple[Fraction, Fraction]:
 
 
 def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[Day]:
-    found = (
-        DayTotal.objects.filter(tenant=tenant, day__gte=first, day__lt=end)
-        .annotate(series=Case(When(project__in=projects, then=F("project")), default=None))
-        .values("day", "series", "share_den")
-        .annotate(gpu=Sum("units", filter=Q(resource=Resource.GPU)), cost=Sum("amount"))
-        .order_by("day", "series", "share_den")
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(_DAYS, {"tenant": tenant.pk, "first": first, "end": end, "projects": projects})
+        rows = cursor.fetchall()
     sums: dict[tuple[date, int | None], list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
-    for row in found:
-        entry = sums[row["day"], row["series"]]
-        entry[0] += Fraction(int(row["gpu"] or 0), row["share_den"])
-        entry[1] += _amount(row["cost"], row["share_den"])
+    for day, series, share_den, gpu, amount in rows:
+        entry = sums[day, series]
+        entry[0] += Fraction(int(gpu or 0), share_den)
+        entry[1] += _amount(amount, share_den)
     return [Day(day, project, gpu, amount) for (day, project), (gpu, amount) in sums.items()]
 
 
 def _elapsed(tenant: Tenant, first: date, end: date) -> Elapsed:
-    found = (
-        DayTotal.objects.filter(tenant=tenant, day__gte=first, day__lt=end)
-        .values("share_den")
-        .annotate(gpu=Sum("units", filter=Q(resource=Resource.GPU)), cost=Sum("amount"))
-        .order_by("share_den")
+    with connection.cursor() as cursor:
+        cursor.execute(_ELAPSED, {"tenant": tenant.pk, "first": first, "end": end})
+        rows = cursor.fetchall()
+    return Elapsed(
+        sum((Fraction(int(gpu or 0), share_den) for share_den, gpu, _ in rows), Fraction(0)),
+        sum((_amount(amount, share_den) for share_den, _, amount in rows), Fraction(0)),
     )
-    gpu = amount = Fraction(0)
-    for row in found:
-        gpu += Fraction(int(row["gpu"] or 0), row["share_den"])
-        amount += _amount(row["cost"], row["share_den"])
-    return Elapsed(gpu, amount)
+
+
+_TOTALS = """
+SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units
+FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
+WHERE t.tenant_id = %s AND t.period_id = ANY (%s) AND t.units <> 0
+"""
+
+_DAYS = """
+SELECT day, CASE WHEN project_id = ANY (%(projects)s::bigint[]) THEN project_id END AS series, share_den,
+       sum(units) FILTER (WHERE resource = 'gpu'), sum(amount)
+FROM billing_daytotal WHERE tenant_id = %(tenant)s AND day >= %(first)s AND day < %(end)s
+GROUP BY day, series, share_den ORDER BY day, series, share_den
+"""
+
+_ELAPSED = """
+SELECT share_den, sum(units) FILTER (WHERE resource = 'gpu'), sum(amount)
+FROM billing_daytotal WHERE tenant_id = %(tenant)s AND day >= %(first)s AND day < %(end)s GROUP BY share_den
+"""
 
 
 def _amount(kept: Any, share_den: int) -> Fraction:
     """Totals keep Σ units × share_num × unit price, undivided."""
-    return Fraction(kept or 0) / share_den / 3600
+    numerator, denominator = (kept or Decimal(0)).as_integer_ratio()
+    return Fraction(numerator, denominator * share_den * 3600)
 
 
 def local_day(moment: datetime, period: BillingPeriod) -> date:

@@ -23,12 +23,14 @@ def tenant_scope(tenant: Tenant) -> Iterator[None]:
     Both settings end with the transaction; inside an outer one they are taken back at the end of
     the block, and a failure takes them back with the savepoint.
     """
+    inside = connection.in_atomic_block
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(_TAKE, ["clustertab_portal", str(tenant.pk)])
         yield
-        with connection.cursor() as cursor:
-            cursor.execute(_TAKE, ["none", ""])
+        if inside:
+            with connection.cursor() as cursor:
+                cursor.execute(_TAKE, ["none", ""])
 
 
 def stream_in_scope(tenant: Tenant, pieces: Iterable[T]) -> Generator[T, None, None]:

@@ -46,6 +46,7 @@ def _page(visit: Visit, asked: str) -> OverviewPage:
     period, before = periods[place], periods[place - 1] if place else None
     today = reading.local_day(visit.moment, period)
     found = reading.overview(visit.tenant, period, before, today=today)
+    costliest = jobs.costliest(visit.tenant, period, limit=COSTLIEST, prices=found.prices)
     return OverviewPage(
         period=say.period(period),
         zone=period.timezone,
@@ -57,7 +58,7 @@ def _page(visit: Visit, asked: str) -> OverviewPage:
         spend=_spend(found),
         spend_total=say.sums(found.spend),
         hours_total=say.hours(found.gpu_seconds),
-        jobs=tuple(job_row(job, visit.zone) for job in jobs.costliest(visit.tenant, period, limit=COSTLIEST)),
+        jobs=tuple(job_row(job, visit.zone) for job in costliest),
         invoices=_invoices(visit),
         unpriced=_unpriced(found.uses),
     )

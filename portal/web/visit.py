@@ -129,7 +129,8 @@ def shell_of(
     user: User, *, area: Area, tenant: Tenant | None = None, may: frozenset[Action] = frozenset()
 ) -> Shell:
     """One query."""
-    links = [TenantLink(slug=found.slug, name=found.name) for found in tenants_of(user)[: SWITCHER + 1]]
+    found = tenants_of(user).values_list("slug", "name")[: SWITCHER + 1]
+    links = [TenantLink(slug=slug, name=name) for slug, name in found]
     return Shell(
         user=user.get_full_name() or user.email,
         email=user.email,
