@@ -21,6 +21,7 @@ from portal.web.shapes import LivePage, LiveRow, ReadThrough, Tile
 from portal.web.visit import Visit, answer, tenant_page
 
 LATE = timedelta(hours=2)  # that a cluster may go unread before the page says so aloud
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 @tenant_page(Action.READ, area="live")
@@ -144,9 +145,9 @@ def _rest(found: Open) -> list[str]:
     holds, nodes = found.holds, found.job.row.nodes
     cores = Fraction(holds.cpu_milli, 1000)
     return [
-        f"{_number(cores)} {'core' if cores == 1 else 'cores'}" if cores else "",
-        f"{_number(Fraction(holds.memory_mib, 1024))} GiB" if holds.memory_mib else "",
-        say.counted(nodes, "node") if nodes > 1 else "",
+        f"{_number(cores)}{NO_BREAK}{'core' if cores == 1 else 'cores'}" if cores else "",
+        f"{_number(Fraction(holds.memory_mib, 1024))}{NO_BREAK}GiB" if holds.memory_mib else "",
+        say.counted(nodes, "node").replace(" ", NO_BREAK) if nodes > 1 else "",
     ]
 
 

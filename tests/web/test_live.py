@@ -56,7 +56,7 @@ def test_a_running_job_shows_what_it_costs_per_hour_and_at_its_limit() -> None:
     builders.take_in(house.cluster, running(name="train", queue="gpu", qos="high", cpu_milli=8000))
     text = shown(house.ben)
     assert "41 train ben vision gpu1 gpu · high 2 × a100 8 cores 6 May 2026, 10:00 for 02:00:00" in text
-    assert "$8.00 so far $4.00 $32.00 over since 6 May 2026, 18:00" in text  # 2 GPUs × 8 hours × 2.00
+    assert "$4.00 $32.00 over since 6 May 2026, 18:00 $8.00" in text  # 2 GPUs × 8 hours × 2.00
     assert "Running 1 job 0 waiting" in text
     assert "GPUs in use 2 2 × a100" in text
     assert "Cost per hour $4.00" in text
@@ -68,7 +68,7 @@ def test_a_waiting_job_shows_what_it_asked_for_and_what_its_like_was_charged() -
     builders.take_in(house.cluster, running(cpu_milli=8000, memory_mib=1024), waiting())
     text = shown(house.ben)
     assert "51 ben vision gpu1 2 × a100 16 cores · 64 GiB 6 May 2026, 11:00 for 01:00:00 04:00:00" in text
-    assert "04:00:00 $4.00 $16.00" in text
+    assert "04:00:00 $16.00 $4.00" in text
 
 
 def test_a_waiting_job_unlike_any_that_ran_has_no_price_yet() -> None:
@@ -99,7 +99,7 @@ def test_what_no_price_covers_is_said_and_not_counted() -> None:
     house = a_house()
     builders.take_in(house.cluster, running(), running("42", gpu_model="mi300x", gpus=4))
     text = shown(house.ben)
-    assert "Unpriced so far no price covers it –" in text
+    assert "no price covers it – over since 6 May 2026, 18:00 Unpriced" in text
     assert "Cost per hour $4.00 without 1 job that no price covers" in text
     assert "GPUs in use 6" in text
 
@@ -113,8 +113,8 @@ def test_a_plan_that_waives_gpus_says_so() -> None:
     flo = builders.a_person("flo@free.example", lab)
     builders.take_in(house.cluster, running(account="free"), running("42", account="free", cpu_milli=8000))
     text = words(page(flo, "/t/free-lab/live/"))
-    assert "Waived so far not charged by this plan" in text
-    assert "$0.16 so far $0.08 $0.64" in text
+    assert "not charged by this plan – over since 6 May 2026, 18:00 Waived" in text
+    assert "$0.08 $0.64 over since 6 May 2026, 18:00 $0.16" in text
 
 
 def test_a_new_price_counts_from_its_day() -> None:
@@ -126,7 +126,9 @@ def test_a_new_price_counts_from_its_day() -> None:
     assert version.prices.count() == 1
     builders.take_in(house.cluster, running(started="2026-05-05 12:00"))
     text = shown(house.ben)
-    assert "$120.00 so far $6.00" in text  # twelve hours at 2.00 and twelve at 3.00, two GPUs
+    assert (
+        "$6.00 $120.00 over since 5 May 2026, 20:00 $120.00" in text
+    )  # twelve hours at 2.00 and twelve at 3.00, two GPUs
 
 
 def test_a_correction_does_not_count_twice() -> None:
@@ -145,7 +147,7 @@ def test_a_run_that_the_last_pass_did_not_see_is_told_apart() -> None:
     builders.take_in(house.cluster, running(), running("42"))
     builders.take_in(house.cluster, running("42", seen_until="2026-05-06 15:00"))
     text = shown(house.ben)
-    assert "1 job of your last-known running jobs was not seen by the last passes." in text
+    assert "1 job that ran was not seen by the last pass over its cluster." in text
     assert "last seen 6 May 2026, 12:00" in text
     assert "Running 1 job" in text
     assert "GPUs in use 2 2 × a100" in text
@@ -157,10 +159,10 @@ def test_an_account_that_moved_accrues_to_its_new_owner_alone() -> None:
     builders.own(house.speech, house.cluster, "vision", since="2026-05-06 11:00")
     builders.own(house.vision, house.cluster, "other")
     text = shown(house.ben)
-    assert "$4.00 so far nothing accrues to you" in text
+    assert "nothing accrues to you – over since 6 May 2026, 18:00 $4.00" in text
     assert "Cost per hour – nothing accrues" in text
     eves = words(page(house.eve, "/t/speech-lab/live/"))
-    assert "$2.50 so far $2.50" in eves
+    assert "$2.50 $17.50 over since 6 May 2026, 18:00 $2.50" in eves
     assert "Cost per hour $2.50" in eves
 
 
