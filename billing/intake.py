@@ -12,7 +12,7 @@ from psycopg.errors import DeadlockDetected
 
 from billing import rating
 from clusters import ledger, truth
-from clusters.connectors.base import BadRow, Reading, Row, UsageFact
+from clusters.connectors.base import BadRow, ConnectorError, Reading, Row, UsageFact
 from clusters.ledger import Stored
 from clusters.models import Cluster, Pull
 
@@ -74,7 +74,7 @@ def take_in(
     except BaseException as error:
         with suppress(DatabaseError):  # the first error is the one to tell of
             Pull.objects.filter(pk=pull.pk).update(
-                outcome=Pull.Outcome.FAILED, ended_at=work.now, error=str(error) or type(error).__name__
+                outcome=Pull.Outcome.FAILED, ended_at=work.now, error=work.sentence(error)
             )
         raise
 
@@ -92,6 +92,12 @@ class _Pass:
     def now(self) -> datetime:
         """The clock where the source is live; a file's pass has one moment."""
         return datetime.fromtimestamp(self.live.clock(), UTC) if self.live else self.pull.started_at
+
+    def sentence(self, error: BaseException) -> str:
+        """For the operator. What nobody foresaw may hold anything, of a live source also a secret."""
+        if self.live is not None and not isinstance(error, ConnectorError):
+            return unforeseen(error)
+        return str(error) or type(error).__name__
 
     def do(self, rows: Iterable[Row], *, as_of: datetime | None) -> TakenIn:
         total = Stored()
@@ -118,6 +124,11 @@ class _Pass:
             self.live.ending()
             notes = "\n".join(self.reading.notes)
             Pull.objects.filter(pk=self.pull.pk).update(ended_at=self.now, notes=notes)
+
+
+def unforeseen(error: BaseException) -> str:
+    """A sentence for what failed on our side, without the error's own text."""
+    return f"Something failed here, not at the cluster ({type(error).__name__}); the worker's log says what."
 
 
 TORN = (

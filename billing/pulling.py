@@ -144,7 +144,7 @@ class _Pull:
             self.pulled.outcome, self.pulled.error = Outcome.FAILED, str(error)
         except Exception as error:
             with suppress(DatabaseError):  # the first error is the one to tell of
-                self._failed(_unforeseen(error), retry=True)
+                self._failed(intake.unforeseen(error), retry=True)
             raise
         else:
             self._succeeded(scheduled=scheduled, deep=deep)
@@ -274,10 +274,6 @@ class _Pull:
 def backoff(failures: int) -> timedelta:
     """How long to wait after that many failures in a row: 30 s, 1 min, 2 min ... one hour."""
     return min(FIRST_BACKOFF * (1 << min(failures - 1, 16)), LONGEST_BACKOFF)
-
-
-def _unforeseen(error: Exception) -> str:
-    return f"Something failed here, not at the cluster ({type(error).__name__}); the worker's log says what."
 
 
 def _watermark(cluster: Cluster) -> datetime | None:

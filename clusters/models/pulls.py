@@ -34,6 +34,12 @@ class Pull(models.Model):
     steps = models.BigIntegerField(default=0)
     notes = models.TextField(blank=True, help_text="What was noticed and does no harm, a sentence a line.")
 
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["cluster", "-started_at", "-id"], name="pulls_of_cluster"),
+            models.Index(fields=["cluster"], condition=models.Q(outcome="running"), name="pulls_under_way"),
+        ]
+
     def __str__(self) -> str:
         return f"{self.cluster.name}: {self.source}"
 

@@ -158,6 +158,7 @@ def test_a_fault_of_our_own_is_not_hidden_and_puts_the_cluster_off() -> None:
     known = Connection.objects.get()
     assert known.last_error.startswith("Something failed here, not at the cluster (ZeroDivisionError)")
     assert known.next_pull_at == at("2026-03-01 12:00:30")
+    assert Pull.objects.get().error == known.last_error  # without the error's own text
 
 
 def test_any_window_can_be_read_again_and_the_watermark_stays() -> None:
