@@ -31,17 +31,17 @@ class Coverage:
         at = bisect_right(self.scrapes, until * 1000)
         return self.scrapes[at - 1] if at else None
 
-    def next(self, after: int) -> int | None:
-        """The first scrape after a moment in milliseconds, in milliseconds."""
-        at = bisect_right(self.scrapes, after)
-        return self.scrapes[at] if at < len(self.scrapes) else None
-
     def unseen_after(self, moment: int) -> int | None:
-        """Seconds between a scrape, in milliseconds, and the next, where that is a gap; else None."""
-        following = self.next(moment)
-        if following is None or following - moment <= MISSED * self.interval:
+        """Seconds from a pod's last sample, at `moment` in milliseconds, to the scrape after a gap; None without one.
+
+        A gap counts that begins before the next sample was due: the exporter may be several, each with its part of
+        the pods.
+        """
+        at = bisect_left(self.scrapes, moment + self.interval * 9 // 10)
+        if not 0 < at < len(self.scrapes):
             return None
-        return (following - moment) // 1000
+        before, after = self.scrapes[at - 1], self.scrapes[at]
+        return (after - moment) // 1000 if after - before > MISSED * self.interval else None
 
     def gaps(self, since: int, until: int) -> list[tuple[int, int]]:
         """Times of [since, until) in which nothing was seen, in whole epoch seconds."""
@@ -108,13 +108,14 @@ def _of_up(found: Sequence[Series]) -> Coverage:
 
 
 def _of_minutes(client: PrometheusClient, selector: str, since: int, until: int) -> Coverage:
-    """Where `up` was not kept. Two minutes are looked over, so that scrapes a minute apart leave no holes."""
+    """Where `up` was not kept. Two minutes are looked over, so that scrapes a minute apart leave no holes; what was
+    seen in them counts as seen when they began, for nothing is proved from when on."""
     query = f"count(count_over_time({selector}[{span(2 * MINUTE)}]))"
     instants: set[int] = set()
     for start in range(since + MINUTE, until + 1, POINTS * MINUTE):
         end = min(start + (POINTS - 1) * MINUTE, until)
         for one in client.range(query, start=start, end=end, step=MINUTE):
-            instants.update(int(at * 1000) for at, _ in one.values)
+            instants.update(int((at - 2 * MINUTE) * 1000) for at, _ in one.values)
     return Coverage(sorted(instants), MINUTE * 1000)
 
 

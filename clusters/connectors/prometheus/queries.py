@@ -134,4 +134,5 @@ def only(expression: str, gate: str, seconds: int) -> str:
 
 def alternatives(texts: Sequence[str]) -> str:
     """A regular expression for exactly these, as it stands in a quoted matcher."""
-    return "|".join(re.escape(text).replace("\\-", "-").replace("\\", "\\\\") for text in sorted(texts))
+    quoted = (re.escape(text).replace("\\-", "-") for text in sorted(texts))
+    return "|".join(text.replace("\\", "\\\\").replace('"', '\\"') for text in quoted)

@@ -1,0 +1,114 @@
+"""Small clusters of one oddity each, pushed into the real Prometheus behind its history, each under its own name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from tests.integration.prom_lab import Lab, generator
+
+HOUR = 3600
+LATER = 10 * 24 * HOUR  # behind the lab's own history
+Segments = Sequence[tuple[int, int, Any]]
+
+
+class World:
+    """One cluster for two hours. Times are seconds since its beginning; `None` is its end."""
+
+    LENGTH = 2 * HOUR
+
+    def __init__(
+        self, worlds: Worlds, name: str, down: Sequence[tuple[int, int]], up: bool, **labels: str
+    ) -> None:
+        self.name = name
+        self.begin = worlds.begin
+        self.end = worlds.begin + self.LENGTH
+        self._out = worlds.out
+        target = {"job": f"ksm-{name}", "cluster": name, **labels}
+        outages = [(self.begin + since, self.begin + until) for since, until in down]
+        self._target = worlds.lab.Target(
+            random.Random(name), self.begin, self.end, {**target, "instance": f"{name}:8080"}, outages
+        )
+        if up:
+            self.series("up", {}, [(0, None, 1)])
+        self.series("kube_node_info", {"node": "n-1"}, [(0, None, 1)])
+
+    def series(
+        self, metric: str, labels: dict[str, str], parts: Sequence[tuple[int, int | None, Any]]
+    ) -> None:
+        segments = [
+            (self.begin + since, self.end if until is None else self.begin + until, value)
+            for since, until, value in parts
+        ]
+        self._out.add(self._target, metric, labels, segments)
+
+    def node(
+        self, name: str, *, product: str, since: int = 0, until: int | None = None, memory: str = ""
+    ) -> None:
+        told = {"label_nvidia_com_gpu_product": product, "label_nvidia_com_gpu_memory": memory}
+        self.series("kube_node_labels", {"node": name, **told}, [(since, until, 1)])
+        for metric in ("kube_node_status_capacity", "kube_node_status_allocatable"):
+            told = {"node": name, "resource": "nvidia_com_gpu", "unit": "integer"}
+            self.series(metric, told, [(since, until, 8)])
+
+    def pod(
+        self,
+        name: str,
+        *,
+        since: int = 0,
+        until: int | None = None,
+        containers: Sequence[str] = ("main",),
+        resource: str = "nvidia_com_gpu",
+        phases: Sequence[tuple[int, int | None, str]] | None = None,
+        completed: int | None = None,
+        scheduled: int | None = None,
+        started: int | None = None,
+        exported: bool = False,
+        node: str = "n-1",
+    ) -> None:
+        """A pod whose series stand in [since, until), scheduled when they begin unless said otherwise.
+
+        `scheduled=-1`: that metric is not kept. `phases`: Running all along unless told; `[]`: not kept.
+        """
+        prefix = "exported_" if exported else ""
+        told = {f"{prefix}namespace": "team", f"{prefix}pod": name, "uid": self.uid(name)}
+        for container in containers:
+            labels = {f"{prefix}container": container, "node": node, "resource": resource, "unit": "integer"}
+            self.series("kube_pod_container_resource_requests", {**told, **labels}, [(since, until, 1)])
+        self.series("kube_pod_info", {**told, "node": node}, [(since, until, 1)])
+        for begin, end, phase in [(since, until, "Running")] if phases is None else phases:
+            for one in ("Pending", "Running", "Succeeded", "Failed", "Unknown"):
+                self.series(
+                    "kube_pod_status_phase", {**told, "phase": one}, [(begin, end, float(one == phase))]
+                )
+        for metric, moment in (
+            ("kube_pod_status_scheduled_time", since if scheduled is None else scheduled),
+            ("kube_pod_start_time", started),
+            ("kube_pod_completion_time", completed),
+        ):
+            if moment is not None and moment >= 0:
+                self.series(metric, told, [(max(moment, since), until, self.begin + moment)])
+
+    def uid(self, pod: str) -> str:
+        return f"{self.name}-{pod}"
+
+
+class Worlds:
+    """`worlds.new("name")` begins one; `push()` sends all of them, once."""
+
+    def __init__(self, prometheus: Lab) -> None:
+        self.lab = generator()
+        self.url = prometheus.url
+        self.begin = prometheus.end + LATER
+        self.out = self.lab.Out()
+        self.all: dict[str, World] = {}
+
+    def new(
+        self, name: str, *, down: Sequence[tuple[int, int]] = (), up: bool = True, **labels: str
+    ) -> World:
+        self.all[name] = World(self, name, down, up, **labels)
+        return self.all[name]
+
+    def push(self) -> None:
+        self.lab.push(self.url, self.out.runs())
