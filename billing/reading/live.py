@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -48,7 +48,7 @@ class Open:
     holds: Asked  # what it holds, or was asked for while it waits
     requested: str  # as the scheduler prints it
     time_limit: int | None  # seconds
-    unseen: bool = False  # runs, as far as is known, but its cluster's last pass did not see it
+    unseen: bool = False  # open, as far as is known, but its cluster's last pass did not see it
 
     @property
     def per_hour(self) -> Money | None:
@@ -88,7 +88,7 @@ class Live:
     running: int
     waiting: int
     unpriced: int  # of the running ones
-    unseen: int  # beside the running ones
+    unseen: int  # beside those that run or wait
     held: list[Held]  # the most GPUs first
     per_hour: list[Money]  # of all that runs, per currency
     today: Money | None  # what all jobs of the day have cost; None in several currencies or none
@@ -107,11 +107,17 @@ def live(
     runs_after: Cursor | None = None,
     waits_after: Cursor | None = None,
 ) -> Live:
-    """A page of what runs and one of what waits, with the totals of all. At most twelve queries."""
+    """A page of what runs and one of what waits, with the totals of all. At most fourteen queries."""
     since = {
         m.cluster: int(m.complete_through.timestamp()) - UNSEEN if m.complete_through else 0 for m in marks
     }
-    values = {"tenant": tenant.pk, "clusters": list(since), "since": list(since.values())}
+    gone = {record for (record,) in _rows(sql.GONE, {"tenant": tenant.pk})}
+    values = {
+        "tenant": tenant.pk,
+        "clusters": list(since),
+        "since": list(since.values()),
+        "gone": list(gone),
+    }
     ((waiting, running, unpriced, unseen),) = _rows(sql.COUNTS, values)
     groups = _rows(sql.NOW, values)
     runs, more_runs = _page(tenant, running=True, after=runs_after)
@@ -123,7 +129,7 @@ def live(
     day, charged = _today(tenant, moment, today)
     found = [price for *_, price, _, _, _ in groups] + [price for _, _, price in _flat([cuts, like])]
     prices = tags([*found, *charged])
-    opened = [_open(job, told[job.row.record_id], cuts, like, prices, since) for job in jobs]
+    opened = [_open(job, told[job.row.record_id], cuts, like, prices, since, gone) for job in jobs]
     return Live(
         running,
         waiting,
@@ -218,10 +224,12 @@ def _open(
     like: Mapping[int, list[Cut]],
     prices: Tags,
     since: Mapping[str, int],
+    gone: Collection[int],
 ) -> Open:
     row = job.row
     holds, requested, limit = told
-    unseen = row.started is not None and not (row.seen_until or 0) >= since.get(row.cluster, 2**62)
+    stale = row.started is not None and not (row.seen_until or 0) >= since.get(row.cluster, 2**62)
+    unseen = stale or row.record_id in gone
     quantities = _quantities(holds.gpus, holds.gpu_share, holds.cpu_milli, holds.memory_mib)
     found = (like if row.started is None else cuts).get(row.record_id, [])
     parts = tuple(

@@ -16,11 +16,13 @@ _CUT = """
 
 _MARK = "unnest(%(clusters)s::text[], %(since)s::bigint[]) AS m (cluster, since)"
 
+_SEEN = "j.seen_until >= m.since AND j.record_id <> ALL (%(gone)s)"
+
 COUNTS = f"""
-SELECT count(*) FILTER (WHERE j.started IS NULL),
-       count(*) FILTER (WHERE j.started IS NOT NULL AND j.seen_until >= m.since),
-       count(*) FILTER (WHERE j.started IS NOT NULL AND j.seen_until >= m.since AND j.unpriced),
-       count(*) FILTER (WHERE j.started IS NOT NULL AND (j.seen_until >= m.since) IS NOT TRUE)
+SELECT count(*) FILTER (WHERE j.started IS NULL AND j.record_id <> ALL (%(gone)s)),
+       count(*) FILTER (WHERE j.started IS NOT NULL AND {_SEEN}),
+       count(*) FILTER (WHERE j.started IS NOT NULL AND {_SEEN} AND j.unpriced),
+       count(*) FILTER (WHERE j.record_id = ANY (%(gone)s) OR (j.started IS NOT NULL AND ({_SEEN}) IS NOT TRUE))
 FROM billing_ratedjob j LEFT JOIN {_MARK} ON m.cluster = j.cluster
 WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL
 """  # noqa: S608 - built from constants
@@ -30,7 +32,7 @@ SELECT o.gpu_model, o.mig_profile, o.share_num, o.share_den, c.resource, c.verdi
        sum(o.gpus)::bigint, sum(o.cpu_milli)::bigint, sum(o.memory_mib)::bigint
 FROM (
     SELECT j.*, j.seen_until AS finish FROM billing_ratedjob j JOIN {_MARK} ON m.cluster = j.cluster
-    WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL AND j.seen_until > j.started AND j.seen_until >= m.since
+    WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL AND j.seen_until > j.started AND {_SEEN}
 ) o CROSS JOIN LATERAL ({_CUT}) c
 GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4
 """  # noqa: S608 - built from constants
@@ -41,6 +43,8 @@ FROM unnest(%(records)s::bigint[], %(finishes)s::bigint[]) AS o (record_id, fini
 """  # noqa: S608 - built from constants
 
 ASKED = "SELECT record_id, requested, time_limit FROM billing_openjob WHERE record_id = ANY (%(records)s)"
+
+GONE = "SELECT record_id FROM billing_vanishedjob WHERE tenant_id = %(tenant)s"
 
 # What jobs of the same kind were charged last. Only so many of the newest jobs are looked through.
 LIKE = f"""

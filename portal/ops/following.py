@@ -18,11 +18,11 @@ from pathlib import Path
 from threading import Event
 from types import FrameType
 
-from django.db import DataError, OperationalError, connection
+from django.db import DataError, InterfaceError, OperationalError, connection
 
 from billing.intake import CUT_OFF
 from clusters.connectors.base import BadRow, ConnectorError, Row
-from portal.ops.cli import Answer, BadInputError, RefusedError, first_line
+from portal.ops.cli import Answer, BadInputError, RefusedError
 
 LOOK = 2  # seconds between two looks into the directory
 EMPTY = 600  # seconds that an empty file may still be one that was just begun
@@ -108,9 +108,11 @@ class Follower:
             self._look()
         except StopError as stopped:
             self.say(str(stopped))
-        except OperationalError as error:
+        except (InterfaceError, OperationalError) as error:
             connection.close()
-            self._fails(f"The database does not answer: {first_line(error)}.", final=final)
+            self._fails(
+                f"The database does not answer: {str(error).strip().partition(chr(10))[0]}.", final=final
+            )
         except OSError as error:
             self._fails(f"{self.directory} cannot be read: {error.strerror or error}.", final=final)
         else:

@@ -10,8 +10,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from clusters import open_runs
 from clusters.connectors.base import UsageFact
-from clusters.models import Cluster
+from clusters.models import Cluster, UsageRecord
 from portal.tenants.models import User
 from portal.tenants.scope import tenant_scope
 from tests import builders
@@ -147,10 +148,23 @@ def test_a_run_that_the_last_pass_did_not_see_is_told_apart() -> None:
     builders.take_in(house.cluster, running(), running("42"))
     builders.take_in(house.cluster, running("42", seen_until="2026-05-06 15:00"))
     text = shown(house.ben)
-    assert "1 job that ran was not seen by the last pass over its cluster." in text
+    assert "1 job that ran or waited was not seen by the last pass over its cluster." in text
     assert "last seen 6 May 2026, 12:00" in text
     assert "Running 1 job" in text
     assert "GPUs in use 2 2 × a100" in text
+
+
+def test_what_the_scheduler_no_longer_knows_neither_runs_nor_waits() -> None:
+    house = a_house()
+    builders.take_in(house.cluster, running(), running("42"), waiting(), waiting("52"))
+    gone = UsageRecord.objects.filter(job_id__in=("42", "52")).values_list("source_key", flat=True)
+    open_runs.settle(cluster=house.cluster, asked=gone, missing=gone, moment=builders.LATER)
+    text = shown(house.ben)
+    assert "2 jobs that ran or waited were not seen by the last pass over their cluster." in text
+    assert "Running 1 job 1 waiting" in text
+    assert "Cost per hour $4.00" in text
+    assert text.count("not seen lately") == 2
+    assert "not seen" not in words(page(house.eve, "/t/speech-lab/live/"))
 
 
 def test_an_account_that_moved_accrues_to_its_new_owner_alone() -> None:
