@@ -61,7 +61,7 @@ def settle(*, door: Door) -> list[Act]:
 
     Only for whoever acts alone on the cluster: an act that is under way at this moment looks the same.
     """
-    found = list(Act.objects.filter(cluster=door.cluster, outcome__in=OPEN).order_by("pk"))
+    found = unsettled(door.cluster)
     for act in found:
         with acting_as("settled by looking"):
             try:
@@ -74,6 +74,18 @@ def settle(*, door: Door) -> list[Act]:
             else:
                 _end(act, ActOutcome.FAILED, after=after, error="Looked at later, it had not been done.")
     return found
+
+
+def unsettled(cluster: Cluster) -> list[Act]:
+    """Acts whose end nobody told: under way at this moment, or left by a process that died."""
+    return list(Act.objects.filter(cluster=cluster, outcome__in=OPEN).order_by("pk"))
+
+
+def tidy(*, door: Door) -> None:
+    """Settle what is open, if anything is; before a plan is made, which would have to guess. May be called again."""
+    if unsettled(door.cluster):
+        with alone(door.cluster):
+            settle(door=door)
 
 
 @contextmanager

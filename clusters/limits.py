@@ -18,6 +18,7 @@ from clusters.connectors.slurm.acts import JobSeen, NoAccountError, SlurmActs
 from clusters.connectors.slurm.associations import differences
 from clusters.examining import slurm
 from clusters.models import AccountBlock, Act, ActKind, Cluster
+from clusters.models.acts import OPEN
 
 STARTS = "GrpTRES=gres/gpu"
 """Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
@@ -225,6 +226,8 @@ def _plan_block(door: Door, request: Request) -> Plan:
 
 
 def _blocked_already(block: AccountBlock, now: Mapping[str, int]) -> str:
+    if block.blocked_by.outcome in OPEN:
+        return f"How act {block.blocked_by_id} ended, which was to block {block.account}, has to be looked at first."
     changed = sorted(name for name, (_, ours) in block.limits.items() if now.get(name) != ours)
     if not changed:
         return f"{block.account} is blocked already, by act {block.blocked_by_id}."

@@ -52,6 +52,8 @@ class ActingCommand(OperatorCommand):
     def answer(self, *, cluster: str, yes: bool, plan: str, why: str, **options: Any) -> Answer:
         request = self.request(options)
         with limits.open_door(cluster=the_cluster(cluster), clock=lambda: int(time.time())) as door:
+            if yes:
+                acting.tidy(door=door)
             made = limits.plan(door=door, request=request)
             if plan and plan != made.fingerprint:
                 raise RefusedError(
@@ -65,6 +67,9 @@ def _rehearsed(door: Door, made: Plan) -> Answer:
         {"target": step.target, "words": step.words, "outcome": None, "error": ""} for step in made.steps
     ]
     lines = [*(step.words for step in made.steps), *made.notes]
+    lines += [
+        f"How act {act.pk} ended ({act}) is not known; --yes looks." for act in acting.unsettled(door.cluster)
+    ]
     if made.steps:
         lines.append(f"Nothing was done yet: this is plan {made.fingerprint}; --yes carries it out.")
     return Answer(_data(door, made, steps, yes=False), "\n".join(lines))

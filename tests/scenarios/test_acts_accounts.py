@@ -188,8 +188,9 @@ def test_a_process_killed_in_the_middle_leaves_an_act_that_looking_settles(
         assert (first.outcome, first.error) == ("done", "")
         assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
     else:
-        with acting.alone(door.cluster):
-            acting.settle(door=door)
+        plan = limits.plan_block(door=door, account="vision")
+        assert "has to be looked at first" in plan.notes[0]
+        acting.tidy(door=door)
         act = Act.objects.get()
         assert (act.outcome, act.error) == ("failed", "Looked at later, it had not been done.")
         assert blocked(door).good

@@ -49,7 +49,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else {}
         asked = f"{method} {parts.path}"
         self.server.slurm.asked.append(asked)
+        lost = self.server.slurm.loses and method != "GET"
         self.server.slurm.before(asked)
+        if lost:
+            self.close_connection = True
+            return
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         token = self.headers.get("X-SLURM-USER-TOKEN")
         if token is None:

@@ -37,6 +37,7 @@ class StandIn:
     tracked: tuple[str, ...] = ("gres/gpu", "gres/gpu:a100")  # AccountingStorageTRES
     private: bool = False  # PrivateData=jobs
     down: set[str] = field(default_factory=set)  # "slurmdbd", "slurmctld"
+    loses: bool = False  # writes come to nothing, and are not answered
     garbled: str = ""  # this question is answered with a list where there should be anything else
     flags_lose_rows: bool = False  # 23.11 and early 24.05 with a flag missing
     asked: list[str] = field(default_factory=list)  # "POST /slurm/v0.0.44/job/7"

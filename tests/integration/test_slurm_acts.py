@@ -1,0 +1,191 @@
+"""Op acts on a real Slurm 22.05 and tests the connection to it: what was done is what Slurm says is so."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from clusters import limits
+from clusters.acting import CarriedOut, carry_out
+from clusters.connectors.slurm.acts import ActRefusedError, SlurmActs
+from clusters.limits import Door
+from clusters.models import Act, Cluster
+from tests.integration.slurm_lab import Lab, until
+from tests.integration.slurm_pulls import connected
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+TOMORROW = "--begin=now+1day"
+
+
+def door(cluster: Cluster) -> Door:
+    return limits.open_door(cluster=cluster, clock=lambda: int(time.time()))
+
+
+def holds(cluster: Cluster, account: str, user: str = "") -> CarriedOut:
+    with door(cluster) as opened:
+        plan = limits.plan_hold(door=opened, account=account, user=user)
+        return carry_out(door=opened, plan=plan, who="op")
+
+
+def releases(cluster: Cluster, account: str) -> CarriedOut:
+    with door(cluster) as opened:
+        return carry_out(door=opened, plan=limits.plan_release(door=opened, account=account), who="op")
+
+
+def cancels(cluster: Cluster, job: str) -> CarriedOut:
+    with door(cluster) as opened:
+        return carry_out(door=opened, plan=limits.plan_cancel(door=opened, job=int(job)), who="op")
+
+
+def standing(lab: Lab, job: str) -> str:
+    """`PENDING JobHeldAdmin`, as squeue has it; "" for a job that is over."""
+    told = lab.slurm("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r").splitlines()
+    return told[0] if told and not told[0].startswith(("CANCELLED", "COMPLETED")) else ""
+
+
+def test_jobs_that_wait_are_held_and_released_arrays_too(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab)
+    waits = slurm_lab.submits("ada", "acme_research", "true", "-p", "cpu", TOMORROW)
+    array = slurm_lab.submits("ada", "acme_research", "true", "-p", "cpu", TOMORROW, "--array=0-2")
+    own = slurm_lab.submits("ada", "acme_research", "true", "-p", "cpu", "--hold")
+    runs = slurm_lab.submits("ada", "acme_research", "sleep 300", "-p", "cpu")
+    until(lambda: standing(slurm_lab, runs).startswith("RUNNING"))
+    try:
+        done = holds(cluster, "acme_research", "ada")
+        assert done.good
+        assert {act.target.partition("@")[0] for act in done.acts} == {f"job {waits}", f"job {array}"}
+        assert standing(slurm_lab, waits) == standing(slurm_lab, array) == "PENDING JobHeldAdmin"
+        assert standing(slurm_lab, own) == "PENDING JobHeldUser"
+        assert standing(slurm_lab, runs) == "RUNNING None"
+        assert holds(cluster, "acme_research", "ada").acts == ()
+
+        assert releases(cluster, "acme_research").good
+        assert "Held" not in standing(slurm_lab, waits) + standing(slurm_lab, array)
+        assert standing(slurm_lab, own) == "PENDING JobHeldUser"
+        assert releases(cluster, "acme_research").acts == ()
+    finally:
+        slurm_lab.slurm("scancel", waits, array, own, runs)
+
+
+def test_a_running_job_and_an_array_are_cancelled(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab)
+    runs = slurm_lab.submits("cyd", "globex", "sleep 300", "-p", "cpu")
+    array = slurm_lab.submits("cyd", "globex", "sleep 300", "-p", "cpu", "--array=0-3%1")
+    until(lambda: standing(slurm_lab, runs).startswith("RUNNING"))
+    assert cancels(cluster, runs).good
+    assert cancels(cluster, array).good
+    until(lambda: not standing(slurm_lab, runs))
+    until(lambda: slurm_lab.slurm("squeue", "-h", "-A", "globex", "-t", "PD,R", "-j", array) == "")
+    with door(cluster) as opened:
+        assert limits.plan_cancel(door=opened, job=int(runs)).steps == ()
+    assert list(Act.objects.values_list("outcome", flat=True)) == ["done", "done"]
+
+
+def test_an_ordinary_user_can_act_on_nobody_elses_jobs(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab, user="eve")
+    job = slurm_lab.submits("cyd", "globex", "true", "-p", "cpu", TOMORROW)
+    try:
+        (held,) = holds(cluster, "globex", "cyd").acts
+        (cancelled,) = cancels(cluster, job).acts
+        assert (held.outcome, cancelled.outcome) == ("failed", "failed")
+        assert "`sacctmgr modify user eve set adminlevel=Operator`" in held.error
+        assert "`sacctmgr modify user eve set adminlevel=Operator`" in cancelled.error
+        assert standing(slurm_lab, job) == "PENDING BeginTime"
+    finally:
+        slurm_lab.slurm("scancel", job)
+
+
+def test_limits_of_this_release_are_refused_and_slurmrestd_lives(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab)
+    before = slurm_lab.slurm("sacctmgr", "-nP", "show", "assoc", "format=account,user,grptres,grptresmins")
+    with (
+        door(cluster) as opened,
+        pytest.raises(ActRefusedError, match=r"\(22\.05\.8\) cannot have its limits set"),
+    ):
+        limits.plan_block(door=opened, account="globex")
+    assert before == slurm_lab.slurm(
+        "sacctmgr", "-nP", "show", "assoc", "format=account,user,grptres,grptresmins"
+    )
+    assert slurm_lab.runs("slurmrestd")
+
+
+def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab)
+    job = slurm_lab.submits("cyd", "globex", "true", "-p", "cpu", TOMORROW)
+    try:
+        with door(cluster) as opened:
+            plan = limits.plan_hold(door=opened, account="globex", user="cyd")
+
+            class Away(SlurmActs):
+                def _update(self, number: int, *, hold: bool) -> None:
+                    super()._update(number, hold=hold)
+                    slurm_lab.stop("slurmctld")  # it has done it, and cannot be asked any more
+
+            away = Door(cluster, Away(opened.acts.rest))
+            (act,) = carry_out(door=away, plan=plan, who="op").acts
+            assert act.outcome == "unknown"
+            slurm_lab.start()
+            assert holds(cluster, "globex", "cyd").acts == ()
+            act.refresh_from_db()
+            assert (act.outcome, act.error) == ("done", "")
+    finally:
+        slurm_lab.start()
+        slurm_lab.slurm("scancel", job)
+
+
+def findings(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    said = io.StringIO()
+    with suppress(SystemExit):  # the answer tells how it went
+        call_command("test_connection", cluster.name, "--json", stdout=said)
+    told = json.loads(said.getvalue())["findings"]
+    return {each["subject"]: each for each in told}
+
+
+def bad(told: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: each["level"] for name, each in told.items() if each["level"] != "ok"}
+
+
+def test_the_labs_connection_is_as_it_should_be(slurm_lab: Lab) -> None:
+    told = findings(connected(slurm_lab))
+    assert bad(told) == {"Acting": "warn"}  # limits, before 23.11
+    assert told["Version"]["sentence"] == "Slurm 22.05.8, read over v0.0.38."
+    assert told["AccountingStorageTRES"]["sentence"] == "Slurm records gres/gpu and the models a100, h100."
+    assert "agrees with ours" in told["Clock"]["sentence"]
+
+
+def test_what_is_wrong_with_a_token_or_its_user_is_found(slurm_lab: Lab) -> None:
+    good = slurm_lab.token()
+    assert bad(findings(connected(slurm_lab, "soon", token=good))) == {"Token": "warn", "Acting": "warn"}
+    for name, user, token in (("broken", "portal", f"{good}x"), ("other", "portal", slurm_lab.token("eve"))):
+        assert findings(connected(slurm_lab, name, user=user, token=token))["Token"]["level"] == "fail"
+    ordinary = findings(connected(slurm_lab, "ordinary", user="eve"))
+    assert (ordinary["AdminLevel"]["level"], ordinary["PrivateData"]["level"]) == ("fail", "warn")
+    with slurm_lab.configured(slurmdbd="PrivateData=jobs"):
+        hidden = findings(connected(slurm_lab, "hidden", user="eve"))
+        assert hidden["PrivateData"]["level"] == "fail"
+        assert bad(findings(connected(slurm_lab, "seen"))) == {"Acting": "warn"}
+
+
+def test_daemons_that_are_down_are_told_apart_from_a_bad_token(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab)
+    try:
+        slurm_lab.stop("slurmdbd")
+        told = findings(cluster)
+        assert (told["Token"]["level"], told["slurmdbd"]["level"]) == ("ok", "fail")
+        slurm_lab.start()
+        slurm_lab.stop("slurmctld")
+        told = findings(cluster)
+        assert (told["Token"]["level"], told["slurmctld"]["level"]) == ("ok", "fail")
+        assert told["Sample"]["level"] == "ok"
+        slurm_lab.stop("slurmrestd")
+        told = findings(cluster)
+        assert (told["Address"]["level"], told["Address"]["mend"]) == ("fail", "systemctl status slurmrestd")
+    finally:
+        slurm_lab.start()
