@@ -113,7 +113,7 @@ def environment(home: Path, port: int, peers: list[Peer]) -> dict[str, str]:
     environ = dict(os.environ)
     environ["DJANGO_SETTINGS_MODULE"] = "portal.settings"
     environ["CLUSTERTAB_HOME"] = str(home)
-    env.secret_keys(home, make=True)  # the children, who have a database of their own by then, find them there
+    env.secret_keys(home, make=True)  # found there by the children, who are told of a database
     environ["PORT"] = str(port)
     environ.setdefault("COOKIE_SUFFIX", f"_{port}")
     environ.setdefault("STATIC_ROOT", str(home / "static"))
