@@ -64,6 +64,16 @@ def test_rows_of_another_cluster_are_left_and_counted() -> None:
     assert source.reading.notes == ["1 rows of the cluster other were not taken: this connection is for lab."]
 
 
+def test_open_rows_of_another_cluster_are_not_missed() -> None:
+    mine = a_job(1, submit=NOW - 9000, start=NOW - 9000, end=NOW - 700)
+    theirs = {**a_job(2, submit=NOW - 9000, start=NOW - 9000), "cluster": "other"}
+    with serving(slurm := Slurm(jobs=[mine, theirs])) as address:
+        source = connector(address, now=NOW)
+        assert len(list(source.usage(since=NOW - 9000, until=NOW, open_keys=()))) == 1
+    assert source.reading.missing == []
+    assert not [path for path, _ in slurm.asked if "/job/" in path]
+
+
 def test_only_rows_of_another_cluster_are_an_error() -> None:
     other = {**a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700), "cluster": "other"}
     assert "answers for the cluster other" in str(refused(Slurm(jobs=[other])))

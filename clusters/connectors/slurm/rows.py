@@ -40,8 +40,9 @@ class RowReader:
 
     def read(self, job: Job) -> Row | None:
         """None for another cluster's row. Of a row that cannot be used the fields that are read are kept."""
-        if self.cluster and job.cluster and job.cluster != self.cluster:
-            self.foreign[job.cluster] = self.foreign.get(job.cluster, 0) + 1
+        if not self.is_ours(job):
+            name = job.cluster or ""
+            self.foreign[name] = self.foreign.get(name, 0) + 1
             return None
         self.taken += 1
         try:
@@ -53,6 +54,10 @@ class RowReader:
                 raw=raw_text(msgspec.json.encode(job)),
                 source_key=key(job) or "",
             )
+
+    def is_ours(self, job: Job) -> bool:
+        """Whether the row is of the cluster that is wanted; one without a name is."""
+        return not (self.cluster and job.cluster and job.cluster != self.cluster)
 
     def unread(self, raw: bytes, why: str) -> BadRow:
         """A row of another shape than any known version has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.connectors.http import TooLargeError, TooSlowError
@@ -38,18 +39,21 @@ class Sweep:
         self.reader = rows.RowReader(reading, cluster=cluster)
         self.left: set[str] = set()  # keys that were asked after, or seen while open, and not given yet
         self.running: list[UsageFact] = []  # open and started, for slurmctld to confirm
+        self.live = False  # whether the pass reaches the present, or ends in the past
         self.asked_at = 0  # our clock as the last window was asked for
 
     def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         """As `Connector.usage`."""
         self._introduce(self.rest.discover())
         self.left = set(open_keys)
+        self.live = until > self.clock() - LATELY
         yield from self._windows(since, until)
         self._check_cluster()
         yield from self._one_by_one()
         confirmed = yield from self._open()
         if confirmed:
-            self._nodes()
+            if self.live:
+                self._nodes()
             self.reading.complete_through = min(until, self.asked_at - GRACE)
         self.reader.finish()
 
@@ -75,16 +79,15 @@ class Sweep:
         )
 
     def _windows(self, since: int, until: int) -> Iterator[Row]:
-        live = until > self.clock() - LATELY
         windows = Windows()
         begin = since
         while True:
             now = self.clock()
-            goal = max(now, begin) if live else until
+            goal = max(now, begin) if self.live else until
             last = begin + windows.length >= goal
             end = begin + windows.length
             if last:
-                end = max(goal + AHEAD, begin + 1) if live else max(until, begin + 1)
+                end = max(goal + AHEAD, begin + 1) if self.live else max(until, begin + 1)
             self.asked_at = now
             try:
                 ended, number, spent, found = self._window(begin, end, last=last)
@@ -120,8 +123,8 @@ class Sweep:
             ended += within
             if within or last:
                 found.extend(self._taken(job))
-            elif (key := rows.key(job)) is not None and len(self.left) < REMEMBER:
-                self.left.add(key)
+            elif len(self.left) < REMEMBER and self.reader.is_ours(job):
+                self.left.add(rows.key(job) or "")
         return ended, len(jobs), answer.spent, found
 
     def _taken(self, job: decode.Job) -> Iterator[Row]:
@@ -143,13 +146,13 @@ class Sweep:
         """Rows that no window had: held back from accounting until after their end, moved in time, or gone."""
         keys = sorted(self.left)
         if len(keys) > ASK_MOST:
-            first = self.clock() // 60 % len(keys)  # another part of them in each pass
-            keys = (keys[first:] + keys[:first])[:ASK_MOST]
+            now = self.clock()  # another choice in each pass, so that each has its turn
+            keys = sorted(keys, key=lambda key: crc32(f"{now} {key}".encode()))[:ASK_MOST]
             self.reading.notes.append(
                 f"{len(self.left)} open rows came in no window; {ASK_MOST} of them were asked for one by one, the "
                 "others follow in the next passes."
             )
-        for key in keys:
+        for key in filter(None, keys):
             found = list(self._of_key(key))
             if key in self.left:
                 self.reading.missing.append(key)
@@ -181,9 +184,10 @@ class Sweep:
         lost: list[UsageFact] = []
         for fact in self.running:
             submitted, holds = known.get(int(fact.source_key.partition("@")[0]), (None, False))
-            if submitted is None or submitted > (fact.submitted or 0):
+            if submitted is None or submitted > (fact.submitted or 0):  # gone, or another job of the same id
                 lost.append(fact)
-            yield fact if holds and fact not in lost[-1:] else rows.unmoved(fact)
+                holds = False
+            yield fact if holds else rows.unmoved(fact)
         self._tell_lost(lost)
         return True
 
