@@ -128,6 +128,14 @@ def test_a_job_that_ended_or_never_was_is_not_cancelled(slurm: StandIn) -> None:
         limits.plan_cancel(door=door, job=99)
 
 
+def test_a_waiting_part_of_a_heterogeneous_job_is_not_cancelled_alone(slurm: StandIn) -> None:
+    slurm.world.jobs[11].component = True
+    door = a_door(slurm)
+    (act,) = carried(door, limits.plan_cancel(door=door, job=11)).acts
+    assert act.outcome == "failed"
+    assert "2108" in act.error
+
+
 def test_a_job_that_started_since_it_was_looked_at_is_not_cancelled_unseen(slurm: StandIn) -> None:
     door = a_door(slurm)
     plan = limits.plan_cancel(door=door, job=11)

@@ -26,6 +26,7 @@ DENIED = (2002, "Access/permission denied")
 NO_SUCH_JOB = (2017, "Invalid job id specified")
 ALREADY_DONE = (2021, "Job/step already completing or completed")
 FINISHED_JOB = (2084, "Job has already finished")
+NOT_WHOLE = (2108, "Operation not permitted on individual component of heterogeneous job")
 WRONG_USER = (2010, "Invalid user id")
 
 
@@ -52,6 +53,7 @@ class Job:
     name: str = "train"
     array: str = ""  # "0-3": the pending tasks of an array
     restarts: int = 0  # earlier rows under the same id
+    component: bool = False  # of a heterogeneous job, and not its first
 
     @property
     def done(self) -> bool:
@@ -94,6 +96,8 @@ class World:
         job = self._of(number)
         if not self.operates(who) and who != job.user:
             raise SlurmRefusalError(*DENIED)
+        if job.component and job.state == "PENDING":
+            raise SlurmRefusalError(*NOT_WHOLE)
         if job.done:
             if finished_is_fine:
                 return

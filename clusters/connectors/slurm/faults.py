@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NOTHING_FOUND = 9003  # v0.0.38 says so of every window without jobs
 _NO_AUTH, _DATABASE, _NO_JOB = 1007, 7000, 2017
 _DENIED = frozenset({2002, 2010})  # not allowed; the job is somebody else's
+_JOB_REFUSALS = range(2000, 3000)  # slurmctld's own words on a job: it is there, and will not
 _NOT_UNDERSTOOD = frozenset({9000, 9001, 9200, 9201, 9202})
 
 
@@ -92,6 +93,8 @@ def _by_place(
             "(slurmrestd -s openapi/slurmctld,openapi/slurmdbd).",
             retry=True,
         )
+    if "/job/" in path and any(fault.error_number in _JOB_REFUSALS for fault in faults):
+        return ConnectorError(f"Slurm refuses it{_words(faults)}.", retry=False)
     if path.startswith("/slurm/") and answer.status >= 500 and faults:
         if expired:
             return LoginRefusedError(expired, retry=False)
