@@ -13,8 +13,8 @@ from bench.scale import Scale
 from portal.ops.embedded.host import EmbeddedError
 
 NAMES = (
-    "parse", "ingest", "floor", "replay", "rate", "rerate", "correct", "close", "dashboard", "page", "csv",
-    "pdf20", "pdf500",
+    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "correct", "close", "dashboard", "page", "csv",
+    "pdf20", "pdf500", "pull",
 )  # fmt: skip
 
 
@@ -65,12 +65,13 @@ def _options() -> argparse.Namespace:
 
 
 def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    from bench import documents, intake, million, rating
+    from bench import documents, intake, million, pulling, rating
 
     yield from intake.works(scale, postmaster, wanted)
     yield from rating.works(scale, postmaster, wanted)
     yield from million.works(scale, postmaster, wanted)
     yield from documents.works(scale, postmaster, wanted)
+    yield from pulling.works(scale, postmaster, wanted)
 
 
 _ROW = "{:<11}{:<44}{:>13}{:>13}{:>8}{:>9}{:>9}{:>9}{:>9}  {}\n"
@@ -97,10 +98,18 @@ def _show(result: Result, as_json: bool, *, gated: bool) -> None:
             f"{ours.cpu:.2f}",
             f"{ours.wall:.2f}",
             f"{ours.peak / 1024:.0f}",
-            "missed" if gated and result.missed else "",
+            _remark(result, gated=gated),
         )
     )
     sys.stdout.flush()
+
+
+def _remark(result: Result, *, gated: bool) -> str:
+    missed = "missed" if gated and result.missed else ""
+    if result.memory is None:
+        return missed
+    took, most = (size / 1024 for size in result.memory)
+    return f"memory {took:.0f} MiB of {most:.0f}{', ' if missed else ''}{missed}"
 
 
 def _data(result: Result, *, gated: bool) -> dict[str, object]:
@@ -114,6 +123,7 @@ def _data(result: Result, *, gated: bool) -> dict[str, object]:
         "missed": gated and result.missed,
         "ours": _cost(result.ours),
         "limit": _cost(result.limit),
+        "memory": result.memory,
     }
 
 

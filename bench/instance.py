@@ -53,6 +53,7 @@ def _set_up(server: Postgres) -> None:
         "DATABASE_URL": server.url(),
         "DJANGO_SETTINGS_MODULE": "portal.settings",
         "SECRET_KEY": "of no consequence here",
+        "CLUSTERTAB_SECRET_KEYS": "b2Ygbm8gY29uc2VxdWVuY2UgaW4gYW55IGJlbmNoICE=",
         "LOG_LEVEL": "WARNING",
     }
     (HOME / "static").mkdir(exist_ok=True)  # the site expects it, empty or not

@@ -50,6 +50,7 @@ class Result:
     limit: Cost
     goal: Goal = Goal()
     by_wall: bool = False  # latencies are compared by the clock on the wall
+    memory: tuple[int, int] | None = None  # KiB that ours took, and the most that it may; None: as it comes
 
     @property
     def speed(self) -> float:
@@ -59,7 +60,8 @@ class Result:
 
     @property
     def missed(self) -> bool:
-        return self.goal.missed(self.speed)
+        too_large = self.memory is not None and self.memory[0] > self.memory[1]
+        return too_large or self.goal.missed(self.speed)
 
     def rate(self, cost: Cost) -> float:
         """Pieces a second of CPU, or of wall time where that is compared."""
