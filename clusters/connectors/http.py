@@ -28,7 +28,7 @@ class Endpoint:
     """Where a source listens, and what it wants to see of us."""
 
     base_url: str  # "https://login.example.org/slurm": scheme, host, port and path prefix
-    unix_socket: str = ""  # path; base_url then only gives the Host header and the prefix
+    unix_socket: str = ""  # path; base_url then only gives the Host header and the prefix, and may be ""
     ca: str = ""  # PEM of the authorities to trust; "": the system's
     client_certificate: str = ""  # PEM
     client_key: Secret = field(default_factory=lambda: Secret(""))  # PEM
@@ -168,7 +168,7 @@ class Http:
 def _checked(endpoint: Endpoint) -> tuple[str, str]:
     """Scheme with host and port, and the path prefix without a slash at its end."""
     try:
-        parts = urlsplit(endpoint.base_url.strip())
+        parts = urlsplit(endpoint.base_url.strip() or ("http://localhost" if endpoint.unix_socket else ""))
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise ConnectorError("The base URL is not one: check its host and port.", retry=False) from None

@@ -62,6 +62,7 @@ class Reply:
     kind: str = JSON
     headers: dict[str, str] = field(default_factory=dict)
     wait: float = 0  # seconds before the first byte
+    drip: float = 0  # seconds between one byte and the next
     cut: int = 0  # bytes at the end that are promised and never sent
 
 
@@ -179,7 +180,10 @@ def _handler(slurm: Slurm) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Type", reply.kind)
                 self.send_header("Content-Length", str(len(reply.body)))
                 self.end_headers()
-                self.wfile.write(reply.body[: len(reply.body) - reply.cut])
+                sent = reply.body[: len(reply.body) - reply.cut]
+                for piece in [sent[at : at + 1] for at in range(len(sent))] if reply.drip else [sent]:
+                    time.sleep(reply.drip)
+                    self.wfile.write(piece)
                 if reply.cut:
                     self.close_connection = True
             except OSError:  # the client gave up

@@ -202,6 +202,12 @@ def test_a_slow_server_is_asked_for_less_and_then_given_up(monkeypatch: pytest.M
     assert spans == [3660, 1800, 1500]
 
 
+def test_a_server_that_drips_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "LEAST", 3600)
+    error = refused(replying(JOBS, Reply(200, b" " * 40, drip=0.05)), timeout=1)
+    assert "gave no whole answer within 1 s" in str(error)
+
+
 def test_a_body_that_is_too_large_is_asked_for_in_smaller_windows() -> None:
     def heavy(query: dict[str, str]) -> Reply | None:
         span = int(query["end_time"][3:]) - int(query["start_time"][3:])

@@ -174,6 +174,8 @@ def test_through_a_socket_of_this_machine() -> None:
         with serving(slurm := a_slurm(prefix="/p"), unix=path) as address:
             pulled(f"{address}/p", unix_socket=str(path))
         assert {headers["Host"] for headers in slurm.headers} == {"localhost"}
+        with serving(a_slurm(), unix=path.with_name("t")):
+            pulled("", unix_socket=str(path.with_name("t")))
         error = failing(address, unix_socket=str(path.with_name("gone")))
     assert "is not there or not ours to open" in str(error)
     assert error.retry
