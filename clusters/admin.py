@@ -12,7 +12,17 @@ from django.http import HttpRequest
 
 from clusters import quarantine
 from clusters.connecting import ConnectionForm
-from clusters.models import Account, CapacityInterval, Cluster, Connection, Pull, Quarantined, UsageRecord
+from clusters.models import (
+    Account,
+    AccountBlock,
+    Act,
+    CapacityInterval,
+    Cluster,
+    Connection,
+    Pull,
+    Quarantined,
+    UsageRecord,
+)
 from clusters.models.connection import SECRETS
 from portal.admin import ReadOnly, Recorded, epoch
 
@@ -177,3 +187,21 @@ class UsageRecordAdmin(ReadOnly[UsageRecord]):
         *("submitted_at", "eligible_at", "started_at", "ended_at", "seen_until_at", "suspended", "last_seen"),
     )
     readonly_fields = ("submitted_at", "eligible_at", "started_at", "ended_at", "seen_until_at")
+
+
+@admin.register(Act)
+class ActAdmin(ReadOnly[Act]):
+    list_display = ("id", "cluster", "kind", "target", "outcome", "who", "why", "intended_at", "error")
+    list_filter = ("cluster", "kind", "outcome")
+    list_select_related = ("cluster",)
+    search_fields = ("=account", "target")
+    ordering = ("-id",)
+
+
+@admin.register(AccountBlock)
+class AccountBlockAdmin(ReadOnly[AccountBlock]):
+    list_display = ("id", "cluster", "account", "limits", "blocked_by", "lifted_by", "ended_at")
+    list_filter = ("cluster", ("ended_at", admin.EmptyFieldListFilter))
+    list_select_related = ("cluster", "blocked_by__cluster", "lifted_by__cluster")
+    search_fields = ("=account",)
+    ordering = ("-id",)
