@@ -193,7 +193,7 @@ class _Pull:
             cluster=self.cluster,
             rows=self._rows(piece),
             reading=self.reading,
-            source=self.connection.base_url,
+            source=self.connection.address,
             moment=self.clock.now,
             live=intake.Live(
                 since=piece.since,

@@ -58,12 +58,13 @@ class Connection(models.Model):
     base_url = models.CharField(
         "address",
         max_length=500,
+        blank=True,
         help_text="Scheme, host, port and path prefix: https://slurm.example.org:6820.",
     )
     unix_socket = models.CharField(
         max_length=255,
         blank=True,
-        help_text="Path of slurmrestd's socket on this host; the address then only gives the host's name.",
+        help_text="Path of slurmrestd's socket on this host, instead of an address.",
     )
     ca = models.TextField(
         "certificate authorities", blank=True, help_text="PEM of those to trust; empty: the system's."
@@ -120,6 +121,9 @@ class Connection(models.Model):
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(every__gte=30), name="connection_leaves_the_source_time"),
             models.CheckConstraint(condition=Q(look_back__gte=1), name="connection_looks_back"),
+            models.CheckConstraint(
+                condition=~Q(base_url="") | ~Q(unix_socket=""), name="connection_leads_somewhere"
+            ),
         ]
         triggers: ClassVar = [
             pgtrigger.Trigger(
@@ -131,10 +135,20 @@ class Connection(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.cluster.name} at {self.base_url}"
+        return f"{self.cluster.name} at {self.address}"
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as people write it."""
+        return f"unix:{self.unix_socket}" if self.unix_socket else self.base_url
 
     def clean(self) -> None:
+        if not self.base_url and not self.unix_socket:
+            raise ValidationError(
+                {"base_url": "Say where slurmrestd listens: an address, or a socket of this host."}
+            )
         try:
-            known_address(self.base_url)
+            if self.base_url:
+                known_address(self.base_url)
         except ValidationError as error:
             raise ValidationError({"base_url": f"The address: {error.messages[0]}"}) from None

@@ -172,7 +172,7 @@ def _subtitle(found: Closer) -> str:
     if row is None:
         return f"{found.cluster.get_kind_display()}, zone {found.cluster.timezone}"
     spoken = f"Slurm {row.release} over {row.api_version}" if row.api_version else "Slurm over slurmrestd"
-    return f"{spoken} at {row.base_url}"
+    return f"{spoken} at {row.address}"
 
 
 def _last(found: Closer, now: datetime) -> str:
@@ -180,7 +180,10 @@ def _last(found: Closer, now: datetime) -> str:
     if row is None:
         ended = next((pull.ended_at for pull in found.pulls if pull.outcome == Pull.Outcome.DONE), None)
         return f"{say.age(ended, now=now)} ago" if ended else "never"
-    return f"{say.age(row.last_success_at, now=now)} ago" if row.last_success_at else "never"
+    if row.last_success_at is None:
+        return "never"
+    passed = now - row.last_success_at
+    return f"{_brief(passed) if passed < FRESH else say.age(row.last_success_at, now=now)} ago"
 
 
 def _next(row: Connection | None, now: datetime) -> str:
@@ -222,7 +225,7 @@ def _facts(row: Connection) -> tuple[Fact, ...]:
     secrets = f"{', '.join(words[name] for name in kept)}; entered {changed}" if kept else "none"
     first = say.moment(row.first_usage_from, UTC_ZONE) if row.first_usage_from else ""
     return (
-        Fact(label="Address", value=row.unix_socket or row.base_url),
+        Fact(label="Address", value=row.address),
         Fact(label="Slurm user", value=row.user),
         Fact(label="Slurm’s cluster name", value=row.slurm_cluster or "as slurmrestd answers"),
         Fact(label="Secrets kept", value=secrets),

@@ -28,11 +28,11 @@ def op(tmp_path: Path) -> Op:
 @pytest.mark.parametrize(
     ("said", "instead", "sentence"),
     [
-        ('kind = "import"', 'kind = "magic"', "cluster \"philly\": kind is 'magic'; allowed: import."),
+        ('kind = "import"', 'kind = "magic"', "cluster \"philly\": kind is 'magic'; allowed: import, slurm."),
         (
             'kind = "import"',
             'colour = "red"',
-            "cluster \"philly\": there is no key 'colour'; allowed: kind, name, timezone.",
+            "cluster \"philly\": there is no key 'colour'; allowed: connection, kind, name, timezone.",
         ),
         (
             'timezone = "UTC"',

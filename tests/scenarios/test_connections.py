@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 from django.core.management import call_command
+from django.db import IntegrityError, transaction
 from django.db import connection as database
 from django.test import Client
 from django.views.debug import ExceptionReporter
@@ -131,7 +132,18 @@ def test_a_connection_belongs_to_a_live_cluster_and_has_an_address(op: Op) -> No
     (refused,) = op.is_refused(SLURM.replace('kind = "slurm"\n', ""))
     assert refused == """cluster "boreas": it has a connection, so its kind has to be 'slurm'."""
     (refused,) = op.is_refused("\n".join(line for line in SLURM.splitlines() if not line.startswith("url")))
-    assert refused == 'cluster "boreas": its connection has no url; write where slurmrestd listens.'
+    assert refused == (
+        'cluster "boreas": its connection has neither url nor unix_socket; write where slurmrestd listens.'
+    )
+
+
+def test_a_socket_of_this_host_needs_no_address(op: Op) -> None:
+    op.applies(SLURM.replace('url = "https://slurm.example.org:6820/api"', 'unix_socket = "/run/rest.sock"'))
+    kept = Connection.objects.get()
+    assert (kept.address, sources.endpoint(kept).unix_socket) == ("unix:/run/rest.sock", "/run/rest.sock")
+    kept.full_clean()
+    with pytest.raises(IntegrityError, match="connection_leads_somewhere"), transaction.atomic():
+        Connection.objects.update(unix_socket="")
 
 
 def test_no_secret_is_in_the_database_nor_its_history_nor_in_any_text(

@@ -66,9 +66,10 @@ def write(*, cluster: Cluster, entry: ConnectionEntry) -> None:
     if cluster.kind != ClusterKind.SLURM:
         raise ClusterError(f"it has a connection, so its kind has to be {ClusterKind.SLURM.value!r}.")
     kept = Connection.objects.filter(cluster=cluster).first()
-    if kept is None and "base_url" not in entry.fields:
-        raise ClusterError("its connection has no url; write where slurmrestd listens.")
     row = kept or Connection(cluster=cluster)
+    said = {name: entry.fields.get(name, getattr(row, name)) for name in ("base_url", "unix_socket")}
+    if not any(said.values()):
+        raise ClusterError("its connection has neither url nor unix_socket; write where slurmrestd listens.")
     wanted = dict(entry.fields)
     first = wanted.get("first_usage_from")
     if first is not None and not isinstance(first, datetime):
