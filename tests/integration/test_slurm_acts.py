@@ -88,6 +88,24 @@ def test_a_running_job_and_an_array_are_cancelled(slurm_lab: Lab) -> None:
     assert list(Act.objects.values_list("outcome", flat=True)) == ["done", "done"]
 
 
+def test_a_heterogeneous_job_is_held_as_a_whole_and_its_parts_are_not_cancelled_alone(slurm_lab: Lab) -> None:
+    cluster = connected(slurm_lab)
+    parts = ("-p", "cpu", TOMORROW, ":", "-A", "globex", "-p", "h100", "--gres=gpu:h100:1")
+    first = slurm_lab.submits("cyd", "globex", "true", *parts)
+    second = str(int(first) + 1)
+    try:
+        assert holds(cluster, "globex", "cyd").good
+        assert standing(slurm_lab, first) == standing(slurm_lab, second) == "PENDING JobHeldAdmin"
+        assert releases(cluster, "globex").good
+        assert "Held" not in standing(slurm_lab, first) + standing(slurm_lab, second)
+        (part,) = cancels(cluster, second).acts
+        assert (part.outcome, "heterogeneous" in part.error) == ("failed", True)
+        assert cancels(cluster, first).good
+        assert standing(slurm_lab, first) == standing(slurm_lab, second) == ""
+    finally:
+        slurm_lab.slurm("scancel", first)
+
+
 def test_an_ordinary_user_can_act_on_nobody_elses_jobs(slurm_lab: Lab) -> None:
     cluster = connected(slurm_lab, user="eve")
     job = slurm_lab.submits("cyd", "globex", "true", "-p", "cpu", TOMORROW)

@@ -146,6 +146,17 @@ def test_a_job_that_started_since_it_was_looked_at_is_not_cancelled_unseen(slurm
     assert not Act.objects.exists()
 
 
+def test_a_job_that_came_after_the_plan_is_not_held_by_it(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_hold(door=door, account="vision")
+    slurm.world.add(Job(20))
+    assert carried(door, plan).good
+    assert reasons(slurm)[20] == "Priority"
+    assert [step.target for step in limits.plan_hold(door=door, account="vision").steps] == [
+        "job 20@1772000000"
+    ]
+
+
 def test_a_job_whose_number_was_given_anew_is_another_job(slurm: StandIn) -> None:
     door = a_door(slurm)
     plan = limits.plan_cancel(door=door, job=11)
