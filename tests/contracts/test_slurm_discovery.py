@@ -61,7 +61,9 @@ def test_rows_of_another_cluster_are_left_and_counted() -> None:
         source = connector(address, now=NOW)
         rows = list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))
     assert [row.source_key for row in rows] == [f"1@{NOW - 900}"]
-    assert source.reading.notes == ["1 rows of the cluster other were not taken: this connection is for lab."]
+    assert source.reading.notes == [
+        "Of the cluster other 1 row came, which this connection does not take: it is for lab."
+    ]
 
 
 def test_open_rows_of_another_cluster_are_not_missed() -> None:

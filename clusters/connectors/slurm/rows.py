@@ -81,8 +81,9 @@ class RowReader:
             rows = "1 row" if len(keys) == 1 else f"{len(keys)} rows"
             self.reading.notes.append(NOTES[code].format(rows=rows))
         for name, number in sorted(self.foreign.items())[:10]:
+            rows = "1 row" if number == 1 else f"{number} rows"
             self.reading.notes.append(
-                f"{number} rows of the cluster {name} were not taken: this connection is for {self.cluster}."
+                f"Of the cluster {name} {rows} came, which this connection does not take: it is for {self.cluster}."
             )
 
 
