@@ -15,6 +15,12 @@ from portal.tenants.models import Tenant
 from portal.tenants.scope import stream_in_scope, tenant_scope
 from tests.web.house import House, a_house
 
+CLOSED = (
+    *(clusters.UsageRecord, clusters.Cluster, clusters.Account, clusters.Connection, clusters.VanishedRun),
+    *(clusters.CapacityInterval, clusters.Pull),
+)
+"""What no tenant's page may read."""
+
 pytestmark = pytest.mark.django_db
 
 OWN: list[type[models.Model]] = [
@@ -47,7 +53,7 @@ def test_without_a_tenant_nothing_is_seen() -> None:
 
 def test_a_page_cannot_read_what_the_clusters_keep() -> None:
     house = a_house()
-    for model in (clusters.UsageRecord, clusters.Cluster, clusters.Account, tenants.User, tenants.Membership):
+    for model in (*CLOSED, tenants.User, tenants.Membership):
         with pytest.raises(ProgrammingError, match="permission denied"), tenant_scope(house.vision):
             model._default_manager.first()
 
