@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 
 from clusters import worktables
 from clusters.ledger_sql import PREPARE as _TABLES
@@ -150,11 +150,17 @@ class Mark:
     complete_through: datetime | None
 
 
-def marks(account_ids: Sequence[int] | QuerySet[Any, Any]) -> list[Mark]:
+def marks(account_ids: Sequence[int]) -> list[Mark]:
     """The clusters of these accounts, by name. One query."""
-    ids = Account.objects.filter(pk__in=account_ids).values("cluster")
-    found = Cluster.objects.filter(pk__in=ids).order_by("name").values_list("name", "complete_through")
-    return [Mark(*row) for row in found]
+    with connection.cursor() as cursor:
+        cursor.execute(_MARKS, [list(account_ids)])
+        return [Mark(*row) for row in cursor.fetchall()]
+
+
+_MARKS = """
+SELECT name, complete_through FROM clusters_cluster
+WHERE id IN (SELECT cluster_id FROM clusters_account WHERE id = ANY (%s)) ORDER BY name
+"""
 
 
 @dataclass(frozen=True, slots=True)

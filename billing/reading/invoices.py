@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import date
 
 from django.db import connection
-from django.db.models import Q, Sum
-from django.db.models.functions import Coalesce
 
 from billing.collection import Balance, balance
 from billing.models import Invoice, InvoiceDocument, InvoiceLine, InvoiceState, Payment
@@ -50,13 +48,14 @@ class Detail:
 
 def newest(tenant: Tenant, *, on: date, after: str = "", limit: int = PAGE) -> tuple[list[Standing], str]:
     """A page of invoices, the newest first, and the number behind which the next one begins, or ""."""
-    found = _visible(tenant).annotate(received=Coalesce(Sum("payments__amount"), 0))
     last = _visible(tenant).filter(number=after).first() if after else None
-    if last is not None:
-        found = found.filter(
-            Q(period_start__lt=last.period_start) | Q(period_start=last.period_start, pk__lt=last.pk)
-        )
-    rows = list(found.newest_first()[: limit + 1])
+    values = {
+        "tenant": tenant.pk,
+        "start": last.period_start if last else None,
+        "id": last.pk if last else 0,
+        "limit": limit + 1,
+    }
+    rows = list(Invoice.objects.raw(_NEWEST, values))
     more = rows[limit - 1].number or "" if len(rows) > limit else ""
     return [_standing(row, on) for row in rows[:limit]], more
 
@@ -72,6 +71,15 @@ def open_sums(tenant: Tenant) -> Open:
         min((due for *_, due in rows if due), default=None),
     )
 
+
+_NEWEST = """
+SELECT i.*, coalesce(p.received, 0) AS received
+FROM billing_invoice i
+LEFT JOIN LATERAL (SELECT sum(amount) AS received FROM billing_payment WHERE invoice_id = i.id) p ON true
+WHERE i.tenant_id = %(tenant)s AND i.state IN ('issued', 'void')
+  AND (%(start)s::timestamptz IS NULL OR (i.period_start, i.id) < (%(start)s::timestamptz, %(id)s))
+ORDER BY i.period_start DESC, i.id DESC LIMIT %(limit)s
+"""
 
 _OPEN = """
 SELECT i.total - coalesce(p.received, 0), i.currency, i.due_on

@@ -88,7 +88,7 @@ class Overview:
 
 def periods(tenant: Tenant, *, moment: datetime) -> list[BillingPeriod]:
     """The billing periods that have begun, oldest first."""
-    return list(BillingPeriod.objects.filter(tenant=tenant, start__lte=moment).order_by("start"))
+    return list(BillingPeriod.objects.raw(_PERIODS, [tenant.pk, moment]))
 
 
 def overview(tenant: Tenant, period: BillingPeriod, before: BillingPeriod | None, *, today: date) -> Overview:
@@ -212,6 +212,8 @@ def _elapsed(tenant: Tenant, first: date, end: date) -> Elapsed:
         sum((_amount(amount, share_den) for share_den, _, amount in rows), Fraction(0)),
     )
 
+
+_PERIODS = "SELECT * FROM billing_billingperiod WHERE tenant_id = %s AND start <= %s ORDER BY start"
 
 _TOTALS = """
 SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units

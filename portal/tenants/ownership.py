@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 
 from clusters.models import Account
@@ -87,3 +87,13 @@ def _span(ownership: Ownership) -> str:
     since = f"since {ownership.since:%Y-%m-%d %H:%M} UTC" if ownership.since else "from the beginning"
     until = f"until {ownership.until:%Y-%m-%d %H:%M} UTC" if ownership.until else "for ever"
     return f"{since}, {until}"
+
+
+def accounts_of(tenant: Tenant, *, at: datetime) -> list[int]:
+    """The accounts that it owns at that moment, or will. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT account_id FROM tenants_ownership WHERE tenant_id = %s AND (until IS NULL OR until > %s)",
+            [tenant.pk, at],
+        )
+        return [account for (account,) in cursor.fetchall()]

@@ -215,8 +215,12 @@ def _measure(
         )
         for project, name in names.items()
     )
-    totals = (text(sum((values[project, day] for project in names), Fraction(0))) for day in begun)
-    return Measure(key=key, label=label, series=series, totals=(*totals, *coming), unit=unit, prefix=prefix)
+    if len(series) == 1:
+        totals = series[0].texts
+    else:
+        sums = (sum((values[project, day] for project in names), Fraction(0)) for day in begun)
+        totals = (*(text(total) for total in sums), *coming)
+    return Measure(key=key, label=label, series=series, totals=totals, unit=unit, prefix=prefix)
 
 
 def _spend(found: Overview) -> tuple[SpendRow, ...]:

@@ -20,7 +20,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 from clusters import usage
 from clusters.usage import Mark
 from portal.tenants.access import Action, DeniedError, entered, tenants_of
-from portal.tenants.models import Ownership, Tenant, User
+from portal.tenants.models import Tenant, User
+from portal.tenants.ownership import accounts_of
 from portal.tenants.scope import stream_in_scope, tenant_scope
 from portal.web.shapes import Area, Shell, TenantLink
 
@@ -153,14 +154,13 @@ def _to_sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def _visit(user: User, slug: str, action: Action, area: Area) -> Visit:
-    """Everything that lies outside of the tenant's scope. Three queries."""
+    """Everything that lies outside of the tenant's scope. Four queries."""
     tenant, may = entered(user=user, slug=slug, action=action)
     moment = datetime.now(UTC)
-    owned = Ownership.objects.filter(tenant=tenant).exclude(until__lte=moment).values_list("account")
     return Visit(
         tenant=tenant,
         shell=shell_of(user, area=area, tenant=tenant, may=may),
         may=may,
         moment=moment,
-        marks=tuple(usage.marks(owned)),
+        marks=tuple(usage.marks(accounts_of(tenant, at=moment))),
     )
