@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from django.db import DatabaseError, connection, transaction
+import structlog
+from django.db import DatabaseError, transaction
 from django.db.models import F
 
 from billing import intake
-from clusters import capacity, open_runs, sources
+from clusters import capacity, due, open_runs, sources
 from clusters.connectors.base import Connector, ConnectorError, Reading, Row
 from clusters.ledger import Stored
 from clusters.models import Cluster, Connection, Pull
 
-PULL_LOCK = 0x0C1057E3  # with the cluster's id: one pull at a time, whichever worker or command runs it
+log = structlog.get_logger("billing.pulling")
+
 PIECE = timedelta(hours=24)  # by how much one pass moves the watermark at most
 OVERLAP = timedelta(minutes=15)  # that each pass reads again, for what reached the source late
 DEEP_EVERY = timedelta(hours=1)  # how often the whole look-back is read again
@@ -88,7 +90,7 @@ def pull(
         )
     if since is not None and since >= (until or moment):
         raise PullError("The window ends before it begins.")
-    with _alone(cluster) as ours:
+    with due.alone(cluster) as ours:
         if not ours:
             return Pulled(Outcome.BUSY, complete_through=_watermark(cluster))
         work = _Pull(told, _Clock(moment), connect, progress or (lambda _: None))
@@ -149,7 +151,21 @@ class _Pull:
         else:
             self._succeeded(scheduled=scheduled, deep=deep)
         self.pulled.complete_through = _watermark(self.cluster)
+        self._log()
         return self.pulled
+
+    def _log(self) -> None:
+        told = self.pulled
+        log.info(
+            "pulled",
+            cluster=self.cluster.name,
+            outcome=told.outcome.value,
+            passes=told.passes,
+            rows=told.stored.read,
+            new=told.stored.new,
+            revised=told.stored.revised,
+            error=told.error,
+        )
 
     def bury(self) -> None:
         """Nobody else pulls this cluster now, so a pass that is still said to run has died."""
@@ -278,17 +294,3 @@ def backoff(failures: int) -> timedelta:
 
 def _watermark(cluster: Cluster) -> datetime | None:
     return Cluster.objects.values_list("complete_through", flat=True).get(pk=cluster.pk)
-
-
-@contextmanager
-def _alone(cluster: Cluster) -> Iterator[bool]:
-    """Whether nobody else pulls the cluster, until the block ends or the connection does."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [PULL_LOCK, cluster.pk])
-        (ours,) = cursor.fetchone()
-    try:
-        yield bool(ours)
-    finally:
-        if ours:
-            with suppress(DatabaseError), connection.cursor() as cursor:  # gone with its connection otherwise
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [PULL_LOCK, cluster.pk])
