@@ -193,15 +193,21 @@ class _Proof:
     def sift(self, rows: Iterable[Row], *, now: int) -> tuple[list[UsageFact], list[BadRow]]:
         facts: list[UsageFact] = []
         bad: list[BadRow] = []
+        row: Row | None = None
+        until = self.until
         for row in rows:
-            self.torn = isinstance(row, BadRow) and row.code in CUT_OFF
             if isinstance(row, BadRow):
                 bad.append(row)
             elif (refused := truth.refuse(row, now=now)) is not None:
                 bad.append(refused)
             else:
                 facts.append(row)
-                self.until = max(self.until, row.ended or row.seen_until or 0)
+                reaches = row.ended or row.seen_until or 0
+                if reaches > until:
+                    until = reaches
+        self.until = until
+        if row is not None:
+            self.torn = isinstance(row, BadRow) and row.code in CUT_OFF
         return facts, bad
 
 

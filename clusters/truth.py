@@ -12,16 +12,44 @@ CLOCK_SKEW = 300  # seconds that a node's clock may run ahead of ours before its
 INT32 = 2**31 - 1
 INT63 = 2**63 - 1  # count × share × seconds is what rating keeps, in whole numbers of 64 bits
 YEAR_10000 = 253_402_300_800  # the first epoch second without a date
+ORDINARY = 2**31  # any two of it multiplied fit into 63 bits
 LONGEST_NAME = 255  # of what totals and keys are kept by
 
 
 def refuse(fact: UsageFact, *, now: int) -> BadRow | None:
     """The row to quarantine instead of the fact, or None where it can be true. `now` is an epoch second."""
+    if _is_plain(fact, now + CLOCK_SKEW):
+        return None
     problem = _interval(fact, now=now) or _counts(fact) or _texts(fact)
     if problem is None:
         return None
     code, reason = problem
     return BadRow(reason=reason, code=code, raw=as_text(fact), source_key=fact.source_key)
+
+
+def _is_plain(fact: UsageFact, latest: int) -> bool:
+    """Whether it is one of the many that have ended, are of ordinary size and written in ASCII: all of that is true.
+
+    No more than a short way past the rules below: what it turns down may be true as well.
+    """
+    started, ended, submitted = fact.started, fact.ended, fact.submitted
+    if started is None or ended is None or submitted is None or fact.gpu_share != (1, 1):
+        return False
+    if not 0 < started <= ended <= latest or submitted > latest or not 0 <= fact.suspended <= ended - started:
+        return False
+    sizes = (
+        fact.gpus | fact.cpu_milli | fact.memory_mib | fact.nodes | (ended - started)
+    )  # a sign shows in this, too
+    if not 0 <= sizes < ORDINARY:
+        return False
+    names = fact.source_key + fact.account + fact.user + fact.gpu_model
+    if len(names) > LONGEST_NAME or not fact.source_key:
+        return False
+    text = (
+        f"{names}{fact.job_id}{fact.name}{fact.queue}{fact.qos}{fact.priority_class}{fact.mig_profile}"
+        f"{fact.node_list}{fact.requested}{fact.state}{fact.exit_code}"
+    )
+    return text.isascii() and "\x00" not in text
 
 
 def as_text(fact: UsageFact) -> str:

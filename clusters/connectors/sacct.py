@@ -6,6 +6,7 @@ import gzip
 import os
 import zlib
 from contextlib import contextmanager
+from itertools import dropwhile
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ class SacctExport:
         reader = RowReader(self._columns, self._zone, reading)
         with opened(self._path) as (stream, file):
             check_same(self._path, file, self._seen)
-            lines = (line for line in physical_lines(stream) if line.number > self._skip)
+            lines = dropwhile(lambda line: line.number <= self._skip, physical_lines(stream))
             for raw in raw_rows(lines, delimiter=self._delimiter, width=self._columns.width):
                 row = reader.read(raw)
                 if row is not None:

@@ -26,6 +26,8 @@ class UnreadableError(ValueError):
 
 def job_number(text: str) -> int:
     """JobIDRaw: a positive integer that a 64-bit column holds."""
+    if text.isdecimal() and text.isascii() and len(text) < 19 and text[0] != "0":
+        return int(text)
     if _DIGITS.fullmatch(text) and 0 < (number := int(text)) < 2**63:
         return number
     raise UnreadableError("job-id", f"JobIDRaw {text[:40]!r} is not a positive whole number.")

@@ -75,15 +75,17 @@ def raw_rows(lines: Iterable[Line], *, delimiter: str, width: int) -> Iterator[R
     """
     torn = _Torn(delimiter, width)
     for line in lines:
-        fields = line.text.split(delimiter)
-        fits = len(fields) == width and line.fault != "too-long"
-        if not fits and len(fields) <= width and line.fault != "too-long":
-            if torn.lines or line.text.strip():
+        number, text, fault = line
+        fields = text.split(delimiter)
+        fits = len(fields) == width and fault != "too-long"
+        if not fits and len(fields) <= width and fault != "too-long":
+            if torn.lines or text.strip():
                 yield from torn.add(line, len(fields))
             continue
-        yield from torn.give_up()
+        if torn.lines:
+            yield from torn.give_up()
         if fits:
-            yield RawRow(line.number, line.text, fields, line.fault)
+            yield RawRow(number, text, fields, fault)
         else:
             yield RawRow(line.number, line.text, None, line.fault or "too-many-fields")
     yield from torn.give_up()

@@ -55,6 +55,10 @@ _FAULTS = {
 }
 
 
+SpanFields = tuple[int, int | None, int | None, int | None, str]
+"""The fields of a `Span`, or one."""
+
+
 class RowReader:
     """Reads the rows of one export and counts into its `Reading`."""
 
@@ -126,7 +130,7 @@ class RowReader:
                 or (word := state_word(state)) == "RUNNING"
             ):
                 return None
-            return self._fact(fields, word, Span(submitted, started, ended, ended))
+            return self._fact(fields, word, (submitted, started, ended, ended, ""))
         except (UnreadableError, LookupError):
             return None
 
@@ -143,15 +147,14 @@ class RowReader:
         )
         return read_span(self.clock, times, state=state_word(fields[self.state]))
 
-    def _fact(self, fields: list[str], state: str, span: Span) -> UsageFact:
+    def _fact(self, fields: list[str], state: str, span: SpanFields) -> UsageFact:
+        submitted, started, ended, proven, note = span
         number = job_number(fields[self.job])
         held = tres(fields[self.tres])
         cpus = count("NCPUS", fields[self.cpus]) if held.cpus is None else held.cpus
-        nodes = count("NNodes", fields[self.nodes]) if held.nodes is None else held.nodes
-        eligible = fields[self.eligible]
-        suspended = fields[self.suspended]
+        eligible, suspended = fields[self.eligible], fields[self.suspended]
         fact = UsageFact(
-            source_key=f"{number}@{span.submitted}",
+            source_key=f"{number}@{submitted}",
             account=fields[self.account],
             user=fields[self.user],
             job_id=fields[self.job_id] or str(number),
@@ -164,28 +167,32 @@ class RowReader:
             gpu_share=held.gpu_share,
             cpu_milli=cpus * 1000,
             memory_mib=held.memory_mib,
-            nodes=nodes,
+            nodes=count("NNodes", fields[self.nodes]) if held.nodes is None else held.nodes,
             node_list=fields[self.node_list],
             requested=fields[self.requested] or fields[self.requested_memory],
             time_limit=time_limit(fields[self.raw_limit], fields[self.limit]),
-            submitted=span.submitted,
-            eligible=span.submitted if eligible == fields[self.submit] else self.clock.loosely(eligible),
-            started=span.started,
-            ended=span.ended,
-            seen_until=span.proven if span.ended is None else None,
+            submitted=submitted,
+            eligible=submitted if eligible == fields[self.submit] else self.clock.loosely(eligible),
+            started=started,
+            ended=ended,
+            seen_until=proven if ended is None else None,
             suspended=0 if suspended in _NOT_SUSPENDED else duration("Suspended", suspended) or 0,
             state=state,
             exit_code=fields[self.exit_code],
         )
-        self._count(span, held.note, fields[self.cluster])
+        if proven is not None and proven > self.proven:
+            self.proven = self.reading.proves_until = proven
+        if note or held.note:
+            self._count(note, held.note)
+        if fields[self.cluster] not in self.clusters:
+            self._meet(fields[self.cluster])
         return fact
 
-    def _count(self, span: Span, note: str, cluster: str) -> None:
-        if span.proven is not None and span.proven > self.proven:
-            self.proven = self.reading.proves_until = span.proven
-        for code in (span.note, note):
-            if code:
-                self.counts[code] = self.counts.get(code, 0) + 1
+    def _count(self, *notes: str) -> None:
+        for code in filter(None, notes):
+            self.counts[code] = self.counts.get(code, 0) + 1
+
+    def _meet(self, cluster: str) -> None:
         if cluster and len(self.clusters) < 10:
             self.clusters[cluster] = None
 
