@@ -76,6 +76,15 @@ class BadRow:
     source_key: str = ""  # where it could be told
 
 
+@dataclass(frozen=True, slots=True)
+class IncompleteHour:
+    """An hour, or the part of it that was read, in which a source did not look at its cluster all along."""
+
+    begins: int  # epoch second
+    read: int  # seconds
+    covered: int  # seconds of those
+
+
 @dataclass(slots=True, kw_only=True)
 class Reading:
     """What one read of a source gave beside its rows; filled while the rows are consumed."""
@@ -94,6 +103,9 @@ class Reading:
     missing: list[str] = field(
         default_factory=list
     )  # of the open keys asked after, those the source has no row of
+    incomplete: list[IncompleteHour] = field(
+        default_factory=list
+    )  # sources that look by themselves: hours of what was read that they did not see all of, in order
 
 
 class NodeState(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any
 from tests.integration.prom_lab import Lab, generator
 
 HOUR = 3600
-LATER = 10 * 24 * HOUR  # behind the lab's own history
+LATER = 10 * 24 * HOUR  # behind what the server has: it takes nothing older
 Segments = Sequence[tuple[int, int, Any]]
 
 
@@ -91,7 +91,8 @@ class World:
                 self.series(metric, told, [(max(moment, since), until, self.begin + moment)])
 
     def uid(self, pod: str) -> str:
-        return f"{self.name}-{pod}"
+        """The same in all worlds whose names begin alike."""
+        return f"{self.name.partition('@')[0]}-{pod}"
 
 
 class Worlds:
@@ -100,7 +101,8 @@ class Worlds:
     def __init__(self, prometheus: Lab) -> None:
         self.lab = generator()
         self.url = prometheus.url
-        self.begin = prometheus.end + LATER
+        self.begin = prometheus.newest + LATER
+        prometheus.newest = self.begin + World.LENGTH
         self.out = self.lab.Out()
         self.all: dict[str, World] = {}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from clusters.connectors.base import BadRow, Connector, ConnectorError, UsageFact
+from tests.contracts import prometheus_contract
 from tests.contracts.live_contract import Case, Source
 from tests.contracts.slurm_recorded import (
     FIXTURES,
@@ -69,7 +70,7 @@ def slurm_of(version: str) -> Case:
     return Case(f"slurm {version}", source)
 
 
-CASES = [slurm_of(version) for version in VERSIONS]
+CASES = [*(slurm_of(version) for version in VERSIONS), prometheus_contract.CASE]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from clusters.connectors.base import NodeSeen, NodeState, UsageFact
-from clusters.connectors.prometheus import KUEUE, AccountFrom, Attribution, PrometheusReading
-from clusters.connectors.prometheus.coverage import IncompleteHour
+from clusters.connectors.base import IncompleteHour, NodeSeen, NodeState, Reading, UsageFact
+from clusters.connectors.prometheus import KUEUE, AccountFrom, Attribution
 from tests.contracts.ledger_rules import Merged
 from tests.contracts.prometheus_reading import HOUR, billable, connector, gpu_seconds, read, uid_of, until_of
 from tests.integration.prom_lab import Lab, prom_lab, pushed_lab  # noqa: F401  # fixtures
 
-Told = tuple[dict[str, UsageFact], PrometheusReading, Lab]
+Told = tuple[dict[str, UsageFact], Reading, Lab]
 
 
 @pytest.fixture(scope="module")

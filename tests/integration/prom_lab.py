@@ -15,11 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -74,6 +76,7 @@ class Lab:
                 )
             raise AssertionError(said)
         _keep(self.dir / BINARIES)
+        self.newest = self.end  # the epoch second up to which it has samples
 
     @cached_property
     def truth(self) -> dict[str, Any]:
@@ -155,6 +158,54 @@ def _free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+BARE_KEEPER = """
+import shutil, subprocess, sys
+directory, *command = sys.argv[1:]
+server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+sys.stdin.read()
+server.kill()
+server.wait()
+shutil.rmtree(directory, ignore_errors=True)
+"""
+
+
+@contextmanager
+def bare(lab: Lab) -> Iterator[str]:
+    """The address of a server without any data, of the lab's own package, that takes remote writes."""
+    lock, port = _claim()
+    directory = Path(tempfile.mkdtemp(prefix="clustertab-prom-", dir=_roomy("push")))
+    (directory / "prometheus.yml").write_text("global: {}\n")
+    url = f"http://127.0.0.1:{port}"
+    keeper = subprocess.Popen(
+        [
+            sys.executable, "-c", BARE_KEEPER, str(directory), str(lab.dir / BINARIES / "prometheus"),
+            f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
+            "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}",
+            "--web.enable-remote-write-receiver",
+        ],
+        stdin=subprocess.PIPE, start_new_session=True, pass_fds=(lock,),
+    )  # fmt: skip
+    try:
+        _wait_for(f"{url}/-/ready")
+        yield url
+    finally:
+        assert keeper.stdin is not None
+        keeper.stdin.close()
+        keeper.wait(60)
+        os.close(lock)
+
+
+def _wait_for(url: str) -> None:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            with urlopen(url, timeout=2):
+                return
+        except OSError:
+            assert time.monotonic() < end, f"{url} did not answer."
+            time.sleep(0.1)
 
 
 _started: dict[str, Lab] = {}

@@ -1,6 +1,6 @@
 """Usage of Kubernetes clusters from a Prometheus: kube-state-metrics for what was held, and from when to when."""
 
-from clusters.connectors.prometheus.connector import PrometheusConnector, PrometheusReading
+from clusters.connectors.prometheus.connector import PrometheusConnector
 from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.options import (
     KAI,
@@ -26,5 +26,4 @@ __all__ = [
     "PrometheusConnector",
     "PrometheusLogin",
     "PrometheusOptions",
-    "PrometheusReading",
 ]

@@ -157,12 +157,14 @@ def _unread(address: str) -> ConnectorError:
 
 
 def _quoted(said: str) -> str:
-    text = " ".join(said.split())
-    return text if len(text) <= SAID else f"{text[:SAID]}…"
+    """The server's words as the end of our sentence."""
+    text = " ".join(said.split()).rstrip(".")
+    return f"{text}." if len(text) <= SAID else f"{text[:SAID]}…."
 
 
 def whole(value: Any) -> int | None:
     """The integer that a value is; None for a fraction, NaN or infinity."""
-    if not isinstance(value, Decimal) or not value.is_finite() or value != value.to_integral_value():
+    if not isinstance(value, Decimal) or not value.is_finite():
         return None
-    return int(value)
+    number, parts = value.as_integer_ratio()
+    return number if parts == 1 else None

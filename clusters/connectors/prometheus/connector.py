@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from clusters.connectors.base import Reading, Row
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.coverage import IncompleteHour, incomplete_hours
+from clusters.connectors.prometheus.coverage import incomplete_hours
 from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.queries import Queries
@@ -17,13 +16,6 @@ from clusters.connectors.prometheus.sweep import Sweep
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-
-@dataclass(slots=True, kw_only=True)
-class PrometheusReading(Reading):
-    """With the hours in which kube-state-metrics was not seen all along, in order."""
-
-    incomplete: list[IncompleteHour] = field(default_factory=list)
 
 
 class PrometheusConnector:
@@ -42,7 +34,7 @@ class PrometheusConnector:
     ) -> None:
         self.options = options or PrometheusOptions()
         self.client = PrometheusClient(endpoint, login, clock=clock, parameters=self.options.parameters)
-        self.reading = PrometheusReading()
+        self.reading = Reading()
         self.api = "v1"
         self.release = ""
 
@@ -52,7 +44,7 @@ class PrometheusConnector:
         The last ten minutes of Prometheus's own time are left for a later pass. Of the rows, those of one day are held
         in memory, and those of the pods that run.
         """
-        self.reading = PrometheusReading()
+        self.reading = Reading()
         sweep = Sweep(self.client, Queries(self.options))
         try:
             yield from sweep.rows(since=since, until=until, open_keys=open_keys)

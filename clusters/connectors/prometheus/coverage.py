@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
+from clusters.connectors.base import IncompleteHour
 from clusters.connectors.prometheus.answers import Series
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.queries import NODE_INFO, POD_INFO, Queries, alternatives, span
@@ -52,15 +53,6 @@ class Coverage:
             if after - before > MISSED * self.interval:
                 found.append((max((before + self.interval) // 1000, since), after // 1000))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class IncompleteHour:
-    """An hour, or the part of it that was read, in which the exporter was not seen all along. Seconds."""
-
-    begins: int  # epoch second
-    read: int
-    covered: int
 
 
 def incomplete_hours(gaps: Sequence[tuple[int, int]], since: int, until: int) -> list[IncompleteHour]:
