@@ -86,8 +86,11 @@ def prove(*, month: date | None = None, progress: Callable[[int], None] | None =
     with transaction.atomic(), connection.cursor() as cursor:
         if not connection.savepoint_ids:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        for first, last in usage.slices(accounts, size=SLICE):
-            count = usage.load_records(first, last, accounts)
+        after = 0
+        while True:
+            count, after = usage.load_after(after, accounts, size=SLICE)
+            if not count:
+                break
             cursor.execute(sql.SUMS, {"month": month})
             for cluster, resource, part, num, den in cursor.fetchall():
                 sums[cluster, resource].add(part, Fraction(int(num), den))
@@ -106,6 +109,7 @@ def prove(*, month: date | None = None, progress: Callable[[int], None] | None =
             jobs.append(f"{orphans:,} rated rows belong to no job that is known")
         checks = [
             Check("every job is rated for whom it was, in full", jobs[:10]),
+            Check("every usage record has its account and cluster", usage.orphans()),
             _lines_equal_rated(),
             _lines_cost_what_they_say(),
             *(Check(name, _texts(statement)) for name, statement in sql.CHECKS.items()),

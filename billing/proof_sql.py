@@ -140,6 +140,11 @@ CHECKS = {
             UNION ALL SELECT tenant_id, resource, share_den, 0, amount FROM billing_periodtotal
         ) both_sides GROUP BY tenant_id, resource, share_den HAVING sum(days) <> sum(periods)
         """,
+    "every job has its tenant and project": """
+        SELECT format('job record %s, tenant %s, project %s', j.record_id, j.tenant_id, j.project_id)
+        FROM billing_ratedjob j LEFT JOIN tenants_project p ON p.id = j.project_id AND p.tenant_id = j.tenant_id
+        WHERE p.id IS NULL
+        """,
     "invoice lines add up to their subtotal": """
         SELECT i.number FROM billing_invoice i LEFT JOIN billing_invoiceline l ON l.invoice_id = i.id
         WHERE i.state = 'issued' GROUP BY i.id HAVING i.subtotal <> coalesce(sum(l.amount), 0)

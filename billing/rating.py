@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
-from billing import calendar, rated_sql
+from billing import calendar, offers_sql, rated_sql
 from billing import rating_sql as sql
 from clusters import usage, worktables
 from portal.tenants.models import Ownership, Tenant
@@ -36,12 +36,15 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
     """
     with transaction.atomic():
         _lock(account_ids)  # waits for imports under way, whose first records no page would hold yet
-    for first, last in usage.slices(account_ids):
+    after = 0
+    while True:
         with transaction.atomic():
             _lock(account_ids)
-            count = usage.load_records(first, last, account_ids)
+            count, after = usage.load_after(after, account_ids)
             if count:
                 _rate()
+        if not count:
+            return
         if progress is not None:
             progress(count)
 
@@ -63,18 +66,51 @@ def _rate() -> None:
         worktables.empty(cursor, *sql.TABLES)
         cursor.execute("SELECT array_agg(DISTINCT account_id) FROM usage_input")
         _lock(cursor.fetchone()[0])
-        cursor.execute(sql.LOCK_FORMER_OWNERS)
+        unrated = _is_unrated(cursor)
         _ensure_periods(cursor)
         cursor.execute(sql.ENSURE_MONTHS)
-        cursor.execute(sql.SHAPES)
-        cursor.execute(sql.SPANS)
-        cursor.execute(sql.OFFERS)
-        cursor.execute("SELECT EXISTS (SELECT 1 FROM usage_input WHERE NOT fresh)")
-        (rated_before,) = cursor.fetchone()
-        changes = (sql.WANTED, sql.CHANGES) if rated_before else (sql.WANTED_OF_FRESH,)
-        write = rated_sql.WRITE_CHANGED if rated_before else rated_sql.WRITE_FRESH
-        for statement in (*changes, *write):
+        cursor.execute(offers_sql.SPANS)
+        cursor.execute(offers_sql.SELECTED)
+        selected = [name for name, used in zip(offers_sql.ATTRIBUTES, cursor.fetchone(), strict=True) if used]
+        cursor.execute(offers_sql.offers(selected))
+        if not (unrated and _rate_anew(cursor, selected)):
+            _rate_again(cursor, selected)
+
+
+def _is_unrated(cursor: Any) -> bool:
+    """Whether no job shows any of it yet. Locks who owned a revised record before it moved."""
+    cursor.execute("SELECT EXISTS (SELECT 1 FROM usage_input WHERE NOT fresh)")
+    if not cursor.fetchone()[0]:
+        return True
+    cursor.execute(sql.BEFORE)
+    cursor.execute(sql.LOCK_FORMER_OWNERS)
+    if cursor.fetchone() is not None:
+        cursor.execute(sql.BEFORE)
+    cursor.execute("SELECT NOT EXISTS (TABLE rate_before)")
+    return bool(cursor.fetchone()[0])
+
+
+def _rate_anew(cursor: Any, selected: Sequence[str]) -> bool:
+    """Append all that should stand; False, and nothing is done, where some of it was rated and taken back before."""
+    try:
+        with transaction.atomic():
+            for statement in (sql.wanted_of_unrated(selected), *rated_sql.RATED, *rated_sql.JOBS_OF_UNRATED):
+                cursor.execute(statement)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _rate_again(cursor: Any, selected: Sequence[str]) -> None:
+    """Append the difference between what should stand and what does."""
+    cursor.execute(sql.wanted(selected))
+    cursor.execute(sql.DIFFERENCE)
+    cursor.execute("SELECT EXISTS (TABLE rate_difference)")
+    if cursor.fetchone()[0]:
+        for statement in (sql.CHANGES, *rated_sql.RATED):
             cursor.execute(statement)
+    for statement in rated_sql.JOBS_CHANGED:
+        cursor.execute(statement)
 
 
 def _lock(account_ids: Sequence[int]) -> None:
@@ -82,6 +118,7 @@ def _lock(account_ids: Sequence[int]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql.LOCK_ACCOUNTS, [list(account_ids)])
         cursor.execute(sql.LOCK_OWNERS, [list(account_ids)])
+        cursor.execute(sql.HOLD_PROJECTS, [list(account_ids)])
 
 
 def _ensure_periods(cursor: Any) -> None:

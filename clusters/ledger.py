@@ -16,14 +16,14 @@ from typing import Any
 from django.db import connection
 
 from clusters import ledger_sql as sql
-from clusters import worktables
+from clusters import usage_sql, worktables
 from clusters.connectors.base import BadRow, UsageFact
 from clusters.models import Cluster, Pull
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What became of a batch; the records to rate again stand in the table `usage_touched`."""
+    """What became of a batch; the records to rate stand in `usage_input` and `usage_touched`."""
 
     new: int = 0
     unchanged: int = 0
@@ -58,10 +58,11 @@ def store(
     `truth.refuse`.
     """
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.TABLES)
+        cursor.execute(sql.PREPARE + usage_sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES, *usage_sql.TABLES)
         rounds = _stage(cursor, facts)
         new = revised = 0
+        cursor.execute(sql.HOLD_ACCOUNTS, {"cluster": cluster.pk})
         cursor.execute(sql.ADD_ACCOUNTS, {"cluster": cluster.pk})
         if rounds > 1:
             cursor.execute(sql.DROP_HISTORY_KNOWN, {"cluster": cluster.pk})
@@ -98,52 +99,51 @@ def record(*, pull: Pull, stored: Stored, steps: int) -> None:
 def _stage(cursor: Any, facts: Sequence[UsageFact]) -> int:
     """Copy the facts, of equal ones in a row the first; returns the most that one key stands for then."""
     seen: dict[str, tuple[int, UsageFact]] = {}
+    most = 0
+    lines: list[str] = []
+    for fact in facts:
+        turn, before = seen.get(fact.source_key, _NEVER)
+        if turn and fact == before:
+            continue
+        turn += 1
+        if turn > most:
+            most = turn
+        seen[fact.source_key] = turn, fact
+        lines.append(_line(turn, fact))
     with cursor.copy(sql.COPY_STAGE) as copy:
-        for fact in facts:
-            turn, before = seen.get(fact.source_key, (0, None))
-            if fact == before:
-                continue
-            turn += 1
-            seen[fact.source_key] = turn, fact
-            share_num, share_den = fact.gpu_share
-            copy.write_row(
-                (
-                    turn,
-                    fact.account,
-                    fact.source_key,
-                    fact.job_id,
-                    fact.name,
-                    fact.user,
-                    fact.queue,
-                    fact.qos,
-                    fact.priority_class,
-                    fact.gpus,
-                    fact.gpu_model,
-                    fact.mig_profile,
-                    share_num,
-                    share_den,
-                    fact.cpu_milli,
-                    fact.memory_mib,
-                    fact.nodes,
-                    fact.node_list,
-                    fact.requested,
-                    fact.time_limit,
-                    fact.submitted,
-                    fact.eligible,
-                    fact.started,
-                    fact.ended,
-                    None if fact.ended is not None else fact.seen_until,
-                    fact.suspended,
-                    fact.state,
-                    fact.exit_code,
-                )
-            )
+        copy.write("".join(lines).encode())
     cursor.execute(sql.ANALYZE)
-    return max((turn for turn, _ in seen.values()), default=0)
+    return most
+
+
+_NEVER: tuple[int, UsageFact | None] = (0, None)
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_NULL = "\\N"
+
+
+def _line(turn: int, fact: UsageFact) -> str:
+    """A line of COPY's text format, in the order of `STAGED_TEXTS` and `STAGED_NUMBERS`."""
+    told = (
+        fact.account, fact.source_key, fact.job_id, fact.name, fact.user, fact.queue, fact.qos, fact.priority_class,
+        fact.gpu_model, fact.mig_profile, fact.node_list, fact.requested, fact.state, fact.exit_code,
+    )  # fmt: skip
+    texts = "\t".join(told)
+    if "\\" in texts or "\n" in texts or "\r" in texts or texts.count("\t") >= len(told):
+        texts = "\t".join(text.translate(_ESCAPES) for text in told)
+    num, den = fact.gpu_share
+    limit, submitted, eligible = fact.time_limit, fact.submitted, fact.eligible
+    started, ended = fact.started, fact.ended
+    seen = None if ended is not None else fact.seen_until
+    return (
+        f"{texts}\t{turn}\t{fact.gpus}\t{num}\t{den}\t{fact.cpu_milli}\t{fact.memory_mib}\t{fact.nodes}"
+        f"\t{_NULL if limit is None else limit}\t{_NULL if submitted is None else submitted}"
+        f"\t{_NULL if eligible is None else eligible}\t{_NULL if started is None else started}"
+        f"\t{_NULL if ended is None else ended}\t{_NULL if seen is None else seen}\t{fact.suspended}\n"
+    )
 
 
 def _merge(cursor: Any, cluster: Cluster, turn: int, moment: datetime) -> tuple[int, int]:
-    values = {"cluster": cluster.pk, "turn": turn, "moment": moment}
+    values = {"cluster": cluster.pk, "name": cluster.name, "turn": turn, "moment": moment}
     cursor.execute(sql.MATCH, values)
     cursor.execute(sql.INSERT_NEW, values)
     new = cursor.rowcount

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from clusters.usage_sql import input_row
+
 # What makes a revision when it changes (design: account, shape, start, end, state, suspension).
 REVISING = (
     "account_id",
@@ -54,10 +56,6 @@ def _row(columns: tuple[str, ...], alias: str) -> str:
     return ", ".join(f"{alias}.{column}" for column in columns)
 
 
-def _assign(columns: tuple[str, ...]) -> str:
-    return ", ".join(f"{column} = s.{column}" for column in columns)
-
-
 _COLUMNS = ", ".join(_STAGED)
 
 # Session-local and emptied at commit: made once per connection, free of catalogue churn.
@@ -76,16 +74,24 @@ CREATE TEMP TABLE IF NOT EXISTS usage_stage (
 CREATE TEMP TABLE IF NOT EXISTS usage_match (
     source_key text NOT NULL, account_id bigint NOT NULL, record_id bigint, verdict text NOT NULL
 ) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS usage_touched (
-    record_id bigint NOT NULL, fresh boolean NOT NULL
-) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS usage_touched (record_id bigint NOT NULL) ON COMMIT DELETE ROWS;
 """
 TABLES = ("usage_stage", "usage_match", "usage_touched")
 
 # Of three columns only: of all 28 it takes as long as merging the batch. The others are never joined by.
 ANALYZE = "ANALYZE usage_stage (turn, account, source_key)"
 
-COPY_STAGE = f"COPY usage_stage (turn, account, {_COLUMNS}) FROM STDIN"
+STAGED_TEXTS = (
+    "account", *_TEXTS, "gpu_model", "mig_profile", "node_list", "requested", "state", "exit_code",
+)  # fmt: skip
+STAGED_NUMBERS = ("turn", *(column for column in _STAGED if column not in STAGED_TEXTS))
+COPY_STAGE = f"COPY usage_stage ({', '.join(STAGED_TEXTS + STAGED_NUMBERS)}) FROM STDIN"
+
+# Against being deleted before the batch is committed; those that are missing are added, and held by that.
+HOLD_ACCOUNTS = """
+SELECT id FROM clusters_account
+WHERE cluster_id = %(cluster)s AND name IN (SELECT account FROM usage_stage) ORDER BY id FOR KEY SHARE
+"""
 
 ADD_ACCOUNTS = """
 INSERT INTO clusters_account (cluster_id, name)
@@ -101,7 +107,9 @@ DELETE FROM usage_stage s USING (
     SELECT DISTINCT ON (source_key) * FROM usage_stage ORDER BY source_key, (ended IS NULL), turn DESC
 ) n
 JOIN clusters_account a ON a.cluster_id = %(cluster)s AND a.name = n.account
-JOIN clusters_usagerecord u ON u.cluster_id = %(cluster)s AND u.source_key = n.source_key
+CROSS JOIN LATERAL (
+    SELECT * FROM clusters_usagerecord r WHERE r.cluster_id = %(cluster)s AND r.source_key = n.source_key OFFSET 0
+) u
 WHERE s.source_key = n.source_key AND s.turn < n.turn
   AND ({_row(REVISING, "u")}, u.seen_until) IS NOT DISTINCT FROM
       (a.id, {_row(REVISING[1:], "n")}, CASE WHEN n.ended IS NULL THEN n.seen_until END)
@@ -141,9 +149,10 @@ WITH added AS (
     SELECT %(cluster)s, m.account_id, 1, %(moment)s, {_row(_STAGED, "s")}
     FROM usage_stage s JOIN usage_match m ON m.source_key = s.source_key AND m.verdict = 'new'
     WHERE s.turn = %(turn)s
-    RETURNING id
+    RETURNING *
 )
-INSERT INTO usage_touched (record_id, fresh) SELECT id, true FROM added
+INSERT INTO usage_input SELECT {input_row(fresh="true", cluster="%(name)s", account="a.name")}
+FROM added u JOIN clusters_account a ON a.id = u.account_id
 """  # noqa: S608 - built from the constants above
 
 ENSURE_MONTH = "SELECT clusters_ensure_month((%(moment)s::timestamptz AT TIME ZONE 'UTC')::date)"
@@ -153,42 +162,36 @@ INSERT INTO clusters_usagerevision
     (record_id, account_id, revision, superseded_at, superseded_month, {_COLUMNS})
 SELECT u.id, u.account_id, u.revision, %(moment)s,
        date_trunc('month', %(moment)s::timestamptz AT TIME ZONE 'UTC')::date, {_row(_STAGED, "u")}
-FROM usage_match m JOIN clusters_usagerecord u ON u.id = m.record_id
+FROM usage_match m
+CROSS JOIN LATERAL (SELECT * FROM clusters_usagerecord r WHERE r.id = m.record_id OFFSET 0) u
 WHERE m.verdict = 'revised'
 """  # noqa: S608 - built from the constants above
 
-REVISE = f"""
+
+def _rewrite(verdict: str, *assignments: str) -> str:
+    """Rows of that verdict are found by the unique index, one by one.
+
+    Joined to an UPDATE, a table that was vacuumed while it was young, and so is taken for empty, was read whole.
+    """
+    return f"""
 WITH changed AS (
-    UPDATE clusters_usagerecord u
-    SET revision = u.revision + 1, last_seen = %(moment)s, account_id = m.account_id,
-        seen_until = s.seen_until, {_assign(REVISING[1:])}, {_assign(DESCRIBING)}
-    FROM usage_match m JOIN usage_stage s ON s.source_key = m.source_key AND s.turn = %(turn)s
-    WHERE u.id = m.record_id AND m.verdict = 'revised'
+    INSERT INTO clusters_usagerecord AS u (cluster_id, account_id, revision, last_seen, {_COLUMNS})
+    SELECT %(cluster)s, m.account_id, 1, %(moment)s, {_row(_STAGED, "s")}
+    FROM usage_stage s JOIN usage_match m ON m.source_key = s.source_key AND m.verdict = '{verdict}'
+    WHERE s.turn = %(turn)s
+    ON CONFLICT (cluster_id, source_key) DO UPDATE
+    SET last_seen = excluded.last_seen, seen_until = excluded.seen_until{"".join(f", {one}" for one in assignments)}
     RETURNING u.id
 )
-INSERT INTO usage_touched (record_id, fresh) SELECT id, false FROM changed
+INSERT INTO usage_touched (record_id) SELECT id FROM changed
 """  # noqa: S608 - built from the constants above
 
-DESCRIBE_ANEW = f"""
-WITH changed AS (
-    UPDATE clusters_usagerecord u
-    SET last_seen = %(moment)s, seen_until = s.seen_until, {_assign(DESCRIBING)}
-    FROM usage_match m JOIN usage_stage s ON s.source_key = m.source_key AND s.turn = %(turn)s
-    WHERE u.id = m.record_id AND m.verdict = 'described'
-    RETURNING u.id
-)
-INSERT INTO usage_touched (record_id, fresh) SELECT id, false FROM changed
-"""  # noqa: S608 - built from the constants above
 
-SEE_AGAIN = """
-WITH changed AS (
-    UPDATE clusters_usagerecord u SET last_seen = %(moment)s, seen_until = s.seen_until
-    FROM usage_match m JOIN usage_stage s ON s.source_key = m.source_key AND s.turn = %(turn)s
-    WHERE u.id = m.record_id AND m.verdict = 'seen'
-    RETURNING u.id
-)
-INSERT INTO usage_touched (record_id, fresh) SELECT id, false FROM changed
-"""
+_DESCRIBED = tuple(f"{column} = excluded.{column}" for column in DESCRIBING)
+_REVISED = tuple(f"{column} = excluded.{column}" for column in REVISING)
+REVISE = _rewrite("revised", "revision = u.revision + 1", *_REVISED, *_DESCRIBED)
+DESCRIBE_ANEW = _rewrite("described", *_DESCRIBED)
+SEE_AGAIN = _rewrite("seen")
 
 # By news only: an old snapshot read again says nothing about a newer row that could not be read.
 RESOLVE_QUARANTINE = """

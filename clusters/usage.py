@@ -7,7 +7,7 @@ which a pass proved it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -17,39 +17,9 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, Q
 
+from clusters import usage_sql as sql
 from clusters import worktables
-from clusters.ledger_sql import PREPARE as _TABLES
-from clusters.ledger_sql import TABLES as _LEDGER_TABLES
 from clusters.models import Account, Cluster
-
-_TABLE = """
-CREATE TEMP TABLE IF NOT EXISTS usage_input (
-    record_id bigint NOT NULL, revision int NOT NULL, fresh boolean NOT NULL,
-    cluster text NOT NULL, account_id bigint NOT NULL, account text NOT NULL,
-    job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL, queue text NOT NULL, qos text NOT NULL,
-    priority_class text NOT NULL, gpus int NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL,
-    share_num int NOT NULL, share_den int NOT NULL, cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL,
-    nodes int NOT NULL, state text NOT NULL, submitted bigint, started bigint, ended bigint, seen_until bigint,
-    finish bigint, suspended bigint NOT NULL
-) ON COMMIT DELETE ROWS
-"""
-
-# Statistics are of what rating and proof join and filter by: of all columns they take longer than the rows.
-_INPUT = """
-ANALYZE usage_touched;
-INSERT INTO usage_input
-SELECT u.id, u.revision, t.fresh, c.name, u.account_id, a.name, u.job_id, u.name, u."user", u.queue, u.qos,
-       u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num, u.share_den, u.cpu_milli,
-       u.memory_mib, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until,
-       coalesce(u.ended, u.seen_until), u.suspended
-FROM (SELECT record_id, bool_or(fresh) AS fresh FROM usage_touched GROUP BY record_id) t
-CROSS JOIN LATERAL (SELECT * FROM clusters_usagerecord r WHERE r.id = t.record_id OFFSET 0) u
-JOIN clusters_account a ON a.id = u.account_id
-JOIN clusters_cluster c ON c.id = u.cluster_id;
-ANALYZE usage_input (
-    record_id, fresh, account_id, cluster, queue, qos, priority_class, gpu_model, mig_profile, state
-)
-"""
 
 ACTIVE = """(CASE
     WHEN {suspended} = 0 THEN greatest(least({until}, {finish}) - greatest({since}, {started}), 0)
@@ -65,53 +35,52 @@ of cuts of a run adds up to the whole of it, to the second."""
 
 
 def load_touched() -> int:
-    """Fill `usage_input` from the records that the ledger touched in this transaction; returns how many."""
-    return _fill()
+    """Complete `usage_input` by the records that the ledger changed in this transaction; returns how many it holds.
 
-
-def load_records(first: int, last: int, account_ids: Sequence[int]) -> int:
-    """Fill `usage_input` with the accounts' records whose ids lie in [first, last]; returns how many."""
+    Those that it added stand there already.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_TABLES)
-        worktables.empty(cursor, *_LEDGER_TABLES)
-        cursor.execute(
-            "INSERT INTO usage_touched SELECT id, false FROM clusters_usagerecord"
-            " WHERE id BETWEEN %s AND %s AND account_id = ANY(%s)",
-            [first, last, list(account_ids)],
-        )
-    return _fill()
+        cursor.execute("SELECT EXISTS (TABLE usage_touched)")
+        if cursor.fetchone()[0]:
+            cursor.execute(sql.LOAD_TOUCHED)
+        return _loaded(cursor)[0]
 
 
-def _fill() -> int:
+def load_after(after: int, account_ids: Sequence[int], *, size: int = 10_000) -> tuple[int, int]:
+    """Fill `usage_input` with the accounts' next records behind that id: how many, at most `size`, and the last's id.
+
+    Those of an account come in order of id, so that (0, 0) says that there are no more.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_TABLE)
-        worktables.empty(cursor, "usage_input")
-        cursor.execute(_INPUT)
-        cursor.execute("SELECT count(*) FROM usage_input")
-        (count,) = cursor.fetchone()
-    return int(count)
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES)
+        cursor.execute(sql.LOAD_AFTER, {"after": after, "accounts": list(account_ids), "size": size})
+        return _loaded(cursor)
 
 
-def slices(account_ids: Sequence[int], *, size: int = 10_000) -> Iterator[tuple[int, int]]:
-    """Id ranges [first, last] that hold at most `size` records of the accounts each, in order."""
-    after = 0
-    while True:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT min(id), max(id) FROM (SELECT id FROM clusters_usagerecord"
-                " WHERE id > %s AND account_id = ANY(%s) ORDER BY id LIMIT %s) page",
-                [after, list(account_ids), size],
-            )
-            first, last = cursor.fetchone()
-        if first is None:
-            return
-        yield int(first), int(last)
-        after = int(last)
+def _loaded(cursor: Any) -> tuple[int, int]:
+    cursor.execute("SELECT count(*), coalesce(max(record_id), 0) FROM usage_input")
+    count, last = cursor.fetchone()
+    if count:
+        cursor.execute(sql.ANALYZE)
+    return int(count), int(last)
 
 
 def account_ids() -> list[int]:
     """All accounts that any scheduler ever named."""
     return list(Account.objects.order_by("pk").values_list("pk", flat=True))
+
+
+def orphans() -> list[str]:
+    """Up to ten records whose account, or cluster of their account, there is not: no foreign key watches over them."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT format('record %s, account %s, cluster %s', u.id, u.account_id, u.cluster_id)"
+            " FROM clusters_usagerecord u"
+            " LEFT JOIN clusters_account a ON a.id = u.account_id AND a.cluster_id = u.cluster_id"
+            " WHERE a.id IS NULL LIMIT 10"
+        )
+        return [text for (text,) in cursor.fetchall()]
 
 
 def held_by_key(cluster: Cluster, keys: Sequence[str]) -> dict[str, tuple[int, Fraction]]:

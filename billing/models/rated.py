@@ -87,9 +87,16 @@ class RatedUsage(models.Model):
 class RatedJob(models.Model):
     """What a tenant may see of a job: its description and what its rated usage adds up to."""
 
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
+    # The record first: rating looks up jobs by it, whoever their tenants are.
+    pk = models.CompositePrimaryKey("record_id", "tenant_id")
+    # Rating holds both rows, and they refuse to go while a job is theirs: checked there, not per job.
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
     record_id = models.BigIntegerField()
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False, related_name="+")
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
     cluster = models.TextField()
     account = models.TextField()
     job_id = models.TextField()
@@ -120,10 +127,6 @@ class RatedJob(models.Model):
     unpriced = models.BooleanField()
 
     class Meta:
-        constraints: ClassVar = [
-            # The record first: rating looks up jobs by it, whoever their tenants are.
-            models.UniqueConstraint(fields=["record_id", "tenant"], name="job_is_shown_once_per_tenant")
-        ]
         indexes: ClassVar = [
             # What the costliest jobs of a period are sorted by lies in the index: a large tenant has
             # a hundred thousand of them, of which eight are read.

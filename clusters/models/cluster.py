@@ -32,6 +32,22 @@ RETURN NEW;
 """  # noqa: S608 - a constant sentence
 
 
+def _while_used(column: str) -> pgtrigger.Trigger:
+    """Refuses what a foreign key of the usage records would refuse, at no cost per record."""
+    return pgtrigger.Trigger(
+        name=f"{column}_with_usage_is_kept",
+        when=pgtrigger.After,
+        operation=pgtrigger.Delete | pgtrigger.Update,
+        func=f"""
+IF (TG_OP = 'DELETE' OR NEW.id <> OLD.id) AND EXISTS (SELECT 1 FROM clusters_usagerecord WHERE {column}_id = OLD.id)
+THEN
+    RAISE EXCEPTION 'Usage of this {column} is recorded, so it is kept.' USING ERRCODE = 'foreign_key_violation';
+END IF;
+RETURN NULL;
+""",  # noqa: S608 - one of two constants
+    )
+
+
 @track(exclude=["complete_through"])
 class Cluster(models.Model):
     """A scheduler and its machines, as the operator names them."""
@@ -57,7 +73,8 @@ class Cluster(models.Model):
                 when=pgtrigger.Before,
                 operation=pgtrigger.Update,
                 func=_GUARD_ZONE,
-            )
+            ),
+            _while_used("cluster"),
         ]
 
     def __str__(self) -> str:
@@ -87,6 +104,7 @@ class Account(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["cluster", "name"], name="account_is_named_once_per_cluster")
         ]
+        triggers: ClassVar = [_while_used("account")]
 
     def __str__(self) -> str:
         return f"{self.cluster.name}/{self.name}"

@@ -51,8 +51,9 @@ class Usage(models.Model):
 class UsageRecord(Usage):
     """The newest revision of each fact, exactly one row per source key."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False)
-    account = models.ForeignKey(Account, on_delete=models.PROTECT, db_index=False)
+    # Whoever writes a record holds both rows, and they refuse to go while it stands: checked there, not per record.
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, db_constraint=False)
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, db_index=False, db_constraint=False)
     last_seen = models.DateTimeField(help_text="When a pass last wrote it; kept up for open records only.")
 
     class Meta:
