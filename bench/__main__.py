@@ -13,8 +13,8 @@ from bench.scale import Scale
 from portal.ops.embedded.host import EmbeddedError
 
 NAMES = (
-    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "correct", "close", "dashboard", "page", "csv",
-    "pdf20", "pdf500", "pull",
+    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "correct", "grow", "close", "dashboard",
+    "page", "growpage", "busy", "web", "worker", "csv", "pdf20", "pdf500", "pull",
 )  # fmt: skip
 
 
@@ -65,10 +65,11 @@ def _options() -> argparse.Namespace:
 
 
 def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    from bench import documents, intake, million, pulling, rating
+    from bench import documents, growth, intake, million, pulling, rating
 
     yield from intake.works(scale, postmaster, wanted)
     yield from rating.works(scale, postmaster, wanted)
+    yield from growth.works(scale, postmaster, wanted)
     yield from million.works(scale, postmaster, wanted)
     yield from documents.works(scale, postmaster, wanted)
     yield from pulling.works(scale, postmaster, wanted)

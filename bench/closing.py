@@ -18,12 +18,12 @@ RUN, READY = "bench_run", "bench_ready"
 DAYS = 30  # all of it begins in January
 
 
-def build(scale: Scale) -> None:
+def build(scale: Scale, *, name: str = READY, count: int = 0) -> None:
     """The ledger, rated by the limit's SQL into our tables; the first tenant has a tenth of it."""
     tenants = scale.of(1_000)
-    instance.copy(instance.EMPTY, READY)
+    instance.copy(instance.EMPTY, name)
     cluster = world.build(tenants)
-    made = jobs.jobs(scale.of(1_000_000), accounts=tenants, days=DAYS, largest=10)
+    made = jobs.jobs(count or scale.of(1_000_000), accounts=tenants, days=DAYS, largest=10)
     world.load_records(cluster, made)
     world.resolve_terms()
     with connection.cursor() as cursor:
@@ -39,15 +39,16 @@ def build(scale: Scale) -> None:
 def close(scale: Scale, postmaster: int) -> Result:
     """January of all tenants: an invoice each, without PDFs. Leaves the last round's database in use."""
     tenants = Tenant.objects.count()
-    ours = Side(_ours, partial(instance.copy, READY, RUN), _billed)
+    ours = Side(everybody, partial(instance.copy, READY, RUN), _billed)
     cost, least = in_turn(postmaster, ours, Side(_limit, outcome=_billed_by_limit), rounds=scale.rounds)
     title = "a month: gates, invoices, numbers, audit, proof, outbox"
     return Result("close", title, tenants, "tenants", cost, least, Goal(at_most="10"))
 
 
-def _ours() -> None:
-    everybody = Tenant.objects.order_by("pk")
-    for closed in closing.close(tenants=everybody, year=2026, month=1, moment=world.MOMENT):
+def everybody() -> None:
+    """Close January for all."""
+    tenants = Tenant.objects.order_by("pk")
+    for closed in closing.close(tenants=tenants, year=2026, month=1, moment=world.MOMENT):
         if closed.outcome is not closing.Outcome.ISSUED:
             raise DifferentWorkError(f"{closed.tenant}: {closed.outcome} {closed.reason}")
 

@@ -75,6 +75,13 @@ def copy(template: str, name: str) -> None:
     use(name)
 
 
+def create(name: str) -> None:
+    """Make the database `name`, empty."""
+    with _maintenance() as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+
 def drop(*names: str) -> None:
     _leave()
     with _maintenance() as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -51,22 +51,50 @@ def own_cpu() -> float:
 
 def server_cpu(postmaster: int) -> float:
     """CPU seconds of the postmaster, of the processes it has buried, and of those that live."""
-    ticks = 0
+    return family_cpu(postmaster)
+
+
+def family_cpu(parent: int) -> float:
+    """CPU seconds of a process, of the children it has buried, and of those that live."""
+    while True:
+        before = _ticks(parent)
+        living = sum(
+            sum(int(n) for n in fields[11:13]) for _, fields in _processes() if int(fields[1]) == parent
+        )
+        if _ticks(parent)[1] == before[1]:  # else one that was buried meanwhile may be in both, or in neither
+            return (sum(before) + living) / TICKS
+
+
+def _ticks(pid: int) -> tuple[int, int]:
+    """Of the process itself, and of the children that it has buried."""
+    fields = [int(n) for n in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]]
+    return fields[0] + fields[1], fields[2] + fields[3]
+
+
+def children(parent: int) -> list[int]:
+    return [pid for pid, fields in _processes() if int(fields[1]) == parent]
+
+
+def held(pid: int | str = "self") -> int:
+    """KiB of memory that a process holds now."""
+    return _status(pid, "VmRSS:")
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """Each process with what stands behind its name in /proc/PID/stat."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
         try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            yield int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # ended meanwhile: then the postmaster has it
-        own, buried = (int(n) for n in fields[11:13]), (int(n) for n in fields[13:15])
-        if int(entry.name) == postmaster:
-            ticks += sum(own) + sum(buried)
-        elif int(fields[1]) == postmaster:
-            ticks += sum(own)
-    return ticks / TICKS
+            continue  # ended meanwhile: then its parent has it
 
 
 def _peak() -> int:
-    status = Path("/proc/self/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
+    return _status("self", "VmHWM:")
+
+
+def _status(pid: int | str, name: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith(name)))

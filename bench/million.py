@@ -8,12 +8,12 @@ from bench import instance
 from bench.result import Result
 from bench.scale import Scale
 
-NAMES = ("close", "dashboard", "page", "csv")
+NAMES = ("close", "dashboard", "page", "web", "worker", "growpage", "busy", "csv")
 
 
 def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
     """Closing comes first: the pages then show its invoices."""
-    from bench import closing, export, pages
+    from bench import closing, export, pages, worker
 
     if not wanted & set(NAMES):
         return
@@ -21,8 +21,10 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
     yield closing.close(scale, postmaster)
     if "dashboard" in wanted:
         yield pages.dashboard(scale, postmaster)
-    if "page" in wanted:
-        yield pages.page(scale, postmaster)
     if "csv" in wanted:
         yield export.csv(scale, postmaster)
+    if "worker" in wanted:
+        yield worker.memory()
+    if wanted & {"page", "web", "growpage", "busy"}:
+        yield from pages.works(scale, postmaster, wanted)
     instance.drop(closing.RUN, closing.READY)

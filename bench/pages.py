@@ -1,30 +1,35 @@
-"""The overview page: its queries beside a scan of the table, and the whole page beside an empty one."""
+"""The overview: its queries beside a scan of the table, and the page beside one of the smallest site, over HTTP."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 
 from django.conf import settings
+from django.core.management import call_command
 from django.db import connection
-from django.http import HttpRequest, HttpResponse
 from django.test import Client
-from django.test.utils import override_settings
-from django.urls import include, path
 
-from bench import world
-from bench.meter import Cost, own_cpu, server_cpu
+from bench import closing, instance, served, world
+from bench.meter import Cost, family_cpu, held, own_cpu, server_cpu
 from bench.result import Goal, Result
 from bench.scale import Scale
+from bench.served import Site
 from billing.reading import invoices, jobs, overview
-from portal.tenants.access import Action
+from billing.tasks import render_document
+from portal.env import ROOT
 from portal.tenants.models import Membership, Role, Tenant, User
 from portal.tenants.scope import tenant_scope
-from portal.web.visit import Visit, answer, tenant_page
 
 REQUESTS = 100
+FLOOR = "bench_floor"
 SCAN = "SELECT tenant_id, sum(gpu_units), sum(cost_rank) FROM billing_ratedjob WHERE shown_at >= 0 GROUP BY tenant_id"
+MOST = 120 * 1024  # KiB that a process may hold
 
 
 def dashboard(scale: Scale, postmaster: int) -> Result:
@@ -38,51 +43,135 @@ def dashboard(scale: Scale, postmaster: int) -> Result:
     return Result("dashboard", title, 1, "pages", ours, scan, Goal(at_least="10"), by_wall=True)
 
 
-def page(scale: Scale, postmaster: int) -> Result:
-    """The page through all of the site's layers but the socket, in turn with one that shows nothing; p95."""
+def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+    """What is asked over HTTP, of an ordinary tenant: `dashboard` has the largest among its own."""
+    from bench import busy, growth  # which ask by what is here
+
+    tenant = Tenant.objects.order_by("pk")[1]
+    collect()
+    with ours(tenant, closing.RUN) as web:
+        address = f"/t/{tenant.slug}/?period=2026-01-01"
+        if "page" in wanted:
+            with floor() as least:
+                yield page(web, address, least, postmaster)
+        if "web" in wanted:
+            yield memory(web, tenant)
+        if "growpage" in wanted:
+            yield growth.page(scale, web, address, postmaster)
+        if "busy" in wanted:
+            yield busy.page(scale, web, address)
+
+
+def collect() -> None:
+    """The pages' files under the names that they have in production."""
+    (instance.HOME / "static").mkdir(exist_ok=True)
+    call_command("collectstatic", interactive=False, verbosity=0)
+
+
+@contextmanager
+def ours(tenant: Tenant, database: str) -> Iterator[Site]:
+    """Our site, and somebody who is signed in and owns that tenant."""
     person = User.objects.create_user("ann@lab.example", "correct horse battery")
-    tenant = Tenant.objects.order_by("pk")[
-        1
-    ]  # one like nearly all; `dashboard` has the largest among its own
     Membership.objects.create(user=person, tenant=tenant, role=Role.OWNER)
-    plain = {
-        **settings.STORAGES,
-        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
-    }
-    caches = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-    with override_settings(ROOT_URLCONF="bench.pages", STORAGES=plain, CACHES=caches, ALLOWED_HOSTS=["*"]):
-        client = Client(SERVER_NAME="localhost")
-        client.force_login(person)
-        ours, floor = _in_turn(
-            lambda: _get(client, f"/t/{tenant.slug}/?period=2026-01-01"),
-            lambda: _get(client, f"/floor/{tenant.slug}/"),
-            postmaster,
-        )
-    title = "the overview page, p95, beside an empty page"
-    return Result("page", title, 1, "pages", ours, floor, Goal(at_most="2"), by_wall=True)
+    client = Client()
+    client.force_login(person)
+    name = settings.SESSION_COOKIE_NAME
+    cookie = f"{name}={client.cookies[name].value}"
+    with served.site(cookie, DATABASE_URL=served.url_of(database)) as web:
+        yield web
 
 
-@tenant_page(Action.READ, area="overview")
-def _nothing(request: HttpRequest, visit: Visit) -> HttpResponse:
-    return answer(request, visit.shell, None, whole="base.html")
+@contextmanager
+def floor() -> Iterator[Site]:
+    """The smallest site, with a database of its own on the same server."""
+    instance.create(FLOOR)
+    told = {"FLOOR_DATABASE_URL": served.url_of(FLOOR)}
+    command = [sys.executable, "-m", "bench.floor_app"]
+    key = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **told}, check=True, capture_output=True, text=True
+    )
+    try:
+        with served.site(f"sessionid={key.stdout}", app="bench.floor_app", **told) as web:
+            yield web
+    finally:
+        instance.drop(FLOOR)
+        instance.use(closing.RUN)
 
 
-urlpatterns = [path("floor/<slug:slug>/", _nothing), path("", include("portal.urls"))]
+def page(web: Site, address: str, least: Site, postmaster: int) -> Result:
+    """One request of each in turn; of the same size, to a hundredth or so."""
+    size, row = len(web.get(address)), len(least.get("/floor/101/")) - len(least.get("/floor/100/"))
+    rows = (size - len(least.get("/floor/0/"))) // row
+    cost, beside = in_turn(web, address, least, f"/floor/{rows}/", postmaster)
+    title = f"the overview over HTTP, p95, beside the smallest site ({size // 1024} KiB)"
+    return Result("page", title, 1, "pages", cost, beside, Goal(at_most="2"), by_wall=True)
 
 
-def _get(client: Client, address: str) -> None:
-    response = client.get(address)
-    if response.status_code != 200:
-        raise AssertionError(f"{address}: {response.status_code}")
+def in_turn(
+    first: Site, address: str, second: Site, other: str, postmaster: int, *, requests: int = 3 * REQUESTS
+) -> tuple[Cost, Cost]:
+    """One request of each after the other: the 95th percentile of wall time, and the mean CPU of a page."""
+    for _ in range(20):
+        first.get(address)
+        second.get(other)
+    walls: tuple[list[float], list[float]] = ([], [])
+    spent = [0.0, 0.0]
+    began = [family_cpu(first.process.pid), family_cpu(second.process.pid)]
+    for _ in range(requests):
+        for (asked, path), taken in zip(((first, address), (second, other)), walls, strict=True):
+            taken.append(_wall(lambda asked=asked, path=path: asked.get(path)))  # type: ignore[misc]
+    for place, asked in enumerate((first, second)):
+        spent[place] = (family_cpu(asked.process.pid) - began[place]) / requests
+    return (
+        Cost(spent[0], spent[0], at95(walls[0]), held(first.workers[0])),
+        Cost(spent[1], spent[1], at95(walls[1]), held(second.workers[0])),
+    )
+
+
+def memory(web: Site, tenant: Tenant) -> Result:
+    """What the web process holds after a thousand requests of all kinds. A worker has kept the PDF before."""
+    invoice = tenant.invoices.order_by("pk")[0]
+    render_document(invoice_id=invoice.pk)
+    number = invoice.number
+    record = tenant_jobs(tenant)[0]
+    here = f"/t/{tenant.slug}"
+    kinds = [
+        f"{here}/",
+        f"{here}/?period=2026-01-01",
+        f"{here}/jobs/",
+        f"{here}/jobs/?period=2026-01-01&state=failed",
+        f"{here}/jobs/{record}/",
+        f"{here}/invoices/",
+        f"{here}/invoices/{number}/",
+        f"{here}/invoices/{number}/lines/1/",
+        f"{here}/invoices/{number}/csv",
+        f"{here}/invoices/{number}/pdf",
+    ]
+    began, wall = family_cpu(web.process.pid), time.perf_counter()
+    for n in range(1_000):
+        web.get(kinds[n % len(kinds)])
+    spent = family_cpu(web.process.pid) - began
+    cost = Cost(spent, spent, time.perf_counter() - wall, max(held(pid) for pid in web.workers))
+    title = "memory of the web process after 1,000 requests of ten kinds"
+    return Result("web", title, 1_000, "requests", cost, cost, memory=(cost.peak, MOST))
+
+
+def tenant_jobs(tenant: Tenant) -> list[int]:
+    from billing.models import RatedJob
+
+    return list(
+        RatedJob.objects.filter(tenant=tenant).order_by("pk").values_list("record_id", flat=True)[:10]
+    )
 
 
 def _queries(tenant: Tenant) -> None:
     with tenant_scope(tenant):
         periods = overview.periods(tenant, moment=world.MOMENT)
         period = periods[0]
-        overview.overview(tenant, period, None, today=overview.days_of(period)[1])
+        found = overview.overview(tenant, period, None, today=overview.days_of(period)[1])
         jobs.count(tenant, period)
-        jobs.costliest(tenant, period, limit=8)
+        jobs.costliest(tenant, period, limit=8, prices=found.prices)
+        invoices.open_sums(tenant)
         invoices.newest(tenant, on=world.MOMENT.date(), limit=6)
 
 
@@ -92,30 +181,19 @@ def _scan() -> None:
         cursor.fetchall()
 
 
-def _in_turn(ours: Callable[[], None], floor: Callable[[], None], postmaster: int) -> tuple[Cost, Cost]:
-    """One request of each after the other."""
-    for warm_up in (ours, floor, ours, floor):
-        warm_up()
-    walls: tuple[list[float], list[float]] = ([], [])
-    for _ in range(REQUESTS):
-        for work, taken in zip((ours, floor), walls, strict=True):
-            taken.append(_wall(work))
-    return Cost(0, 0, _at95(walls[0]), 0), Cost(0, 0, _at95(walls[1]), 0)
-
-
 def _p95(works: list[Callable[[], None]], postmaster: int) -> Cost:
     works[0]()
     client, server = own_cpu(), server_cpu(postmaster)
     walls = [_wall(work) for work in works]
     client, server = own_cpu() - client, server_cpu(postmaster) - server
-    return Cost((client + server) / len(works), client / len(works), _at95(walls), 0)
+    return Cost((client + server) / len(works), client / len(works), at95(walls), 0)
 
 
-def _wall(work: Callable[[], None]) -> float:
+def _wall(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
-def _at95(walls: list[float]) -> float:
+def at95(walls: list[float]) -> float:
     return sorted(walls)[len(walls) * 95 // 100]

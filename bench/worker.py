@@ -1,0 +1,70 @@
+"""What a worker holds after a close of everybody and ten PDFs."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+from bench import closing, instance, served
+from bench.meter import Cost, children, family_cpu, held
+from bench.pages import MOST
+from bench.result import Result
+from billing.models import CloseProof, InvoiceDocument
+from portal.ops.embedded.redis import Redis
+from portal.outbox.models import OutboxMessage
+from portal.tenants.models import Tenant
+
+DATABASE, DOCUMENTS, PATIENCE = "bench_worker", 10, 300  # seconds
+COMMAND = (
+    *(
+        "-m",
+        "celery",
+        "--app",
+        "portal.celery",
+        "--quiet",
+        "worker",
+        "--pool",
+        "threads",
+        "--concurrency",
+        "2",
+    ),
+    *("--without-gossip", "--without-mingle", "--include", "bench.worker_tasks"),
+)
+
+
+def memory() -> Result:
+    """As the demo and docker-compose.yml run it: two threads in one process. Leaves the closed database in use."""
+    from portal.celery import app
+
+    instance.copy(closing.READY, DATABASE)
+    tenants = Tenant.objects.count()
+    with Redis(instance.HOME):
+        worker = served.run(*COMMAND, environ={"DATABASE_URL": served.url_of(DATABASE)})
+        try:
+            began = time.perf_counter()
+            app.send_task("bench.worker_tasks.close_january")
+            _until(lambda: CloseProof.objects.count() == tenants, worker)
+            for pk in OutboxMessage.objects.order_by("pk").values_list("pk", flat=True)[:DOCUMENTS]:
+                app.send_task("portal.outbox.tasks.consume", kwargs={"message_id": pk})
+            _until(lambda: InvoiceDocument.objects.count() == DOCUMENTS, worker)
+            wall, spent = time.perf_counter() - began, family_cpu(worker.pid)
+            size = max(held(pid) for pid in (worker.pid, *children(worker.pid)))
+        finally:
+            worker.terminate()
+            worker.wait()
+    cost = Cost(spent, spent, wall, size)
+    title = f"memory of a worker after a close and {DOCUMENTS} PDFs"
+    result = Result("worker", title, DOCUMENTS, "PDFs", cost, cost, memory=(size, MOST))
+    instance.use(closing.RUN)
+    instance.drop(DATABASE)
+    instance.use(closing.RUN)
+    return result
+
+
+def _until(done: Callable[[], bool], worker: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not done():
+        if time.monotonic() > end or worker.poll() is not None:
+            raise AssertionError(f"The worker did not do it: see {instance.HOME}/other.log.")
+        time.sleep(0.2)
