@@ -22,6 +22,18 @@ def _client(url: str, timeout: int = 5) -> PrometheusClient:
     return PrometheusClient(Endpoint(base_url=url, timeout=timeout), PrometheusLogin(), clock=lambda: NOW)
 
 
+def _through(real: PrometheusClient, asked: Asked) -> Said:
+    """What a real server answers."""
+    headers = PrometheusLogin().headers("", b"", clock=lambda: NOW)
+    told = real.http.call("POST", f"/api/v1/{asked.what}", content=asked.body, headers=headers)
+    return Said(told.status, told.body)
+
+
+def _longest(asked: Asked) -> int:
+    """The longest window of a query, in milliseconds."""
+    return max((int(part.partition("ms]")[0]) for part in asked.query.split("[")[1:]), default=0)
+
+
 REFUSALS = [
     (Said(401, b"Unauthorized\n", "text/plain"), False, "does not know us (HTTP 401): check the user and password"),
     (Said(403, b"{}"), False, "does not let us read (HTTP 403)"),
@@ -68,6 +80,8 @@ def test_each_refusal_is_one_sentence_and_says_whether_to_try_again(
         (error(503, "timeout", "query timed out in expression evaluation"), "its own time limit (--query.timeout)"),
         (error(400, "bad_data", "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing"),
          "at most 11,000 points of a series in one answer"),
+        (error(422, "execution", "the query time range exceeds the limit (query length: 744h, limit: 721h)"),
+         "has a limit on what one query may ask for"),
         (Said(200, b"", waits=3), "gave no whole answer within 1 s"),
     ],
 )  # fmt: skip
@@ -170,18 +184,30 @@ def test_a_window_that_is_too_much_for_the_server_is_read_in_shorter_ones(pushed
     with _client(pushed_lab.url) as real:
 
         def answer(asked: Asked) -> Said:
-            longest = max((int(part.partition("ms]")[0]) for part in asked.query.split("[")[1:]), default=0)
-            if longest > 8 * 3_600_000:
+            if _longest(asked) > 8 * 3_600_000:
                 return error(422, "execution", "query processing would load too many samples into memory")
-            headers = PrometheusLogin().headers("", b"", clock=lambda: NOW)
-            back = real.http.call("POST", f"/api/v1/{asked.what}", content=asked.body, headers=headers)
-            return Said(back.status, back.body)
+            return _through(real, asked)
 
         with StandIn(answer, now=until + 700) as prometheus:
             cut, source = read(prometheus.url, pushed_lab.base, until)
             assert source.reading.complete_through == until
     whole, _ = read(pushed_lab.url, pushed_lab.base, until)
     assert {fact.source_key: fact for fact in cut} == {fact.source_key: fact for fact in whole}
+
+
+def test_an_open_run_is_looked_for_as_far_back_as_the_server_lets_us(pushed_lab: Lab) -> None:  # noqa: F811
+    pod = next(pod for pod in pushed_lab.truth["pods"] if pod["pod"] == "gap-end-deleted")
+    key = f"{pod['uid']}/main/nvidia_com_gpu"
+    with _client(pushed_lab.url) as real:
+
+        def answer(asked: Asked) -> Said:
+            if _longest(asked) > 10 * 86_400_000:
+                return error(422, "execution", "the query time range exceeds the limit (limit: 10d)")
+            return _through(real, asked)
+
+        with StandIn(answer, now=pushed_lab.end) as prometheus:
+            facts, _ = read(prometheus.url, pushed_lab.end - 3600, pushed_lab.end - 600, open_keys=[key])
+    assert [fact.state for fact in facts if fact.source_key == key] == ["Deleted (estimated end)"]
 
 
 def test_a_server_that_refuses_even_the_shortest_window_is_told_of() -> None:
@@ -207,9 +233,7 @@ def test_the_last_ten_minutes_of_prometheus_own_time_are_left_to_settle(pushed_l
 
         def answer(asked: Asked) -> Said:
             assert max(int(asked.form[name][0]) for name in ("time", "end") if name in asked.form) <= present
-            headers = PrometheusLogin().headers("", b"", clock=lambda: NOW)
-            back = real.http.call("POST", f"/api/v1/{asked.what}", content=asked.body, headers=headers)
-            return Said(back.status, back.body)
+            return _through(real, asked)
 
         with StandIn(answer, now=present) as prometheus:
             facts, source = read(

@@ -85,21 +85,8 @@ def refused(status: int, kind: str, said: str, address: str) -> ConnectorError:
         return _not_let_in(status, address)
     if status == 429:
         return ConnectorError(f"{address} limits how often it is asked (HTTP 429): {words}", retry=True)
-    if "maximum resolution" in said or "11,000 points" in said:
-        return TooMuchError(
-            f"{address} gives at most 11,000 points of a series in one answer: ask for a shorter time.",
-            retry=False,
-        )
-    if "too many samples" in said:
-        return TooMuchError(
-            f"{address} was asked for more samples than --query.max-samples allows: raise it, or ask for a "
-            "shorter time.",
-            retry=True,
-        )
-    if kind == "timeout" or "timed out" in said:
-        return TooMuchError(
-            f"{address} gave up on a query after its own time limit (--query.timeout): {words}", retry=True
-        )
+    if (limit := _limit(status, kind, said)) is not None:
+        return TooMuchError(f"{address} {limit}", retry=True)
     if status == 422 or kind == "execution":
         return ConnectorError(f"{address} could not work a query out (HTTP {status}): {words}", retry=False)
     if status == 400 or kind == "bad_data":
@@ -109,6 +96,21 @@ def refused(status: int, kind: str, said: str, address: str) -> ConnectorError:
             retry=False,
         )
     return ConnectorError(f"{address} cannot answer now (HTTP {status}): {words}", retry=status >= 500)
+
+
+def _limit(status: int, kind: str, said: str) -> str | None:
+    """What the server does where it was asked for too much; None where that was not it."""
+    if "maximum resolution" in said or "11,000 points" in said:
+        return "gives at most 11,000 points of a series in one answer: ask for a shorter time."
+    if "too many samples" in said:
+        return (
+            "was asked for more samples than --query.max-samples allows: raise it, or ask for a shorter time."
+        )
+    if kind == "timeout" or "timed out" in said:
+        return f"gave up on a query after its own time limit (--query.timeout): {_quoted(said or kind)}"
+    if status in {400, 422} and "exceed" in said:  # Mimir and Thanos have limits of their own
+        return f"has a limit on what one query may ask for: {_quoted(said)}"
+    return None
 
 
 def _without_words(answer: Answer, address: str) -> ConnectorError:

@@ -113,7 +113,10 @@ class Lifecycle:
     def _over(self) -> dict[str, str]:
         """Phase of the pods that have ended. Raises `ConnectorError` where phases are not kept at all."""
         found = self._at(self.queries.over(self.gate, self.window.length))
-        if not found and not self._at(self.queries.any(PHASE, self.window.length)):
+        settling = self.window.at - self.window.edge  # short, since it looks at all pods of the cluster
+        if not found and not any(
+            self._at(self.queries.any(PHASE, seconds)) for seconds in (settling, self.window.length)
+        ):
             raise ConnectorError(
                 f"{self.client.http.address} has no {PHASE}: without it, pods that have ended cannot be told from "
                 "running ones. Let kube-state-metrics export it and Prometheus keep it.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clusters.connectors.base import ConnectorError, NodeSeen, Row, UsageFact
@@ -129,21 +129,32 @@ class Sweep:
         """Each of them from wherever it lies; what lies nowhere is missing."""
         if not lost:
             return
-        since = last.at - DEEP
-        deep = Window(since, last.edge, last.at, watch(self.client, self.queries, since=since, until=last.at))
-        uids = sorted({key.partition("/")[0] for key in lost})
-        found: set[str] = set()
-        for begin in range(0, len(uids), AT_ONCE):
-            for key, row in self._read(deep, self.queries.of(uids[begin : begin + AT_ONCE])):
-                if key in lost:
-                    found.add(key)
-                    yield row
+        found = self._deep(sorted({key.partition("/")[0] for key in lost}), last)
         for key, before in lost.items():
-            if key not in found:
-                if key in work.asked:
-                    self.missing.append(key)
-                if before is not None:
-                    yield before
+            if key in found:
+                yield found[key]
+                continue
+            if key in work.asked:
+                self.missing.append(key)
+            if before is not None:
+                yield before
+
+    def _deep(self, uids: Sequence[str], last: Window) -> dict[str, Row]:
+        """Rows of these pods by key, from as far back as the server lets us look."""
+        depth = DEEP
+        while True:
+            try:
+                since = last.at - depth
+                coverage = watch(self.client, self.queries, since=since, until=last.at)
+                window = Window(since, last.edge, last.at, coverage)
+                found: dict[str, Row] = {}
+                for begin in range(0, len(uids), AT_ONCE):
+                    found |= self._read(window, self.queries.of(uids[begin : begin + AT_ONCE]))
+                return found
+            except (TooMuchError, TooLargeError):
+                depth //= 2
+                if depth < LONGEST:
+                    raise
 
 
 def _settled(since: int, until: int, coverage: Coverage) -> Window | None:
