@@ -119,8 +119,11 @@ def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int, prices: Tags
     """The jobs that ran in the period and have cost most in all. Two queries, one more for prices not given."""
     start, end = int(period.start.timestamp()), int(period.end.timestamp())
     values = {"tenant": tenant.pk, "start": start, "end": end, "before": start - LOOK_BACK, "limit": limit}
-    rows = list(RatedJob.objects.raw(_COSTLIEST, values))
-    names = {row.project_id: row.project_name for row in rows}  # type: ignore[attr-defined]
+    with connection.cursor() as cursor:
+        cursor.execute(_COSTLIEST, values)
+        found = cursor.fetchall()
+    rows = [RatedJob.from_db(connection.alias, _COLUMNS, row[:-1]) for row in found]
+    names = {job.project_id: row[-1] for job, row in zip(rows, found, strict=True)}
     return costed(tenant, rows, prices=prices, projects=names)
 
 
@@ -236,9 +239,12 @@ def _month(second: int) -> date:
     return datetime.fromtimestamp(second, UTC).date().replace(day=1)
 
 
+_COLUMNS = [field.attname for field in RatedJob._meta.concrete_fields]  # noqa: SLF001 - Django documents it
+_ROW = ", ".join(f'j."{column}"' for column in _COLUMNS)
+
 # The first are found from the index alone: whole rows take long to sort.
-_COSTLIEST = """
-SELECT j.*, p.name AS project_name
+_COSTLIEST = f"""
+SELECT {_ROW}, p.name
 FROM (
     SELECT record_id FROM billing_ratedjob
     WHERE tenant_id = %(tenant)s AND shown_at >= %(before)s AND shown_at < %(end)s
@@ -248,7 +254,7 @@ FROM (
 JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = first.record_id
 JOIN tenants_project p ON p.id = j.project_id
 ORDER BY j.cost_rank DESC, j.gpu_units DESC, j.record_id DESC
-"""
+"""  # noqa: S608 - built from constants
 
 _COUNT = "SELECT count(*) FROM billing_ratedjob WHERE tenant_id = %s AND shown_at >= %s AND shown_at < %s"
 
