@@ -21,7 +21,7 @@ from tests.stories import prove
 pytestmark = pytest.mark.usefixtures("committed")
 
 FILL = 1_500  # jobs over the last thirty days, of which the pulls see a part
-DAYS = 4
+DAYS = 3
 ENDED = 4  # the place of a job's end in `jobs`
 KILLS = 50 if os.environ.get("CLUSTERTAB_LONG") == "1" else 5
 
@@ -58,7 +58,7 @@ def test_a_pull_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(
             )
             mark = watermark(storm)
             done = Pull.objects.filter(cluster=storm, outcome=Pull.Outcome.DONE).order_by("pk").last()
-            assert mark == (done.until if done else None)
+            assert mark == (done.as_of if done else None)
         assert killed >= KILLS // 2
         op.does("pull_usage", "storm")
 

@@ -55,7 +55,7 @@ def test_what_keeps_the_records_goes_away_in_the_middle_of_pulls(filled: Lab) ->
                 stored, mark = ledger(storm), watermark(storm)
                 assert 0 < len(stored) < len(ledger(calm))
                 assert (
-                    mark == Pull.objects.filter(cluster=storm, outcome=Pull.Outcome.DONE).latest("pk").until
+                    mark == Pull.objects.filter(cluster=storm, outcome=Pull.Outcome.DONE).latest("pk").as_of
                 )
                 assert word in said
                 refused(storm)  # and again, as long as it lasts
@@ -95,6 +95,7 @@ def test_without_slurmctld_usage_is_read_and_the_next_pull_knows_the_nodes_again
     }
 
 
+@pytest.mark.long  # slurmctld takes its time until it tries slurmdbd again
 def test_what_ends_while_slurmdbd_is_away_comes_with_its_true_end(slurm_lab: Lab) -> None:
     cluster = connected(slurm_lab)
     job = slurm_lab.submits("ada", "acme_research", "sleep 8", "-p", "a100", "--gres=gpu:a100:1")
