@@ -86,11 +86,8 @@ def prove(*, month: date | None = None, progress: Callable[[int], None] | None =
     with transaction.atomic(), connection.cursor() as cursor:
         if not connection.savepoint_ids:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        after = 0
-        while True:
-            count, after = usage.load_after(after, accounts, size=SLICE)
-            if not count:
-                break
+        for after, last in usage.slices(accounts, size=SLICE):
+            count = usage.load_slice(after, last, accounts)
             cursor.execute(sql.SUMS, {"month": month})
             for cluster, resource, part, num, den in cursor.fetchall():
                 sums[cluster, resource].add(part, Fraction(int(num), den))

@@ -36,15 +36,12 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
     """
     with transaction.atomic():
         _lock(account_ids)  # waits for imports under way, whose first records no page would hold yet
-    after = 0
-    while True:
+    for after, last in usage.slices(account_ids):
         with transaction.atomic():
             _lock(account_ids)
-            count, after = usage.load_after(after, account_ids)
+            count = usage.load_slice(after, last, account_ids)
             if count:
                 _rate()
-        if not count:
-            return
         if progress is not None:
             progress(count)
 

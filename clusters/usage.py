@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from django.db import connection
@@ -43,27 +43,32 @@ def load_touched() -> int:
         cursor.execute("SELECT EXISTS (TABLE usage_touched)")
         if cursor.fetchone()[0]:
             cursor.execute(sql.LOAD_TOUCHED)
-        return _loaded(cursor)[0]
-
-
-def load_after(after: int, account_ids: Sequence[int], *, size: int = 10_000) -> tuple[int, int]:
-    """Fill `usage_input` with the accounts' next records behind that id: how many, at most `size`, and the last's id.
-
-    Those of an account come in order of id, so that (0, 0) says that there are no more.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.TABLES)
-        cursor.execute(sql.LOAD_AFTER, {"after": after, "accounts": list(account_ids), "size": size})
         return _loaded(cursor)
 
 
-def _loaded(cursor: Any) -> tuple[int, int]:
-    cursor.execute("SELECT count(*), coalesce(max(record_id), 0) FROM usage_input")
-    count, last = cursor.fetchone()
+def slices(account_ids: Sequence[int], *, size: int = 10_000) -> list[tuple[int, int]]:
+    """Id ranges (after, last] with `size` records of the accounts each, in order; the last one is open."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.BORDERS, {"accounts": list(account_ids), "size": size})
+        borders = [int(last) for (last,) in cursor.fetchall()]
+    return list(pairwise([0, *borders, 2**63 - 1]))
+
+
+def load_slice(after: int, last: int, account_ids: Sequence[int]) -> int:
+    """Fill `usage_input` with the accounts' records whose ids lie in (after, last]; returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES)
+        cursor.execute(sql.LOAD_SLICE, {"after": after, "last": last, "accounts": list(account_ids)})
+        return _loaded(cursor)
+
+
+def _loaded(cursor: Any) -> int:
+    cursor.execute("SELECT count(*) FROM usage_input")
+    (count,) = cursor.fetchone()
     if count:
         cursor.execute(sql.ANALYZE)
-    return int(count), int(last)
+    return int(count)
 
 
 def account_ids() -> list[int]:

@@ -41,14 +41,19 @@ LEFT JOIN renewed n ON n.record_id = u.id
 {_NAMED}
 """  # noqa: S608 - built from constants
 
-LOAD_AFTER = f"""
+LOAD_SLICE = f"""
 INSERT INTO usage_input
 SELECT {input_row(fresh="false", cluster="c.name", account="a.name")}
-FROM (
-    SELECT * FROM clusters_usagerecord WHERE id > %(after)s AND account_id = ANY (%(accounts)s)
-    ORDER BY id LIMIT %(size)s
-) u {_NAMED}
+FROM clusters_usagerecord u {_NAMED}
+WHERE u.id > %(after)s AND u.id <= %(last)s AND u.account_id = ANY (%(accounts)s)
 """  # noqa: S608 - built from constants
+
+# In one pass: asked for slice by slice, all that is left was read and sorted for each.
+BORDERS = """
+SELECT id FROM (
+    SELECT id, row_number() OVER (ORDER BY id) AS place FROM clusters_usagerecord WHERE account_id = ANY (%(accounts)s)
+) record WHERE mod(place, %(size)s) = 0 ORDER BY id
+"""
 
 # Statistics are of what rating and proof join and filter by: of all columns they take longer than the rows.
 ANALYZE = """
