@@ -32,7 +32,7 @@ class Site:
         """The page; AssertionError unless it is one."""
         try:
             answer = self._asked(address)
-        except http.client.RemoteDisconnected:  # it closes a connection that was idle
+        except ConnectionError:  # it closes a connection that was idle
             self.connection.close()
             answer = self._asked(address)
         body = answer.read()
