@@ -145,18 +145,25 @@ def _line(turn: int, fact: UsageFact) -> str:
 def _merge(cursor: Any, cluster: Cluster, turn: int, moment: datetime) -> tuple[int, int]:
     values = {"cluster": cluster.pk, "name": cluster.name, "turn": turn, "moment": moment}
     cursor.execute(sql.MATCH, values)
-    cursor.execute(sql.INSERT_NEW, values)
-    new = cursor.rowcount
-    cursor.execute("SELECT EXISTS (SELECT 1 FROM usage_match WHERE verdict = 'revised')")
-    if cursor.fetchone()[0]:
+    cursor.execute(sql.VERDICTS)
+    verdicts = {verdict for (verdict,) in cursor.fetchall()}
+    new = revised = 0
+    if verdicts - {"same", "stale"}:
+        cursor.execute(sql.ANALYZE_MATCH)
+    if "new" in verdicts:
+        cursor.execute(sql.INSERT_NEW, values)
+        new = cursor.rowcount
+    if "revised" in verdicts:
         cursor.execute(sql.ENSURE_MONTH, values)
-    cursor.execute(sql.KEEP_OLD, values)
-    cursor.execute(sql.REVISE, values)
-    revised = cursor.rowcount
+        cursor.execute(sql.KEEP_OLD, values)
+        cursor.execute(sql.REVISE, values)
+        revised = cursor.rowcount
     if new or revised:
         cursor.execute(sql.RESOLVE_QUARANTINE, values)
-    cursor.execute(sql.DESCRIBE_ANEW, values)
-    cursor.execute(sql.SEE_AGAIN, values)
+    if "described" in verdicts:
+        cursor.execute(sql.DESCRIBE_ANEW, values)
+    if "seen" in verdicts:
+        cursor.execute(sql.SEE_AGAIN, values)
     return new, revised
 
 

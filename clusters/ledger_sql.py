@@ -121,8 +121,6 @@ _STALE = """(u.ended IS NOT NULL AND s.ended IS NULL)
       OR (u.started IS NOT NULL AND s.started IS NULL)
       OR (u.ended IS NULL AND s.ended IS NULL AND u.seen_until > coalesce(s.seen_until, 0))"""
 
-# The statements after it join by `verdict`: taken for one row in two hundred, as unknown columns are, five thousand
-# of one verdict were joined by nested loops over both tables.
 MATCH = f"""
 TRUNCATE usage_match;
 INSERT INTO usage_match (source_key, account_id, record_id, verdict)
@@ -139,9 +137,14 @@ JOIN clusters_account a ON a.cluster_id = %(cluster)s AND a.name = s.account
 LEFT JOIN LATERAL (  -- one look into the unique index per row, whatever the statistics say of a young table
     SELECT * FROM clusters_usagerecord r WHERE r.cluster_id = %(cluster)s AND r.source_key = s.source_key LIMIT 1
 ) u ON true
-WHERE s.turn = %(turn)s;
-ANALYZE usage_match (source_key, record_id, verdict)
+WHERE s.turn = %(turn)s
 """  # noqa: S608 - built from the constants above
+
+VERDICTS = "SELECT DISTINCT verdict FROM usage_match"
+
+# What follows joins by `verdict`: taken for one row in two hundred, as unknown columns are, five thousand of one
+# verdict were joined by nested loops over both tables.
+ANALYZE_MATCH = "ANALYZE usage_match (source_key, record_id, verdict)"
 
 INSERT_NEW = f"""
 WITH added AS (
