@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from django.db import DatabaseError, OperationalError, connection, transaction
 from psycopg.errors import DeadlockDetected
 
-from billing import rating
+from billing import calendar, rating
 from clusters import ledger, truth
 from clusters.connectors.base import BadRow, ConnectorError, Reading, Row, UsageFact
 from clusters.ledger import Stored
@@ -102,12 +102,13 @@ class _Pass:
     def do(self, rows: Iterable[Row], *, as_of: datetime | None) -> TakenIn:
         total = Stored()
         proved = _Proof()
+        marks = calendar.marks() if self.live is not None else None
         for batch, last in _batches(rows):
             facts, bad = proved.sift(batch, now=int(self.now.timestamp()))
             if last:
                 as_of = self._proven(proved, as_of)
             done = _Done(as_of, self._end) if last else None
-            total = _store(self.pull, facts, bad, total, steps=self.reading.steps, done=done)
+            total = _store(self.pull, facts, bad, total, steps=self.reading.steps, done=done, marks=marks)
             self.progress(total)
         return TakenIn(total, self.reading.steps, as_of)
 
@@ -146,7 +147,14 @@ class _Done:
 
 
 def _store(
-    pull: Pull, facts: list[UsageFact], bad: list[BadRow], before: Stored, *, steps: int, done: _Done | None
+    pull: Pull,
+    facts: list[UsageFact],
+    bad: list[BadRow],
+    before: Stored,
+    *,
+    steps: int,
+    done: _Done | None,
+    marks: list[int] | None,
 ) -> Stored:
     """One batch in one transaction; chosen as a deadlock's victim, it is tried again."""
     attempt = 1
@@ -155,7 +163,12 @@ def _store(
             with transaction.atomic():
                 ledger.lock(pull.cluster)
                 total = before + ledger.store(
-                    cluster=pull.cluster, facts=facts, bad=bad, source=pull.source, moment=pull.started_at
+                    cluster=pull.cluster,
+                    facts=facts,
+                    bad=bad,
+                    source=pull.source,
+                    moment=pull.started_at,
+                    marks=marks,
                 )
                 if facts:
                     rating.rate_touched()

@@ -49,13 +49,19 @@ def lock(cluster: Cluster) -> None:
 
 
 def store(
-    *, cluster: Cluster, facts: Sequence[UsageFact], bad: Sequence[BadRow], source: str, moment: datetime
+    *,
+    cluster: Cluster,
+    facts: Sequence[UsageFact],
+    bad: Sequence[BadRow],
+    source: str,
+    moment: datetime,
+    marks: Sequence[int] | None = None,
 ) -> Stored:
     """Merge one batch. A fact known already changes nothing; a row that cannot be true is kept aside.
 
     An open fact never reopens a closed one, so snapshots may come in any order. Of several facts of one
     key each is a revision, unless the last of them is what is known: then all are. Facts must have passed
-    `truth.refuse`.
+    `truth.refuse`. `marks` are seconds of the hour: with them a run that goes on is seen anew only past one.
     """
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE + usage_sql.PREPARE)
@@ -67,7 +73,7 @@ def store(
         if rounds > 1:
             cursor.execute(sql.DROP_HISTORY_KNOWN, {"cluster": cluster.pk})
         for turn in range(1, rounds + 1):
-            added, changed = _merge(cursor, cluster, turn, moment)
+            added, changed = _merge(cursor, cluster, turn, moment, marks)
             new, revised = new + added, revised + changed
         _quarantine(cursor, cluster, bad, source=source, moment=moment)
     return Stored(new, len(facts) - new - revised, revised, len(bad))
@@ -142,8 +148,16 @@ def _line(turn: int, fact: UsageFact) -> str:
     )
 
 
-def _merge(cursor: Any, cluster: Cluster, turn: int, moment: datetime) -> tuple[int, int]:
-    values = {"cluster": cluster.pk, "name": cluster.name, "turn": turn, "moment": moment}
+def _merge(
+    cursor: Any, cluster: Cluster, turn: int, moment: datetime, marks: Sequence[int] | None
+) -> tuple[int, int]:
+    values = {
+        "cluster": cluster.pk,
+        "name": cluster.name,
+        "turn": turn,
+        "moment": moment,
+        "marks": None if marks is None else list(marks),
+    }
     cursor.execute(sql.MATCH, values)
     cursor.execute(sql.VERDICTS)
     verdicts = {verdict for (verdict,) in cursor.fetchall()}

@@ -22,7 +22,8 @@ from clusters.asked import Asked
 from clusters.usage import Mark
 from portal.tenants.models import Tenant
 
-UNSEEN = 1800  # seconds behind its cluster's watermark from which a run counts as no longer seen
+UNSEEN = 5400  # seconds behind its cluster's watermark from which a run counts as no longer seen: passes over a live
+# source move what runs on once an hour
 RECENT = 2000  # of the newest jobs, in which one like a waiting job is looked for
 HOUR = 3600
 
@@ -49,6 +50,7 @@ class Open:
     requested: str  # as the scheduler prints it
     time_limit: int | None  # seconds
     unseen: bool = False  # open, as far as is known, but its cluster's last pass did not see it
+    until: int | None = None  # the second up to which it is taken to have run on
 
     @property
     def per_hour(self) -> Money | None:
@@ -61,6 +63,15 @@ class Open:
         verdicts = {part.verdict for part in self.parts}
         loudest = (Verdict.UNPRICED, Verdict.CHARGED, Verdict.WAIVED)
         return next((verdict for verdict in loudest if verdict in verdicts), None)
+
+    @property
+    def so_far(self) -> Money | None:
+        """What it has cost: as rated, and at its present rate for the time since."""
+        seen = self.job.row.seen_until
+        if self.per_hour is None or seen is None or self.until is None or self.until <= seen:
+            return self.job.cost
+        since = self.per_hour * Fraction(self.until - seen, HOUR)
+        return since + self.job.cost if self.job.cost else since
 
     @property
     def at_limit(self) -> Money | None:
@@ -239,7 +250,10 @@ def _open(
     wanted = {resource for resource, quantity in quantities.items() if quantity}
     if unseen or (row.started is None and wanted - {part.resource for part in parts}):
         parts = ()
-    return Open(job, parts, holds, requested, limit, unseen)
+    until = row.seen_until
+    if until is not None and not unseen:
+        until = max(until, since[row.cluster] + UNSEEN)
+    return Open(job, parts, holds, requested, limit, unseen, until)
 
 
 def _quantities(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from urllib.parse import urlencode
@@ -91,7 +92,7 @@ def _tiles(found: Live) -> tuple[Tile, ...]:
         Tile(
             label="Spent today",
             value=today,
-            note="since midnight, by all jobs",
+            note="since midnight; what runs on counts hourly",
         ),
     )
 
@@ -114,15 +115,15 @@ def _rate(found: Live) -> str:
 def _row(found: Open, visit: Visit, through: datetime | None) -> LiveRow:
     row = found.job.row
     since = row.started if row.started is not None else row.submitted
-    until = row.seen_until if row.started is not None else int((through or visit.moment).timestamp())
+    until = found.until if row.started is not None else int((through or visit.moment).timestamp())
     limit_at = row.started + found.time_limit if row.started is not None and found.time_limit else None
     gpus = gpus_text(
         found.holds.gpus, found.holds.gpu_model, found.holds.mig_profile, Fraction(*found.holds.gpu_share)
     )
     holds, *shape = [text for text in (gpus, *_rest(found)) if text] or [found.requested or say.NOTHING]
-    per_hour, at_limit = found.per_hour, found.at_limit
+    per_hour, at_limit, so_far = found.per_hour, found.at_limit, found.so_far
     return LiveRow(
-        job=job_row(found.job, visit.zone),
+        job=replace(job_row(found.job, visit.zone), cost=say.money(so_far) if so_far else say.NOTHING),
         name=row.name if row.name != row.job_id else "",
         cluster=row.cluster,
         queue=" · ".join(name for name in (row.queue, row.qos) if name),
