@@ -149,9 +149,11 @@ def test_case_091_one_tenants_trouble_does_not_stop_the_others(vision: Tenant) -
     a_tenant("robotics-lab", plan=plan, accounts=accounts["robotics"])
     a_tenant("zoology-lab", plan=plan, accounts=accounts["zoology"])
     take_in(a_cluster(), *[a_job(account=name) for name in accounts])
-    Project.objects.filter(tenant__slug="robotics-lab").update(tenant=vision)  # a row that cannot be
+    robotics = Project.objects.get(tenant__slug="robotics-lab")
+    Project.objects.filter(pk=robotics.pk).update(tenant=vision)  # a row that cannot be
 
     told = close("2026-03")
+    Project.objects.filter(pk=robotics.pk).update(tenant=robotics.tenant_id)
 
     assert [(one.tenant, one.outcome, one.number) for one in told] == [
         ("audio-lab", "blocked", ""),
