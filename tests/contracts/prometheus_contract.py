@@ -9,9 +9,8 @@ from functools import cache
 
 from clusters.connectors.base import Connector
 from clusters.connectors.http import Endpoint, Http
-from clusters.connectors.prometheus import PrometheusLogin
 from tests.contracts.live_contract import Case
-from tests.contracts.prometheus_reading import connector
+from tests.contracts.prometheus_reading import connector, through
 from tests.contracts.prometheus_worlds import World, Worlds
 from tests.integration.prom_lab import Lab, running
 from tests.standins.prometheus import Asked, Said, StandIn, error
@@ -52,8 +51,7 @@ class PrometheusSource:
         """The real server's, as the test has it happen."""
         if self._failing and "kube_pod_completion_time" in asked.query:
             return error(503, "unavailable", "the store gateway is restarting")
-        headers = PrometheusLogin().headers("", b"", clock=lambda: self.now)
-        told = self._real.call("POST", f"/api/v1/{asked.what}", content=asked.body, headers=headers)
+        told = through(self._real, asked)
         body = told.body
         if self._shuffled and told.status == 200:
             answer = json.loads(body)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
 from clusters.connectors.base import UsageFact
-from clusters.connectors.http import Endpoint
+from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
+from tests.standins.prometheus import Asked, Said, StandIn
 
 HOUR = 3600
 ADMITTED = 1_772_600_000  # what our own clock says; nothing is decided by it
@@ -32,6 +34,25 @@ def read(
     facts = [row for row in rows if isinstance(row, UsageFact)]
     assert facts == rows
     return facts, source
+
+
+def through(real: Http, asked: Asked) -> Said:
+    """What a real server answers."""
+    headers = PrometheusLogin().headers("", b"", clock=lambda: ADMITTED)
+    told = real.call("POST", f"/api/v1/{asked.what}", content=asked.body, headers=headers)
+    return Said(told.status, told.body)
+
+
+@contextmanager
+def present(url: str, now: int) -> Iterator[str]:
+    """The address of a real server at a moment: it tells that as its time, and nobody asks after later ones."""
+
+    def answer(asked: Asked) -> Said:
+        assert max(int(asked.form[name][0]) for name in ("time", "end") if name in asked.form) <= now
+        return through(real, asked)
+
+    with Http(Endpoint(base_url=url)) as real, StandIn(answer, now=now) as prometheus:
+        yield prometheus.url
 
 
 def billable(truth: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
 from clusters.connectors.prometheus.answers import TooMuchError
 from clusters.connectors.prometheus.client import PrometheusClient
-from tests.contracts.prometheus_reading import connector, read
+from tests.contracts.prometheus_reading import connector, present, read, through
 from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
 from tests.standins.prometheus import Asked, Said, StandIn, error, success
 
@@ -20,13 +20,6 @@ NOW = 1_740_700_000
 
 def _client(url: str, timeout: int = 5) -> PrometheusClient:
     return PrometheusClient(Endpoint(base_url=url, timeout=timeout), PrometheusLogin(), clock=lambda: NOW)
-
-
-def _through(real: PrometheusClient, asked: Asked) -> Said:
-    """What a real server answers."""
-    headers = PrometheusLogin().headers("", b"", clock=lambda: NOW)
-    told = real.http.call("POST", f"/api/v1/{asked.what}", content=asked.body, headers=headers)
-    return Said(told.status, told.body)
 
 
 def _longest(asked: Asked) -> int:
@@ -186,7 +179,7 @@ def test_a_window_that_is_too_much_for_the_server_is_read_in_shorter_ones(pushed
         def answer(asked: Asked) -> Said:
             if _longest(asked) > 8 * 3_600_000:
                 return error(422, "execution", "query processing would load too many samples into memory")
-            return _through(real, asked)
+            return through(real.http, asked)
 
         with StandIn(answer, now=until + 700) as prometheus:
             cut, source = read(prometheus.url, pushed_lab.base, until)
@@ -203,7 +196,7 @@ def test_an_open_run_is_looked_for_as_far_back_as_the_server_lets_us(pushed_lab:
         def answer(asked: Asked) -> Said:
             if _longest(asked) > 10 * 86_400_000:
                 return error(422, "execution", "the query time range exceeds the limit (limit: 10d)")
-            return _through(real, asked)
+            return through(real.http, asked)
 
         with StandIn(answer, now=pushed_lab.end) as prometheus:
             facts, _ = read(prometheus.url, pushed_lab.end - 3600, pushed_lab.end - 600, open_keys=[key])
@@ -228,19 +221,11 @@ def test_nobody_there_is_one_sentence() -> None:
 
 
 def test_the_last_ten_minutes_of_prometheus_own_time_are_left_to_settle(pushed_lab: Lab) -> None:  # noqa: F811
-    present = pushed_lab.base + 30 * 3600
-    with _client(pushed_lab.url) as real:
-
-        def answer(asked: Asked) -> Said:
-            assert max(int(asked.form[name][0]) for name in ("time", "end") if name in asked.form) <= present
-            return _through(real, asked)
-
-        with StandIn(answer, now=present) as prometheus:
-            facts, source = read(
-                prometheus.url, present - 3600, present + 7200
-            )  # our clock is two hours ahead
-            assert source.reading.complete_through == present - 600
-            assert facts
-            facts, source = read(prometheus.url, present - 60, present)  # all of it has yet to settle
-            assert source.reading.complete_through == present - 600
-            assert all(fact.ended is None for fact in facts)
+    now = pushed_lab.base + 30 * 3600
+    with present(pushed_lab.url, now) as url:
+        facts, source = read(url, now - 3600, now + 7200)  # our clock is two hours ahead
+        assert source.reading.complete_through == now - 600
+        assert facts
+        facts, source = read(url, now - 60, now)  # all of it has yet to settle
+        assert source.reading.complete_through == now - 600
+        assert all(fact.ended is None for fact in facts)

@@ -11,7 +11,7 @@ from billing import intake
 from clusters.models import Cluster, UsageRecord
 from clusters.open_runs import open_keys
 from tests import builders
-from tests.contracts.prometheus_reading import HOUR, connector
+from tests.contracts.prometheus_reading import HOUR, connector, present
 from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
 
 pytestmark = pytest.mark.django_db
@@ -22,8 +22,8 @@ BILLED = (
 )
 
 
-def _takes_in(cluster: Cluster, lab: Lab, since: int, until: int) -> intake.TakenIn:
-    source = connector(lab.url)
+def _takes_in(cluster: Cluster, url: str, since: int, until: int) -> intake.TakenIn:
+    source = connector(url)
     return builders.take_in(cluster, *source.usage(since=since, until=until, open_keys=open_keys(cluster)))
 
 
@@ -35,17 +35,17 @@ def _records(cluster: Cluster) -> list[tuple[Any, ...]]:
 def test_three_days_at_once_or_in_pieces_at_random_and_again_are_the_same_records(pushed_lab: Lab) -> None:  # noqa: F811
     lab = pushed_lab
     at_once, in_pieces = builders.a_cluster("at-once"), builders.a_cluster("in-pieces")
-    _takes_in(at_once, lab, lab.base, lab.end)
+    _takes_in(at_once, lab.url, lab.base, lab.end)
     records = _records(at_once)
     assert len(records) == 358
 
     pieces = [(begin, begin + 4 * HOUR) for begin in range(lab.base, lab.end, 4 * HOUR)]
     for since, until in random.Random(11).sample(pieces, len(pieces)):
-        _takes_in(in_pieces, lab, since, until)
+        _takes_in(in_pieces, lab.url, since, until)
     assert _records(in_pieces) == records
 
     for cluster in (at_once, in_pieces):
-        again = _takes_in(cluster, lab, lab.base, lab.end).stored
+        again = _takes_in(cluster, lab.url, lab.base, lab.end).stored
         assert (again.new, again.revised, again.quarantined) == (0, 0, 0)
         assert _records(cluster) == records
 
@@ -54,12 +54,14 @@ def test_a_run_that_ended_while_nobody_looked_is_closed_by_the_next_pass(pushed_
     lab = pushed_lab
     cluster = builders.a_cluster()
     pod = next(pod for pod in lab.truth["pods"] if pod["pod"] == "gap-end-kept")
-    _takes_in(cluster, lab, lab.truth["server_down"][0][0] - HOUR, lab.truth["server_down"][0][0] + 1200)
+    (down,) = lab.truth["server_down"]
+    with present(lab.url, down[0] + 2000) as url:
+        _takes_in(cluster, url, down[0] - HOUR, down[0] + 1200)
     record = UsageRecord.objects.get(source_key__startswith=pod["uid"])
     assert record.ended is None
     seen_until = record.seen_until
     assert seen_until is not None
     assert seen_until < pod["ended"]
-    _takes_in(cluster, lab, lab.end - HOUR, lab.end)
+    _takes_in(cluster, lab.url, lab.end - HOUR, lab.end)
     record.refresh_from_db()
     assert (record.started, record.ended, record.state) == (pod["scheduled"], pod["ended"], "Succeeded")

@@ -9,7 +9,7 @@ import pytest
 
 from clusters.connectors.base import BadRow, ConnectorError, NodeSeen, NodeState, Row, UsageFact
 from clusters.connectors.prometheus import ChargeFrom, PrometheusConnector
-from tests.contracts.prometheus_reading import connector
+from tests.contracts.prometheus_reading import connector, present
 from tests.contracts.prometheus_worlds import World, Worlds
 from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
 
@@ -34,10 +34,15 @@ def worlds(pushed_lab: Lab) -> Worlds:  # noqa: F811
 
 
 def _read(
-    worlds: Worlds, name: str, until: int = World.LENGTH - 600, open_keys: Sequence[str] = (), **options: Any
+    worlds: Worlds,
+    name: str,
+    until: int = World.LENGTH - 600,
+    open_keys: Sequence[str] = (),
+    url: str = "",
+    **options: Any,
 ) -> tuple[dict[str, Row], PrometheusConnector, int]:
     """Rows by the pod's name and container, the connector after its pass, and the world's beginning."""
-    source = connector(worlds.url, matcher=f'cluster="{name}"', **options)
+    source = connector(url or worlds.url, matcher=f'cluster="{name}"', **options)
     begin = worlds.begin
     rows = source.usage(since=begin, until=begin + until, open_keys=open_keys)
     return (
@@ -282,7 +287,8 @@ def _silent(worlds: Worlds) -> None:
 
 
 def test_an_outage_shows_without_up_and_ends_nobody_while_it_lasts(worlds: Worlds) -> None:
-    rows, source, begin = _read(worlds, "silent", until=3000)
+    with present(worlds.url, worlds.begin + 3500) as url:
+        rows, source, begin = _read(worlds, "silent", until=2900, url=url)
     assert _fact(rows["stays/main"]).ended is None
     assert _fact(rows["goes/main"]).ended is None
     through = source.reading.complete_through

@@ -12,7 +12,16 @@ import pytest
 from clusters.connectors.base import IncompleteHour, NodeSeen, NodeState, Reading, UsageFact
 from clusters.connectors.prometheus import KUEUE, AccountFrom, Attribution
 from tests.contracts.ledger_rules import Merged
-from tests.contracts.prometheus_reading import HOUR, billable, connector, gpu_seconds, read, uid_of, until_of
+from tests.contracts.prometheus_reading import (
+    HOUR,
+    billable,
+    connector,
+    gpu_seconds,
+    present,
+    read,
+    uid_of,
+    until_of,
+)
 from tests.integration.prom_lab import Lab, prom_lab, pushed_lab  # noqa: F401  # fixtures
 
 Told = tuple[dict[str, UsageFact], Reading, Lab]
@@ -188,9 +197,12 @@ def test_a_pass_says_how_far_it_proves_and_no_further(pushed_lab: Lab) -> None: 
     _, source = read(lab.url, lab.base + 30 * HOUR, lab.base + 31 * HOUR)
     assert source.reading.complete_through == lab.base + 31 * HOUR
     (down,) = lab.truth["server_down"]
-    _, source = read(lab.url, down[0] - HOUR, down[0] + 900)  # Prometheus is off at its end
+    with present(lab.url, down[0] + 1500) as url:  # Prometheus gets no samples any more
+        _, source = read(url, down[0] - HOUR, down[0] + 900)
     assert source.reading.complete_through is not None
     assert down[0] - 90 <= source.reading.complete_through <= down[0]
+    _, source = read(lab.url, down[0] - HOUR, down[0] + 900)  # later, when it does again
+    assert source.reading.complete_through == down[0] + 900
     _, source = read(lab.url, lab.end - HOUR, lab.end + 40 * HOUR)
     assert source.reading.complete_through is not None
     assert lab.end - 90 <= source.reading.complete_through <= lab.end
@@ -198,7 +210,8 @@ def test_a_pass_says_how_far_it_proves_and_no_further(pushed_lab: Lab) -> None: 
 
 def test_while_kube_state_metrics_is_down_no_pod_has_ended(pushed_lab: Lab) -> None:  # noqa: F811
     (down,) = pushed_lab.truth["server_down"]
-    facts, _ = read(pushed_lab.url, down[0] - HOUR, down[0] + 1500)
+    with present(pushed_lab.url, down[0] + 2100) as url:
+        facts, _ = read(url, down[0] - HOUR, down[0] + 1500)
     truth = {pod["uid"]: pod for pod in billable(pushed_lab.truth)}
     running = [fact for fact in facts if fact.ended is None]
     assert running
@@ -206,6 +219,27 @@ def test_while_kube_state_metrics_is_down_no_pod_has_ended(pushed_lab: Lab) -> N
     for fact in facts:
         ended = truth[uid_of(fact)]["ended"] or pushed_lab.end
         assert until_of(fact) <= min(ended, down[0]) + (0 if fact.ended else 30)
+
+
+def test_a_window_inside_an_outage_that_is_over_is_passed(pushed_lab: Lab) -> None:  # noqa: F811
+    (down,) = pushed_lab.truth["server_down"]
+    facts, source = read(pushed_lab.url, down[0] + 300, down[0] + 1500)
+    assert source.reading.complete_through == down[0] + 1500
+    assert [(hour.read, hour.covered) for hour in source.reading.incomplete] == [(1200, 0)]
+    running = {fact.name for fact in facts if fact.ended is None}
+    assert "pretrain-0" in running  # it stood before and after
+    assert "gap-start" in {fact.name for fact in facts}
+
+
+def test_a_time_before_the_first_sample_is_passed_as_a_hole(pushed_lab: Lab) -> None:  # noqa: F811
+    lab = pushed_lab
+    with present(lab.url, lab.base + 30 * HOUR) as url:
+        facts, source = read(url, lab.base - 30 * 24 * HOUR, lab.base - 20 * 24 * HOUR)
+    assert facts == []
+    assert source.reading.complete_through == lab.base - 20 * 24 * HOUR
+    assert source.reading.notes == [
+        "kube-state-metrics was not seen from 2025-01-28 00:00 UTC for 864000 s: these hours are incomplete."
+    ]
 
 
 def test_an_open_run_is_given_from_wherever_it_lies_or_is_missing(pushed_lab: Lab) -> None:  # noqa: F811

@@ -15,13 +15,14 @@ from clusters.connectors.prometheus.facts import Facts
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.notes import Notes
 from clusters.connectors.prometheus.pods import held_in
-from clusters.connectors.prometheus.queries import Queries
+from clusters.connectors.prometheus.queries import NODE_INFO, Queries
 
 SETTLE = (
     600  # seconds up to Prometheus's present that are left to settle: scrapes and remote writes come late
 )
 LONGEST = 24 * HOUR  # of a window that is read at once
 SHORTEST = HOUR // 4  # into which it is cut where the server refuses more
+BRIDGED = 3 * LONGEST  # of an outage that ends after a window: the pods on both sides of it are held together
 DEEP = 31 * 24 * HOUR  # how far back an open run that no window has is looked for
 AT_ONCE = 100  # of those
 
@@ -32,9 +33,11 @@ class _Pass:
 
     since: int
     asked: Collection[str]
+    now: int  # Prometheus's own present
     closed: dict[str, Row] = field(default_factory=dict)
     running: dict[str, Row] = field(default_factory=dict)  # the newest row of each
     last: Window | None = None  # the newest window that kube-state-metrics was seen in
+    through: int | None = None  # up to where all was read that there is
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -52,22 +55,24 @@ class Sweep:
 
     def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         """Ended pods as their window is read, running ones last. Raises `ConnectorError`."""
-        end = min(until, self.client.now() - SETTLE)
-        work = _Pass(since, frozenset(open_keys))
+        now = self.client.now()
+        end = min(until, now - SETTLE)
+        work = _Pass(since, frozenset(open_keys), now)
         yield from self._windows(work, min(since, end - SETTLE), end)
-        if work.last is None:
+        if work.through is None:
             raise ConnectorError(
                 f"{self.client.http.address} has no series of kube-state-metrics between {utc(since)} and {utc(end)}: "
                 "check that it is scraped, and the matcher of the connection.",
                 retry=True,
             )
-        lost = self._lost(work, work.last)
-        yield from self._look_for(lost, work, work.last)
-        yield from work.running.values()
-        self.complete_through = work.last.edge
-        self.gaps = [gap for gap in work.gaps if gap[0] < work.last.edge]
-        labels = nodes.labels_in(self.client, self.queries, work.last)
-        self.nodes = nodes.seen(self.client, self.queries, work.last, labels)
+        if work.last is not None:
+            lost = self._lost(work, work.last)
+            yield from self._look_for(lost, work, work.last)
+            yield from work.running.values()
+            labels = nodes.labels_in(self.client, self.queries, work.last)
+            self.nodes = nodes.seen(self.client, self.queries, work.last, labels)
+        self.complete_through = work.through
+        self.gaps = [gap for gap in work.gaps if gap[0] < work.through]
 
     def _windows(self, work: _Pass, since: int, end: int) -> Iterator[Row]:
         """A window that is too much for the server is cut in halves, then all that follow are as short."""
@@ -87,11 +92,17 @@ class Sweep:
     def _window(self, work: _Pass, since: int, until: int) -> Iterator[Row]:
         coverage = watch(self.client, self.queries, since=since, until=until + SETTLE)
         window = _settled(since, until, coverage)
+        passed = window is not None and window.edge == until
+        if not passed:
+            window, passed = self._beyond(window, since, until, coverage, work.now)
         if window is None:
             _join(work.gaps, [(max(since, work.since), until)])
+            work.through = until if passed else work.through
             return
         rows = self._read(window, self.queries)
-        _join(work.gaps, coverage.gaps(max(since, work.since), window.edge))
+        edge = until if passed else window.edge
+        _join(work.gaps, window.coverage.gaps(max(since, work.since), edge))
+        work.through = edge
         for key, row in rows:
             if isinstance(row, UsageFact) and row.ended is None:
                 work.running[key] = row
@@ -103,6 +114,27 @@ class Sweep:
                 ):
                     yield row
         work.last = window
+
+    def _beyond(
+        self, window: Window | None, since: int, until: int, coverage: Coverage, now: int
+    ) -> tuple[Window | None, bool]:
+        """What to read where kube-state-metrics was not seen at the window's end, and whether it was seen later.
+
+        If it was soon, what stood on both sides of the outage stood in it; if that was long after, it is a hole that
+        nothing will fill.
+        """
+        begin, end = until + SETTLE, min(until + SETTLE + BRIDGED, now)
+        if begin >= end:
+            return window, False
+        after = watch(self.client, self.queries, since=begin, until=end)
+        if after.scrapes:
+            settled = -(-after.scrapes[0] // 1000) + SETTLE
+            if settled > now:
+                return window, False
+            scrapes = (*coverage.scrapes, *(at for at in after.scrapes if at <= settled * 1000))
+            return Window(since, until, settled, Coverage(scrapes, after.interval)), True
+        seconds = min(now - end, HOUR)
+        return window, seconds > 0 and bool(self.client.instant(self.queries.any(NODE_INFO, seconds), now))
 
     def _read(self, window: Window, queries: Queries) -> list[tuple[str, Row]]:
         """All of a window, or nothing: rows with their keys. What began after its edge is for the next."""
