@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -154,3 +155,36 @@ def test_a_pass_that_fails_in_its_middle_proves_nothing_and_heals_by_itself() ->
     assert before
     assert len(after) == 8
     assert set(facts(before)) < set(after)
+
+
+def a_live(number: int, *, began: int, state: str = "RUNNING") -> bytes:
+    told = {"set": True, "number": began}
+    job = {"job_id": number, "submit_time": told, "start_time": told, "job_state": [state]}
+    return json.dumps({"jobs": [job], "errors": []}).encode()
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED"])
+def test_what_slurmctld_could_not_hand_over_to_slurmdbd_yet_holds_the_watermark(state: str) -> None:
+    """slurmdbd answers, and knows nothing of the last two hours: what ended in them comes when it is told."""
+    waiting = {**a_job(9, submit=NOW - 7300), "state": {"current": ["PENDING"]}}
+    for known in ([], [waiting], [a_job(9, submit=NOW - 9000, start=NOW - 8900, end=NOW - 8800)]):
+        slurm = Slurm(jobs=known, live=a_live(9, began=NOW - 7200, state=state))
+        _, reading = told(slurm, since=NOW - 10_800)
+        assert reading.complete_through is None
+        assert "Job 9 runs and slurmdbd has not been told so" in reading.notes[-1]
+        assert "sdiag" in reading.notes[-1]
+
+
+def test_a_run_that_slurmdbd_knows_or_that_began_just_now_holds_nothing() -> None:
+    unreadable = a_running()
+    unreadable["tres"]["allocated"].append({"type": "gres", "name": "gpu:9g.10gb", "count": 1})
+    for known, began in (([a_running()], NOW - 3500), ([unreadable], NOW - 3500), ([], NOW - 590)):
+        slurm = Slurm(jobs=known, live=a_live(7, began=began))
+        with serving(slurm) as address:
+            source = connector(address, now=NOW)
+            assert len(list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))) == len(known)
+        assert source.reading.complete_through == NOW - 60
+    _, reading = told(Slurm(live=a_live(7, began=NOW - 3500)), since=NOW - 7200, until=NOW - 3600)
+    assert reading.complete_through == NOW - 3600  # it began after the window
+    _, reading = told(Slurm(live=a_live(7, began=NOW - 3500, state="COMPLETING")))
+    assert reading.complete_through == NOW - 60

@@ -115,6 +115,7 @@ class LiveJob(Struct, gc=False):
 
     job_id: Number = None
     submit_time: Number = None
+    start_time: Number = None
     job_state: Words = None
 
 

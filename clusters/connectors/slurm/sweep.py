@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from clusters.connectors.base import ConnectorError, UsageFact
+from clusters.connectors.base import BadRow, ConnectorError, UsageFact
 from clusters.connectors.http import TooLargeError, TooSlowError
 from clusters.connectors.slurm import decode, nodes, query, rows, sight
 from clusters.connectors.slurm.faults import MissingError, UnreadableFormError
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 GRACE = 60  # seconds: rows reach slurmdbd some seconds late, so the last minute proves nothing
 AHEAD = 60  # seconds beyond our clock that are asked for, should slurmrestd's be ahead
+BEHIND = 600  # seconds: a start that slurmdbd has not by then waits in slurmctld's queue
 LATELY = 300  # seconds: an `until` no older than this means "now"
 ASK_MOST = 500  # rows that are asked for one by one in a pass
 REMEMBER = 200_000  # keys of open rows that were seen and not given yet
+RUNS = frozenset({"RUNNING", "SUSPENDED"})
 ENDED = frozenset(
     {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
      "OUT_OF_MEMORY", "PENDING"}
@@ -39,6 +41,8 @@ class Sweep:
         self.reader = rows.RowReader(reading, cluster=cluster)
         self.left: set[str] = set()  # keys that were asked after, or seen while open, and not given yet
         self.running: list[UsageFact] = []  # open and started, for slurmctld to confirm
+        self.told: set[int] = set()  # numbers of the jobs that slurmdbd told as running
+        self.began: dict[int, int] = {}  # by number, the start of what runs by slurmctld
         self.live = False  # whether the pass reaches the present, or ends in the past
         self.asked_at = 0  # our clock as the last window was asked for
 
@@ -54,7 +58,8 @@ class Sweep:
         if confirmed:
             if self.live:
                 self._nodes()
-            self.reading.complete_through = min(until, self.asked_at - GRACE)
+            if not self._behind(until):
+                self.reading.complete_through = min(until, self.asked_at - GRACE)
         self.reader.finish()
 
     def _introduce(self, api: Api) -> None:
@@ -133,6 +138,8 @@ class Sweep:
         if row is None:
             return
         self.left.discard(row.source_key)
+        if rows.ends(job) is None and (isinstance(row, BadRow) or row.started is not None):
+            self.told.add(decode.whole(job.job_id) or 0)
         if isinstance(row, UsageFact) and row.started is not None and row.ended is None:
             self.running.append(row)
         else:
@@ -201,7 +208,21 @@ class Sweep:
                 states = decode.words(job.job_state)
                 holds = "COMPLETING" in states or not ENDED.intersection(states)
                 known[number] = (decode.instant(job.submit_time) or 0, holds)
+                if RUNS.intersection(states):
+                    self.began[number] = decode.instant(job.start_time) or self.asked_at
         return known
+
+    def _behind(self, until: int) -> bool:
+        """Whether slurmctld could not tell slurmdbd all: then what ended meanwhile is missing too, and comes later
+        with its true times, however old they are by then."""
+        told_by = min(until, self.asked_at - BEHIND)
+        late = {at: number for number, at in self.began.items() if at < told_by and number not in self.told}
+        if late:
+            self.reading.notes.append(
+                f"Job {late[min(late)]} runs and slurmdbd has not been told so: the watermark stays, since ended jobs "
+                "may be missing too. See the DBD agent queue in `sdiag`, and whether slurmctld reaches slurmdbd."
+            )
+        return bool(late)
 
     def _tell_lost(self, lost: list[UsageFact]) -> None:
         if not lost:
