@@ -128,9 +128,11 @@ _NEWS = _row(REVISING[1:], "s").replace(
 
 # A run that goes on is seen anew only as it passes a mark of the hour: each sight rates its last stretch again, which
 # is a row more of each resource, and of a thousand runs polled every five minutes half a million rows a day.
+# One that had vanished is back with its first sight.
 _PASSED_A_MARK = """(%(marks)s::int[] IS NULL OR u.seen_until IS NULL OR EXISTS (
                  SELECT 1 FROM unnest(%(marks)s::int[]) AS m (second)
-                 WHERE (s.seen_until - m.second) / 3600 > (u.seen_until - m.second) / 3600))"""
+                 WHERE (s.seen_until - m.second) / 3600 > (u.seen_until - m.second) / 3600)
+             OR EXISTS (SELECT 1 FROM clusters_vanishedrun v WHERE v.record_id = u.id))"""
 
 MATCH = f"""
 TRUNCATE usage_match;
