@@ -261,7 +261,10 @@ class _Pull:
                 self._note(str(error))
         if piece.asked is not None:
             self.pulled.vanished, self.pulled.healed = open_runs.settle(
-                cluster=self.cluster, asked=piece.asked, missing=reading.missing, moment=moment
+                cluster=self.cluster,
+                asked=set(piece.asked).difference(reading.unasked),
+                missing=reading.missing,
+                moment=moment,
             )
 
     def _note(self, sentence: str) -> None:

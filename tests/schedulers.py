@@ -28,6 +28,7 @@ class Scheduler:
     rows: list[Row] = field(default_factory=list)
     nodes: list[NodeSeen] | None = None
     forgotten: set[str] = field(default_factory=set)  # keys of runs that it has lost
+    asks: int = 500  # how many of them it asks for one by one
     fails: ConnectorError | Exception | None = None  # after its rows
     during: Callable[[], object] | None = None  # called in the middle of a pass
     windows: list[tuple[int, int]] = field(default_factory=list)
@@ -81,7 +82,8 @@ class _Answers:
             raise scheduler.fails
         self.reading.complete_through = until
         self.reading.nodes = scheduler.nodes
-        self.reading.missing = sorted(set(open_keys) - given)
+        lost = sorted(set(open_keys) - given)
+        self.reading.missing, self.reading.unasked = lost[: scheduler.asks], lost[scheduler.asks :]
 
 
 def a_connection(cluster: Cluster | None = None, **fields: Any) -> Connection:

@@ -103,6 +103,9 @@ class Reading:
     missing: list[str] = field(
         default_factory=list
     )  # of the open keys asked after, those the source has no row of
+    unasked: list[str] = field(
+        default_factory=list
+    )  # of them, those that this pass did not come to: it says nothing of them
     incomplete: list[IncompleteHour] = field(
         default_factory=list
     )  # sources that look by themselves: hours of what was read that they did not see all of, in order
@@ -164,7 +167,8 @@ class Connector(Protocol):
         """Every run that held or awaited resources in `[since, until)`, each at least once, newest state last.
 
         Instants are epoch seconds. `open_keys` are the source keys that the ledger holds as running or waiting: each
-        is given anew, from wherever it lies, or named in `reading.missing`. `reading` is complete when the iterator
-        ends. Raises `ConnectorError`; then nothing is proved, and what was given before it is true nevertheless.
+        is given anew, from wherever it lies, or named in `reading.missing`, or in `reading.unasked` where they are
+        too many. `reading` is complete when the iterator ends. Raises `ConnectorError`; then nothing is proved, and
+        what was given before it is true nevertheless.
         """
         ...

@@ -87,7 +87,7 @@ def test_an_open_run_that_no_window_had_is_asked_for_by_its_id() -> None:
     assert list(found) == [f"5@{NOW - 90_000}"]
     assert found[f"5@{NOW - 90_000}"].ended == NOW - 80_000
     assert sorted(reading.missing) == ["999@5", "not-a-key"]
-    assert [path for path, _ in slurm.asked if "/job/" in path] == [
+    assert sorted(path for path, _ in slurm.asked if "/job/" in path) == [
         "/slurmdb/v0.0.42/job/5",
         "/slurmdb/v0.0.42/job/999",
     ]
@@ -97,7 +97,26 @@ def test_many_lost_runs_are_asked_for_over_several_passes() -> None:
     slurm = Slurm()
     _, reading = told(slurm, open_keys=[f"{number}@5" for number in range(1, 701)])
     assert len(reading.missing) == 500
+    assert len({*reading.missing, *reading.unasked}) == 700
     assert "500 of them were asked for one by one" in reading.notes[0]
+
+
+def test_an_array_of_which_there_is_too_much_costs_only_the_asking() -> None:
+    """Its number brings all of its tasks, and its owner can put what is left of it off for ever."""
+    ended = a_job(5, submit=NOW - 3000, start=NOW - 3000, end=NOW - 2000)
+    slurm = Slurm(jobs=[ended])
+    for number in range(100, 110):
+        slurm.replies[f"/slurmdb/v0.0.42/job/{number}"] = Reply(body=b'{"jobs":[' + b" " * 2_000_000 + b"]}")
+    keys = [f"{number}@{NOW - 9000}" for number in range(100, 110)]
+    with serving(slurm) as address:
+        source = connector(address, now=NOW)
+        source.rest.http.largest = 1_000_000
+        rows = list(source.usage(since=NOW - 3600, until=NOW, open_keys=keys))
+    assert [row.source_key for row in rows] == [f"5@{NOW - 3000}"]
+    assert (sorted(source.reading.unasked), source.reading.missing) == (keys, [])
+    assert len([path for path, _ in slurm.asked if "/job/" in path]) == 1
+    assert "in no window, was not read" in source.reading.notes[0]
+    assert source.reading.complete_through == NOW - 60
 
 
 def test_a_run_that_ends_between_two_windows_with_an_end_before_both_is_found() -> None:

@@ -248,3 +248,32 @@ def test_a_run_that_comes_back_is_no_longer_flagged() -> None:
     slurm.rows[0] = a_job(job_id="7", started="2026-03-01 10:00", ended="2026-03-01 12:03")
     assert slurm.pulled(cluster, "2026-03-01 13:05").healed == 2
     assert not VanishedRun.objects.exists()
+
+
+def test_a_run_that_comes_back_within_the_hour_is_known_again_at_once() -> None:
+    cluster = a_connection().cluster
+    runs = {"job_id": "7", "started": "2026-03-01 10:00", "ended": None}
+    slurm = Scheduler([a_job(seen_until="2026-03-01 12:05", **runs)])
+    slurm.pulled(cluster, "2026-03-01 12:05")
+    slurm.forgotten = {slurm.rows[0].source_key}
+    assert slurm.pulled(cluster, "2026-03-01 12:10").vanished == 1
+
+    slurm.forgotten = set()
+    slurm.rows = [a_job(seen_until="2026-03-01 12:15", **runs)]
+    assert slurm.pulled(cluster, "2026-03-01 12:15").healed == 1
+    assert not VanishedRun.objects.exists()
+
+
+def test_a_vanished_run_that_a_pass_did_not_come_to_stays_flagged() -> None:
+    cluster = a_connection().cluster
+    runs = [
+        a_job(started="2026-03-01 10:00", ended=None, seen_until="2026-03-01 11:00", state="RUNNING")
+        for _ in range(3)
+    ]
+    slurm = Scheduler([*runs])
+    slurm.pulled(cluster, "2026-03-01 11:00")
+    slurm.forgotten = {run.source_key for run in runs}
+    assert slurm.pulled(cluster, "2026-03-01 12:00").vanished == 3
+    slurm.asks = 1
+    assert slurm.pulled(cluster, "2026-03-01 13:00").healed == 0
+    assert VanishedRun.objects.count() == 3

@@ -151,17 +151,24 @@ class Sweep:
 
     def _one_by_one(self) -> Iterator[Row]:
         """Rows that no window had: held back from accounting until after their end, moved in time, or gone."""
-        keys = sorted(self.left)
+        now = self.clock()  # another order in each pass, so that each has its turn
+        keys = sorted(self.left, key=lambda key: crc32(f"{now} {key}".encode()))
         if len(keys) > ASK_MOST:
-            now = self.clock()  # another choice in each pass, so that each has its turn
-            keys = sorted(keys, key=lambda key: crc32(f"{now} {key}".encode()))[:ASK_MOST]
+            self.reading.unasked += keys[ASK_MOST:]
             self.reading.notes.append(
                 f"{len(self.left)} open rows came in no window; {ASK_MOST} of them were asked for one by one, the "
                 "others follow in the next passes."
             )
-        for key in filter(None, keys):
-            found = list(self._of_key(key))
-            if key in self.left:
+        for place, key in enumerate(keys[:ASK_MOST]):
+            try:
+                found = list(self._of_key(key))
+            except (TooLargeError, TooSlowError) as error:  # the number of an array brings all of its tasks
+                self.reading.unasked += keys[place:ASK_MOST]
+                self.reading.notes.append(
+                    f"Job {key.partition('@')[0]}, which is in no window, was not read: {error}"
+                )
+                return
+            if key and key in self.left:
                 self.reading.missing.append(key)
             yield from found
 
