@@ -42,6 +42,11 @@ def test_suspended_seconds_are_within_what_was_seen() -> None:
     assert (found[KEY].seen_until, found[KEY].suspended) == (BEGAN + 590, 190)
 
 
+def test_no_run_is_seen_in_the_future_by_a_clock_of_slurmdbd_that_is_ahead() -> None:
+    slurm = Slurm(jobs=[a_running(elapsed=86_400)], live=live_jobs((7, BEGAN, "RUNNING")))
+    assert told(slurm)[0][KEY].seen_until == NOW
+
+
 def test_a_job_that_slurmctld_has_forgotten_counts_no_further_and_is_named() -> None:
     found, reading = told(Slurm(jobs=[a_running(suspended=30)], live=live_jobs()))
     assert found[KEY].ended is None

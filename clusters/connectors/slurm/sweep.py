@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -201,7 +202,7 @@ class Sweep:
             if submitted is None or submitted > (fact.submitted or 0):  # gone, or another job of the same id
                 lost.append(fact)
                 holds = False
-            yield fact if holds else rows.unmoved(fact)
+            yield _seen_by(self.clock(), fact) if holds else rows.unmoved(fact)
         self._tell_lost(lost)
         return True
 
@@ -249,6 +250,13 @@ class Sweep:
             self.reading.notes.append(f"The nodes could not be read: {error}")
             return
         self.reading.nodes = [seen for node in value.nodes or () for seen in nodes.seen(node)]
+
+
+def _seen_by(now: int, fact: UsageFact) -> UsageFact:
+    """No later than now: how long a run has lasted is told by slurmdbd's clock, which may be ahead."""
+    if fact.started is None or fact.seen_until is None or fact.seen_until <= now:
+        return fact
+    return replace(fact, seen_until=max(now, fact.started + fact.suspended))
 
 
 def _other_cluster(found: str, wanted: str) -> ConnectorError:
