@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 
 from billing.documents import build
 from billing.documents import pdf as documents
+from billing.documents.typesetting import TypesettingError
 from billing.models import Invoice, InvoiceLine
 from billing.reading import behind
 from billing.reading import invoices as reading
@@ -53,7 +54,10 @@ def invoice(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
 def pdf(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
     del request
     found = _invoice(visit, number)
-    content = reading.document(found) or documents.render(build.document_of(found))
+    try:
+        content = reading.document(found) or documents.render(build.document_of(found))
+    except TypesettingError as error:
+        return HttpResponse(str(error), status=503, content_type="text/plain; charset=utf-8")
     return HttpResponse(content, content_type="application/pdf", headers=_file(f"{number}.pdf", "inline"))
 
 

@@ -1,0 +1,103 @@
+"""Sets PDFs in processes beside this one: what a typesetter remembers is not ours to hold.
+
+A process stays for the next document and ends by itself when there is none. At most two work at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from billing.documents import typesetter
+
+PATIENCE = 120  # seconds for one document; 3,000 lines take one or two
+AT_ONCE = 2
+
+_working = threading.BoundedSemaphore(AT_ONCE)
+_idle: list[subprocess.Popen[bytes]] = []  # those that wait for their next document
+
+
+class TypesettingError(Exception):
+    """There is no PDF; the message is one sentence."""
+
+
+def typeset(document: dict[str, Any], *, created: date) -> bytes:
+    """The PDF of what the template takes. Raises TypesettingError."""
+    request = json.dumps({"document": document, "created": created.isoformat()}).encode()
+    with _working:
+        answer = _asked_of_idle(request) or _asked(_start(), request)
+    if answer is None:
+        raise TypesettingError("The typesetter ended before the PDF was set: ask for it again.")
+    if not answer.startswith(typesetter.SET):
+        why = answer[1:].decode(errors="replace").splitlines()[0]
+        raise TypesettingError(f"The invoice could not be set as a PDF: {why}.")
+    return answer[1:]
+
+
+def close() -> None:
+    """End the processes that wait."""
+    while _idle:
+        _end(_idle.pop())
+
+
+def _asked_of_idle(request: bytes) -> bytes | None:
+    """None where none waits, or where the one that did has ended since."""
+    try:
+        process = _idle.pop()
+    except IndexError:
+        return None
+    return _asked(process, request)
+
+
+def _asked(process: subprocess.Popen[bytes], request: bytes) -> bytes | None:
+    """Its answer, after which it waits again; None where it has ended."""
+    if process.stdin is None or process.stdout is None:
+        raise TypeError("it is started with both pipes")
+    watch = threading.Timer(PATIENCE, process.kill)
+    watch.daemon = True
+    watch.start()
+    answer = None
+    try:
+        typesetter.send(process.stdin, request)
+        answer = typesetter.receive(process.stdout)
+    except BrokenPipeError:
+        pass
+    finally:
+        watch.cancel()
+        if answer is None:
+            _end(process)
+    if answer is not None:
+        _idle.append(process)
+    return answer
+
+
+def _start() -> subprocess.Popen[bytes]:
+    # Isolated: beside it lie modules that are called like the standard library's. One arena, since the
+    # memory that threads of a typesetter give back to arenas of their own does not return.
+    return subprocess.Popen(
+        [sys.executable, "-I", str(Path(typesetter.__file__))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "MALLOC_ARENA_MAX": "1"},
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(BrokenPipeError):  # what it was not told any more
+                stream.close()
+
+
+atexit.register(close)
+os.register_at_fork(after_in_child=_idle.clear)  # they answer the parent

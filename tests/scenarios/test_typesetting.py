@@ -1,0 +1,80 @@
+"""Invoices are set as PDFs in processes of their own, which may end at any time."""
+
+import os
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from billing.documents import typesetter, typesetting
+from billing.documents.invoice import DocumentLine, InvoiceDocument, Party
+from billing.documents.pdf import render
+from billing.documents.typesetting import TypesettingError, typeset
+
+INVOICE = InvoiceDocument(
+    number="NW-2026-0009",
+    issued_on=date(2026, 11, 1),
+    seller=Party(name="Alpine Compute GmbH"),
+    buyer=Party(name="Helix Bio GmbH"),
+    currency="EUR",
+    subtotal="€12.00",
+    total="€12.00",
+    amount_due="€12.00",
+)
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits() -> None:
+    typesetting.close()
+
+
+def test_one_process_sets_one_invoice_after_the_other() -> None:
+    render(INVOICE)
+    (first,) = typesetting._idle
+    render(replace(INVOICE, number="NW-2026-0010"))
+    assert typesetting._idle == [first]
+
+
+def test_a_typesetter_that_was_killed_is_replaced() -> None:
+    expected = render(INVOICE)
+    (first,) = typesetting._idle
+    first.kill()
+    first.wait()
+    assert render(INVOICE) == expected
+    assert first not in typesetting._idle
+
+
+def test_a_typesetter_that_cannot_begin_gives_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(
+        TypesettingError, match=r"^The typesetter ended before the PDF was set: ask for it again\.$"
+    ):
+        render(INVOICE)
+
+
+def test_what_cannot_be_set_gives_a_sentence_and_the_next_one_is_set() -> None:
+    with pytest.raises(TypesettingError, match=r"^The invoice could not be set as a PDF: .+\.$"):
+        typeset({"number": "NW-2026-0009"}, created=date(2026, 11, 1))
+    assert render(INVOICE).startswith(b"%PDF-")
+    assert len(typesetting._idle) == 1
+
+
+def test_an_invoice_of_many_lines_does_not_stay_in_memory() -> None:
+    """What the typesetter remembers of 600 lines would be 35 MiB an invoice."""
+    for number in range(6):
+        render(replace(INVOICE, lines=tuple(_line(f"project {number}-{n}") for n in range(600))))
+    for process in typesetting._idle:
+        held = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        assert held < typesetter.MOST
+
+
+def _line(project: str) -> DocumentLine:
+    return DocumentLine(
+        description="H100 GPU time",
+        project=project,
+        quantity="12.25",
+        unit="GPU-hours",
+        unit_price="€2.85",
+        amount="€34.91",
+    )
