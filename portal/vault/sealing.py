@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from typing import TYPE_CHECKING
+
 from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
 
 NO_KEYS = (
     "There is no key for stored secrets: put one into CLUSTERTAB_SECRET_KEYS, the same for every process "
@@ -39,6 +43,8 @@ class Sealed:
         """The text. Raises VaultError where the keys are not there or not the right ones."""
         if not self._token:
             return ""
+        from cryptography.fernet import InvalidToken  # 9 MiB, which pages do without
+
         try:
             return _keys().decrypt(self._token).decode()
         except InvalidToken:
@@ -46,6 +52,8 @@ class Sealed:
 
     def rotated(self) -> Sealed:
         """The same text under the first key. Raises VaultError as `reveal` does."""
+        from cryptography.fernet import InvalidToken
+
         try:
             return Sealed(_keys().rotate(self._token).decode()) if self._token else self
         except InvalidToken:
@@ -68,6 +76,8 @@ def seal(text: str) -> Sealed:
 
 @sensitive_variables()
 def _keys() -> MultiFernet:
+    from cryptography.fernet import Fernet, MultiFernet
+
     if not settings.CLUSTERTAB_SECRET_KEYS:
         raise VaultError(NO_KEYS)
     try:
