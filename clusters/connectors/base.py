@@ -25,11 +25,12 @@ class ConnectorError(Exception):
         self.retry = retry
 
 
-@dataclass(slots=True, kw_only=True, unsafe_hash=True)
+@dataclass(slots=True, unsafe_hash=True)
 class UsageFact:
     """One workload that held one fixed shape of resources for one interval. Nobody changes one that is made.
 
-    Not frozen: that takes three quarters of the time of making it, and they are made by the million.
+    They are made by the million. So it is not frozen, which takes three quarters of the time of making one, and
+    takes its fields in this order as well as by name, which takes three times as long.
 
     All instants are UTC epoch seconds; `started` and `ended` are half-open `[started, ended)`.
     `started is None`: still waiting. `ended is None`: still running (or waiting).

@@ -16,7 +16,7 @@ NO_COUNT = 2**32 - 2
 """Slurm's NO_VAL; this and everything above it, and everything below zero, stands for "not set"."""
 
 
-class Num(Struct, gc=False):
+class Num(Struct, gc=False, frozen=True):
     set: bool = False
     infinite: bool = False
     number: int | None = None
@@ -26,15 +26,17 @@ Number = int | Num | None
 Words = str | list[str] | None
 
 
-class TresCount(Struct, gc=False):
+class TresCount(Struct, gc=False, frozen=True):
     type: str = ""
     name: str | None = None
     count: Number = None
 
 
 class TresLists(Struct, gc=False):
-    allocated: list[TresCount] | None = None
-    requested: list[TresCount] | None = None
+    """Tuples, so that what was made of one can be looked up by it: few lists differ."""
+
+    allocated: tuple[TresCount, ...] | None = None
+    requested: tuple[TresCount, ...] | None = None
 
 
 class Times(Struct, gc=False):

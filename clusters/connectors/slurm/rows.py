@@ -11,9 +11,8 @@ import msgspec
 from clusters.connectors.base import BadRow, Reading, Row, UsageFact
 from clusters.connectors.sacct_fields import UnreadableError
 from clusters.connectors.sacct_rows import NOTES
-from clusters.connectors.sacct_tres import Tres, held, is_read
-from clusters.connectors.slurm import decode
-from clusters.connectors.slurm.decode import Array, Exit, Het, Job, Number, TresCount, instant, whole
+from clusters.connectors.slurm import decode, resources
+from clusters.connectors.slurm.decode import Array, Exit, Het, Job, Number, Times, instant, whole
 
 BASE_STATES = frozenset(
     {
@@ -21,7 +20,7 @@ BASE_STATES = frozenset(
         "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "EXPEDITING",
     }
 )  # fmt: skip
-_UNITS = ("M", "G", "T", "P", "E")
+_NO_TIMES = Times()
 _VOLATILE = ("elapsed", "planned", "system", "total", "user")  # what goes on while a row is open
 
 
@@ -68,12 +67,17 @@ class RowReader:
         )
 
     def _fact(self, job: Job) -> UsageFact:
-        fact, notes = _fact(job)
-        for note in notes:
-            seen = self._noted.setdefault(note, set())
-            if len(seen) < 100_000:
-                seen.add(fact.source_key)
+        fact, note, resized = _fact(job)
+        if note:
+            self._note(note, fact)
+        if resized:
+            self._note("resized", fact)
         return fact
+
+    def _note(self, code: str, fact: UsageFact) -> None:
+        seen = self._noted.setdefault(code, set())
+        if len(seen) < 100_000:
+            seen.add(fact.source_key)
 
     def finish(self) -> None:
         """Writes what was counted as sentences into the reading."""
@@ -122,43 +126,53 @@ def raw_text(raw: bytes) -> str:
         return raw.decode("utf-8", "backslashreplace")
 
 
-def _fact(job: Job) -> tuple[UsageFact, list[str]]:
+def _fact(job: Job) -> tuple[UsageFact, str, bool]:
+    """Also a note of what was allocated, and whether the run was resized."""
     number = _job_number(job)
-    submitted, started, ended, seen_until, suspended, resized = _span(job)
-    tres = _allocated(job)
-    required = job.required.cpus if job.required else None
-    asked = job.tres.requested if job.tres else None
-    cpus = tres.cpus if tres.cpus is not None else whole(required) or 0
-    nodes = tres.nodes if tres.nodes is not None else whole(job.allocation_nodes) or _node_count(asked)
-    limit = whole(job.time.limit) if job.time else None
-    fact = UsageFact(
-        source_key=f"{number}@{submitted}",
-        account=_text(job.account),
-        user=_text(job.user),
-        job_id=display_id(number, job.array, job.het),
-        name=_text(job.name),
-        queue=_text(job.partition),
-        qos=_text(job.qos),
-        gpus=tres.gpus,
-        gpu_model=tres.gpu_model,
-        mig_profile=tres.mig_profile,
-        gpu_share=tres.gpu_share,
-        cpu_milli=cpus * 1000,
-        memory_mib=tres.memory_mib,
-        nodes=nodes,
-        node_list=_text(job.nodes),
-        requested=_printed(asked),
-        time_limit=None if limit is None else limit * 60,
-        submitted=submitted,
-        eligible=instant(job.time.eligible) if job.time else None,
-        started=started,
-        ended=ended,
-        seen_until=seen_until,
-        suspended=suspended,
-        state=state_word(job.state.current if job.state else None),
-        exit_code=_exit_code(job.exit_code),
+    times = job.time or _NO_TIMES
+    submitted, started, ended, seen_until, suspended, resized = _span(times)
+    held = resources.allocated(job.tres.allocated) if job.tres else resources.NOTHING
+    requested, asked_nodes = resources.requested(job.tres.requested) if job.tres else ("", 0)
+    cpus, nodes = held.cpus, held.nodes
+    if cpus is None:
+        cpus = whole(job.required.cpus if job.required else None) or 0
+    if nodes is None:
+        nodes = whole(job.allocation_nodes) or asked_nodes
+    limit, eligible = whole(times.limit), times.eligible
+    account, user, name = job.account, job.user, job.name
+    queue, qos, node_list = job.partition, job.qos, job.nodes
+    if not f"{account}{user}{name}{queue}{qos}{node_list}".isprintable():
+        account, user, name = _text(account), _text(user), _text(name)
+        queue, qos, node_list = _text(queue), _text(qos), _text(node_list)
+    fact = UsageFact(  # in the order of its fields: naming them takes as long as all the rest
+        f"{number}@{submitted}",
+        account or "",
+        user or "",
+        display_id(number, job.array, job.het),
+        name or "",
+        queue or "",
+        qos or "",
+        "",  # priority class
+        held.gpus,
+        held.gpu_model,
+        held.mig_profile,
+        held.gpu_share,
+        cpus * 1000,
+        held.memory_mib,
+        nodes,
+        node_list or "",
+        requested,
+        None if limit is None else limit * 60,
+        submitted,
+        submitted if eligible == submitted else instant(eligible),
+        started,
+        ended,
+        seen_until,
+        suspended,
+        state_word(job.state.current if job.state else None),
+        _exit_code(job.exit_code),
     )
-    return fact, [note for note in (tres.note, "resized" if resized else "") if note]
+    return fact, held.note, resized
 
 
 def _job_number(job: Job) -> int:
@@ -168,16 +182,17 @@ def _job_number(job: Job) -> int:
     return number
 
 
-def _span(job: Job) -> tuple[int, int | None, int | None, int | None, int, bool]:
+def _span(times: Times) -> tuple[int, int | None, int | None, int | None, int, bool]:
     """Submission, start, end, the second proved while open, suspended seconds, and whether it was resized."""
-    times = job.time or decode.Times()
-    submitted = instant(times.submission)
+    submitted, start, end = instant(times.submission), instant(times.start), instant(times.end)
     if submitted is None:
         raise UnreadableError(
             "no-submit", "The row has no submission time; without it the row has no identity."
         )
-    start, end = instant(times.start), instant(times.end)
-    elapsed, suspended = whole(times.elapsed) or 0, whole(times.suspended) or 0
+    suspended = whole(times.suspended) or 0
+    if start is not None and end is not None and not suspended and submitted <= start <= end:
+        return submitted, start, end, None, 0, False
+    elapsed = whole(times.elapsed) or 0
     if start is None:
         if elapsed and end is None:
             raise UnreadableError("no-start", "The row has no start although the job ran.")
@@ -191,60 +206,16 @@ def _span(job: Job) -> tuple[int, int | None, int | None, int | None, int, bool]
     return submitted, began, None, proved, min(suspended, proved - began), start < submitted
 
 
-def _allocated(job: Job) -> Tres:
-    listed = job.tres.allocated if job.tres else None
-    counts: list[tuple[str, int]] = []
-    for one in listed or ():
-        name = f"{one.type}/{one.name}" if one.name else one.type
-        if is_read(name):
-            counts.append((name, whole(one.count) or 0))
-    return held(tuple(counts))
-
-
-def _node_count(asked: list[TresCount] | None) -> int:
-    return next((whole(one.count) or 0 for one in asked or () if one.type == "node"), 0)
-
-
-def _printed(asked: list[TresCount] | None) -> str:
-    """As sacct prints it: `billing=48,cpu=4,gres/gpu:a100=1,gres/gpu=1,mem=62.50G,node=1`."""
-    if not asked:
-        return ""
-    return _joined(tuple((one.type, one.name or "", whole(one.count)) for one in asked))
-
-
-@lru_cache(maxsize=16_384)
-def _joined(asked: tuple[tuple[str, str, int | None], ...]) -> str:
-    parts = [
-        f"{kind}/{name}={count}" if name else f"{kind}={_amount(count) if kind == 'mem' else count}"
-        for kind, name, count in asked
-        if count is not None
-    ]
-    return ",".join(sorted(parts))
-
-
-def _amount(mebibytes: int) -> str:
-    """64000 → `62.50G`: hundredths of the largest unit of which there is one."""
-    unit, size = 0, 1
-    while mebibytes >= 1024 * size and unit < len(_UNITS) - 1:
-        unit, size = unit + 1, size * 1024
-    if mebibytes % size == 0:
-        return f"{mebibytes // size}{_UNITS[unit]}"
-    hundredths = (mebibytes * 200 + size) // (2 * size)
-    return f"{hundredths // 100}.{hundredths % 100:02d}{_UNITS[unit]}"
-
-
 def display_id(number: int, array: Array | None, het: Het | None) -> str:
     """As people write it, and sacct prints it: `12_3`, `12_[2-5%3]`, `17+1`, else the number."""
-    of_array = whole(array.job_id) if array else None
-    if array and of_array:
+    if array and array.job_id and (of_array := whole(array.job_id)):
         task = whole(array.task_id)
         if task is not None:
             return f"{of_array}_{task}"
         if array.task:
             most = _most_at_once(array)
             return f"{of_array}_[{_tasks(array.task)}{f'%{most}' if most else ''}]"
-    of_het = whole(het.job_id) if het else None
-    if het and of_het:
+    if het and het.job_id and (of_het := whole(het.job_id)):
         return f"{of_het}+{whole(het.job_offset) or 0}"
     return str(number)
 
@@ -275,7 +246,12 @@ def _tasks(text: str) -> str:
 
 def state_word(state: decode.Words) -> str:
     """The one word that sacct prints: a flag such as REQUEUED or RESIZING before the base state."""
-    found = decode.words(state)
+    return _word(state if isinstance(state, str) else tuple(state)) if state else ""
+
+
+@lru_cache(maxsize=256)
+def _word(state: str | tuple[str, ...]) -> str:
+    found = decode.words(state if isinstance(state, str) else list(state))
     return next((word for word in found if word not in BASE_STATES), found[0]) if found else ""
 
 
@@ -283,8 +259,12 @@ def _exit_code(code: Exit | None) -> str:
     """`7:0`, `0:11`; "" from versions that give it wrong, which give the status as one word."""
     if code is None or not isinstance(code.status, list):
         return ""
-    signal: Number = code.signal.id if code.signal else None
-    return f"{whole(code.return_code) or 0}:{whole(signal) or 0}"
+    return _code(code.return_code, code.signal.id if code.signal else None)
+
+
+@lru_cache(maxsize=1024)
+def _code(returned: Number, signal: Number) -> str:
+    return f"{whole(returned) or 0}:{whole(signal) or 0}"
 
 
 def _text(text: str | None) -> str:
