@@ -14,7 +14,7 @@ from billing import calendar, rating
 from clusters import ledger, truth
 from clusters.connectors.base import BadRow, ConnectorError, Reading, Row, UsageFact
 from clusters.ledger import Stored
-from clusters.models import Cluster, Pull
+from clusters.models import Cluster, Connection, Pull
 
 CUT_OFF = frozenset({"unfinished", "truncated"})  # codes of rows that stand at the end of a file that was cut
 ATTEMPTS = 3  # at a batch that meets a deadlock
@@ -116,6 +116,9 @@ class _Pass:
         if self.live is not None:
             told = self.reading.complete_through if self.live.moves else None
             return datetime.fromtimestamp(told, UTC) if told is not None else None
+        if as_of is None and Connection.objects.filter(cluster=self.pull.cluster, enabled=True).exists():
+            self.reading.notes.append(PULLED)
+            return None
         if as_of is None and proved.torn:
             self.reading.notes.append(TORN)
         return proved.as_of if as_of is None else as_of
@@ -132,6 +135,10 @@ def unforeseen(error: BaseException) -> str:
     return f"Something failed here, not at the cluster ({type(error).__name__}); the worker's log says what."
 
 
+PULLED = (
+    "The cluster is pulled as well, so the watermark stays where it was: what lies between it and this file may not "
+    "have been read. Say with --as-of how far all was."
+)
 TORN = (
     "The file ends in a torn line, so what it proves is not known and the watermark stays where it was: "
     "export it again, or say with --as-of how far it reaches."
