@@ -29,7 +29,7 @@ def main() -> None:
     profiles: list[list[typst.PDFStandard]] = [["a-3a", "ua-1"], ["1.7"]]
     fonts = typst.Fonts(include_system_fonts=False, include_embedded_fonts=False, font_paths=[HERE / "fonts"])
     invoices = typst.Compiler(input=HERE / "invoice.typ", font_paths=fonts, ignore_system_fonts=True)
-    nothing = typst.Compiler(input=b".", font_paths=fonts, ignore_system_fonts=True)
+    nothing = typst.Compiler(input=HERE / "nothing.typ", font_paths=fonts, ignore_system_fonts=True)
 
     def compiled(request: bytes) -> bytes:
         told = json.loads(request)
@@ -52,7 +52,7 @@ def main() -> None:
     while select.select([source], [], [], IDLE)[0] and (request := receive(source)) is not None:
         send(sink, compiled(request))
         if _held() > AMPLE:
-            for _ in range(AGE):  # it forgets by counting documents; empty ones count
+            for _ in range(AGE):  # it forgets by counting documents
                 nothing.compile(format="pdf")
             if _held() > MOST:
                 break
