@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from django.contrib import messages
@@ -13,11 +14,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from billing.tasks import pull_due
-from clusters import due, examining, oversight
+from clusters import due, oversight
 from clusters.connecting import ConnectionForm
-from clusters.connectors.slurm.check import Finding
 from clusters.models import ClusterKind, Connection, Pull, VanishedRun
-from clusters.models.connection import SECRETS
+from clusters.models.connection import SECRETS, WHERE
 from clusters.oversight import Closer
 from portal.outbox import outbox
 from portal.web import format as say
@@ -34,8 +34,12 @@ from portal.web.shapes import (
 )
 from portal.web.visit import answer, operator_page
 
+if TYPE_CHECKING:
+    from clusters.connectors.findings import Finding
+
 UTC_ZONE = ZoneInfo("UTC")
 FRESH = timedelta(hours=1)
+KEPT = {"jwt_key": "signing key", "client_key": "private key", "aws": "AWS keys"}
 OUTCOMES = {
     Pull.Outcome.RUNNING: Badge(label="Running", tone="run"),
     Pull.Outcome.DONE: Badge(label="Done", tone="ok"),
@@ -45,10 +49,11 @@ GROUPS = (
     ("Address", "", ("base_url", "unix_socket", "slurm_cluster", "enabled")),
     (
         "As whom",
-        "A token, or the key that short-lived tokens are made from. It rests encrypted and is never shown again.",
-        ("user", "new_token", "new_jwt_key", "new_headers"),
+        "One way of those below. Secrets rest encrypted and are never shown again.",
+        ("user", "new_password", "new_token", "new_jwt_key", "new_aws", "new_headers"),
     ),
     ("TLS", "Only where the address begins with https.", ("ca", "client_certificate", "new_client_key")),
+    ("How series are read", "", ("options",)),
     ("What and how often", "", ("first_usage_from", "every", "look_back")),
     ("Secrets to take away", "", ("forget",)),
 )
@@ -60,6 +65,8 @@ def cluster(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
     findings = None
     if request.method == "POST":
         if request.POST.get("act") == "check" and found.connection is not None:
+            from clusters import examining  # the connectors load 5 MiB that other pages do without
+
             findings = examining.examine(cluster=found.cluster, clock=lambda: int(time.time()))
         else:
             _ask(request, found)
@@ -72,13 +79,17 @@ def cluster(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
 def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
     """The form; saved, the cluster is due at once. A cluster of files becomes one that is pulled."""
     found = _found(name)
-    row = found.connection or Connection(cluster=found.cluster)
+    before = found.cluster.kind
+    if before not in WHERE:
+        asked = request.GET.get("kind", "")
+        found.cluster.kind = ClusterKind(asked) if asked in WHERE else ClusterKind.SLURM
+    row = found.connection or Connection()
+    row.cluster = found.cluster
     form = ConnectionForm(request.POST or None, instance=row)
     del form.fields["cluster"]
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
-            if found.cluster.kind != ClusterKind.SLURM:
-                found.cluster.kind = ClusterKind.SLURM
+            if found.cluster.kind != before:
                 found.cluster.save(update_fields=["kind"])
             form.save()
             outbox.add(pull_due)
@@ -87,6 +98,7 @@ def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse
     page = ConnectionPage(
         name=name,
         new=found.connection is None,
+        listener=WHERE[ClusterKind(found.cluster.kind)],
         warning="Enter secrets anew: what was typed is not shown again." if form.errors else "",
         form=form,
         groups=_groups(form),
@@ -140,8 +152,11 @@ def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> C
         vanished=tuple(_vanished(run) for run in found.vanished),
         vanished_runs=say.counted(found.vanished_runs, "run"),
         connected=row is not None,
+        kinds=tuple(
+            (kind.value, WHERE[kind]) for kind in WHERE if found.cluster.kind in {kind, ClusterKind.IMPORT}
+        ),
         may_pull=row is not None and row.enabled and found.running is None,
-        may_check=row is not None and found.cluster.kind == ClusterKind.SLURM,
+        may_check=row is not None and found.cluster.kind in WHERE,
         findings=findings,
         refresh="" if row is None else "every 2s" if busy else "every 15s",
     )
@@ -171,7 +186,9 @@ def _subtitle(found: Closer) -> str:
     row = found.connection
     if row is None:
         return f"{found.cluster.get_kind_display()}, zone {found.cluster.timezone}"
-    spoken = f"Slurm {row.release} over {row.api_version}" if row.api_version else "Slurm over slurmrestd"
+    spoken = found.cluster.get_kind_display()
+    if found.cluster.kind == ClusterKind.SLURM and row.api_version:
+        spoken = f"Slurm {row.release} over {row.api_version}"
     return f"{spoken} at {row.address}"
 
 
@@ -220,16 +237,18 @@ def _withheld(found: Closer) -> str:
 
 def _facts(row: Connection) -> tuple[Fact, ...]:
     kept = [name for name in SECRETS if getattr(row, name)]
-    words = {"token": "token", "jwt_key": "signing key", "client_key": "private key", "headers": "headers"}
     changed = say.moment(row.credentials_changed_at, UTC_ZONE) if row.credentials_changed_at else ""
-    secrets = f"{', '.join(words[name] for name in kept)}; entered {changed}" if kept else "none"
+    secrets = f"{', '.join(KEPT.get(name, name) for name in kept)}; entered {changed}" if kept else "none"
     first = say.moment(row.first_usage_from, UTC_ZONE) if row.first_usage_from else ""
+    slurm = (
+        Fact(label="Slurm’s cluster name", value=row.slurm_cluster or "as slurmrestd answers"),
+        Fact(label="Slurm", value=row.release),
+    )
     return (
         Fact(label="Address", value=row.address),
-        Fact(label="Slurm user", value=row.user),
-        Fact(label="Slurm’s cluster name", value=row.slurm_cluster or "as slurmrestd answers"),
+        Fact(label="User", value=row.user),
+        *(slurm if row.cluster.kind == ClusterKind.SLURM else ()),
         Fact(label="Secrets kept", value=secrets),
-        Fact(label="Slurm", value=row.release),
         Fact(label="API version", value=row.api_version),
         Fact(label="A pass every", value=_brief(timedelta(seconds=row.every))),
         Fact(label="Looks back", value=f"{row.look_back} h, once an hour"),
