@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from portal.env import ROOT
@@ -16,7 +17,8 @@ def table(page: str, heading: str) -> list[dict[str, str]]:
     text = (DOCS / page).read_text()
     found = re.search(rf"^#+ {re.escape(heading)}$\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, f"docs/{page} has no heading {heading!r}"
-    lines = [line for line in found[1].splitlines() if line.startswith("|")]
+    below = dropwhile(lambda line: not line.startswith("|"), found[1].splitlines())
+    lines = list(takewhile(lambda line: line.startswith("|"), below))
     assert len(lines) > 2, f"docs/{page} has no table below {heading!r}"
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [dict(zip(header, row, strict=True)) for row in rows]
