@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters import usage
 from clusters.usage import Mark
-from portal.tenants.access import Action, DeniedError, entered, tenants_of
+from portal.tenants.access import Action, DeniedError, entered, named_tenants_of
 from portal.tenants.models import Tenant, User
 from portal.tenants.ownership import accounts_of
 from portal.tenants.scope import stream_in_scope, tenant_scope
@@ -130,8 +130,7 @@ def shell_of(
     user: User, *, area: Area, tenant: Tenant | None = None, may: frozenset[Action] = frozenset()
 ) -> Shell:
     """One query."""
-    found = tenants_of(user).values_list("slug", "name")[: SWITCHER + 1]
-    links = [TenantLink(slug=slug, name=name) for slug, name in found]
+    links = [TenantLink(slug=slug, name=name) for slug, name in named_tenants_of(user, limit=SWITCHER + 1)]
     return Shell(
         user=user.get_full_name() or user.email,
         email=user.email,
