@@ -13,6 +13,8 @@ from django.conf import settings
 from portal.schedule import SCHEDULE
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+# `migrate` makes the checks before any worker starts; here they would load all pages, five MiB of them.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("clustertab")
 app.config_from_object("django.conf:settings", namespace="CELERY")
