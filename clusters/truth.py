@@ -14,6 +14,7 @@ INT63 = 2**63 - 1  # count × share × seconds is what rating keeps, in whole nu
 YEAR_10000 = 253_402_300_800  # the first epoch second without a date
 ORDINARY = 2**31  # any two of it multiplied fit into 63 bits
 LONGEST_NAME = 255  # of what totals and keys are kept by
+_MOVING = ("seen_until", "suspended")  # of a fact that is open
 
 
 def refuse(fact: UsageFact, *, now: int) -> BadRow | None:
@@ -53,8 +54,12 @@ def _is_plain(fact: UsageFact, latest: int) -> bool:
 
 
 def as_text(fact: UsageFact) -> str:
-    """The fact as JSON, for people to read."""
-    return json.dumps(dataclasses.asdict(fact), sort_keys=True)
+    """The fact as JSON, without what goes on while it is open: the same fact, the same text at every look."""
+    told = dataclasses.asdict(fact)
+    if fact.ended is None:
+        for name in _MOVING:
+            del told[name]
+    return json.dumps(told, sort_keys=True)
 
 
 def _interval(fact: UsageFact, *, now: int) -> tuple[str, str] | None:

@@ -64,6 +64,21 @@ def test_case_012_a_row_that_cannot_be_true_is_never_billed(code: str, untrue: d
     prove()
 
 
+def test_an_open_run_that_cannot_be_true_is_one_row_however_often_it_is_seen() -> None:
+    cluster = a_cluster()
+    for seen_until, suspended in (
+        ("2026-03-02 11:00", 0),
+        ("2026-03-02 12:00", 60),
+        ("2026-03-02 13:00", 90),
+    ):
+        told = {"job_id": "7", "source_key": "7@1", "gpus": -1}
+        take_in(cluster, a_job(**told, ended=None, seen_until=seen_until, suspended=suspended))
+
+    assert Quarantined.objects.get().code == "impossible-count"
+    take_in(cluster, a_job(**told))
+    assert Quarantined.objects.count() == 2
+
+
 def test_clocks_of_nodes_may_run_five_minutes_ahead() -> None:
     assert take_in(a_cluster(), a_job(ended="2030-01-01 00:05")).stored.new == 1
     assert LATER.year == 2030
