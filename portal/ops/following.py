@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import signal
+import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -85,6 +86,7 @@ class Follower:
         self.left: dict[str, str] = {}  # files that were not put away, with why
         self.stuck: dict[str, Seen] = {}  # of those the ones that were read, but cannot be moved
         self._known: dict[str, tuple[Seen, float]] = {}  # by name: its state, and since when
+        self._links: set[str] = set()  # names of symbolic links that it was said of
         self._trouble = ""  # what was said last of the directory or database
 
     def run(self, *, once: bool) -> None:
@@ -135,15 +137,20 @@ class Follower:
             self._consider(name, there[name])
 
     def _state(self, name: str) -> Seen | None:
-        """None for what is no file of ours: hidden, not final, no regular file, or gone."""
+        """None for what is no file of ours: hidden, not final, no regular file, or gone.
+
+        A link is not followed: whoever may write here would have any file read that we may read.
+        """
         if name.startswith(".") or name.endswith(UNFINISHED):
             return None
-        path = self.directory / name
         try:
-            if not path.is_file():
-                return None
-            found = path.stat()
+            found = (self.directory / name).lstat()
         except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(found.st_mode) and name not in self._links:
+            self._links.add(name)
+            self.say(f"{name} is a symbolic link, which is not followed: put the file itself here.")
+        if not stat.S_ISREG(found.st_mode):
             return None
         return (found.st_ino, found.st_size, found.st_mtime_ns)
 

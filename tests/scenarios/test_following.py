@@ -138,6 +138,22 @@ def test_what_is_still_written_waits(gpu1: Cluster, tmp_path: Path) -> None:
     assert follow(tmp_path)[0]["refused"] == 1
 
 
+def test_a_link_is_not_followed_and_op_hears_of_it_once(gpu1: Cluster, tmp_path: Path) -> None:
+    inbox, elsewhere = tmp_path / "inbox", tmp_path / "elsewhere"
+    inbox.mkdir()
+    elsewhere.mkdir()
+    (inbox / "usage.sacct").symlink_to(file(elsewhere, row(1)))
+    (inbox / "gone.sacct").symlink_to(elsewhere / "nowhere")
+    by = Watched(inbox)
+    for _ in range(3):
+        by.look(final=False)
+    assert sorted(by.heard) == [
+        f"{name} is a symbolic link, which is not followed: put the file itself here."
+        for name in ("gone.sacct", "usage.sacct")
+    ]
+    assert (UsageRecord.objects.count(), by.left, (inbox / "usage.sacct").is_symlink()) == (0, {}, True)
+
+
 def test_a_file_that_grows_is_not_complete(gpu1: Cluster, tmp_path: Path) -> None:
     by = Watched(tmp_path, settle=3600)
     path = file(tmp_path, row(1))
