@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 import structlog
 from django.db import DatabaseError, transaction
@@ -78,10 +77,10 @@ def pull(
     """Read the cluster from its watermark, less a look-back, to `moment`; or any window anew.
 
     Safe to run again, at once and after a kill: what is known changes nothing, and of two at the same time
-    one says so and ends. A source that cannot be read is an outcome, kept with the connection, which is
-    then put off. The watermark never moves backwards, nor over what was never read. `connect` makes the
-    connector of a connection; `progress` gets the sum of all passes so far. Raises PullError where there is
-    no connection, or the window is none.
+    one says so and ends. A source that cannot be read is an outcome, kept with the pass; where no window was
+    asked for, with the connection too, which is then put off. The watermark never moves backwards, nor over
+    what was never read. `connect` makes the connector of a connection; `progress` gets the sum of all passes
+    so far. Raises PullError where there is no connection, or the window is none.
     """
     told = Connection.objects.select_related("cluster").filter(cluster=cluster).first()
     if told is None:
@@ -142,14 +141,17 @@ class _Pull:
             for piece in self._pieces(since, until, deep=deep):
                 self._pass(piece)
         except ConnectorError as error:
-            self._failed(str(error), retry=error.retry)
+            if scheduled:
+                self._failed(str(error), retry=error.retry)
             self.pulled.outcome, self.pulled.error = Outcome.FAILED, str(error)
         except Exception as error:
             with suppress(DatabaseError):  # the first error is the one to tell of
-                self._failed(intake.unforeseen(error), retry=True)
+                if scheduled:
+                    self._failed(intake.unforeseen(error), retry=True)
             raise
         else:
-            self._succeeded(scheduled=scheduled, deep=deep)
+            if scheduled:
+                self._succeeded(deep=deep)
         self.pulled.complete_through = _watermark(self.cluster)
         self._log()
         return self.pulled
@@ -271,14 +273,13 @@ class _Pull:
         if sentence not in self.reading.notes:  # the transaction may be tried again
             self.reading.notes.append(sentence)
 
-    def _succeeded(self, *, scheduled: bool, deep: bool) -> None:
+    def _succeeded(self, *, deep: bool) -> None:
         now = self.clock.now
-        state: dict[str, Any] = {"failures": 0, "last_error": "", "last_success_at": now}
-        if scheduled:
-            state["next_pull_at"] = max(self.clock.moment + timedelta(seconds=self.connection.every), now)
-        if deep:
-            state["deep_read_at"] = self.clock.moment
-        Connection.objects.filter(pk=self.connection.pk).update(**state)
+        due_at = max(self.clock.moment + timedelta(seconds=self.connection.every), now)
+        told = {"deep_read_at": self.clock.moment} if deep else {}
+        Connection.objects.filter(pk=self.connection.pk).update(
+            failures=0, last_error="", last_success_at=now, next_pull_at=due_at, **told
+        )
 
     def _failed(self, sentence: str, *, retry: bool) -> None:
         """What tries alone cannot mend is tried each hour all the same: it may be mended over there."""

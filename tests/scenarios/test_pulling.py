@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -173,6 +174,23 @@ def test_any_window_can_be_read_again_and_the_watermark_stays() -> None:
     assert read_through(cluster) == "2026-03-05 00:00"
     assert Connection.objects.get().next_pull_at == due
     assert slurm.asked[-1] == []
+
+
+@pytest.mark.parametrize("fails", [ConnectorError("It has no token.", retry=False), ZeroDivisionError()])
+def test_a_window_that_op_asked_for_and_did_not_get_puts_nothing_off(fails: Exception) -> None:
+    cluster = a_connection().cluster
+    slurm = Scheduler()
+    slurm.pulled(cluster, "2026-03-05 00:00")
+    schedule = Connection.objects.values_list("next_pull_at", "failures", "last_error", "last_success_at")
+    before = schedule.get()
+    slurm.fails = fails
+    with suppress(ZeroDivisionError):
+        told = slurm.pulled(cluster, "2026-03-09 00:00", since="2026-03-01 00:00", until="2026-03-02 00:00")
+        assert (told.outcome, told.error) == (Outcome.FAILED, "It has no token.")
+    assert schedule.get() == before
+    kept = Pull.objects.latest("pk")
+    assert kept.outcome == Pull.Outcome.FAILED
+    assert kept.error.startswith(("It has no token.", "Something failed here"))
 
 
 def test_a_window_beyond_what_was_read_does_not_hide_the_gap() -> None:
