@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from clusters.connectors.base import ConnectorError, Row
 from tests.contracts.slurm_recorded import NOW, Reply, Slurm, a_job, connector, live_jobs, refused, serving
 
 
@@ -89,3 +91,27 @@ def test_one_row_of_an_unknown_shape_does_not_take_the_others_with_it() -> None:
     assert getattr(bad, "code", "") == "shape"
     assert '"cpu=4"' in getattr(bad, "raw", "")
     assert fact.source_key == f"1@{NOW - 900}"
+
+
+@pytest.mark.parametrize("meta", [None, {"slurm": {"release": "25.11.1", "cluster": "lab"}}])
+def test_without_a_name_the_rows_of_one_cluster_only_are_taken(meta: dict[str, Any] | None) -> None:
+    mine = a_job(1, submit=NOW - 900, start=NOW - 800, end=NOW - 700)
+    theirs = [{**mine, "job_id": 3, "cluster": "west"}]
+    theirs += [mine, {**mine, "job_id": 2, "cluster": "north"}] if not meta else []
+    shared = Slurm(jobs=theirs, live=live_jobs(), meta=meta or {})
+    with serving(shared) as address:
+        source = connector(address, now=NOW, cluster="")
+        given: list[Row] = []
+        with pytest.raises(ConnectorError) as caught:
+            given += source.usage(since=NOW - 3600, until=NOW, open_keys=())
+    names = "lab, west" if meta else "lab, north, west"
+    assert str(caught.value) == (
+        f"Rows of several clusters come ({names}), and the connection does not say which of them this is: write its "
+        "ClusterName into the connection as Slurm's cluster name (slurm_cluster in a configuration file)."
+    )
+    assert (given, caught.value.retry, source.reading.complete_through) == ([], False, None)
+
+    one = Slurm(jobs=[mine, {**mine, "job_id": 2, "cluster": ""}], live=live_jobs())
+    with serving(one) as address:
+        source = connector(address, now=NOW, cluster="")
+        assert len(list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))) == 2

@@ -27,7 +27,7 @@ _VOLATILE = ("elapsed", "planned", "system", "total", "user")  # what goes on wh
 class RowReader:
     """Reads rows of one source and counts into its `Reading`.
 
-    `cluster` is Slurm's name of the cluster whose rows are wanted; "" takes all.
+    `cluster` is Slurm's name of the cluster whose rows are wanted; "" takes all, and keeps in `names` whose they are.
     """
 
     def __init__(self, reading: Reading, *, cluster: str = "") -> None:
@@ -35,6 +35,7 @@ class RowReader:
         self.cluster = cluster
         self.taken = 0  # rows of our cluster
         self.foreign: dict[str, int] = {}  # rows of other clusters
+        self.names: set[str] = set()  # of clusters, where none is wanted above the others
         self._noted: dict[str, set[str]] = {}
 
     def read(self, job: Job) -> Row | None:
@@ -56,7 +57,12 @@ class RowReader:
 
     def is_ours(self, job: Job) -> bool:
         """Whether the row is of the cluster that is wanted; one without a name is."""
-        return not (self.cluster and job.cluster and job.cluster != self.cluster)
+        name = job.cluster
+        if not name or name == self.cluster:
+            return True
+        if not self.cluster:
+            self.names.add(name)
+        return not self.cluster
 
     def unread(self, raw: bytes, why: str) -> BadRow:
         """A row of another shape than any known version has."""

@@ -30,6 +30,8 @@ ENDED = frozenset(
      "OUT_OF_MEMORY", "PENDING"}
 )  # fmt: skip
 
+_LIVE_JOB: decode.Reader[decode.LiveJob] = decode.Reader(decode.LiveJob)
+
 
 class Sweep:
     """The rows of one pass, in `rows`; `reading` is complete when it ends."""
@@ -66,6 +68,8 @@ class Sweep:
     def _introduce(self, api: Api) -> None:
         if self.cluster and api.cluster and api.cluster != self.cluster:
             raise _other_cluster(api.cluster, self.cluster)
+        if api.cluster and not self.cluster:
+            self.reader.names.add(api.cluster)
         sight.require(self.rest)
         if api.known:
             return
@@ -97,11 +101,13 @@ class Sweep:
             self.asked_at = now
             try:
                 ended, number, spent, found = self._window(begin, end, last=last)
-            except (TooLargeError, TooSlowError):
+            except (TooLargeError, TooSlowError) as error:
                 windows.length = min(windows.length, max(goal - begin, 1))
-                if not windows.shrink():
-                    raise
-                continue
+                if windows.shrink():
+                    continue
+                if isinstance(error, TooLargeError):
+                    raise _open_everywhere(error) from None
+                raise
             yield from found
             if last:
                 return
@@ -131,6 +137,7 @@ class Sweep:
                 found.extend(self._taken(job))
             elif len(self.left) < REMEMBER and self.reader.is_ours(job):
                 self.left.add(rows.key(job) or "")
+        self._check_names()
         return ended, len(jobs), answer.spent, found
 
     def _taken(self, job: decode.Job) -> Iterator[Row]:
@@ -149,6 +156,17 @@ class Sweep:
     def _check_cluster(self) -> None:
         if self.reader.foreign and not self.reader.taken:
             raise _other_cluster(min(self.reader.foreign), self.cluster)
+
+    def _check_names(self) -> None:
+        """Before rows are given: those of two clusters may have the same keys, and other owners."""
+        names = sorted(self.reader.names)
+        if len(names) > 1:
+            raise ConnectorError(
+                f"Rows of several clusters come ({', '.join(names)}), and the connection does not say which of them "
+                "this is: write its ClusterName into the connection as Slurm's cluster name (slurm_cluster in a "
+                "configuration file).",
+                retry=False,
+            )
 
     def _one_by_one(self) -> Iterator[Row]:
         """Rows that no window had: held back from accounting until after their end, moved in time, or gone."""
@@ -169,6 +187,7 @@ class Sweep:
                     f"Job {key.partition('@')[0]}, which is in no window, was not read: {error}"
                 )
                 return
+            self._check_names()
             if key and key in self.left:
                 self.reading.missing.append(key)
             yield from found
@@ -208,16 +227,20 @@ class Sweep:
 
     def _live(self) -> dict[int, tuple[int, bool]]:
         """What slurmctld has in memory: job id → submission, and whether it holds anything."""
-        value, _ = self.rest.read(self.rest.slurm("jobs"), decode.live_jobs, wanted="jobs")
         known: dict[int, tuple[int, bool]] = {}
-        for job in value.jobs or ():
+        began: dict[int, int] = {}
+
+        def keep(job: decode.LiveJob) -> None:
             number = decode.whole(job.job_id)
             if number:
                 states = decode.words(job.job_state)
                 holds = "COMPLETING" in states or not ENDED.intersection(states)
                 known[number] = (decode.instant(job.submit_time) or 0, holds)
                 if RUNS.intersection(states):
-                    self.began[number] = decode.instant(job.start_time) or self.asked_at
+                    began[number] = decode.instant(job.start_time) or self.asked_at
+
+        self.rest.each(self.rest.slurm("jobs"), _LIVE_JOB, keep)
+        self.began.update(began)
         return known
 
     def _behind(self, until: int) -> bool:
@@ -257,6 +280,15 @@ def _seen_by(now: int, fact: UsageFact) -> UsageFact:
     if fact.started is None or fact.seen_until is None or fact.seen_until <= now:
         return fact
     return replace(fact, seen_until=max(now, fact.started + fact.suspended))
+
+
+def _open_everywhere(error: TooLargeError) -> TooLargeError:
+    return TooLargeError(
+        f"{error} The shortest window is asked for already, and the jobs that wait or run come in every one: set "
+        "SLURMRESTD_JSON=compact in slurmrestd's environment, which halves the bytes on newer releases, or lower "
+        "MaxJobCount.",
+        retry=True,
+    )
 
 
 def _other_cluster(found: str, wanted: str) -> ConnectorError:
