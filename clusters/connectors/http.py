@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic_ns
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 TIMEOUT = 300  # seconds for one answer: a scheduler builds all of it before it sends the first byte
 CONNECT_TIMEOUT = 10  # seconds
-LARGEST = 256 * 2**20  # bytes of one answer, uncompressed
+LARGEST = 256 * 2**20  # bytes of one answer that is held, uncompressed
+LARGEST_POURED = 2**32  # bytes of one answer that is taken piece by piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,7 @@ class Http:
     def __init__(self, endpoint: Endpoint, *, largest: int = LARGEST) -> None:
         self.endpoint = endpoint
         self.largest = largest
+        self.largest_poured = LARGEST_POURED
         parts = _checked(endpoint)
         self.address = f"unix:{endpoint.unix_socket}" if endpoint.unix_socket else f"{parts[0]}{parts[1]}"
         self._base = f"{parts[0]}{parts[1]}"
@@ -81,15 +83,17 @@ class Http:
         content: bytes | None = None,
         headers: Mapping[str, Secret] | None = None,
         timeout: int | None = None,
+        into: Callable[[bytes], bool] | None = None,
     ) -> Answer:
         """One request, one whole answer. `path` begins with "/" and follows the prefix of the endpoint.
 
         `json` is written as JSON; `content` goes out as it is, under the content type that `headers` name.
-        `timeout` is in seconds and holds for the whole answer. Raises `TooLargeError`, `TooSlowError` or another
-        `ConnectorError`; an answer of any status is none.
+        `timeout` is in seconds and holds for the whole answer. With `into` the body of an answer of status 200 is
+        given to it piece by piece, until it says False, and not held; it must not raise. Raises `TooLargeError`,
+        `TooSlowError` or another `ConnectorError`; an answer of any status is none.
         """
         answer = self._attempt(
-            method, path, params, json, headers, timeout or self.endpoint.timeout, content=content
+            method, path, params, json, headers, timeout or self.endpoint.timeout, content=content, into=into
         )
         if isinstance(answer, ConnectorError):
             raise answer
@@ -119,6 +123,7 @@ class Http:
         timeout: int,
         *,
         content: bytes | None = None,
+        into: Callable[[bytes], bool] | None = None,
     ) -> Answer | ConnectorError:
         """The failure is returned, for `call` to raise once the frame that held the headers has ended."""
         secrets = {**self.endpoint.headers, **(headers or {})}
@@ -136,7 +141,7 @@ class Http:
                 headers={name: secret.reveal() for name, secret in secrets.items()},
                 timeout=limits,
             ) as response:
-                body = self._body(response, begun + timeout * 10**9, timeout)
+                body = self._body(response, begun + timeout * 10**9, timeout, into)
                 if isinstance(body, ConnectorError):
                     return body
                 return Answer(
@@ -150,18 +155,29 @@ class Http:
             self.close()
             return _failure(error, self.address, timeout)
 
-    def _body(self, response: httpx.Response, deadline: int, timeout: int) -> bytes | ConnectorError:
+    def _body(
+        self,
+        response: httpx.Response,
+        deadline: int,
+        timeout: int,
+        into: Callable[[bytes], bool] | None,
+    ) -> bytes | ConnectorError:
+        poured = into if response.status_code == 200 else None
+        largest = self.largest if poured is None else self.largest_poured
         pieces, size = [], 0
         for piece in response.iter_bytes():
             size += len(piece)
-            if size > self.largest:
+            if size > largest:
                 return TooLargeError(
-                    f"{self.address} answered with more than {self.largest // 2**20} MiB; ask for a shorter time.",
+                    f"{self.address} answered with more than {largest // 2**20} MiB; ask for less.",
                     retry=True,
                 )
             if monotonic_ns() > deadline:
                 return _too_slow(self.address, timeout)
-            pieces.append(piece)
+            if poured is None:
+                pieces.append(piece)
+            elif not poured(piece):
+                break
         return b"".join(pieces)
 
 

@@ -6,7 +6,6 @@ The file is split into its jobs as it is read, so that its size does not matter.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,18 +15,14 @@ from clusters.connectors.base import BadRow, ConnectorError, Reading, Row, Usage
 from clusters.connectors.sacct import check_same, opened
 from clusters.connectors.slurm import decode, faults
 from clusters.connectors.slurm.rows import RowReader
+from clusters.connectors.slurm.splitter import LARGEST, Splitter, TooLongError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
     from typing import BinaryIO
 
 COMMAND = "sacct --json --allusers --duplicates --starttime 2026-01-01"
-LARGEST = 64 * 2**20  # bytes of one job with its steps
 _BLOCK = 2**18
-_QUOTE = ord('"')
-_OPENING = (b"{", b"[")
-_MARKS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
-_AROUND = 2**20  # bytes that are kept of what stands around the jobs
 _CUT = "The file ends within this job or before its end: copy or export it again."
 
 
@@ -57,8 +52,8 @@ class SacctJson:
         clusters: dict[str, None] = {}
         with opened(self._path) as (stream, file):
             check_same(self._path, file, self._seen)
-            splitter = Splitter(stream)
-            for piece in splitter.jobs():
+            splitter = Splitter()
+            for piece in _pieces(stream, splitter):
                 try:
                     job = jobs.read(piece)
                 except (decode.OtherShapeError, decode.NotJsonError) as error:
@@ -125,86 +120,19 @@ def open_export(path: str | Path) -> SacctJson:
     return SacctJson(path, seen)
 
 
-class Splitter:
-    """Cuts the objects out of the list "jobs" of a JSON text, or of several texts one after the other.
-
-    After `jobs()`: `around` is the last text without its jobs, `found` whether there was a list of jobs, `rest`
-    what follows the last whole job if the text is cut off, else empty.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.around = b""
-        self.rest = b""
-        self.found = False
-        self._stream = stream
-        self._depth = 0
-        self._key = b""  # the last string of the outermost object: the name of what follows
-        self._inside = False  # between the brackets of "jobs"
-
-    def jobs(self) -> Iterator[bytes]:
-        """The bytes of each job. Raises `ConnectorError` for one that is larger than 64 MiB."""
-        held = b""
-        while block := self._stream.read(_BLOCK):
-            held = yield from self._cut(held + block)
-            if len(held) > LARGEST:
-                raise ConnectorError(
-                    "A job in this file is larger than 64 MiB: is it a file of sacct?", retry=False
-                )
-        if self._depth or held.strip():
-            self.rest = held or b"{"
-
-    def _cut(self, text: bytes) -> Generator[bytes, None, bytes]:
-        """Gives the whole jobs in `text`; returns what has to be read again together with what follows."""
-        begin, kept, end = -1, 0, len(text)
-        for mark in _MARKS.finditer(text):
-            token = mark[0]
-            if token == b'"':  # the text ends within a string
-                end = mark.start()
-                break
-            if token[0] == _QUOTE:
-                if self._depth == 1:
-                    self._key = token
-            elif token in _OPENING:
-                if self._inside and self._depth == 2:
-                    begin = mark.start()
-                elif not self._inside and self._open(token, text[kept : mark.end()]):
-                    kept = mark.end()
-                self._depth += 1
-            elif self._close():
-                kept = mark.start()
-            elif begin >= 0 and self._depth == 2:
-                yield text[begin : mark.end()]
-                begin = -1
-        if begin >= 0:
-            self._depth = 2
-            return text[begin:]
-        if not self._inside:
-            self._keep(text[kept:end])
-        return text[end:]
-
-    def _open(self, token: bytes, before: bytes) -> bool:
-        """Whether what stands around the jobs has been kept up to here."""
-        if self._depth == 0:
-            self.around = b""
-        self._inside = self._depth == 1 and token == b"[" and self._key == b'"jobs"'
-        if self._inside:
-            self.found = True
-            self._keep(before)
-        return self._inside
-
-    def _close(self) -> bool:
-        """Whether this bracket ends the list of jobs."""
-        self._depth -= 1
-        if self._depth < 0:
-            raise ConnectorError("The file is not JSON: a bracket closes what was never opened.", retry=False)
-        ends = self._inside and self._depth == 1
-        if ends:
-            self._inside = False
-        return ends
-
-    def _keep(self, text: bytes) -> None:
-        if len(self.around) < _AROUND:
-            self.around += text
+def _pieces(stream: BinaryIO, splitter: Splitter) -> Iterator[bytes]:
+    try:
+        while block := stream.read(_BLOCK):
+            yield from splitter.feed(block)
+    except TooLongError:
+        raise ConnectorError(
+            f"A job in this file is larger than {LARGEST // 2**20} MiB: is it a file of sacct?", retry=False
+        ) from None
+    except decode.NotJsonError:
+        raise ConnectorError(
+            "The file is not JSON: a bracket closes what was never opened.", retry=False
+        ) from None
+    splitter.end()
 
 
 def _shown(rest: bytes) -> str:

@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -64,6 +64,11 @@ class Reply:
     wait: float = 0  # seconds before the first byte
     drip: float = 0  # seconds between one byte and the next
     cut: int = 0  # bytes at the end that are promised and never sent
+    parts: Iterable[bytes] = ()  # instead of a body: made as it is sent, and ended by closing the connection
+
+    def pieces(self) -> Iterable[bytes]:
+        sent = self.body[: len(self.body) - self.cut]
+        return self.parts or ([sent[at : at + 1] for at in range(len(sent))] if self.drip else [sent])
 
 
 @dataclass
@@ -178,13 +183,13 @@ def _handler(slurm: Slurm) -> type[BaseHTTPRequestHandler]:
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Type", reply.kind)
-                self.send_header("Content-Length", str(len(reply.body)))
+                if not reply.parts:
+                    self.send_header("Content-Length", str(len(reply.body)))
                 self.end_headers()
-                sent = reply.body[: len(reply.body) - reply.cut]
-                for piece in [sent[at : at + 1] for at in range(len(sent))] if reply.drip else [sent]:
+                for piece in reply.pieces():
                     time.sleep(reply.drip)
                     self.wfile.write(piece)
-                if reply.cut:
+                if reply.cut or reply.parts:
                     self.close_connection = True
             except OSError:  # the client gave up
                 self.close_connection = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from hypothesis import strategies as st
 
 from clusters.connectors import sacct_json
 from clusters.connectors.base import BadRow, ConnectorError, UsageFact
-from clusters.connectors.sacct_json import Splitter, open_export
+from clusters.connectors.sacct_json import open_export
+from clusters.connectors.slurm.splitter import Splitter
 from clusters.models import UsageRecord
 from tests import builders
 from tests.contracts.slurm_recorded import NOW, VERSIONS, a_job, loaded, pytest_skip, recorded
@@ -109,13 +109,12 @@ values = st.recursive(
 )  # fmt: skip
 def test_any_text_is_cut_where_its_jobs_are(jobs: Any, before: Any, after: Any, block: int) -> None:
     text = json.dumps({"meta": before, "jobs": jobs, "errors": after}).encode()
-
-    class Slow(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            return super().read(block)
-
-    splitter = Splitter(Slow(text))
-    assert [json.loads(piece) for piece in splitter.jobs()] == jobs
+    splitter = Splitter()
+    cuts = range(0, len(text), block)
+    pieces = [json.loads(piece) for at in cuts for piece in splitter.feed(text[at : at + block])]
+    splitter.end()
+    assert pieces == jobs
+    assert (splitter.found, splitter.stray, splitter.texts) == (True, False, 1)
     assert json.loads(splitter.around) == {"meta": before, "jobs": [], "errors": after}
     assert splitter.rest == b""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from clusters.connectors.base import Row
+from clusters.connectors.base import ConnectorError, Row
 from clusters.connectors.http import Answer, TooLargeError
 from clusters.connectors.slurm import windows as windows_module
 from clusters.connectors.slurm.windows import LEAST, MOST, Windows
@@ -21,11 +22,20 @@ def replayed(slurm: Slurm, *, since: int, until: int = NOW, largest: int = 10**9
     """A pass without a socket: the server's own answers, handed over."""
     source = connector("http://127.0.0.1", now=NOW)
 
-    def call(method: str, path: str, *, params: dict[str, str] | None = None, **_: object) -> Answer:
+    def call(
+        method: str,
+        path: str,
+        *,
+        params: dict[str, str] | None = None,
+        into: Callable[[bytes], bool] | None = None,
+        **_: object,
+    ) -> Answer:
         slurm.asked.append((path, params or {}))
         reply = slurm.answer(path, params or {})
         if len(reply.body) > largest:
-            raise TooLargeError("too large", retry=True)
+            raise TooLargeError("Too large.", retry=True)
+        if into is not None:
+            into(reply.body)
         return Answer(reply.status, reply.kind, reply.body)
 
     source.rest.http.call = call  # type: ignore[method-assign, assignment]
@@ -93,6 +103,14 @@ def test_an_answer_that_is_too_large_is_halved_and_nothing_is_lost() -> None:
     size = len(json.dumps(jobs[0]))
     rows = replayed(Slurm(jobs=jobs), since=NOW - 60_000, largest=420 * size)
     assert len(facts(rows)) == 399
+
+
+def test_a_minute_that_is_too_large_names_the_setting_that_helps() -> None:
+    """What waits and runs comes in every window: asking for a shorter one does not end it."""
+    waiting = [a_job(number, submit=NOW - 50_000) for number in range(1, 100)]
+    with pytest.raises(ConnectorError, match="come in every one: set SLURMRESTD_JSON=compact") as caught:
+        replayed(Slurm(jobs=waiting), since=NOW - 60_000, largest=20_000)
+    assert caught.value.retry
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from clusters.connectors.base import ConnectorError, Secret
-from clusters.connectors.http import Answer, Endpoint, Http
+from clusters.connectors.http import Answer, Endpoint, Http, TooLargeError
 from clusters.connectors.slurm import decode, faults
+from clusters.connectors.slurm.pieces import Pieces
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,6 +23,7 @@ _ACCEPT = {"Accept": Secret("application/json")}  # for text some versions answe
 _VERSION = re.compile(r"/slurmdb/v0\.0\.(\d{1,4})/jobs/?")
 
 E = TypeVar("E", bound=decode.Envelope)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,28 @@ class SlurmRest:
         value = self._read(answer, path, reader, wanted)
         return value, answer
 
+    def each(self, path: str, reader: decode.Reader[T], take: Callable[[T], None]) -> None:
+        """Gives `take` each of the "jobs" of an answer as it comes; one is held, not the answer.
+
+        Nothing that was given may be believed before this returns: it raises as `read` does, then too.
+        """
+        pieces = Pieces(reader, take)
+        try:
+            answer = self._call("GET", path, into=pieces.take)
+        except TooLargeError:
+            raise TooLargeError(
+                f"{self.http.address} answered {path} with more than {self.http.largest_poured // 2**20} MiB: set "
+                "SLURMRESTD_JSON=compact in slurmrestd's environment, which halves it on newer releases.",
+                retry=True,
+            ) from None
+        if answer.status != 200:
+            raise self._refusal(answer, path)
+        if isinstance(wrong := pieces.end(), decode.OtherShapeError):
+            raise faults.other_form(str(wrong), path, self.http.address)
+        if wrong is not None:
+            raise faults.not_json(answer, self.http.address)
+        self._read(replace(answer, body=pieces.around), path, decode.raw_jobs, "jobs")
+
     def close(self) -> None:
         self.http.close()
 
@@ -171,10 +195,18 @@ class SlurmRest:
         return found
 
     def _call(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, json: Any = None
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        json: Any = None,
+        into: Callable[[bytes], bool] | None = None,
     ) -> Answer:
         headers = self.login.headers(now=self._clock())
-        return self.http.call(method, path, params=params, json=json, headers={**headers, **_ACCEPT})
+        return self.http.call(
+            method, path, params=params, json=json, headers={**headers, **_ACCEPT}, into=into
+        )
 
     def _accept(self, answer: Answer, envelope: decode.Envelope, path: str) -> None:
         errors = envelope.errors or []
