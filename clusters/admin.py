@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from clusters import quarantine
-from clusters.connecting import ConnectionForm
+from clusters.connecting import ConnectionForm, misfits
 from clusters.models import (
     Account,
     AccountBlock,
@@ -48,10 +48,15 @@ class ConnectionAdmin(Recorded[Connection]):
     list_select_related = ("cluster",)
     ordering = ("cluster__name",)
     fieldsets = (
-        (None, {"fields": ("cluster", "base_url", "unix_socket", "slurm_cluster", "enabled")}),
+        (None, {"fields": ("cluster", "base_url", "unix_socket", "slurm_cluster", "options", "enabled")}),
         (
             "As whom",
-            {"fields": ("user", "new_token", "new_jwt_key", "new_headers", "credentials_changed_at")},
+            {
+                "fields": (
+                    *("user", "new_password", "new_token", "new_jwt_key", "new_aws", "new_headers"),
+                    "credentials_changed_at",
+                )
+            },
         ),
         ("TLS", {"fields": ("ca", "client_certificate", "new_client_key")}),
         ("What and how often", {"fields": ("first_usage_from", "every", "look_back")}),
@@ -75,11 +80,16 @@ class ConnectionAdmin(Recorded[Connection]):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Connection | None = None) -> Any:
-        """Which secrets are kept is chosen from only where there is one."""
-        held = obj is not None and any(getattr(obj, name) for name in SECRETS)
-        return (
-            [*self.fieldsets, ("Secrets to take away", {"fields": ("forget",)})] if held else self.fieldsets
-        )
+        """What fits the kind of cluster; which secrets are kept is chosen from only where there is one."""
+        if obj is None:
+            return self.fieldsets
+        without = set(misfits(obj.cluster.kind))
+        fitting = [
+            (title, {"fields": [name for name in told["fields"] if name not in without]})
+            for title, told in self.fieldsets
+        ]
+        held = any(getattr(obj, name) for name in SECRETS)
+        return [*fitting, ("Secrets to take away", {"fields": ("forget",)})] if held else fitting
 
     def get_readonly_fields(self, request: HttpRequest, obj: Connection | None = None) -> Any:
         return self.readonly_fields if obj is None else ("cluster", *self.readonly_fields)

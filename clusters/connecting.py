@@ -11,23 +11,50 @@ from typing import Any, ClassVar
 from django import forms
 from django.views.decorators.debug import sensitive_variables
 
-from clusters.models import Cluster, ClusterKind, Connection
-from clusters.models.connection import SECRETS
+from clusters.models import Cluster, Connection
+from clusters.models.connection import FITTING, SECRETS
 from portal.vault import VaultError, seal
 
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+AWS = {"region", "access_key", "secret_key"}
 LABELS = {
     "token": "Token",
     "jwt_key": "Signing key",
     "client_key": "Private key of the client certificate",
     "headers": "Extra headers",
+    "password": "Password",
+    "aws": "AWS keys",
 }
 HELP = {
-    "token": "A JWT, as `scontrol token` prints it.",
+    "token": "Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.",
     "jwt_key": "Instead of a token: the bytes of jwt_hs256.key in base64 (base64 -w0 jwt_hs256.key).",
     "client_key": "PEM.",
-    "headers": "For an authenticating proxy, one a line: Name: value.",
+    "headers": "For an authenticating proxy, or a tenant's name (X-Scope-OrgID), one a line: Name: value.",
+    "password": "Prometheus: the user's, for basic authentication.",
+    "aws": (
+        "Prometheus of AWS, one a line: region: eu-central-1, then access_key:, secret_key: and, where there is one, "
+        "session_token:."
+    ),
 }
+
+
+def misfits(kind: str) -> list[str]:
+    """Fields that a cluster of this kind has no use for."""
+    other = [name for of, columns in FITTING.items() if of != kind for name in columns]
+    return [f"new_{name}" if name in SECRETS else name for name in other]
+
+
+@sensitive_variables()
+def _lines(text: object, wanted: str) -> str:
+    """`Name: value` a line, as the text of a JSON object; "" for none. Raises ValidationError with `wanted`."""
+    told = {}
+    for line in str(text).splitlines():
+        name, colon, value = line.partition(":")
+        if line.strip() and not (colon and HEADER.fullmatch(name.strip())):
+            raise forms.ValidationError(wanted)
+        if line.strip():
+            told[name.strip()] = value.strip()
+    return json.dumps(told, sort_keys=True) if told else ""
 
 
 class Unseen(forms.Textarea):
@@ -50,6 +77,8 @@ class ConnectionForm(forms.ModelForm[Connection]):
     new_jwt_key = forms.CharField(required=False, widget=Unseen(2))
     new_client_key = forms.CharField(required=False, widget=Unseen(4))
     new_headers = forms.CharField(required=False, widget=Unseen(3))
+    new_password = forms.CharField(required=False, widget=Unseen(1))
+    new_aws = forms.CharField(required=False, widget=Unseen(4))
     forget = forms.MultipleChoiceField(
         required=False,
         choices=list(LABELS.items()),
@@ -61,11 +90,12 @@ class ConnectionForm(forms.ModelForm[Connection]):
         model = Connection
         fields: ClassVar = [
             *("cluster", "base_url", "unix_socket", "ca", "client_certificate", "user", "slurm_cluster"),
-            *("first_usage_from", "every", "look_back", "enabled"),
+            *("options", "first_usage_from", "every", "look_back", "enabled"),
         ]
         widgets: ClassVar = {
             "ca": forms.Textarea(attrs={"rows": 3}),
             "client_certificate": forms.Textarea(attrs={"rows": 3}),
+            "options": forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -73,7 +103,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
         known = self.instance.pk is not None
         if "cluster" in self.fields:
             self.fields["cluster"].queryset = Cluster.objects.filter(  # type: ignore[attr-defined]  # it is a choice of models
-                kind=ClusterKind.SLURM, connection=None
+                kind__in=FITTING, connection=None
             )
         first = self.fields["first_usage_from"]
         first.help_text = f"In UTC. {first.help_text}"
@@ -86,6 +116,9 @@ class ConnectionForm(forms.ModelForm[Connection]):
         self.fields["forget"].choices = held  # type: ignore[attr-defined]
         if not held:
             del self.fields["forget"]
+        if self.instance.cluster_id:
+            for name in misfits(self.instance.cluster.kind):
+                self.fields.pop(name, None)
 
     def clean_new_jwt_key(self) -> str:
         text = str(self.cleaned_data["new_jwt_key"]).strip()
@@ -99,19 +132,28 @@ class ConnectionForm(forms.ModelForm[Connection]):
 
     @sensitive_variables()
     def clean_new_headers(self) -> str:
-        told = {}
-        for line in str(self.cleaned_data["new_headers"]).splitlines():
-            name, colon, value = line.partition(":")
-            if line.strip() and not (colon and HEADER.fullmatch(name.strip())):
-                raise forms.ValidationError("Write one header a line, as Name: value.")
-            if line.strip():
-                told[name.strip()] = value.strip()
-        return json.dumps(told, sort_keys=True) if told else ""
+        return _lines(self.cleaned_data["new_headers"], "Write one header a line, as Name: value.")
+
+    @sensitive_variables()
+    def clean_new_aws(self) -> str:
+        wanted = "Write region, access_key and secret_key, one a line, as name: value."
+        text = _lines(self.cleaned_data["new_aws"], wanted)
+        names = set(json.loads(text)) if text else AWS
+        if names - {"session_token"} != AWS:
+            raise forms.ValidationError(wanted)
+        return text
+
+    def clean_options(self) -> dict[str, Any]:
+        return self.cleaned_data["options"] or {}
 
     @sensitive_variables()
     def clean(self) -> dict[str, Any]:
         """Seals what was entered, and takes the plain text out of what the form holds."""
         cleaned = super().clean() or self.cleaned_data
+        cluster = cleaned.get("cluster")
+        for name in misfits(cluster.kind) if isinstance(cluster, Cluster) else ():
+            if cleaned.get(name):
+                self.add_error(name, "A cluster of this kind has no use for it.")
         for name in SECRETS:
             entered = str(cleaned.pop(f"new_{name}", "") or "").strip()
             try:

@@ -1,14 +1,17 @@
-"""From a stored connection to a Slurm that is asked: the client for whoever looks or acts, and "Test connection"."""
+"""From a stored connection to a scheduler that is asked: Slurm's client for whoever acts, and "Test connection"."""
 
 from __future__ import annotations
 
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.findings import Finding, Level
+from clusters.connectors.prometheus import check as prometheus_check
+from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
+from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm import check
-from clusters.connectors.slurm.check import Finding, Level
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.connectors.slurm.rest import SlurmRest
 from clusters.models import Cluster, ClusterKind, Connection
-from clusters.sources import Clock, endpoint, opened
+from clusters.sources import Clock, endpoint, opened, prometheus_login
 
 
 def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
@@ -17,6 +20,12 @@ def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
     Raises ConnectorError where the cluster has none or a stored secret cannot be read.
     """
     connection = Connection.objects.filter(cluster=cluster).first()
+    if cluster.kind == ClusterKind.PROMETHEUS:
+        raise ConnectorError(
+            f"{cluster.name} is a Kubernetes cluster, which is read and billed; jobs and accounts are acted on in "
+            "Slurm only.",
+            retry=False,
+        )
     if connection is None or cluster.kind != ClusterKind.SLURM:
         raise ConnectorError(
             f"{cluster.name} has no connection to a Slurm: give it one, as docs/slurm.md says.", retry=False
@@ -27,9 +36,31 @@ def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
 
 def examine(*, cluster: Cluster, clock: Clock) -> list[Finding]:
     """What every check of the cluster's connection found. Never raises a ConnectorError; changes nothing."""
+    if cluster.kind == ClusterKind.PROMETHEUS:
+        return _prometheus(cluster, clock)
     try:
         connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:
         return [Finding(Level.FAIL, "Connection", str(error))]
     with rest:
         return check.examine(rest, now=clock(), cluster=connection.slurm_cluster)
+
+
+def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
+    connection = Connection.objects.filter(cluster=cluster).first()
+    if connection is None:
+        return [
+            Finding(
+                Level.FAIL,
+                "Connection",
+                f"{cluster.name} has no connection to a Prometheus: give it one, as docs/kubernetes.md says.",
+            )
+        ]
+    try:
+        options = options_from(connection.options)
+        login = prometheus_login(connection)
+        end = endpoint(connection, timeout=TIMEOUT)
+    except ConnectorError as error:
+        return [Finding(Level.FAIL, "Connection", str(error))]
+    with PrometheusClient(end, login, clock=clock, parameters=options.parameters) as client:
+        return prometheus_check.examine(client, options, now=clock())

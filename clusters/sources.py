@@ -9,6 +9,9 @@ from django.views.decorators.debug import sensitive_variables
 
 from clusters.connectors.base import Connector, ConnectorError, Secret
 from clusters.connectors.http import TIMEOUT, Endpoint
+from clusters.connectors.prometheus import AwsKeys, PrometheusConnector, PrometheusLogin
+from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
+from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.models import ClusterKind, Connection
@@ -54,6 +57,17 @@ def login(connection: Connection) -> SlurmLogin:
     return SlurmLogin(user=connection.user, token=opened(connection.token), key=opened(connection.jwt_key))
 
 
+@sensitive_variables()
+def prometheus_login(connection: Connection) -> PrometheusLogin:
+    """As whom to a Prometheus. Raises ConnectorError for secrets that cannot be read."""
+    return PrometheusLogin(
+        user=connection.user,
+        password=opened(connection.password),
+        bearer=opened(connection.token),
+        aws=_aws(opened(connection.aws)),
+    )
+
+
 def opened(sealed: Sealed) -> Secret:
     """The secret for a connector. Raises ConnectorError with the vault's sentence."""
     try:
@@ -75,10 +89,41 @@ def _headers(text: Secret) -> dict[str, Secret]:
         ) from None
 
 
+@sensitive_variables()
+def _aws(text: Secret) -> AwsKeys | None:
+    if not text:
+        return None
+    try:
+        told = json.loads(text.reveal())
+        return AwsKeys(
+            region=told["region"],
+            access_key=told["access_key"],
+            secret_key=Secret(told["secret_key"]),
+            session_token=Secret(told.get("session_token", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):  # without the cause, which holds the text
+        raise ConnectorError(
+            "The AWS keys that are kept cannot be read: enter them anew.", retry=False
+        ) from None
+
+
 def _slurm(connection: Connection, clock: Clock) -> Connector:
     return SlurmConnector(
         endpoint(connection), login=login(connection), cluster=connection.slurm_cluster, clock=clock
     )
 
 
-KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {ClusterKind.SLURM: _slurm}
+def _prometheus(connection: Connection, clock: Clock) -> Connector:
+    return PrometheusConnector(
+        endpoint(connection, timeout=QUERY_TIMEOUT),
+        login=prometheus_login(connection),
+        options=options_from(connection.options),
+        clock=clock,
+    )
+
+
+KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {
+    ClusterKind.SLURM: _slurm,
+    ClusterKind.PROMETHEUS: _prometheus,
+}
+"""Kinds that are pulled, and what makes the connector of each."""

@@ -18,6 +18,7 @@ class ClusterError(Exception):
 class ClusterKind(models.TextChoices):
     IMPORT = "import", "Accounting files"
     SLURM = "slurm", "Slurm over slurmrestd"
+    PROMETHEUS = "prometheus", "Kubernetes over Prometheus"
 
 
 ZONE_IS_KEPT = (

@@ -11,12 +11,21 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
-from clusters.models.cluster import Cluster
+from clusters.models.cluster import Cluster, ClusterKind
 from portal.audit import track
 from portal.vault import SealedField
 
-SECRETS = ("client_key", "headers", "token", "jwt_key")
+SECRETS = ("client_key", "headers", "token", "jwt_key", "password", "aws")
 """Columns that rest encrypted."""
+
+FITTING = {
+    ClusterKind.SLURM: ("jwt_key", "slurm_cluster"),
+    ClusterKind.PROMETHEUS: ("password", "aws", "options"),
+}
+"""Columns that mean something for clusters of one kind only."""
+
+WHERE = {ClusterKind.SLURM: "slurmrestd", ClusterKind.PROMETHEUS: "Prometheus"}
+"""What listens at the address."""
 
 STATE = (
     *("api_version", "release", "next_pull_at", "failures", "last_error", "last_success_at", "deep_read_at"),
@@ -47,9 +56,20 @@ def known_address(url: str) -> None:
         )
 
 
+def _refuse_wrong_options(told: object) -> None:
+    """Raises ValidationError."""
+    from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
+    from clusters.connectors.prometheus.told import options_from
+
+    try:
+        options_from(told)
+    except ConnectorError as error:
+        raise ValidationError({"options": str(error)}) from None
+
+
 @track(exclude=[*SECRETS, *STATE])
 class Connection(models.Model):
-    """Where a cluster's slurmrestd listens, what it wants to see of us, and how often it is read.
+    """Where a cluster's slurmrestd or Prometheus listens, what it wants to see of us, and how often it is read.
 
     The history has every change of it but no secret: of those it has who changed one, and when.
     """
@@ -59,12 +79,12 @@ class Connection(models.Model):
         "address",
         max_length=500,
         blank=True,
-        help_text="Scheme, host, port and path prefix: https://slurm.example.org:6820.",
+        help_text="Scheme, host, port and path prefix: https://slurm.example.org:6820, https://mimir.example.org/prometheus.",
     )
     unix_socket = models.CharField(
         max_length=255,
         blank=True,
-        help_text="Path of slurmrestd's socket on this host, instead of an address.",
+        help_text="Path of its socket on this host, instead of an address.",
     )
     ca = models.TextField(
         "certificate authorities", blank=True, help_text="PEM of those to trust; empty: the system's."
@@ -73,9 +93,11 @@ class Connection(models.Model):
     client_key = SealedField(help_text="PEM, for the client certificate.")
     headers = SealedField(help_text="Extra headers for an authenticating proxy, as a JSON object.")
     user = models.CharField(
-        "Slurm user", max_length=100, blank=True, help_text="Whose token it is: with AdminLevel Operator."
+        max_length=100,
+        blank=True,
+        help_text="Slurm: whose token it is, with AdminLevel Operator. Prometheus: whose password it is.",
     )
-    token = SealedField(help_text="A JWT, as `scontrol token` prints it.")
+    token = SealedField(help_text="Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.")
     jwt_key = SealedField(
         help_text="The content of jwt_hs256.key in base64: short-lived tokens are made from it."
     )
@@ -84,6 +106,13 @@ class Connection(models.Model):
         max_length=100,
         blank=True,
         help_text="ClusterName in slurm.conf; empty: whichever slurmrestd answers for.",
+    )
+    password = SealedField(help_text="Of the user of a Prometheus, for basic authentication.")
+    aws = SealedField(help_text="AWS keys for Amazon Managed Service for Prometheus, as a JSON object.")
+    options = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="How the series of a Prometheus are read, as a JSON object; docs/kubernetes.md has its keys.",
     )
     first_usage_from = models.DateTimeField(
         null=True, blank=True, help_text="Where the first pass begins; empty: one look-back before it."
@@ -143,12 +172,27 @@ class Connection(models.Model):
         return f"unix:{self.unix_socket}" if self.unix_socket else self.base_url
 
     def clean(self) -> None:
+        kind = ClusterKind(self.cluster.kind) if self.cluster_id else ClusterKind.IMPORT
         if not self.base_url and not self.unix_socket:
             raise ValidationError(
-                {"base_url": "Say where slurmrestd listens: an address, or a socket of this host."}
+                {
+                    "base_url": f"Say where {WHERE.get(kind, 'it')} listens: an address, or a socket of this host."
+                }
             )
         try:
             if self.base_url:
                 known_address(self.base_url)
         except ValidationError as error:
             raise ValidationError({"base_url": f"The address: {error.messages[0]}"}) from None
+        if kind == ClusterKind.PROMETHEUS:
+            _refuse_wrong_options(self.options)
+        if misfit := self.misfit(kind):
+            raise ValidationError(misfit)
+
+    def misfit(self, kind: str) -> str:
+        """What in it contradicts itself, for a cluster of that kind: a sentence, or ""."""
+        if kind != ClusterKind.PROMETHEUS:
+            return ""
+        if sum(map(bool, (self.user, self.token, self.aws))) > 1:
+            return "More than one of user, token and AWS keys is given: keep the one that is meant."
+        return "There is a password without a user." if self.password and not self.user else ""

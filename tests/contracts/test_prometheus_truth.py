@@ -290,3 +290,13 @@ def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:  # noqa: F
     assert within == without
     assert without
     assert source.reading.nodes
+
+
+def test_a_pass_over_nothing_but_a_hole_says_nothing_of_open_runs(pushed_lab: Lab) -> None:  # noqa: F811
+    lab = pushed_lab
+    begin, end = lab.base - 10 * 24 * HOUR, lab.base - 9 * 24 * HOUR  # before its first sample
+    with present(lab.url, lab.base + 3 * HOUR) as url:
+        facts, source = read(url, begin, end, open_keys=["held/main/nvidia_com_gpu"])
+    assert facts == []
+    assert source.reading.complete_through == end
+    assert (source.reading.missing, source.reading.unasked) == ([], ["held/main/nvidia_com_gpu"])

@@ -28,7 +28,11 @@ def op(tmp_path: Path) -> Op:
 @pytest.mark.parametrize(
     ("said", "instead", "sentence"),
     [
-        ('kind = "import"', 'kind = "magic"', "cluster \"philly\": kind is 'magic'; allowed: import, slurm."),
+        (
+            'kind = "import"',
+            'kind = "magic"',
+            "cluster \"philly\": kind is 'magic'; allowed: import, slurm, prometheus.",
+        ),
         (
             'kind = "import"',
             'colour = "red"',

@@ -50,7 +50,8 @@ class PrometheusConnector:
             yield from sweep.rows(since=since, until=until, open_keys=open_keys)
             through = sweep.complete_through
             self.reading.complete_through = through
-            self.reading.missing, self.reading.nodes = sweep.missing, sweep.nodes
+            self.reading.missing, self.reading.unasked = sweep.missing, sweep.unasked
+            self.reading.nodes = sweep.nodes
             if through is not None:
                 self.reading.incomplete = incomplete_hours(sweep.gaps, since, through)
         finally:

@@ -42,7 +42,7 @@ class _Pass:
 
 
 class Sweep:
-    """Reads what held devices in a time. After `rows`: `complete_through`, `gaps`, `missing`, `nodes`, `notes`."""
+    """Reads what held devices in a time. After `rows` the rest of it stands in its attributes."""
 
     def __init__(self, client: PrometheusClient, queries: Queries) -> None:
         self.client = client
@@ -51,6 +51,7 @@ class Sweep:
         self.complete_through: int | None = None
         self.gaps: list[tuple[int, int]] = []
         self.missing: list[str] = []
+        self.unasked: list[str] = []
         self.nodes: list[NodeSeen] | None = None
 
     def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
@@ -71,6 +72,8 @@ class Sweep:
             yield from work.running.values()
             labels = nodes.labels_in(self.client, self.queries, work.last)
             self.nodes = nodes.seen(self.client, self.queries, work.last, labels)
+        else:  # all of it was a hole, which says nothing of any run
+            self.unasked = sorted(work.asked)
         self.complete_through = work.through
         self.gaps = [gap for gap in work.gaps if gap[0] < work.through]
 

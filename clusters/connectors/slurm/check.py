@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.findings import Finding, Level
 from clusters.connectors.slurm import check_access as access
 from clusters.connectors.slurm import check_usage as usage
-from clusters.connectors.slurm.visit import Finding, Level, Visit
+from clusters.connectors.slurm.visit import Visit
 
 if TYPE_CHECKING:
     from clusters.connectors.slurm.rest import SlurmRest

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
+
+from clusters.connectors.findings import Finding, Level
 
 if TYPE_CHECKING:
     from clusters.connectors.slurm.rest import SlurmRest
 
 Params = Mapping[str, str]
-
-
-class Level(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found. `mend` is the command or the line of configuration that mends it, or ""."""
-
-    level: Level
-    subject: str
-    sentence: str
-    mend: str = ""
 
 
 @dataclass

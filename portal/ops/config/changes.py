@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -137,6 +138,7 @@ def _connections() -> Things:
             "client_certificate": _fingerprint(row.client_certificate),
             "user": row.user,
             "slurm_cluster": row.slurm_cluster,
+            "options": json.dumps(row.options, sort_keys=True) if row.options else "",
             "first_usage_from": _instant(row.first_usage_from),
             "every": f"{row.every} s",
             "look_back": f"{row.look_back} h",

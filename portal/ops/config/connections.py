@@ -14,9 +14,10 @@ from zoneinfo import ZoneInfo
 
 from django.views.decorators.debug import sensitive_variables
 
-from clusters.connectors.base import Secret
+from clusters.connectors.base import ConnectorError, Secret
+from clusters.connectors.prometheus.told import options_from
 from clusters.models import Cluster, ClusterError, ClusterKind, Connection
-from clusters.models.connection import known_address
+from clusters.models.connection import FITTING, WHERE, known_address
 from portal.ops.cli import midnight
 from portal.ops.config.reading import Table
 from portal.vault import Sealed, VaultError, seal
@@ -47,12 +48,15 @@ def read(table: Table) -> ConnectionEntry:
         "every": table.whole("every", lowest=30, highest=86_400),
         "look_back": table.whole("look_back", lowest=1, highest=24 * 62),
         "enabled": table.flag("enabled"),
+        "options": _options(table),
     }
     kept = {
         "client_key": _secret(table, "client_key"),
         "token": _secret(table, "token"),
         "jwt_key": _signing_key(table),
         "headers": _headers(table),
+        "password": _secret(table, "password"),
+        "aws": _aws(table),
     }
     table.done()
     return ConnectionEntry(
@@ -63,13 +67,18 @@ def read(table: Table) -> ConnectionEntry:
 
 def write(*, cluster: Cluster, entry: ConnectionEntry) -> None:
     """Have the connection be as the entry says; applied again, nothing changes. Raises ClusterError."""
-    if cluster.kind != ClusterKind.SLURM:
-        raise ClusterError(f"it has a connection, so its kind has to be {ClusterKind.SLURM.value!r}.")
+    if cluster.kind not in WHERE:
+        kinds = " or ".join(repr(kind.value) for kind in WHERE)
+        raise ClusterError(f"it has a connection, so its kind has to be {kinds}.")
+    _refuse_what_does_not_fit(cluster, entry)
     kept = Connection.objects.filter(cluster=cluster).first()
     row = kept or Connection(cluster=cluster)
     said = {name: entry.fields.get(name, getattr(row, name)) for name in ("base_url", "unix_socket")}
     if not any(said.values()):
-        raise ClusterError("its connection has neither url nor unix_socket; write where slurmrestd listens.")
+        raise ClusterError(
+            "its connection has neither url nor unix_socket; "
+            f"write where {WHERE[ClusterKind(cluster.kind)]} listens."
+        )
     wanted = dict(entry.fields)
     first = wanted.get("first_usage_from")
     if first is not None and not isinstance(first, datetime):
@@ -85,9 +94,22 @@ def write(*, cluster: Cluster, entry: ConnectionEntry) -> None:
         raise ClusterError(str(error)) from None
     for name, value in (differing | changed).items():
         setattr(row, name, value)
+    if misfit := row.misfit(cluster.kind):
+        raise ClusterError(f"its connection cannot be meant so. {misfit}")
     if differing or changed:
         row.next_pull_at = None  # what was wrong with it may be right now
         row.save()
+
+
+def _refuse_what_does_not_fit(cluster: Cluster, entry: ConnectionEntry) -> None:
+    given = {name for name, value in (entry.fields | entry.secrets).items() if value}
+    for kind, columns in FITTING.items():
+        for name in columns:
+            if name in given and cluster.kind != kind:
+                raise ClusterError(
+                    f"its connection has {name}, which is for clusters of the kind {kind.value!r}; "
+                    f"this one is {cluster.kind!r}."
+                )
 
 
 def _is(sealed: Sealed, secret: Secret) -> bool:
@@ -154,6 +176,37 @@ def _headers(table: Table) -> Secret | None:
         elif value is not None:
             told[name] = value.reveal()
     return Secret(json.dumps(told, sort_keys=True) if told else "")
+
+
+def _options(table: Table) -> dict[str, Any] | None:
+    if not table.given("options"):
+        return None
+    told = table.data["options"]
+    try:
+        options_from(told)
+    except ConnectorError as error:
+        table.errors.append(f"{table.name}: {error}")
+        return None
+    return dict(told)
+
+
+@sensitive_variables()
+def _aws(table: Table) -> Secret | None:
+    """Region and keys rest together, since they are of use together only."""
+    if not table.given("aws"):
+        return None
+    within = table.table("aws")
+    if not within.data:
+        return Secret("")
+    told = {"region": Secret(within.text("region", required=True) or "")}
+    for key in ("access_key", "secret_key", "session_token"):
+        value = _secret(within, key)
+        if value is not None:
+            told[key] = value
+        elif key != "session_token" and key not in within.data:
+            within.wrong(key, f"is missing; {WRITE}.")
+    within.done()
+    return Secret(json.dumps({key: value.reveal() for key, value in told.items() if value}, sort_keys=True))
 
 
 @sensitive_variables()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from django.forms import BoundField
 
     from clusters.connecting import ConnectionForm
-    from clusters.connectors.slurm.check import Finding
+    from clusters.connectors.findings import Finding
     from portal.web.shapes.frame import Badge, Fact
 
 
@@ -74,6 +74,7 @@ class ClusterPage:
     vanished: tuple[VanishedRow, ...]
     vanished_runs: str  # "2 runs"
     connected: bool
+    kinds: tuple[tuple[str, str], ...]  # it can be connected as: kind, and what is asked then
     may_pull: bool
     may_check: bool
     findings: Sequence[Finding] | None  # None: nobody has looked
@@ -91,6 +92,7 @@ class FieldGroup:
 class ConnectionPage:
     name: str
     new: bool
+    listener: str  # slurmrestd, Prometheus
     warning: str
     form: ConnectionForm
     groups: tuple[FieldGroup, ...]

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from clusters import examining
-from clusters.connectors.slurm.check import Finding, Level
+from clusters.connectors.findings import Finding, Level
 from portal.ops.acting import the_cluster
 from portal.ops.cli import Answer, OperatorCommand
 

@@ -1,0 +1,218 @@
+"""Test connection: does this Prometheus know what is needed to bill a cluster? In sentences, with what mends each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.findings import Finding, Level
+from clusters.connectors.prometheus import nodes
+from clusters.connectors.prometheus import queries as metrics
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.coverage import watch
+from clusters.connectors.prometheus.lifecycle import Window
+from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
+from clusters.connectors.prometheus.pods import spelled
+from clusters.connectors.prometheus.queries import Queries, most
+from clusters.connectors.prometheus.shapes import PRODUCT, UnknownShareError, shape
+
+LOOKED = 3600  # seconds before the present that are looked at
+SKEW = 60  # seconds by which clocks may differ before it is said
+SPARSE = 60  # seconds between two scrapes beyond which ends are known less closely
+NODE_FLAG = "--metric-labels-allowlist=nodes=[nvidia.com/*]"
+UTILISATION = '{__name__=~"DCGM_FI_PROF_GR_ENGINE_ACTIVE|DCGM_FI_DEV_GPU_UTIL"}'
+
+
+@dataclass
+class Visit:
+    """What has been answered so far, and what was found."""
+
+    client: PrometheusClient
+    queries: Queries
+    ours: int  # our clock, epoch seconds
+    now: int = 0  # Prometheus's own
+    findings: list[Finding] = field(default_factory=list)
+
+    def ok(self, subject: str, sentence: str) -> None:
+        self.findings.append(Finding(Level.OK, subject, sentence))
+
+    def warn(self, subject: str, sentence: str, mend: str = "") -> None:
+        self.findings.append(Finding(Level.WARN, subject, sentence, mend))
+
+    def fail(self, subject: str, sentence: str, mend: str = "") -> None:
+        self.findings.append(Finding(Level.FAIL, subject, sentence, mend))
+
+    def count(self, selector: str) -> int:
+        """Series of the selector in the time that is looked at."""
+        found = self.client.instant(f"count(count_over_time({selector}[{LOOKED}s]))", self.now)
+        return int(found[0].value[1]) if found and found[0].value else 0
+
+    @property
+    def window(self) -> Window:
+        since = self.now - LOOKED
+        return Window(
+            since, self.now, self.now, watch(self.client, self.queries, since=since, until=self.now)
+        )
+
+
+def examine(client: PrometheusClient, options: PrometheusOptions, *, now: int) -> list[Finding]:
+    """All checks, in the order in which one mends. `now` is our clock in epoch seconds. Never raises a
+    ConnectorError: what cannot be checked is a finding too."""
+    visit = Visit(client, Queries(options), now)
+    for subject, check in _CHECKS:
+        try:
+            go_on = check(visit, subject)
+        except ConnectorError as error:
+            visit.fail(subject, str(error))
+            go_on = subject not in _NEEDED
+        if not go_on and subject in _NEEDED:
+            visit.warn(
+                "Everything else", f"Not checked, since {_NEEDED[subject]} did not answer as it should."
+            )
+            break
+    return visit.findings
+
+
+def _reach(visit: Visit, subject: str) -> bool:
+    visit.now = visit.client.now()
+    apart = abs(visit.now - visit.ours)
+    if apart > SKEW:
+        visit.warn(
+            subject,
+            f"{visit.client.http.address} answers, but its clock and ours differ by {apart} s. Usage is read by its "
+            "clock; keys of AWS are refused beyond 300 s.",
+        )
+    else:
+        visit.ok(subject, f"{visit.client.http.address} answers, and takes our login.")
+    return True
+
+
+def _exporter(visit: Visit, subject: str) -> bool:
+    pods = visit.count(visit.queries.selector(metrics.POD_INFO))
+    if not pods:
+        visit.fail(
+            subject,
+            "There was no kube_pod_info in the last hour.",
+            "Let Prometheus scrape kube-state-metrics, and see whether the connection's matcher fits its series.",
+        )
+        return False
+    coverage = watch(visit.client, visit.queries, since=visit.now - LOOKED, until=visit.now)
+    gaps = coverage.gaps(visit.now - LOOKED, visit.now)
+    every = coverage.interval // 1000
+    if gaps:
+        lost = sum(end - begin for begin, end in gaps)
+        visit.warn(
+            subject,
+            f"kube-state-metrics was not seen for {lost} s of the last hour: such hours are kept as incomplete.",
+        )
+    elif every > SPARSE:
+        visit.warn(
+            subject,
+            f"kube-state-metrics is read every {every} s: deleted pods are billed up to that much too little.",
+            "Set scrape_interval to 30s for it.",
+        )
+    else:
+        visit.ok(subject, f"It tells of {pods:,} pods in the last hour, every {every} s.")
+    return True
+
+
+def _lifecycle(visit: Visit, subject: str) -> bool:
+    needed = {
+        metrics.SCHEDULED: "pods are billed from their first sample on",
+        metrics.NODE_ALLOCATABLE: "GPUs up, drained and down are not known",
+    }
+    phase = visit.count(visit.queries.selector(metrics.PHASE))
+    if not phase:
+        visit.fail(
+            subject,
+            f"There is no {metrics.PHASE}, by which pods that have ended are told from running ones: no pass succeeds.",
+            f"Let kube-state-metrics export {metrics.PHASE}, and Prometheus keep it.",
+        )
+    lost = {name: why for name, why in needed.items() if not visit.count(visit.queries.selector(name))}
+    for name, why in lost.items():
+        visit.warn(subject, f"There is no {name}: {why}.", f"Let kube-state-metrics export {name}.")
+    if phase and not lost:
+        visit.ok(subject, "Begin, phase and nodes are told.")
+    return True
+
+
+def _devices(visit: Visit, subject: str) -> bool:
+    """Every kind of device on every kind of node, and what it is of a whole GPU."""
+    options = visit.queries.options
+    labels = nodes.labels_in(visit.client, visit.queries, visit.window)
+    selector = visit.queries.selector(metrics.NODE_ALLOCATABLE, f'resource=~"{options.resources}"')
+    query = f"{most('resource,' + visit.queries.spellings('node'), selector, LOOKED)} > 0"
+    told: set[str] = set()
+    bare: set[str] = set()
+    for one in visit.client.instant(query, visit.now):
+        node = spelled(one, "node", options.labels)
+        at = labels.at(node, visit.now)
+        if PRODUCT not in at:
+            bare.add(node)
+        try:
+            of = shape(one.metric.get("resource", ""), at, options)
+        except UnknownShareError as error:
+            visit.fail(subject, f"{node}: {error}")
+            continue
+        part = "" if of.share == (1, 1) else f" ({of.share[0]}/{of.share[1]} of a GPU)"
+        told.add(f"{of.resource} of {of.model or 'a model that is not told'}{part}")
+    if told:
+        visit.ok(subject, f"{', '.join(sorted(told))}.")
+    else:
+        visit.fail(
+            subject,
+            f"No node offers a device whose name fits {options.resources}.",
+            "Install NVIDIA's device plugin, or set the option resources.",
+        )
+    if bare:
+        visit.warn(
+            "Node labels",
+            f"{len(bare)} nodes with GPUs have no {PRODUCT}: their model is not known, and MIG slices of the single "
+            "strategy cannot be told from whole GPUs.",
+            NODE_FLAG,
+        )
+    elif told:
+        visit.ok("Node labels", "Each node with GPUs tells its model.")
+    return True
+
+
+def _account(visit: Visit, subject: str) -> bool:
+    account = visit.queries.options.account
+    if account.source is AccountFrom.NAMESPACE:
+        visit.ok(subject, "A pod's account is its namespace.")
+        return True
+    of_pod = account.source is AccountFrom.POD_LABEL
+    metric = metrics.POD_LABELS if of_pod else metrics.NAMESPACE_LABELS
+    found = visit.count(visit.queries.selector(metric, f'{account.label}!=""'))
+    what = "pods" if of_pod else "namespaces"
+    if found:
+        visit.ok(subject, f"{found:,} {what} have {account.label}.")
+    else:
+        visit.fail(
+            subject,
+            f'No {metric} has {account.label}: all usage would go to the account "".',
+            f"Start kube-state-metrics with --metric-labels-allowlist={what}=[…] for that label.",
+        )
+    return True
+
+
+def _utilisation(visit: Visit, subject: str) -> bool:
+    """By name alone: the exporter's series need not have the matcher's labels."""
+    found = visit.client.instant(f"count({UTILISATION})", visit.now)
+    if found:
+        visit.ok(subject, "DCGM tells how busy GPUs are. Nothing is made of it yet; bills do not need it.")
+    else:
+        visit.warn(subject, "There are no DCGM series. Bills do not need them; reports of utilisation will.")
+    return True
+
+
+_CHECKS: tuple[tuple[str, Callable[[Visit, str], bool]], ...] = (
+    ("Address", _reach),
+    ("kube-state-metrics", _exporter),
+    ("Lifecycle", _lifecycle),
+    ("Devices", _devices),
+    ("Account", _account),
+    ("DCGM", _utilisation),
+)
+_NEEDED = {"Address": "Prometheus", "kube-state-metrics": "kube-state-metrics"}

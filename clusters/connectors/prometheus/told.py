@@ -1,0 +1,140 @@
+"""Options of a connection as they are written down: tables of texts, each mistake a sentence with its key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.prometheus.options import (
+    AccountFrom,
+    Attribution,
+    ChargeFrom,
+    LabelNames,
+    PrometheusOptions,
+)
+from clusters.connectors.prometheus.shapes import Share
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+_SHARE = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})", re.ASCII)
+_SPELLED = re.compile(
+    r"[\w.+*?|()\[\]-]+", re.ASCII
+)  # what needs no quoting between the quotes of a selector
+
+
+def options_from(told: object) -> PrometheusOptions:
+    """What these tables mean; {} is every default.
+
+    Raises `ConnectorError` with one sentence that names the key which is wrong, and what would do.
+    """
+    table = _table(told, "options")
+    for key in table:
+        if key not in _READERS:
+            raise _wrong(f"There is no option {key!r}; allowed: {', '.join(sorted(_READERS))}.")
+    read = {key: _READERS[key](value, key) for key, value in table.items()}
+    account = Attribution(
+        source=read.pop("account_from", AccountFrom.NAMESPACE), label=read.pop("account_label", "")
+    )
+    if account.source is AccountFrom.NAMESPACE and account.label:
+        raise _wrong("The option account_label needs account_from: 'namespace label' or 'pod label'.")
+    if account.source is not AccountFrom.NAMESPACE and not account.label:
+        raise _wrong(f"The option account_from is {account.source.value!r}: name it, as account_label.")
+    return PrometheusOptions(**read, account=account)
+
+
+def _wrong(sentence: str) -> ConnectorError:
+    return ConnectorError(sentence, retry=False)
+
+
+def _table(value: object, key: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _wrong(f"The option {key} has to be a table." if key != "options" else "Options are a table.")
+    return value
+
+
+def _text(value: object, key: str) -> str:
+    if type(value) is not str or not value.isprintable():
+        raise _wrong(f"The option {key} has to be text of one line, in quotes.")
+    return value.strip()
+
+
+def _texts(value: object, key: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise _wrong(f"The option {key} has to be a list of texts.")
+    return tuple(_text(each, key) for each in value)
+
+
+def _choice(of: type[Choice]) -> Callable[[object, str], Choice]:
+    def read(value: object, key: str) -> Choice:
+        try:
+            return of(_text(value, key))
+        except ValueError:
+            raise _wrong(f"The option {key} is {value!r}; allowed: {', '.join(of)}.") from None
+
+    return read
+
+
+def _labels(value: object, key: str) -> LabelNames:
+    table = _table(value, key)
+    for name in table:
+        if name not in LabelNames.__slots__:
+            raise _wrong(f"The option {key} has no key {name!r}; allowed: {', '.join(LabelNames.__slots__)}.")
+    return LabelNames(**{name: _text(each, f"{key}.{name}") for name, each in table.items()})
+
+
+def _resources(value: object, key: str) -> str:
+    text = _text(value, key)
+    try:
+        re.compile(text)
+    except re.error:
+        text = ""
+    if not _SPELLED.fullmatch(text):
+        raise _wrong(
+            f"The option {key} is {value!r}: write a regular expression of names as kube-state-metrics spells "
+            "them, like nvidia_com_(gpu|mig_.+)(_shared)?."
+        )
+    return text
+
+
+def _shares(value: object, key: str) -> dict[tuple[str, str], Share]:
+    found: dict[tuple[str, str], Share] = {}
+    for model, profiles in _table(value, key).items():
+        for profile, told in _table(profiles, f"{key}.{model}").items():
+            part = _SHARE.fullmatch(told) if type(told) is str else None
+            if part is None or int(part[1]) > int(part[2]):
+                raise _wrong(
+                    f"The option {key} has {told!r} for {profile!r} of {model!r}: write the part of a whole GPU "
+                    'as text, like "1/7".'
+                )
+            found[model, profile] = int(part[1]), int(part[2])
+    return found
+
+
+def _models(value: object, key: str) -> dict[str, str]:
+    return {product: _text(name, f"{key}.{product}") for product, name in _table(value, key).items()}
+
+
+def _parameters(value: object, key: str) -> dict[str, str | list[str]]:
+    return {
+        name: list(_texts(each, f"{key}.{name}"))
+        if isinstance(each, list | tuple)
+        else _text(each, f"{key}.{name}")
+        for name, each in _table(value, key).items()
+    }
+
+
+_READERS: Mapping[str, Callable[[object, str], Any]] = {
+    "matcher": _text,
+    "labels": _labels,
+    "account_from": _choice(AccountFrom),
+    "account_label": _text,
+    "charge_from": _choice(ChargeFrom),
+    "resources": _resources,
+    "reservations": _texts,
+    "shares": _shares,
+    "models": _models,
+    "parameters": _parameters,
+}

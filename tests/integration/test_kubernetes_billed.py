@@ -1,0 +1,85 @@
+"""Op connects a Kubernetes cluster over a real Prometheus, pulls it, and its tenants are billed their slices."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from billing.models import InvoiceLine
+from clusters.models import Cluster, Connection, Quarantined, UsageRecord
+from portal.tenants.models import Tenant
+from tests.builders import a_seller
+from tests.contracts.prometheus_reading import HOUR
+from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.scenarios.configuring import Op, run_json
+from tests.stories import closed, invoice_of, lines_of, prove
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+SITE = """
+[[cluster]]
+name = "kube"
+kind = "prometheus"
+[cluster.connection]
+url = "{url}"
+first_usage_from = 2025-02-27
+options = {{ account_from = "namespace" }}
+
+[[plan]]
+name = "slices"
+currency = "USD"
+charges = ["gpu"]
+[[plan.price]]
+meter = "gpu-hour"
+unit_price = "12"
+from = 2025-01-01
+"""
+TENANT = """
+[[tenant]]
+slug = "{name}"
+name = "{name}"
+plan = "slices"
+plan_from = 2025-01-01
+accounts = [
+    {{ cluster = "kube", account = "{name}", since = 2025-02-27, until = 2025-02-27T02:00:00Z }},
+]
+"""
+SLICES = {"bu-a": 3, "bu-b": 2, "bu-c": 2}
+
+
+def test_slices_of_a_gpu_are_billed_their_share_to_the_exact_fraction(
+    pushed_lab: Lab,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    a_seller()
+    site = SITE.format(url=pushed_lab.url) + "".join(TENANT.format(name=name) for name in SLICES)
+    op = Op(tmp_path)
+    assert op.applies(site)[0] == "cluster kube: new (kind prometheus, timezone UTC)"
+    assert op.applies(site) == ["Nothing to change."]
+
+    answer = run_json("pull_usage", "kube", "--since", "2025-02-27", "--until", "2025-03-01T00:00:00Z")
+
+    assert (answer["outcome"], answer["error"]) == ("done", None)
+    assert Cluster.objects.get().complete_through == datetime(2025, 3, 1, tzinfo=UTC)
+    assert not Quarantined.objects.exists()
+    assert Connection.objects.get().api_version == "v1"
+    for name, slices in SLICES.items():
+        tenant = Tenant.objects.get(slug=name)
+        assert closed("2025-02", tenant).outcome == "issued"
+        (line,) = lines_of(invoice_of(tenant, "2025-02"))
+        assert billed(line) / 2 == 12 * Fraction(slices, 7)  # an hour, for two hours
+        assert line.amount == round(100 * 24 * Fraction(slices, 7))
+    assert prove()["billed"] == 2 * HOUR  # seven slices are a whole GPU
+
+    before = UsageRecord.objects.count()
+    again = run_json("pull_usage", "kube", "--since", "2025-02-27", "--until", "2025-02-28")
+    assert (again["new"], again["revised"], UsageRecord.objects.count()) == (0, 0, before)
+
+
+def billed(line: InvoiceLine) -> Fraction:
+    """Dollars before they are rounded to cents."""
+    seconds = Fraction(int(line.seconds_num), line.seconds_den)
+    return seconds / HOUR * Fraction(line.unit_price)
