@@ -197,6 +197,13 @@ def test_any_name_stays_readable(name: bytes, shown: str) -> None:
     assert read(body).name == shown
 
 
+def test_a_bad_row_stays_readable_too() -> None:
+    body = json.dumps(a_job(1, submit=0, name="NAME")).encode().replace(b"NAME", b"half\\ud800pair")
+    bad = read(body)
+    assert isinstance(bad, BadRow)
+    assert "half\\ud800pair" in bad.raw
+
+
 @pytest.mark.parametrize(
     ("gres", "models"),
     [

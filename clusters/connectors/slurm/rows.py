@@ -51,7 +51,7 @@ class RowReader:
             return BadRow(
                 reason=str(unreadable),
                 code=unreadable.code,
-                raw=raw_text(msgspec.json.encode(job)),
+                raw=raw_text(_as_json(job)),
                 source_key=key(job) or "",
             )
 
@@ -127,9 +127,18 @@ def raw_text(raw: bytes) -> str:
         if isinstance(times, dict) and not times.get("end"):
             for name in _VOLATILE:
                 times.pop(name, None)
-        return json.dumps(row, sort_keys=True, ensure_ascii=False)
+        return (
+            json.dumps(row, sort_keys=True, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        )
     except (AttributeError, ValueError):
         return raw.decode("utf-8", "backslashreplace")
+
+
+def _as_json(job: Job) -> bytes:
+    try:
+        return msgspec.json.encode(job)
+    except UnicodeEncodeError:  # half of a surrogate pair, which the quick encoder refuses
+        return json.dumps(msgspec.to_builtins(job)).encode()
 
 
 def _fact(job: Job) -> tuple[UsageFact, str, bool]:
@@ -151,33 +160,13 @@ def _fact(job: Job) -> tuple[UsageFact, str, bool]:
         account, user, name = _text(account), _text(user), _text(name)
         queue, qos, node_list = _text(queue), _text(qos), _text(node_list)
     fact = UsageFact(  # in the order of its fields: naming them takes as long as all the rest
-        f"{number}@{submitted}",
-        account or "",
-        user or "",
-        display_id(number, job.array, job.het),
-        name or "",
-        queue or "",
-        qos or "",
-        "",  # priority class
-        held.gpus,
-        held.gpu_model,
-        held.mig_profile,
-        held.gpu_share,
-        cpus * 1000,
-        held.memory_mib,
-        nodes,
-        node_list or "",
-        requested,
-        None if limit is None else limit * 60,
-        submitted,
-        submitted if eligible == submitted else instant(eligible),
-        started,
-        ended,
-        seen_until,
-        suspended,
-        state_word(job.state.current if job.state else None),
-        _exit_code(job.exit_code),
-    )
+        f"{number}@{submitted}", account or "", user or "", display_id(number, job.array, job.het),
+        name or "", queue or "", qos or "", "",
+        held.gpus, held.gpu_model, held.mig_profile, held.gpu_share, cpus * 1000, held.memory_mib, nodes,
+        node_list or "", requested, None if limit is None else limit * 60,
+        submitted, submitted if eligible == submitted else instant(eligible), started, ended,
+        seen_until, suspended, state_word(job.state.current if job.state else None), _exit_code(job.exit_code),
+    )  # fmt: skip
     return fact, held.note, resized
 
 
