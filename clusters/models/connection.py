@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models.cluster import Cluster, ClusterKind
+from clusters.models.guarding import refuse_private_keys
 from portal.audit import track
 from portal.vault import SealedField
 
@@ -184,6 +185,7 @@ class Connection(models.Model):
                 known_address(self.base_url)
         except ValidationError as error:
             raise ValidationError({"base_url": f"The address: {error.messages[0]}"}) from None
+        refuse_private_keys(self)
         if kind == ClusterKind.PROMETHEUS:
             _refuse_wrong_options(self.options)
         if misfit := self.misfit(kind):

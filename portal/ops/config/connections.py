@@ -18,6 +18,7 @@ from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.prometheus.told import options_from
 from clusters.models import Cluster, ClusterError, ClusterKind, Connection
 from clusters.models.connection import FITTING, WHERE, known_address
+from clusters.models.guarding import holds_private_key
 from portal.ops.cli import midnight
 from portal.ops.config.reading import Table
 from portal.vault import Sealed, VaultError, seal
@@ -127,6 +128,9 @@ def _certificates(table: Table, key: str) -> str | None:
     text = content.decode("ascii", "replace").strip()
     if "-----BEGIN CERTIFICATE-----" not in text:
         table.wrong(key, "holds no certificate in PEM.")
+        return None
+    if problem := holds_private_key(text):
+        table.wrong(key, problem)
         return None
     return text + "\n"
 
