@@ -25,35 +25,44 @@ PATIENCE = 60  # seconds that one waits for another who acts on the same cluster
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """What became of a plan. `left`: steps that were not begun, because the scheduler stopped answering."""
+    """What became of a plan. `steps`: what was still to be done, of which the first `acts` were begun.
+
+    `left`: steps that were not begun, because the scheduler stopped answering. `dropped`: steps that were left out,
+    since their job had meanwhile become what was wanted, or had gone on.
+    """
 
     acts: tuple[Act, ...]
     left: int = 0
+    steps: tuple[Step, ...] = ()
+    dropped: tuple[Step, ...] = ()
 
     @property
     def good(self) -> bool:
         return not self.left and all(act.outcome == ActOutcome.DONE for act in self.acts)
 
 
-def carry_out(*, door: Door, plan: Plan, who: str, why: str = "") -> CarriedOut:
+def carry_out(*, door: Door, plan: Plan, who: str, why: str = "", exactly: bool = False) -> CarriedOut:
     """Do what the plan says, act by act, and read back what stands then.
 
-    Raises StalePlanError where the world has changed since it was made, LimitError where somebody else acts
-    on the cluster or an earlier act cannot be settled, ConnectorError where the scheduler cannot be asked;
-    then nothing was done. A second call with the same plan finds it stale. Must not be called inside a
-    transaction: an act is committed before it is sent.
+    Jobs start and end all the while: those that wait no more are not held or released, one that has ended is not
+    cancelled, and the rest is done. Limits, and with `exactly` jobs too, must be just as they were when the plan
+    was made. Raises StalePlanError where they are not, or where a job's number is another job's now; LimitError
+    where somebody else acts on the cluster or an earlier act cannot be settled; ConnectorError where the scheduler
+    cannot be asked; then nothing was done. Must not be called inside a transaction: an act is committed before it
+    is sent.
     """
     with alone(door.cluster):
         settle(door=door)
-        _refuse_if_stale(door, plan)
+        steps, dropped = _still_to_do(door, plan, exactly=exactly)
+        _refuse_unsettled(door, steps)
         errand = uuid.uuid4()
         done: list[Act] = []
-        for step in plan.steps:
+        for step in steps:
             act = _intend(door.cluster, plan.request.kind, step, errand=errand, who=who, why=why)
             done.append(_perform(door, act))
             if done[-1].outcome == ActOutcome.UNKNOWN:
                 break
-        return CarriedOut(tuple(done), left=len(plan.steps) - len(done))
+        return CarriedOut(tuple(done), len(steps) - len(done), tuple(steps), tuple(dropped))
 
 
 def settle(*, door: Door) -> list[Act]:
@@ -114,14 +123,48 @@ def _scalar(sql: str, key: int) -> Any:
         return value
 
 
-def _refuse_if_stale(door: Door, made: Plan) -> None:
-    """Every step must still be what would be done. More that could be done by now does not matter: it is not done."""
+def _still_to_do(door: Door, made: Plan, *, exactly: bool) -> tuple[list[Step], list[Step]]:
+    """The steps to take, as the world is now, and those to leave out. What came since the plan is not touched."""
+    if made.request.kind == ActKind.CANCEL and not exactly:
+        return _still_to_cancel(door, made)
     now = {step.target: step for step in plan(door=door, request=made.request).steps}
-    if any(now.get(step.target) != step for step in made.steps):
-        raise StalePlanError(
-            "What this was planned from has changed since, so nothing was done: look at the plan again."
-        )
-    targets = {step.target for step in made.steps}
+    same = [step for step in made.steps if _is_as_planned(step, now.get(step.target))]
+    kept = {step.target for step in same}
+    dropped = [step for step in made.steps if step.target not in kept]
+    if dropped and (exactly or made.request.kind not in {ActKind.HOLD, ActKind.RELEASE}):
+        raise _stale()
+    return same, dropped
+
+
+def _still_to_cancel(door: Door, made: Plan) -> tuple[list[Step], list[Step]]:
+    """A job is known by number and submission, an array by any of its tasks; what it does now does not matter."""
+    try:
+        now = plan(door=door, request=made.request).steps
+    except LimitError:  # slurmctld has forgotten it
+        now = ()
+    if not now:
+        return [], list(made.steps)
+    for then, step in zip(made.steps, now, strict=False):
+        if then.target != step.target and not then.before.keys() & step.before.keys():
+            raise _stale()
+    return list(now[: len(made.steps)]), []
+
+
+def _is_as_planned(then: Step, now: Step | None) -> bool:
+    """The words may differ: they name the tasks of an array that wait."""
+    return now is not None and (then.account, then.before, then.wanted) == (
+        now.account, now.before, now.wanted,
+    )  # fmt: skip
+
+
+def _stale() -> StalePlanError:
+    return StalePlanError(
+        "What this was planned from has changed since, so nothing was done: look at the plan again."
+    )
+
+
+def _refuse_unsettled(door: Door, steps: list[Step]) -> None:
+    targets = {step.target for step in steps}
     left = Act.objects.filter(cluster=door.cluster, outcome__in=OPEN, target__in=targets).first()
     if left is not None:
         raise LimitError(f"Act {left.pk} on {left.target} is not settled: {left.error or 'try again'}")

@@ -1,6 +1,6 @@
 """The acting door: hold, release and cancel jobs, block and unblock accounts. Planned in words first.
 
-`plan_*` looks and changes nothing. `carry_out` looks again, refuses what is no longer so, writes each act
+`plan_*` looks and changes nothing. `carry_out` looks again, leaves out what is no longer so, writes each act
 down before it is sent, and believes only what it reads back. What a dead process left open is settled by
 looking, never by sending again.
 """

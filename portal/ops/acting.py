@@ -11,8 +11,14 @@ from django.core.management.base import CommandParser
 from clusters import acting, limits
 from clusters.connectors.base import ConnectorError
 from clusters.limits import Door, LimitError, Plan, Request
-from clusters.models import Act, Cluster
+from clusters.models import Act, ActKind, Cluster
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+
+_LEFT_OUT = {
+    ActKind.HOLD: "It has started, ended or been held meanwhile.",
+    ActKind.RELEASE: "It has started, ended or been released meanwhile.",
+    ActKind.CANCEL: "It has ended meanwhile.",
+}
 
 
 def the_cluster(name: str) -> Cluster:
@@ -59,7 +65,7 @@ class ActingCommand(OperatorCommand):
                 raise RefusedError(
                     f"What would be done now is plan {made.fingerprint} and not {plan}: look at it again without --yes."
                 )
-            return _carried_out(door, made, why) if yes else _rehearsed(door, made)
+            return _carried_out(door, made, why, exactly=bool(plan)) if yes else _rehearsed(door, made)
 
 
 def _rehearsed(door: Door, made: Plan) -> Answer:
@@ -75,11 +81,12 @@ def _rehearsed(door: Door, made: Plan) -> Answer:
     return Answer(_data(door, made, steps, yes=False), "\n".join(lines))
 
 
-def _carried_out(door: Door, made: Plan, why: str) -> Answer:
-    done = acting.carry_out(door=door, plan=made, who=f"{getpass.getuser()} at the shell", why=why)
+def _carried_out(door: Door, made: Plan, why: str, *, exactly: bool) -> Answer:
+    who = f"{getpass.getuser()} at the shell"
+    done = acting.carry_out(door=door, plan=made, who=who, why=why, exactly=exactly)
     acts = [*done.acts, *([None] * done.left)]
     steps, lines = [], []
-    for step, act in zip(made.steps, acts, strict=True):
+    for step, act in zip(done.steps, acts, strict=True):
         outcome = act.outcome if act else "not begun"
         steps.append(
             {
@@ -91,6 +98,11 @@ def _carried_out(door: Door, made: Plan, why: str) -> Answer:
             }
         )
         lines.append(_line(step.words, act))
+    why_not = _LEFT_OUT.get(made.request.kind, "")
+    for step in done.dropped:
+        told = {"target": step.target, "words": step.words, "outcome": "left out", "act": None}
+        steps.append({**told, "error": why_not})
+        lines.append(f"Left out: {step.words} {why_not}")
     lines += made.notes
     return Answer(_data(door, made, steps, yes=True), "\n".join(lines), code=0 if done.good else 1)
 

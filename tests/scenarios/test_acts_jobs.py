@@ -136,12 +136,55 @@ def test_a_waiting_part_of_a_heterogeneous_job_is_not_cancelled_alone(slurm: Sta
     assert "2108" in act.error
 
 
-def test_a_job_that_started_since_it_was_looked_at_is_not_cancelled_unseen(slurm: StandIn) -> None:
+def test_a_job_that_started_since_it_was_looked_at_is_cancelled_all_the_same(slurm: StandIn) -> None:
     door = a_door(slurm)
     plan = limits.plan_cancel(door=door, job=11)
     slurm.world.jobs[11].state = "RUNNING"
-    with pytest.raises(StalePlanError, match="look at the plan again"):
-        carried(door, plan)
+    (act,) = carried(door, plan).acts
+    assert (act.outcome, act.before) == ("done", {"11@1772000000": ["RUNNING"]})
+    assert slurm.world.jobs[11].state == "CANCELLED"
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_job_that_ended_since_it_was_looked_at_is_left_out(slurm: StandIn, *, forgotten: bool) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_cancel(door=door, job=13)
+    slurm.world.jobs[13].state = "COMPLETED"
+    if forgotten:
+        del slurm.world.jobs[13]
+    done = carried(door, plan)
+    assert (done.acts, done.dropped, done.good) == ((), plan.steps, True)
+    assert slurm.writes() == []
+
+
+def test_on_a_busy_account_jobs_that_start_meanwhile_are_left_out_and_the_rest_is_held(
+    slurm: StandIn,
+) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_hold(door=door, account="vision")
+    slurm.world.jobs[11].state = "RUNNING"
+    slurm.world.jobs[12].array = "2-3"  # two of its tasks have started
+    done = carried(door, plan)
+    assert [step.target for step in done.dropped] == ["job 11@1772000000"]
+    assert [act.target for act in done.acts] == ["job 12@1772000000", "job 14@1772000000"]
+    assert done.good
+    assert [reasons(slurm)[number] for number in (11, 12, 14)] == ["Priority", "JobHeldAdmin", "JobHeldAdmin"]
+
+    release = limits.plan_release(door=door, account="vision")
+    slurm.world.jobs[14].state = "COMPLETED"
+    done = carried(door, release)
+    assert [step.target for step in done.dropped] == ["job 14@1772000000"]
+    assert reasons(slurm)[12] == "None"
+
+
+@pytest.mark.parametrize("number", [11, 12])
+def test_a_plan_that_was_bound_is_carried_out_exactly_or_not_at_all(slurm: StandIn, number: int) -> None:
+    door = a_door(slurm)
+    hold, cancel = limits.plan_hold(door=door, account="vision"), limits.plan_cancel(door=door, job=number)
+    slurm.world.jobs[number].state = "RUNNING"
+    for plan in (hold, cancel):
+        with pytest.raises(StalePlanError, match="look at the plan again"):
+            carry_out(door=door, plan=plan, who="op", exactly=True)
     assert slurm.writes() == []
     assert not Act.objects.exists()
 

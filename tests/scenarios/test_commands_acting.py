@@ -97,6 +97,24 @@ def test_another_plan_than_the_rehearsed_one_is_refused(slurm: StandIn) -> None:
     assert slurm.writes() == []
 
 
+def test_a_job_that_starts_before_it_is_looked_at_again_is_told_as_left_out(slurm: StandIn) -> None:
+    slurm.world.add(Job(13))
+    looked = []
+
+    def starts(asked: str) -> None:
+        looked.append(asked)
+        if looked.count("GET /slurm/v0.0.44/jobs") == 1:
+            slurm.world.jobs[11].state = "RUNNING"
+
+    slurm.after = starts
+    steps = told("hold_jobs", "gpu1", "vision", "--yes")["steps"]
+    assert [(step["target"], step["outcome"]) for step in steps] == [
+        ("job 13@1772000000", "done"),
+        ("job 11@1772000000", "left out"),
+    ]
+    assert steps[1]["error"] == "It has started, ended or been held meanwhile."
+
+
 def test_an_account_is_blocked_and_unblocked(slurm: StandIn) -> None:
     said("block_account", "gpu1", "vision", "--submit", "--yes")
     assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 0
