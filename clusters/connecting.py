@@ -13,6 +13,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from clusters.models import Cluster, Connection
 from clusters.models.connection import FITTING, SECRETS
+from clusters.models.guarding import entered_for_elsewhere
 from portal.vault import VaultError, seal
 
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
@@ -150,6 +151,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
     def clean(self) -> dict[str, Any]:
         """Seals what was entered, and takes the plain text out of what the form holds."""
         cleaned = super().clean() or self.cleaned_data
+        self._refuse_another_address(cleaned)
         cluster = cleaned.get("cluster")
         for name in misfits(cluster.kind) if isinstance(cluster, Cluster) else ():
             if cleaned.get(name):
@@ -162,6 +164,17 @@ class ConnectionForm(forms.ModelForm[Connection]):
             except VaultError as error:
                 raise forms.ValidationError(str(error)) from None
         return cleaned
+
+    def _refuse_another_address(self, cleaned: dict[str, Any]) -> None:
+        given = {name for name in SECRETS if cleaned.get(f"new_{name}")} | {*cleaned.get("forget", ())}
+        kept = entered_for_elsewhere(self.instance, cleaned, given=given, secrets=SECRETS)
+        if kept:
+            names = ", ".join(LABELS[name] for name in kept)
+            self.add_error(
+                None,
+                "What is kept secret was entered for another address: with this one, enter it again or take it away "
+                f"({names}).",
+            )
 
     def save(self, commit: bool = True) -> Connection:
         """What was wrong with it may be right now, so it is due at once."""

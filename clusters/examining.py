@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
 from clusters.connectors.prometheus import check as prometheus_check
@@ -36,8 +39,34 @@ def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
 
 def examine(*, cluster: Cluster, clock: Clock) -> list[Finding]:
     """What every check of the cluster's connection found. Never raises a ConnectorError; changes nothing."""
-    if cluster.kind == ClusterKind.PROMETHEUS:
-        return _prometheus(cluster, clock)
+    connection = Connection.objects.filter(cluster=cluster).first()
+    found = _prometheus(cluster, clock) if cluster.kind == ClusterKind.PROMETHEUS else _slurm(cluster, clock)
+    return found if connection is None else [*_in_clear(connection), *found]
+
+
+def _in_clear(connection: Connection) -> list[Finding]:
+    parts = urlsplit(connection.base_url)
+    if connection.unix_socket or parts.scheme != "http" or _is_here(parts.hostname or ""):
+        return []
+    return [
+        Finding(
+            Level.WARN,
+            "TLS",
+            f"What is said with {connection.base_url} travels in clear: whoever listens on the way reads the usage and "
+            "any token or password that is sent, and can answer in its place.",
+            "an address with https://, of a proxy that ends TLS, or a socket of this host",
+        )
+    ]
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _slurm(cluster: Cluster, clock: Clock) -> list[Finding]:
     try:
         connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:

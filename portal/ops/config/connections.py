@@ -17,8 +17,8 @@ from django.views.decorators.debug import sensitive_variables
 from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.prometheus.told import options_from
 from clusters.models import Cluster, ClusterError, ClusterKind, Connection
-from clusters.models.connection import FITTING, WHERE, known_address
-from clusters.models.guarding import holds_private_key
+from clusters.models.connection import FITTING, SECRETS, WHERE, known_address
+from clusters.models.guarding import entered_for_elsewhere, holds_private_key
 from portal.ops.cli import midnight
 from portal.ops.config.reading import Table
 from portal.vault import Sealed, VaultError, seal
@@ -79,6 +79,11 @@ def write(*, cluster: Cluster, entry: ConnectionEntry) -> None:
         raise ClusterError(
             "its connection has neither url nor unix_socket; "
             f"write where {WHERE[ClusterKind(cluster.kind)]} listens."
+        )
+    if again := entered_for_elsewhere(row, entry.fields, given=entry.secrets, secrets=SECRETS):
+        raise ClusterError(
+            f"its connection leads to another address, and what is kept secret was given for {row.address}: "
+            f'give {", ".join(again)} again with it, or take it away with "".'
         )
     wanted = dict(entry.fields)
     first = wanted.get("first_usage_from")
