@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clusters.connectors.base import Reading, UsageFact
+from clusters.connectors.slurm.acts import SlurmActs
 from tests.contracts.slurm_recorded import NOW, Reply, Slurm, a_job, connector, facts, serving
 
 BEGAN = NOW - 600
@@ -16,6 +17,10 @@ LIVE = "/slurm/v0.0.42/jobs"
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 CORES = [{"index": index, "status": ["ALLOCATED"]} for index in range(128)]
 REST = {
+    "account": "vision",
+    "user_name": "ben",
+    "name": None,
+    "state_reason": "None",
     "array_task_string": '0-3%2 "}],[{\\',
     "job_resources": {"nodes": {"allocation": [{"sockets": [{"index": 0, "cores": CORES}]}]}},
     "comment": "",
@@ -87,6 +92,24 @@ def test_thirty_thousand_large_jobs_are_read_in_little_memory() -> None:
     assert {fact.seen_until for fact in found.values()} == {BEGAN + 590}
     assert reading.complete_through == NOW - 60
     assert memory.grown < 64 * 2**20
+
+
+@NEEDS_PROC
+def test_whoever_acts_sees_all_jobs_of_an_account_in_little_memory() -> None:
+    memory = Memory()
+    parts = live(4000, memory=memory, padding=20_000 - len(TAIL))
+    slurm = Slurm(replies={LIVE: Reply(parts=parts)})
+    with serving(slurm) as address, connector(address, now=NOW) as source:
+        acts = SlurmActs(source.rest)
+        seen = acts.jobs(account="vision", user="ben")
+        for others in ({"account": "speech"}, {"account": "vision", "user": "ann"}):
+            slurm.replies[LIVE] = Reply(parts=live(2))
+            assert acts.jobs(**others) == []
+    assert len(seen) == 4000
+    assert memory.grown < 32 * 2**20
+    assert (seen[6].key, str(seen[6])[:13]) == (f"7@{BEGAN}", "job 7 (tasks ")
+    assert seen[6].states == {"RUNNING"}
+    assert not seen[6].waits
 
 
 def test_errors_that_come_after_the_jobs_take_them_all_back() -> None:

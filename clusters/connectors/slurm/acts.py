@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.slurm import associations, faults
+from clusters.connectors.slurm import associations, decode, faults
 from clusters.connectors.slurm.associations import Limits
 from clusters.connectors.slurm.rest import SlurmRest
 
@@ -31,6 +31,19 @@ _WAIT = (0, 1)  # hundredths of a second, doubling
 
 
 T = TypeVar("T")
+
+
+class _Row(decode.LiveJob, gc=False):
+    """Of the hundred fields of a job those that are used: there may be many jobs."""
+
+    account: str | None = None
+    user_name: str | None = None
+    name: str | None = None
+    state_reason: str | None = None
+    array_task_string: str | None = None
+
+
+_ROW: decode.Reader[_Row] = decode.Reader(_Row)
 
 
 class ActRefusedError(ConnectorError):
@@ -108,24 +121,23 @@ class SlurmActs:
 
     def jobs(self, *, account: str = "", user: str = "") -> list[JobSeen]:
         """What slurmctld has, of that account and user where they are given, by number."""
-        told = self.rest.get(self.rest.slurm("jobs"), wanted="jobs")["jobs"]
-        seen = [_job(row) for row in told]
-        return sorted(
-            (
-                job
-                for job in seen
-                if job.account == (account or job.account) and job.user == (user or job.user)
-            ),
-            key=lambda job: (job.id, job.submitted),
-        )
+        found: list[JobSeen] = []
+
+        def keep(row: _Row) -> None:
+            if account in {"", row.account or ""} and user in {"", row.user_name or ""}:
+                found.append(_job(row))
+
+        self.rest.each(self.rest.slurm("jobs"), _ROW, keep)
+        return sorted(found, key=lambda job: (job.id, job.submitted))
 
     def job(self, number: int) -> list[JobSeen]:
         """The job, or all tasks of the array of that number; nothing where slurmctld knows of none."""
+        found: list[JobSeen] = []
         try:
-            told = self.rest.get(self.rest.slurm(f"job/{number}"), wanted="jobs")["jobs"]
+            self.rest.each(self.rest.slurm(f"job/{number}"), _ROW, lambda row: found.append(_job(row)))
         except faults.MissingError:
             return []
-        return [_job(row) for row in told]
+        return found
 
     def cancel(self, number: int) -> list[JobSeen]:
         """End the job, or all tasks of the array; what is left of it. Over already: nothing is sent."""
@@ -273,21 +285,14 @@ class SlurmActs:
         return seen
 
 
-def _job(row: dict[str, Any]) -> JobSeen:
-    told = row.get("job_state") or ""
+def _job(row: _Row) -> JobSeen:
     return JobSeen(
-        id=int(row["job_id"]),
-        submitted=_number(row.get("submit_time")),
-        account=str(row.get("account") or ""),
-        user=str(row.get("user_name") or ""),
-        name=str(row.get("name") or ""),
-        states=frozenset([told] if isinstance(told, str) else told),
-        reason=str(row.get("state_reason") or ""),
-        tasks=str(row.get("array_task_string") or ""),
+        id=decode.whole(row.job_id) or 0,
+        submitted=decode.instant(row.submit_time) or 0,
+        account=row.account or "",
+        user=row.user_name or "",
+        name=row.name or "",
+        states=frozenset(decode.words(row.job_state)),
+        reason=row.state_reason or "",
+        tasks=row.array_task_string or "",
     )
-
-
-def _number(told: Any) -> int:
-    if isinstance(told, dict):
-        told = told.get("number") if told.get("set") else 0
-    return int(told or 0)
