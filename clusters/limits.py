@@ -99,6 +99,8 @@ def open_door(*, cluster: Cluster, clock: Callable[[], int]) -> Door:
 
 def plan(*, door: Door, request: Request) -> Plan:
     """What would be done. Raises LimitError, and ConnectorError where the scheduler cannot be asked."""
+    if request.kind != ActKind.CANCEL and not request.account.strip():
+        raise LimitError("An account must be named: none would mean the jobs of all.")
     return _PLANNERS[request.kind](door, request)
 
 

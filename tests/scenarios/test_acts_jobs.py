@@ -208,6 +208,17 @@ def test_a_job_whose_number_was_given_anew_is_another_job(slurm: StandIn) -> Non
         carried(door, plan)
 
 
+@pytest.mark.parametrize("account", ["", "  "])
+def test_no_account_does_not_mean_all_of_them(slurm: StandIn, account: str) -> None:
+    door = a_door(slurm)
+    for planned in (limits.plan_hold, limits.plan_release, limits.plan_block, limits.plan_unblock):
+        with pytest.raises(LimitError, match="An account must be named"):
+            planned(door=door, account=account)
+    with pytest.raises(LimitError):
+        limits.plan_hold(door=door, account=account, user="ben")
+    assert not [asked for asked in slurm.asked if "/jobs" in asked or "associations" in asked]
+
+
 def test_eve_may_not_touch_bens_jobs(slurm: StandIn) -> None:
     door = a_door(slurm, "eve")
     (act,) = carried(door, limits.plan_cancel(door=door, job=13)).acts
