@@ -71,6 +71,23 @@ def test_a_resized_job_is_the_one_that_slurmctld_knows_by_its_first_submission()
     assert "resized" in reading.notes[0]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("first", [BEGAN - 400, BEGAN])
+def test_of_two_open_rows_of_one_job_only_the_latest_moves_on(first: int, order: int) -> None:
+    """The end of the row from before a resize was lost: both would count the same GPUs."""
+    jobs = [a_running(submit=BEGAN - 400, elapsed=990), a_running()]
+    found, reading = told(Slurm(jobs=jobs[::order], live=live_jobs((7, first, "RUNNING"))))
+    earlier = f"7@{BEGAN - 400}"
+    assert (found[KEY].seen_until, found[earlier].seen_until) == (BEGAN + 590, BEGAN - 400)
+    assert reading.missing == [earlier]
+    assert reading.complete_through == NOW - 60
+    if first < BEGAN:
+        assert (
+            f"only the latest goes on, and nothing more is counted for the earlier ({earlier}), whose end was lost"
+            in reading.notes[0]
+        )
+
+
 @pytest.mark.parametrize("state", ["COMPLETED", "PENDING", "NODE_FAIL"])
 def test_a_job_whose_end_is_not_recorded_yet_waits_for_it(state: str) -> None:
     found, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, state))))

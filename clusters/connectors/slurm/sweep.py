@@ -215,14 +215,22 @@ class Sweep:
             )
             yield from map(rows.unmoved, self.running)
             return False
-        lost: list[UsageFact] = []
+        latest: dict[int, int] = {}
         for fact in self.running:
-            submitted, holds = known.get(int(fact.source_key.partition("@")[0]), (None, False))
+            latest[_number(fact)] = max(latest.get(_number(fact), 0), fact.submitted or 0)
+        lost: list[UsageFact] = []
+        stale: list[UsageFact] = []
+        for fact in self.running:
+            submitted, holds = known.get(_number(fact), (None, False))
             if submitted is None or submitted > (fact.submitted or 0):  # gone, or another job of the same id
                 lost.append(fact)
                 holds = False
+            elif (fact.submitted or 0) < latest[_number(fact)]:
+                stale.append(fact)
+                holds = False
             yield _seen_by(self.clock(), fact) if holds else rows.unmoved(fact)
         self._tell_lost(lost)
+        self._tell_stale(stale)
         return True
 
     def _live(self) -> dict[int, tuple[int, bool]]:
@@ -266,6 +274,17 @@ class Sweep:
             "for them: end runaway jobs with `sacctmgr show runawayjobs`."
         )
 
+    def _tell_stale(self, stale: list[UsageFact]) -> None:
+        """The end of such a row was lost when its job was resized or requeued; slurmctld has a job once."""
+        if not stale:
+            return
+        self.reading.missing.extend(fact.source_key for fact in stale)
+        shown = ", ".join(fact.source_key for fact in stale[:10]) + (", …" if len(stale) > 10 else "")
+        self.reading.notes.append(
+            "The accounting database has more than one open row of a job; only the latest goes on, and nothing more is "
+            f"counted for the earlier ({shown}), whose end was lost: compare them with `sacct --duplicates`."
+        )
+
     def _nodes(self) -> None:
         try:
             value, _ = self.rest.read(self.rest.slurm("nodes"), decode.nodes, wanted="nodes")
@@ -273,6 +292,10 @@ class Sweep:
             self.reading.notes.append(f"The nodes could not be read: {error}")
             return
         self.reading.nodes = [seen for node in value.nodes or () for seen in nodes.seen(node)]
+
+
+def _number(fact: UsageFact) -> int:
+    return int(fact.source_key.partition("@")[0])
 
 
 def _seen_by(now: int, fact: UsageFact) -> UsageFact:
