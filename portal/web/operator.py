@@ -42,7 +42,7 @@ OUTCOMES = {
 @operator_page("clusters")
 def clusters(request: HttpRequest, shell: Shell) -> HttpResponse:
     now = datetime.now(UTC)
-    page = ClustersPage(rows=tuple(_cluster(stand, now) for stand in oversight.clusters()))
+    page = ClustersPage(rows=tuple(_cluster(stand, now) for stand in oversight.clusters(moment=now)))
     return answer(request, shell, page, whole="operator/clusters.html")
 
 

@@ -37,7 +37,7 @@ class ClusterRow:
     complete_through: str  # "" before the first import
     lag: Badge  # "2 min", "3 days"
     accounts: str
-    jobs: str
+    jobs: str  # new ones of the last day
     pulled: str  # when the last pass ended, or began while it runs; "" before the first
     source: str  # what it read
     outcome: Badge | None
