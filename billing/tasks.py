@@ -10,7 +10,7 @@ from celery import shared_task
 from billing import rating
 from billing.documents import build, pdf
 from billing.models import Invoice, InvoiceDocument
-from clusters import due
+from clusters import due, passes
 from clusters.models import Cluster
 from portal.tenants.models import Tenant
 
@@ -54,3 +54,9 @@ def pull_due(**_: object) -> None:
     for cluster_id, every in due.claim(moment=datetime.now(UTC)):
         # Of no use once the next one is due: then that one does its work.
         pull_usage.apply_async(kwargs={"cluster_id": cluster_id}, expires=every)
+
+
+@shared_task
+def forget_passes(**_: object) -> None:
+    """Delete old passes that read nothing new; run again, there are none left."""
+    passes.forget()

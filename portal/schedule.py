@@ -19,4 +19,9 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 30.0,
         "options": {"expires": 30},
     },
+    "forget passes that read nothing new": {
+        "task": "billing.tasks.forget_passes",
+        "schedule": 3600.0,  # not once a day: the time counts from the scheduler's start
+        "options": {"expires": 3600},
+    },
 }

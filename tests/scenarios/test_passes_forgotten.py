@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from billing.tasks import forget_passes
 from clusters import oversight
 from clusters.models import Cluster, Pull
 from tests.builders import a_cluster, at
@@ -20,6 +21,31 @@ def a_pass(cluster: Cluster, source: str, *, days: float, **told: Any) -> None:
     began = NOW - timedelta(days=days)
     told = {"outcome": Pull.Outcome.DONE, "until": began, **told}
     Pull.objects.create(cluster=cluster, source=source, started_at=began, **told)
+
+
+def kept() -> set[str]:
+    return set(Pull.objects.values_list("source", flat=True))
+
+
+def test_what_read_nothing_new_is_forgotten_after_a_month_and_failures_after_a_year() -> None:
+    lab = a_cluster()
+    failed = Pull.Outcome.FAILED
+    a_pass(lab, "now", days=0)
+    a_pass(lab, "nothing lately", days=29)
+    a_pass(lab, "nothing long ago", days=31)
+    a_pass(lab, "new", days=400, new=1)
+    a_pass(lab, "revised", days=400, revised=1)
+    a_pass(lab, "set aside", days=400, quarantined=1)
+    a_pass(lab, "failed", days=364, outcome=failed)
+    a_pass(lab, "failed long ago", days=366, outcome=failed)
+    a_pass(lab, "march.sacct", days=400, until=None)
+    a_pass(a_cluster("paused"), "its last one", days=400)
+
+    forget_passes()
+    forget_passes()
+    lost = {"nothing long ago", "failed long ago"}
+    assert lost.isdisjoint(kept())
+    assert len(kept()) == 8
 
 
 def test_the_list_counts_the_new_jobs_of_a_day_without_reading_all_passes() -> None:
