@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-import structlog
 from django.db import DatabaseError, transaction
 from django.db.models import F
 
@@ -23,8 +22,6 @@ from clusters import capacity, due, open_runs, sources
 from clusters.connectors.base import Connector, ConnectorError, Reading, Row
 from clusters.ledger import Stored
 from clusters.models import Cluster, Connection, Pull
-
-log = structlog.get_logger("billing.pulling")
 
 PIECE = timedelta(hours=24)  # by how much one pass moves the watermark at most
 OVERLAP = timedelta(minutes=15)  # that each pass reads again, for what reached the source late
@@ -153,21 +150,7 @@ class _Pull:
             if scheduled:
                 self._succeeded(deep=deep)
         self.pulled.complete_through = _watermark(self.cluster)
-        self._log()
         return self.pulled
-
-    def _log(self) -> None:
-        told = self.pulled
-        log.info(
-            "pulled",
-            cluster=self.cluster.name,
-            outcome=told.outcome.value,
-            passes=told.passes,
-            rows=told.stored.read,
-            new=told.stored.new,
-            revised=told.stored.revised,
-            error=told.error,
-        )
 
     def bury(self) -> None:
         """Nobody else pulls this cluster now, so a pass that is still said to run has died."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from hashlib import sha256
 
+import structlog
 from celery import shared_task
 
 from billing import rating
@@ -13,6 +14,8 @@ from billing.models import Invoice, InvoiceDocument
 from clusters import due, passes
 from clusters.models import Cluster
 from portal.tenants.models import Tenant
+
+log = structlog.get_logger("billing.tasks")
 
 
 @shared_task
@@ -45,7 +48,18 @@ def pull_usage(*, cluster_id: int, **_: object) -> None:
     """Pull the cluster now; nothing where somebody does already. How it went is kept with its connection."""
     from billing import pulling  # the connectors load 5 MiB that whoever only sends this does without
 
-    pulling.pull(Cluster.objects.get(pk=cluster_id), moment=datetime.now(UTC).replace(microsecond=0))
+    cluster = Cluster.objects.get(pk=cluster_id)
+    pulled = pulling.pull(cluster, moment=datetime.now(UTC).replace(microsecond=0))
+    log.info(
+        "pulled",
+        cluster=cluster.name,
+        outcome=pulled.outcome.value,
+        passes=pulled.passes,
+        rows=pulled.stored.read,
+        new=pulled.stored.new,
+        revised=pulled.stored.revised,
+        error=pulled.error,
+    )
 
 
 @shared_task
