@@ -11,10 +11,9 @@ from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm import check
-from clusters.connectors.slurm.login import SlurmLogin
 from clusters.connectors.slurm.rest import SlurmRest
 from clusters.models import Cluster, ClusterKind, Connection
-from clusters.sources import Clock, endpoint, opened, prometheus_login
+from clusters.sources import Clock, endpoint, login, prometheus_login
 
 
 def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
@@ -33,8 +32,7 @@ def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
         raise ConnectorError(
             f"{cluster.name} has no connection to a Slurm: give it one, as docs/slurm.md says.", retry=False
         )
-    login = SlurmLogin(connection.user, opened(connection.token), opened(connection.jwt_key))
-    return connection, SlurmRest(endpoint(connection), login, clock=clock)
+    return connection, SlurmRest(endpoint(connection), login(connection), clock=clock)
 
 
 def examine(*, cluster: Cluster, clock: Clock) -> list[Finding]:
@@ -87,9 +85,9 @@ def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
         ]
     try:
         options = options_from(connection.options)
-        login = prometheus_login(connection)
+        who = prometheus_login(connection)
         end = endpoint(connection, timeout=TIMEOUT)
     except ConnectorError as error:
         return [Finding(Level.FAIL, "Connection", str(error))]
-    with PrometheusClient(end, login, clock=clock, parameters=options.parameters) as client:
+    with PrometheusClient(end, who, clock=clock, parameters=options.parameters) as client:
         return prometheus_check.examine(client, options, now=clock())
