@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from billing.models.plans import SELECTORS
+
 
 def midnight(day: str, zone: str) -> str:
     """SQL for the epoch of a local day's first instant, as `period` has it.
@@ -69,20 +71,9 @@ ANALYZE rate_span
 """  # noqa: S608 - built from constants
 
 
-ATTRIBUTES = {
-    "cluster": "clusters",
-    "queue": "queues",
-    "qos": "qoses",
-    "priority_class": "priority_classes",
-    "gpu_model": "gpu_models",
-    "mig_profile": "mig_profiles",
-    "state": "states",
-}
-"""What a price may select by: the column of `usage_input` and that of the price."""
-
 # By which of them any price of the plans concerned selects, in their order.
 SELECTED = f"""
-SELECT {", ".join(f"coalesce(bool_or({column} <> '{{}}'), false)" for column in ATTRIBUTES.values())}
+SELECT {", ".join(f"coalesce(bool_or({column} <> '{{}}'), false)" for column in SELECTORS.values())}
 FROM billing_price WHERE version_id IN (SELECT version_id FROM rate_span)
 """  # noqa: S608 - built from constants
 
@@ -94,7 +85,7 @@ def offers(selected: Sequence[str]) -> str:
     """
     shape = "".join(f", {attribute}" for attribute in selected)
     fits = "".join(
-        f" AND (c.{ATTRIBUTES[attribute]} = '{{}}' OR h.{attribute} = ANY (c.{ATTRIBUTES[attribute]}))"
+        f" AND (c.{SELECTORS[attribute]} = '{{}}' OR h.{attribute} = ANY (c.{SELECTORS[attribute]}))"
         for attribute in selected
     )
     return _OFFERS.format(shape=shape, fits=fits)

@@ -20,17 +20,6 @@ from billing.rules.period import billing_period
 from billing.rules.pricing import Meter, PerUnit
 from portal.tenants.models import Tenant
 
-COLUMNS = {
-    "cluster": "clusters",
-    "queue": "queues",
-    "qos": "qoses",
-    "priority_class": "priority_classes",
-    "gpu_model": "gpu_models",
-    "mig_profile": "mig_profiles",
-    "state": "states",
-}
-"""The column of a price that holds the values of each selector."""
-
 LARGEST_PRICE = Decimal(10) ** 12
 
 
@@ -97,9 +86,9 @@ def set_price(
     version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
     price = Price(version=version, meter=meter, valid_from=valid_from)
     for name, values in where.items():
-        if name not in COLUMNS:
+        if name not in SELECTORS:
             raise PlanError(f"{name!r} is nothing to select by; that are {', '.join(SELECTORS)}.")
-        setattr(price, COLUMNS[name], sorted(set(values)))
+        setattr(price, SELECTORS[name], sorted(set(values)))
     standing = version.prices.filter(
         meter=meter, selector=complete(price).selector, valid_from=valid_from
     ).first()
@@ -209,7 +198,7 @@ def complete(price: Price) -> Price:
     except ValueError:
         allowed = ", ".join(Meter)
         raise PlanError(f"{price.meter!r} is not a meter; those are {allowed}.") from None
-    chosen = {name: values for name in sorted(SELECTORS) if (values := getattr(price, COLUMNS[name]))}
+    chosen = {name: values for name in sorted(SELECTORS) if (values := getattr(price, SELECTORS[name]))}
     for name, values in chosen.items():
         if any(not value.strip() or set(value) & set(",;") for value in values):
             raise PlanError(f"A {name} to select by is not empty and has neither comma nor semicolon.")

@@ -16,6 +16,7 @@ from django.db import IntegrityError, connection, transaction
 
 from billing import calendar, offers_sql, rated_sql
 from billing import rating_sql as sql
+from billing.models.plans import SELECTORS
 from clusters import usage, worktables
 from portal.tenants.models import Ownership, Tenant
 
@@ -68,7 +69,7 @@ def _rate() -> None:
         cursor.execute(sql.ENSURE_MONTHS)
         cursor.execute(offers_sql.SPANS)
         cursor.execute(offers_sql.SELECTED)
-        selected = [name for name, used in zip(offers_sql.ATTRIBUTES, cursor.fetchone(), strict=True) if used]
+        selected = [name for name, used in zip(SELECTORS, cursor.fetchone(), strict=True) if used]
         cursor.execute(offers_sql.offers(selected))
         if not (unrated and _rate_anew(cursor, selected)):
             _rate_again(cursor, selected)

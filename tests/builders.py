@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 LONG_AGO = date(2017, 1, 1)
 LATER = datetime(2030, 1, 1, tzinfo=UTC)  # when everything in the tests has happened
 PASSWORD = "correct horse battery"  # of every person here
-COLUMNS = dict(
-    zip(
-        SELECTORS,
-        ("clusters", "queues", "qoses", "priority_classes", "gpu_models", "mig_profiles", "states"),
-        strict=True,
-    )
-)
 
 PriceRow = tuple[str, Mapping[str, Sequence[str]], str, date]
 """Meter, selectors, unit price, first day: `("gpu-hour", {"qos": ["low"]}, "2.00", date(2026, 1, 1))`."""
@@ -71,7 +64,7 @@ def a_plan(
             selector=" ".join(f"{key}={','.join(sorted(where[key]))}" for key in SELECTORS if key in where),
             unit_price=unit_price,
             valid_from=since,
-            **{COLUMNS[key]: list(values) for key, values in where.items()},
+            **{SELECTORS[key]: list(values) for key, values in where.items()},
         )
     return plan
 

@@ -13,13 +13,14 @@ from django.http import HttpRequest
 from billing import plans
 from billing.documents.format import plain_price
 from billing.models import PeriodTotal, Plan, PlanVersion, Price, Resource, Subscription
-from billing.plans import COLUMNS, PlanError
+from billing.models.plans import SELECTORS
+from billing.plans import PlanError
 from billing.rules.pricing import Meter
 from billing.tasks import rate_tenants
 from portal.admin import ReadOnlyInline, Recorded
 from portal.outbox import outbox
 
-TERMS = ("meter", *COLUMNS.values(), "unit_price", "valid_from")
+TERMS = ("meter", *SELECTORS.values(), "unit_price", "valid_from")
 
 
 def rate_again(plan: Plan) -> None:
@@ -82,8 +83,8 @@ class UsedPrices(admin.TabularInline[Price, PlanVersion]):
     verbose_name_plural = "prices in use"
     extra = 0
     can_delete = False
-    fields = ("meter", *COLUMNS.values(), "price", "valid_from", "valid_until")
-    readonly_fields = ("meter", *COLUMNS.values(), "price", "valid_from")
+    fields = ("meter", *SELECTORS.values(), "price", "valid_from", "valid_until")
+    readonly_fields = ("meter", *SELECTORS.values(), "price", "valid_from")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Price]:
         rows = super().get_queryset(request).filter(pk__in=_used()).select_related("version__plan")
@@ -107,7 +108,7 @@ class OtherPrices(admin.StackedInline[Price, PlanVersion]):
     extra = 0
     fieldsets = (
         (None, {"fields": (("meter", "unit_price", "valid_from", "valid_until"),)}),
-        ("For usage of", {"fields": (tuple(COLUMNS.values())[:4], tuple(COLUMNS.values())[4:])}),
+        ("For usage of", {"fields": (tuple(SELECTORS.values())[:4], tuple(SELECTORS.values())[4:])}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Price]:

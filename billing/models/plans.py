@@ -18,8 +18,16 @@ from billing.models.rated import Resource
 from portal.audit import track
 from portal.tenants.models import Tenant, same
 
-SELECTORS = ("cluster", "queue", "qos", "priority_class", "gpu_model", "mig_profile", "state")
-"""The attributes of usage that a price may select by, in the order in which they are shown."""
+SELECTORS = {
+    "cluster": "clusters",
+    "queue": "queues",
+    "qos": "qoses",
+    "priority_class": "priority_classes",
+    "gpu_model": "gpu_models",
+    "mig_profile": "mig_profiles",
+    "state": "states",
+}
+"""The attributes of usage that a price may select by, in the order in which they are shown: the column of each."""
 
 
 # Of a price that rated usage, only the end may move; of a version, nothing.
