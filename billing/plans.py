@@ -128,12 +128,6 @@ def save_price(price: Price) -> Price:
     return price
 
 
-def end_price(*, price: Price, until: date) -> Price:
-    """The price holds until just before that day; asked again, nothing changes. Also of a price in use."""
-    price.valid_until = until
-    return save_price(price)
-
-
 @transaction.atomic
 def arrange(prices: Sequence[Price]) -> None:
     """Have these prices of one version stand in this order; it decides between equally specific ones."""

@@ -102,9 +102,6 @@ class InvoiceQuerySet(QuerySet["Invoice"]):
     def issued(self) -> InvoiceQuerySet:
         return self.filter(state=InvoiceState.ISSUED)
 
-    def newest_first(self) -> InvoiceQuerySet:
-        return self.order_by("-period_start", "-pk")
-
 
 @track()
 class Invoice(models.Model):

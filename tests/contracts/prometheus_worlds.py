@@ -10,7 +10,6 @@ from tests.integration.prom_lab import Lab, generator
 
 HOUR = 3600
 LATER = 10 * 24 * HOUR  # behind what the server has: it takes nothing older
-Segments = Sequence[tuple[int, int, Any]]
 
 
 class World:

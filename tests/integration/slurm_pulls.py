@@ -18,7 +18,6 @@ from tests.integration.slurm_oracle import Held
 
 ACCOUNTS = ("acme_research", "acme_prod", "globex", "initech")
 DAY = 86_400
-ANSWERS = 2  # seconds that a slurmrestd which is well may take for a small question
 
 
 def connected(

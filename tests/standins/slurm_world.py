@@ -81,7 +81,6 @@ class World:
         default_factory=lambda: {"portal": "Operator", "root": "Administrator", "ben": "None", "eve": "None"}
     )
     deaf: bool = False  # writes are answered as done and change nothing
-    arrays_complain: bool = False  # Slurm 22.05: an update of an array works and says that it failed
 
     def add(self, *jobs: Job) -> None:
         self.jobs.update((job.id, job) for job in jobs)
