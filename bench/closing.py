@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 from django.db import connection, transaction
@@ -18,16 +20,41 @@ RUN, READY = "bench_run", "bench_ready"
 DAYS = 30  # all of it begins in January
 
 
-def build(scale: Scale, *, name: str = READY, count: int = 0) -> None:
-    """The ledger, rated by the limit's SQL into our tables; the first tenant has a tenth of it."""
+def build(
+    scale: Scale,
+    *,
+    name: str = READY,
+    count: int = 0,
+    borders: Sequence[datetime] = world.BORDERS,
+    days: int = DAYS,
+) -> None:
+    """The ledger, rated by the limit's SQL into our tables."""
+    ledger(scale, name=name, count=count, borders=borders, days=days)
+    rate(borders)
+
+
+def ledger(
+    scale: Scale,
+    *,
+    name: str,
+    count: int = 0,
+    borders: Sequence[datetime] = world.BORDERS,
+    days: int = DAYS,
+) -> None:
+    """Tenants, plans and the jobs, a million unless said, not rated yet; the first tenant has a tenth of them."""
     tenants = scale.of(1_000)
     instance.copy(instance.EMPTY, name)
-    cluster = world.build(tenants)
-    made = jobs.jobs(count or scale.of(1_000_000), accounts=tenants, days=DAYS, largest=10)
+    cluster = world.build(tenants, borders=borders)
+    first = int(borders[0].timestamp())
+    made = jobs.jobs(count or scale.of(1_000_000), accounts=tenants, days=days, first=first, largest=10)
     world.load_records(cluster, made)
+
+
+def rate(borders: Sequence[datetime] = world.BORDERS) -> None:
+    """Rate the ledger in use by the limit's SQL, into our tables."""
     world.resolve_terms()
     with connection.cursor() as cursor:
-        for border in world.BORDERS:
+        for border in borders:
             cursor.execute("SELECT billing_ensure_month(%s)", [border.date()])
     limits.rate(into="billing")
     with connection.cursor() as cursor:
@@ -45,10 +72,10 @@ def close(scale: Scale, postmaster: int) -> Result:
     return Result("close", title, tenants, "tenants", cost, least, Goal(at_most="10"))
 
 
-def everybody() -> None:
-    """Close January for all."""
+def everybody(year: int = 2026, month: int = 1) -> None:
+    """Close that month for all."""
     tenants = Tenant.objects.order_by("pk")
-    for closed in closing.close(tenants=tenants, year=2026, month=1, moment=world.MOMENT):
+    for closed in closing.close(tenants=tenants, year=year, month=month, moment=world.MOMENT):
         if closed.outcome is not closing.Outcome.ISSUED:
             raise DifferentWorkError(f"{closed.tenant}: {closed.outcome} {closed.reason}")
 
@@ -81,12 +108,12 @@ JOIN tenants_ownership o ON o.account_id = a.id
 """
 
 TABLES = """
-CREATE TABLE bench_invoice (LIKE billing_invoice);
+CREATE TABLE bench_invoice AS SELECT * FROM billing_invoice WITH NO DATA;
 CREATE SEQUENCE bench_invoice_id;
 ALTER TABLE bench_invoice ALTER id SET DEFAULT nextval('bench_invoice_id');
 CREATE UNIQUE INDEX ON bench_invoice (number);
 CREATE UNIQUE INDEX ON bench_invoice (tenant_id, period_id);
-CREATE TABLE bench_line (LIKE billing_invoiceline);
+CREATE TABLE bench_line AS SELECT * FROM billing_invoiceline WITH NO DATA;
 CREATE UNIQUE INDEX ON bench_line (invoice_id, position);
 CREATE TABLE bench_event (invoice_id bigint, happened_at timestamptz, row jsonb);
 CREATE TABLE bench_outbox (id bigserial PRIMARY KEY, task text, kwargs jsonb);

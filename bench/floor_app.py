@@ -14,6 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import django
 from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.decorators import login_required
+from django.core.wsgi import get_wsgi_application
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
 
 ROW = (
     '<tr class="floor-row"><td class="floor-cell" data-label="Project"><a class="floor-link" title="{{ row.0 }}" '
@@ -88,13 +95,6 @@ def configure() -> None:
 
 configure()
 
-from django.contrib.auth.decorators import login_required  # noqa: E402  # needs the settings
-from django.core.wsgi import get_wsgi_application  # noqa: E402
-from django.db import connection  # noqa: E402
-from django.http import HttpRequest, HttpResponse  # noqa: E402
-from django.shortcuts import render  # noqa: E402
-from django.urls import path  # noqa: E402
-
 
 @login_required
 def page(request: HttpRequest, rows: int) -> HttpResponse:
@@ -110,7 +110,6 @@ application = get_wsgi_application()
 
 
 def prepare() -> str:
-    from django.contrib.auth.models import User
     from django.core.management import call_command
     from django.test import Client
 
@@ -122,7 +121,7 @@ def prepare() -> str:
             f" SELECT 1, 'project ' || n, 'h100', n + 0.25 FROM generate_series(1, {ROWS}) n"
         )
     client = Client()
-    client.force_login(User.objects.create_user("ann", password="correct horse battery"))
+    client.force_login(get_user_model().objects.create_user("ann", password="correct horse battery"))
     return client.cookies[settings.SESSION_COOKIE_NAME].value
 
 

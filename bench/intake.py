@@ -90,7 +90,7 @@ def look_up(blocks: list[bytes]) -> None:
 
 def copy_bare(blocks: list[bytes]) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE bench_bare (LIKE clusters_usagerecord)")
+        cursor.execute("CREATE TABLE bench_bare (LIKE clusters_usagerecord INCLUDING DEFAULTS)")
         cursor.execute("ALTER TABLE bench_bare ALTER id DROP NOT NULL")
         for block in blocks:
             with cursor.copy(f"COPY bench_bare ({world.RECORD_COLUMNS}) FROM STDIN") as copy:

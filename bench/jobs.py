@@ -39,15 +39,17 @@ class Job(NamedTuple):
         return f"{self.number}@{self.submitted}"
 
 
-def jobs(count: int, *, accounts: int, days: int, largest: int = 0, seed: int = 1) -> Iterator[Job]:
-    """Jobs submitted evenly over the days: most last minutes, some a day and more.
+def jobs(
+    count: int, *, accounts: int, days: int, first: int = FIRST, largest: int = 0, seed: int = 1
+) -> Iterator[Job]:
+    """Jobs submitted evenly over the days from `first` on: most last minutes, some a day and more.
 
     With `largest`, one job in so many is of the first account, beside those that it draws anyway.
     """
     draw = Random(seed).randrange
     for number in range(count):
         account = 0 if largest and number % largest == 0 else draw(accounts)
-        submitted = FIRST + number * days * DAY // count
+        submitted = first + number * days * DAY // count
         started = submitted + draw(1 << draw(1, 13))
         gpus = 1 << draw(4)
         yield Job(

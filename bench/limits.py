@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import connection
 
 TABLES = """
-CREATE TABLE bench_usage (LIKE clusters_usagerecord);
+CREATE TABLE bench_usage (LIKE clusters_usagerecord INCLUDING DEFAULTS);
 CREATE SEQUENCE bench_usage_id;
 ALTER TABLE bench_usage ALTER id SET DEFAULT nextval('bench_usage_id');
 CREATE UNIQUE INDEX ON bench_usage (cluster_id, source_key);
@@ -17,9 +17,10 @@ CREATE SEQUENCE bench_ratedusage_id_seq;
 CREATE TABLE bench_ratedusage (LIKE billing_ratedusage);
 CREATE UNIQUE INDEX ON bench_ratedusage (record_id, resource, service_from, generation, reversal);
 CREATE TABLE bench_periodtotal (tenant_id bigint, period_id bigint, project_id bigint, gpu_model text, resource text,
-    verdict text, price_id bigint, share_den int, units numeric, amount numeric, last_rated_id bigint);
+    verdict text, price_id bigint, share_den int, units numeric, amount numeric, payer_id bigint,
+    last_rated_id bigint);
 CREATE UNIQUE INDEX ON bench_periodtotal
-    (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den) NULLS NOT DISTINCT;
+    (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id) NULLS NOT DISTINCT;
 CREATE TABLE bench_usertotal (tenant_id bigint, period_id bigint, "user" text, resource text, share_den int,
     units numeric, amount numeric, UNIQUE (tenant_id, period_id, "user", resource, share_den));
 CREATE TABLE bench_daytotal (tenant_id bigint, day date, project_id bigint, gpu_model text, resource text,
@@ -52,7 +53,7 @@ period AS (
     SELECT tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den,
            sum(held * (b - a)), sum(held * (b - a) * unit_price), max(id)
     FROM cut GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
-    ON CONFLICT (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den)
+    ON CONFLICT (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id)
     {_ADD}, last_rated_id = excluded.last_rated_id
 ), person AS (
     INSERT INTO bench_usertotal AS t (tenant_id, period_id, "user", resource, share_den, units, amount)
@@ -71,7 +72,8 @@ ON CONFLICT (tenant_id, day, project_id, gpu_model, resource, share_den) {_ADD}"
 SLICE = 10_000
 
 STAGE = """
-CREATE TEMP TABLE IF NOT EXISTS bench_stage (LIKE clusters_usagerecord) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS bench_stage (LIKE clusters_usagerecord INCLUDING DEFAULTS)
+    ON COMMIT DELETE ROWS;
 ALTER TABLE bench_stage ALTER id DROP NOT NULL
 """
 

@@ -8,17 +8,35 @@ from bench import instance
 from bench.result import Result
 from bench.scale import Scale
 
-NAMES = ("close", "dashboard", "page", "web", "worker", "growpage", "busy", "csv")
+CLOSED = ("close", "growclose", "dashboard", "page", "web", "worker", "growpage", "busy", "csv")
+NAMES = ("growrate", *CLOSED)
 
 
 def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    """Closing comes first: the pages then show its invoices."""
-    from bench import closing, export, pages, worker
+    """The jobs are made once. Closing comes before the pages, which then show its invoices."""
+    from bench import closing, growth
 
     if not wanted & set(NAMES):
         return
-    closing.build(scale)
+    closing.ledger(scale, name=growth.LEDGER)
+    if "growrate" in wanted:
+        yield growth.rate(scale, postmaster)
+    if wanted & set(CLOSED):
+        instance.copy(growth.LEDGER, closing.READY)
+        closing.rate()
+        yield from _closed(scale, postmaster, wanted)
+    instance.drop(growth.LEDGER)
+
+
+def _closed(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+    """Those that need the month rated, and closed."""
+    from bench import closing, export, growth, pages, worker
+
+    if wanted & {"growclose", "growpage"}:
+        closing.build(scale, name=growth.TENTH_READY, count=scale.of(100_000))
     yield closing.close(scale, postmaster)
+    if "growclose" in wanted:
+        yield growth.close(scale, postmaster)
     if "dashboard" in wanted:
         yield pages.dashboard(scale, postmaster)
     if "csv" in wanted:
@@ -27,4 +45,4 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
         yield worker.memory()
     if wanted & {"page", "web", "growpage", "busy"}:
         yield from pages.works(scale, postmaster, wanted)
-    instance.drop(closing.RUN, closing.READY)
+    instance.drop(closing.RUN, closing.READY, growth.TENTH_READY)

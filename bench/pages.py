@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 
 from django.conf import settings
@@ -20,7 +21,7 @@ from bench.meter import Cost, family_cpu, held, own_cpu, server_cpu
 from bench.result import Goal, Result
 from bench.scale import Scale
 from bench.served import Site
-from billing.reading import invoices, jobs, overview
+from billing.reading import invoices, overview
 from billing.tasks import render_document
 from portal.env import ROOT
 from portal.tenants.models import Membership, Role, Tenant, User
@@ -37,10 +38,10 @@ def dashboard(scale: Scale, postmaster: int) -> Result:
     tenants = list(Tenant.objects.order_by("pk"))
     draw = Random(7).randrange
     chosen = [tenants[0] if n % 10 == 0 else tenants[draw(len(tenants))] for n in range(REQUESTS)]
-    ours = _p95([lambda tenant=tenant: _queries(tenant) for tenant in chosen], postmaster)  # type: ignore[misc]
+    ours = _p95([partial(_queries, tenant) for tenant in chosen], postmaster)
     scan = _p95([_scan] * 5, postmaster)
     title = "the overview's queries, p95, beside a scan of the jobs"
-    return Result("dashboard", title, 1, "pages", ours, scan, Goal(at_least="10"), by_wall=True)
+    return Result("dashboard", title, 1, "pages", ours, scan, by_wall=True)  # `page` has the goal
 
 
 def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
@@ -82,8 +83,8 @@ def ours(tenant: Tenant, database: str) -> Iterator[Site]:
 
 
 @contextmanager
-def floor() -> Iterator[Site]:
-    """The smallest site, with a database of its own on the same server."""
+def floor(*, after: str = closing.RUN) -> Iterator[Site]:
+    """The smallest site, with a database of its own on the same server; then `after` is in use again."""
     instance.create(FLOOR)
     told = {"FLOOR_DATABASE_URL": served.url_of(FLOOR)}
     command = [sys.executable, "-m", "bench.floor_app"]
@@ -95,7 +96,7 @@ def floor() -> Iterator[Site]:
             yield web
     finally:
         instance.drop(FLOOR)
-        instance.use(closing.RUN)
+        instance.use(after)
 
 
 def page(web: Site, address: str, least: Site, postmaster: int) -> Result:
@@ -119,7 +120,7 @@ def in_turn(
     began = [family_cpu(first.process.pid), family_cpu(second.process.pid)]
     for _ in range(requests):
         for (asked, path), taken in zip(((first, address), (second, other)), walls, strict=True):
-            taken.append(_wall(lambda asked=asked, path=path: asked.get(path)))  # type: ignore[misc]
+            taken.append(_wall(partial(asked.get, path)))
     for place, asked in enumerate((first, second)):
         spent[place] = (family_cpu(asked.process.pid) - began[place]) / requests
     return (
@@ -168,10 +169,7 @@ def _queries(tenant: Tenant) -> None:
     with tenant_scope(tenant):
         periods = overview.periods(tenant, moment=world.MOMENT)
         period = periods[0]
-        found = overview.overview(tenant, period, None, today=overview.days_of(period)[1])
-        jobs.count(tenant, period)
-        jobs.costliest(tenant, period, limit=8, prices=found.prices)
-        invoices.open_sums(tenant)
+        overview.overview(tenant, period, None, today=overview.days_of(period)[1])
         invoices.newest(tenant, on=world.MOMENT.date(), limit=6)
 
 

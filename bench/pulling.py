@@ -22,14 +22,18 @@ from bench.scale import Scale
 RUN = "bench_run"
 DAYS = 30  # over which the lab spreads its jobs
 
-# What the worker does, in a process of its own that tells what it cost it.
 PULL = """
+call_command("pull_usage", "lab", stdout=open(os.devnull, "w"))
+"""
+# What the worker does, in a process of its own that tells what it cost it.
+BEFORE = """
 import json, os
 from pathlib import Path
 import django
 django.setup()
 from django.core.management import call_command
-call_command("pull_usage", "lab", stdout=open(os.devnull, "w"))
+"""
+AFTER = """
 times = os.times()
 status = Path("/proc/self/status").read_text()
 peak = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
@@ -137,7 +141,7 @@ def pull(scale: Scale, postmaster: int) -> Iterator[Result]:
         lab.does("fill", count)
         with slurm_gate.opened(lab.url) as gate:
             _connect(gate.url, lab.key())
-            ours = _pulled(postmaster)
+            ours = pulled(postmaster, PULL)
             windows = list(gate.paths)
         _check(count)
         least = measure(lambda: _fetch(lab.url, windows, lab.token()), postmaster)
@@ -167,13 +171,17 @@ def _connect(url: str, key: str) -> None:
     )
 
 
-def _pulled(postmaster: int) -> Cost:
-    """The command in a process of its own: its CPU with the database's, its wall time and its largest size."""
+def pulled(postmaster: int, command: str) -> Cost:
+    """Python in a process of its own: its CPU with the database's, its wall time and its largest size."""
     address = urlsplit(os.environ["DATABASE_URL"])
     environ = os.environ | {"DATABASE_URL": urlunsplit(address._replace(path=f"/{RUN}"))}
     wall, server = time.perf_counter(), server_cpu(postmaster)
     done = subprocess.run(
-        [sys.executable, "-c", PULL], env=environ, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-c", BEFORE + command + AFTER],
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     client, peak = json.loads(done.stdout)
     server = server_cpu(postmaster) - server

@@ -51,6 +51,7 @@ class Result:
     goal: Goal = Goal()
     by_wall: bool = False  # latencies are compared by the clock on the wall
     memory: tuple[int, int] | None = None  # KiB that ours took, and the most that it may; None: as it comes
+    within: int | None = None  # seconds of wall time that ours may take; None: as long as it takes
 
     @property
     def speed(self) -> float:
@@ -61,7 +62,8 @@ class Result:
     @property
     def missed(self) -> bool:
         too_large = self.memory is not None and self.memory[0] > self.memory[1]
-        return too_large or self.goal.missed(self.speed)
+        too_slow = self.within is not None and self.ours.wall > self.within
+        return too_large or too_slow or self.goal.missed(self.speed)
 
     def rate(self, cost: Cost) -> float:
         """Pieces a second of CPU, or of wall time where that is compared."""

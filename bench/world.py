@@ -14,7 +14,7 @@ from billing.models import BillingPeriod, Plan, PlanVersion, Price, Subscription
 from clusters.models import Account, Cluster
 from portal.tenants.models import Ownership, Project, Tenant
 
-LONG_AGO = date(2025, 1, 1)
+LONG_AGO = date(2020, 1, 1)
 NEW_PRICES = date(2026, 1, 20)
 NEW_OWNER = datetime(2026, 1, 16, 12, tzinfo=UTC)
 NEW_PLAN = datetime(2026, 2, 1, tzinfo=UTC)
@@ -22,8 +22,14 @@ BORDERS = [datetime(2026, month, 1, tzinfo=UTC) for month in range(1, 8)]
 MOMENT = datetime(2026, 9, 1, tzinfo=UTC)  # when all of it is looked at
 
 
-def build(accounts: int, *, charges: Sequence[str] = ("gpu",), changes: bool = False) -> Cluster:
-    """A cluster whose accounts have a tenant each.
+def build(
+    accounts: int,
+    *,
+    charges: Sequence[str] = ("gpu",),
+    changes: bool = False,
+    borders: Sequence[datetime] = BORDERS,
+) -> Cluster:
+    """A cluster whose accounts have a tenant each, with periods between the borders.
 
     With `changes`, prices change in January, every fourth account changes hands in the middle of a
     day, and every fourth tenant changes its plan in February.
@@ -38,7 +44,7 @@ def build(accounts: int, *, charges: Sequence[str] = ("gpu",), changes: bool = F
         [
             BillingPeriod(tenant=tenant, start=start, end=end, timezone="UTC")
             for tenant in labs
-            for start, end in itertools.pairwise(BORDERS)
+            for start, end in itertools.pairwise(borders)
         ]
     )
     standard = _plan("standard", charges, changes=changes, cents=200)
@@ -71,7 +77,7 @@ def _plan(name: str, charges: Sequence[str], *, changes: bool, cents: int) -> Pl
 
 
 def _subscribe(tenants: list[Tenant], standard: Plan, premium: Plan, *, changes: bool) -> None:
-    since = datetime(2025, 1, 1, tzinfo=UTC)
+    since = datetime(LONG_AGO.year, 1, 1, tzinfo=UTC)
     rows = []
     for place, tenant in enumerate(tenants):
         changed = changes and place % 4 == 1

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
 from zoneinfo import ZoneInfo
 
 from django.db import connection
-from django.db.models import Max, Min
+from django.db.models import F, Max, Min
 
 from billing.models import BillingPeriod
 from billing.rules import period as rules
+from billing.rules.days import Days
 from portal.tenants.models import Tenant
 
 SHORTEST = timedelta(days=2)
@@ -19,6 +21,14 @@ SHORTEST = timedelta(days=2)
 
 AROUND = timedelta(days=75)
 """Reaches beyond the month and the period before it, by whose zone a period may be named, too."""
+
+
+class Lacking(Enum):
+    """What becomes of periods in which something is owed and that are not kept yet."""
+
+    MADE = "made"  # a close is to bill them
+    SUPPOSED = "supposed"  # as if they were there; nothing is written
+    LEFT_OUT = "left out"
 
 
 def marks() -> list[int]:
@@ -36,16 +46,68 @@ def marks() -> list[int]:
 
 def ensure(*, tenant: Tenant, since: datetime, until: datetime) -> None:
     """Make the periods that cover [since, until), at whole seconds; existing ones stay as they are."""
-    kept = BillingPeriod.objects.filter(tenant=tenant).aggregate(first=Min("start"), last=Max("end"))
-    first, last = kept["first"], kept["last"]
-    add(
-        tenant_id=tenant.pk,
-        timezone=tenant.timezone,
-        anchor_day=tenant.anchor_day,
-        since=since,
-        until=until,
-        kept=None if first is None or last is None else (first, last),
+    ensure_each([(tenant, since, until)])
+
+
+def ensure_each(asked: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
+    """As `ensure`, for several tenants, each told once. One query where all are kept."""
+    kept = _reaches(tenant for tenant, *_ in asked)
+    _keep(
+        period
+        for tenant, since, until in asked
+        for period in _periods(
+            tenant.pk, tenant.timezone, tenant.anchor_day, since, until, kept.get(tenant.pk)
+        )
     )
+
+
+def lacking_each(asked: Sequence[tuple[Tenant, datetime, datetime]]) -> list[BillingPeriod]:
+    """What `ensure_each` would make, and does not: their ids are below zero, so nothing refers to them. One query."""
+    kept = _reaches(tenant for tenant, *_ in asked)
+    found: list[BillingPeriod] = []
+    for tenant, since, until in asked:
+        made = _missing(
+            zone=tenant.zone,
+            anchor_day=tenant.anchor_day,
+            since=since,
+            until=until,
+            kept=kept.get(tenant.pk),
+        )
+        found += [
+            BillingPeriod(
+                pk=-len(found) - place,
+                tenant_id=tenant.pk,
+                start=p.start,
+                end=p.end,
+                timezone=tenant.timezone,
+            )
+            for place, p in enumerate(made, 1)
+        ]
+    return found
+
+
+def beginning(*, tenant: Tenant, moment: datetime) -> datetime:
+    """Where the tenant's period that holds the moment begins, kept or not, wherever it has moved. Two queries."""
+    periods = BillingPeriod.objects.filter(tenant=tenant)
+    kept = periods.filter(start__lte=moment, end__gt=moment).first()
+    if kept is not None:
+        return as_rule(kept).start
+    last = periods.filter(end__lte=moment).order_by("-end").first()
+    if last is not None:
+        zone, anchor_day, end = tenant.zone, tenant.anchor_day, as_rule(last).end
+        after = _missing(
+            zone=zone, anchor_day=anchor_day, since=end, until=end + timedelta(seconds=1), kept=(end, end)
+        )
+        if after[0].contains(moment):
+            return after[0].start
+    return rules.billing_period(moment, zone=tenant.zone, anchor_day=tenant.anchor_day).start
+
+
+def _reaches(tenants: Iterable[Tenant]) -> dict[int, tuple[datetime, datetime]]:
+    """By tenant from when to when periods are kept."""
+    rows = BillingPeriod.objects.filter(tenant__in=list(tenants)).values("tenant")
+    reach = rows.annotate(first=Min("start"), last=Max("end")).values_list("tenant", "first", "last")
+    return {tenant: (first, last) for tenant, first, last in reach}
 
 
 def add(
@@ -58,11 +120,24 @@ def add(
     kept: tuple[datetime, datetime] | None,
 ) -> None:
     """As `ensure`, for a caller that knows what is kept already, [first start, last end)."""
+    _keep(_periods(tenant_id, timezone, anchor_day, since, until, kept))
+
+
+def _periods(
+    tenant_id: int,
+    timezone: str,
+    anchor_day: int,
+    since: datetime,
+    until: datetime,
+    kept: tuple[datetime, datetime] | None,
+) -> list[BillingPeriod]:
     made = _missing(zone=ZoneInfo(timezone), anchor_day=anchor_day, since=since, until=until, kept=kept)
-    BillingPeriod.objects.bulk_create(
-        [BillingPeriod(tenant_id=tenant_id, start=p.start, end=p.end, timezone=timezone) for p in made],
-        ignore_conflicts=True,
-    )
+    return [BillingPeriod(tenant_id=tenant_id, start=p.start, end=p.end, timezone=timezone) for p in made]
+
+
+def _keep(made: Iterable[BillingPeriod]) -> None:
+    """What somebody else has made meanwhile stays as it is."""
+    BillingPeriod.objects.bulk_create(list(made), ignore_conflicts=True)
 
 
 def starting_in(*, tenant: Tenant, year: int, month: int) -> BillingPeriod | None:
@@ -73,15 +148,22 @@ def starting_in(*, tenant: Tenant, year: int, month: int) -> BillingPeriod | Non
     return starting_in_each([tenant], year=year, month=month).get(tenant.pk)
 
 
-def starting_in_each(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, BillingPeriod]:
-    """As `starting_in`, by tenant; those without such a period are left out. One query where all are kept."""
+def starting_in_each(
+    tenants: Iterable[Tenant], *, year: int, month: int, making: bool = True
+) -> dict[int, BillingPeriod]:
+    """As `starting_in`, by tenant; those without such a period are left out. One query where all are kept.
+
+    Who only looks at what is kept says `making=False`.
+    """
     asked = {
         tenant: rules.period_starting_in(year, month, zone=tenant.zone, anchor_day=tenant.anchor_day)
         for tenant in tenants
     }
     kept = _around(asked)
     bare = {
-        tenant: period for tenant, period in asked.items() if not _covered(period, kept.get(tenant.pk, []))
+        tenant: period
+        for tenant, period in asked.items()
+        if making and not _covered(period, kept.get(tenant.pk, []))
     }
     for tenant, period in bare.items():
         ensure(tenant=tenant, since=period.start, until=period.end)
@@ -131,8 +213,34 @@ def _month(moment: datetime, zone: str) -> tuple[int, int]:
     return local.year, local.month
 
 
+def days_of(tenants: Iterable[Tenant]) -> Mapping[int, Days]:
+    """By tenant how its days go. One query, which finds rows of those alone that have moved to another zone."""
+    others: dict[int, list[tuple[rules.Period, ZoneInfo]]] = defaultdict(list)
+    zones = {tenant.pk: tenant.zone for tenant in tenants}
+    moved = BillingPeriod.objects.filter(tenant__in=zones).exclude(timezone=F("tenant__timezone"))
+    for period in moved.order_by("start"):
+        others[period.tenant_id].append((as_rule(period), ZoneInfo(period.timezone)))
+    return {pk: Days(zone, tuple(others[pk])) for pk, zone in zones.items()}
+
+
 def as_rule(period: BillingPeriod) -> rules.Period:
+    """As the arithmetic of periods takes it, in UTC."""
     return rules.Period(period.start.astimezone(UTC), period.end.astimezone(UTC))
+
+
+def name(period: BillingPeriod) -> str:
+    """How people call it: "March 2026", or its first and last day."""
+    return rules.label(as_rule(period), ZoneInfo(period.timezone))
+
+
+def day_of(moment: datetime, period: BillingPeriod) -> date:
+    """The civil day of `moment` where the period is: what is issued then is dated so."""
+    return moment.astimezone(ZoneInfo(period.timezone)).date()
+
+
+def last_day(period: BillingPeriod) -> date:
+    """The last civil day that is in it."""
+    return rules.last_day(period.end, zone=ZoneInfo(period.timezone))
 
 
 def _missing(

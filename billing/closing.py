@@ -1,4 +1,4 @@
-"""Closing a month: the gates, then draft and issue.
+"""Closing a month: its `gates`, then draft and issue.
 
 One tenant's trouble never stops the others: what keeps one from closing is an outcome with a
 sentence, not an error. Tenants are locked, read and written some at a time, since asking the
@@ -9,55 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from enum import StrEnum
+from datetime import datetime
 from itertools import islice
-from zoneinfo import ZoneInfo
 
 import structlog
 from django.db import transaction
 
-from billing import calendar, invoicing, statements
-from billing.invoicing import Bill
-from billing.models import BillingPeriod, CloseProof, Invoice, InvoiceState, PeriodTotal, Verdict
-from billing.proof import tenant_sums
-from billing.rules.money import Money
-from billing.rules.period import label
-from billing.standing import Rated, incomplete, owned, rated_up_to, vanished
+from billing import calendar, gates, invoicing, issuing, parking, sight, statements
+from billing.drafting import Owing
+from billing.models import BillingPeriod, InvoiceState
+from billing.outcomes import Block, Closed, Outcome, blocked, closed
+from billing.standing import incomplete, owned, rated_up_to, vanished
 from clusters.open_runs import Vanished
 from portal.tenants.models import Tenant
+
+__all__ = ["Closed", "Outcome", "close"]
 
 log = structlog.get_logger("billing.closing")
 
 TOGETHER = 25
 """Tenants in one transaction. Meanwhile nothing is rated for them: it is short."""
 
-
-class Outcome(StrEnum):
-    """What became of one tenant's close."""
-
-    ISSUED = "issued"
-    ALREADY = "already issued"
-    NOTHING = "nothing to bill"
-    CARRIED = "carried forward"
-    BLOCKED = "blocked"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """One tenant's close. `reason` says in a sentence what blocks it and what to do; `note` what to look at."""
-
-    tenant: str
-    outcome: Outcome
-    number: str = ""
-    total: Money | None = None
-    reason: str = ""
-    note: str = ""
-
-
-class _Blocked(Exception):  # noqa: N818 - not an error: an outcome on its way out
-    """What keeps a tenant from closing."""
+APART = "closing apart"
+"""What is logged where tenants could not be closed in one transaction, and each is closed in its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +57,18 @@ def close(
 ) -> Iterator[Closed]:
     """Close the period that starts in that month, in each tenant's zone, as of `moment`.
 
-    Issued once; asked again, the same invoices. `rehearse` does everything and keeps nothing.
+    Issued once; asked again, the same invoices. `rehearse` does everything, keeps nothing, and says what differs
+    from the period before.
     `accept_incomplete` is the operator's reason for billing although a cluster has not been read
-    through the period's end; it is kept on the invoice.
+    through the period's end, or was not seen all along; it is kept on the invoice.
     """
     run = _Run(year, month, moment, accept_incomplete, rehearse)
     waiting = iter(tenants)
     while together := list(islice(waiting, TOGETHER)):
-        for closed in _close(run, together):
+        for one in _close(run, together):
             if progress is not None:
-                progress(closed)
-            yield closed
+                progress(one)
+            yield one
 
 
 def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
@@ -103,10 +78,13 @@ def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
             outcomes = _close_locked(run, tenants)
             transaction.set_rollback(run.rehearse)
     except Exception as error:  # whatever it is, the other tenants are closed
-        if len(tenants) > 1:
-            return [closed for tenant in tenants for closed in _close(run, [tenant])]
+        month = f"{run.year}-{run.month:02d}"
+        if len(tenants) > 1:  # it can go well one by one: what is wrong in asking together is told here alone
+            slugs = [tenant.slug for tenant in tenants]
+            log.warning(APART, tenants=slugs, month=month, exc_info=True)
+            return [one for tenant in tenants for one in _close(run, [tenant])]
         slug = tenants[0].slug
-        log.exception("close failed", tenant=slug, month=f"{run.year}-{run.month:02d}")
+        log.exception("close failed", tenant=slug, month=month)
         return [Closed(slug, Outcome.FAILED, reason=f"{type(error).__name__}: {error}".strip())]
     return outcomes
 
@@ -141,135 +119,34 @@ def _close_periods(
         invoice = standing.get(period.pk)
         if invoice is not None and invoice.state == InvoiceState.ISSUED:
             slug = tenants[period.tenant_id].slug
-            outcomes[period.tenant_id] = _closed(slug, invoice, Outcome.ALREADY)
+            outcomes[period.tenant_id] = closed(slug, invoice, Outcome.ALREADY)
     asked = [period for period in periods if period.tenant_id not in outcomes]
-    rated, behind = rated_up_to(asked), incomplete(asked, accounts)
+    rated, behind, doubted = rated_up_to(asked), incomplete(asked, accounts), sight.doubts(asked, accounts)
+    waiting = parking.undecided(asked)
     for period in asked:
         tenant = tenants[period.tenant_id]
-        try:
-            missing = _gates(run, tenant, period, rated.get(tenant.pk, []), behind.get(tenant.pk, []))
-        except _Blocked as block:
-            outcomes[tenant.pk] = Closed(tenant.slug, Outcome.BLOCKED, reason=str(block))
+        doubts = gates.doubts(period, behind.get(tenant.pk, []), doubted.get(tenant.pk, []))
+        blocks = list(
+            gates.blocks(tenant, period, rated.get(tenant.pk, []), waiting.get(tenant.pk, []), at=run.moment)
+        )
+        if doubts and not run.accept_incomplete and period.end <= run.moment:
+            blocks.append(gates.unread(doubts))
+        if blocks:
+            outcomes[tenant.pk] = blocked(tenant.slug, blocks)
         else:
+            missing = " ".join(doubt.fact for doubt in doubts)
             accepted = {"accepted_incomplete": run.accept_incomplete, "incomplete": missing}
             terms[tenant.pk] = accepted if missing else {}
     open_periods = [period for period in asked if period.tenant_id not in outcomes]
     due = statements.pending_each(open_periods, rated)
-    bills: list[Bill] = []
+    owing: list[Owing] = []
     for period in open_periods:
         tenant, found = tenants[period.tenant_id], due[period.tenant_id]
         if isinstance(found, statements.MixedCurrenciesError):
-            outcomes[tenant.pk] = Closed(tenant.slug, Outcome.BLOCKED, reason=str(found))
+            outcomes[tenant.pk] = blocked(tenant.slug, [Block("mixed-currencies", str(found))])
         else:
-            bills.append(Bill(tenant, period, found, standing.get(period.pk), terms[tenant.pk]))
-    return outcomes | _bill(run, bills)
-
-
-def _bill(run: _Run, bills: Sequence[Bill]) -> dict[int, Closed]:
-    """Issue what is owed, and mark the periods closed. By tenant."""
-    owed = [bill for bill in bills if bill.due.lines]
-    carried = {bill.tenant.pk: bill for bill in owed if bill.foot.total.amount < 0}
-    due = [bill for bill in owed if bill.tenant.pk not in carried]
-    for bill in bills:
-        if bill.standing is not None and (bill.tenant.pk in carried or not bill.due.lines):
-            invoicing.discard(invoice=bill.standing)
-    invoices = invoicing.draft_each(due)
-    invoicing.issue_each(
-        [
-            (bill.tenant, invoice, _local_day(run.moment, bill.period))
-            for bill, invoice in zip(due, invoices, strict=True)
-        ]
-    )
-    _mark_closed(run, [bill.period for bill in bills])
-    _keep_proofs(run, [bill for bill in bills if bill.tenant.pk not in carried])
-    outcomes = {bill.tenant.pk: Closed(bill.tenant.slug, Outcome.NOTHING) for bill in bills}
-    outcomes |= {pk: _carried(bill, bill.foot.total) for pk, bill in carried.items()}
-    for bill, invoice in zip(due, invoices, strict=True):
-        outcomes[bill.tenant.pk] = _closed(bill.tenant.slug, invoice, Outcome.ISSUED)
-    return outcomes
-
-
-def _carried(bill: Bill, total: Money) -> Closed:
-    """Corrections exceed the period's charges: no invoice says so, the next one takes all of it up."""
-    return Closed(
-        bill.tenant.slug,
-        Outcome.CARRIED,
-        reason=f"Corrections of earlier periods exceed this period's charges by {(-total).text} {total.currency}; "
-        f"credit notes are not available yet, so the next invoice takes the difference up.",
-    )
-
-
-def _mark_closed(run: _Run, periods: Sequence[BillingPeriod]) -> None:
-    BillingPeriod.objects.filter(pk__in=[period.pk for period in periods]).update(closed_at=run.moment)
-
-
-def _keep_proofs(run: _Run, bills: Sequence[Bill]) -> None:
-    sums = tenant_sums([bill.period for bill in bills])
-    CloseProof.objects.bulk_create(
-        [
-            CloseProof(
-                period=bill.period,
-                tenant=bill.tenant,
-                closed_at=run.moment,
-                accepted_incomplete=bill.terms.get("accepted_incomplete", ""),
-                sums=sums[bill.period.pk],
-            )
-            for bill in bills
-        ]
-    )
-
-
-def _gates(
-    run: _Run,
-    tenant: Tenant,
-    period: BillingPeriod,
-    rated: Sequence[Rated],
-    behind: Sequence[tuple[str, datetime | None]],
-) -> str:
-    """Raise what blocks; return what may be missing and the operator accepts."""
-    if period.end > run.moment:
-        raise _Blocked(f"{_name(period)} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that.")
-    unclosed = (each for each in rated if each.end <= period.start and not each.closed)
-    if any(each.unpriced for each in rated) or any(each.charged for each in unclosed):
-        _refuse_open_usage(tenant, period)
-    if not behind:
-        return ""
-    listed = ", ".join(
-        f"{cluster} is complete through {f'{through:%Y-%m-%d %H:%M} UTC' if through else 'nothing yet'}"
-        for cluster, through in behind
-    )
-    missing = f"{_name(period)} ends {period.end:%Y-%m-%d %H:%M} UTC, but {listed}."
-    if not run.accept_incomplete:
-        raise _Blocked(f"{missing} Import the rest, or give a reason with --accept-incomplete.")
-    return missing
-
-
-def _refuse_open_usage(tenant: Tenant, period: BillingPeriod) -> None:
-    """Raise for an earlier period with usage that is not closed, and for usage that no price covers."""
-    earlier = (
-        PeriodTotal.objects.filter(
-            tenant=tenant,
-            period__end__lte=period.start,
-            period__closed_at__isnull=True,
-            units__gt=0,
-            verdict__in=(Verdict.CHARGED, Verdict.UNPRICED),
-        )
-        .select_related("period")
-        .order_by("period__start")
-        .first()
-    )
-    if earlier is not None:
-        raise _Blocked(f"{_name(earlier.period)} has usage and is not closed: close it first.")
-    missing = statements.unpriced(tenant=tenant, period=period)
-    if missing:
-        listed = ", ".join(
-            f"{row.resource_hours} {row.resource.upper() if row.resource == 'gpu' else row.resource}-hours"
-            + (f" on {row.gpu_model}" if row.gpu_model else "")
-            for row in missing
-        )
-        raise _Blocked(
-            f"No price covers {listed}: give the tenant a plan, or its plan a price, and close again."
-        )
+            owing.append(Owing(tenant, period, found, standing.get(period.pk), terms[tenant.pk]))
+    return outcomes | issuing.issue_each(owing, moment=run.moment, compare=run.rehearse)
 
 
 def _noted(closed: Closed, lost: Sequence[Vanished]) -> Closed:
@@ -285,15 +162,3 @@ def _noted(closed: Closed, lost: Sequence[Vanished]) -> Closed:
         f"at the latest."
     )
     return replace(closed, note=note)
-
-
-def _closed(slug: str, invoice: Invoice, outcome: Outcome) -> Closed:
-    return Closed(slug, outcome, invoice.number or "", Money.from_minor(invoice.total, invoice.currency))
-
-
-def _name(period: BillingPeriod) -> str:
-    return label(calendar.as_rule(period), ZoneInfo(period.timezone))
-
-
-def _local_day(moment: datetime, period: BillingPeriod) -> date:
-    return moment.astimezone(ZoneInfo(period.timezone)).date()

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from django.db.models import Q
-
 from billing.models import Invoice
 
 Reach = list[tuple[datetime, int]]
@@ -28,11 +26,9 @@ def of_tenants(ids: Iterable[int]) -> Mapping[int, Reach]:
 
 
 def before(invoice: Invoice) -> Reach:
-    """What had been issued to the tenant when this invoice was."""
+    """What had been issued to the tenant when this invoice was; what one close issued stands beside each other."""
     earlier = Invoice.objects.issued().filter(
-        Q(rated_through__lt=invoice.rated_through)
-        | Q(rated_through=invoice.rated_through, pk__lt=invoice.pk),
-        tenant=invoice.tenant_id,
+        tenant=invoice.tenant_id, rated_through__lt=invoice.rated_through
     )
     return list(earlier.values_list("period_end", "rated_through"))
 

@@ -12,6 +12,8 @@ from django.db import connection
 from billing import coverage
 from billing.models import InvoiceLine
 
+AT_ONCE = 1000  # cuts in memory
+
 
 @dataclass(frozen=True, slots=True)
 class JobCut:
@@ -38,7 +40,8 @@ SELECT r.record_id, coalesce(j.job_id, r.record_id::text), coalesce(j.name, ''),
 FROM billing_ratedusage r
 LEFT JOIN billing_ratedjob j ON j.tenant_id = r.tenant_id AND j.record_id = r.record_id
 WHERE r.tenant_id = %(tenant)s AND r.period_id = %(period)s AND r.project_id = %(project)s
-  AND r.price_id = %(price)s AND r.id > %(after)s AND r.id <= %(through)s
+  AND coalesce(r.payer_id, r.tenant_id) = %(payer)s AND r.price_id = %(price)s
+  AND r.id > %(after)s AND r.id <= %(through)s
   AND r.service_month >= date_trunc('month', %(start)s::timestamptz AT TIME ZONE 'UTC')::date
   AND r.service_month <= (%(end)s::timestamptz AT TIME ZONE 'UTC')::date
 GROUP BY r.record_id, j.job_id, j.name, j."user", r.service_from, r.service_to, r.share_num, r.share_den
@@ -50,13 +53,17 @@ ORDER BY r.service_from, r.record_id, r.service_to
 def jobs_of(line: InvoiceLine) -> Iterator[JobCut]:
     """The cuts whose sum is the line, in order of time: those rated since the invoice before it.
 
-    Works inside a tenant's scope too: it reads rated usage and jobs only.
+    None for a line that is an amount alone. Works inside a tenant's scope too: it reads rated usage and
+    jobs only. The database keeps what is not taken yet: a line may have millions.
     """
-    with connection.cursor() as cursor:
+    if not line.seconds_num:
+        return
+    with connection.chunked_cursor() as cursor:
         cursor.execute(
             _CUTS,
             {
-                "tenant": line.tenant_id,
+                "tenant": line.service_period.tenant_id,
+                "payer": line.tenant_id,
                 "period": line.service_period_id,
                 "project": line.project_id,
                 "price": line.price_id,
@@ -66,8 +73,9 @@ def jobs_of(line: InvoiceLine) -> Iterator[JobCut]:
                 "end": line.service_period.end,
             },
         )
-        for record, job, name, user, since, until, units, num, den in cursor.fetchall():
-            yield JobCut(record, job, name, user, _at(since), _at(until), units, num, den)
+        while rows := cursor.fetchmany(AT_ONCE):
+            for record, job, name, user, since, until, units, num, den in rows:
+                yield JobCut(record, job, name, user, _at(since), _at(until), units, num, den)
 
 
 def _at(second: int) -> datetime:

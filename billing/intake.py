@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from django.db import DatabaseError, OperationalError, connection, transaction
 from psycopg.errors import DeadlockDetected
 
 from billing import calendar, rating
-from clusters import ledger, truth
-from clusters.connectors.base import BadRow, ConnectorError, Reading, Row, UsageFact
+from clusters import ledger, truth, utilisation
+from clusters.connectors.base import BadRow, BusyHour, ConnectorError, Reading, Row, UsageFact
 from clusters.ledger import Stored
 from clusters.models import Cluster, Connection, Pull
 
@@ -104,11 +104,11 @@ class _Pass:
         proved = _Proof()
         marks = calendar.marks() if self.live is not None else None
         for batch, last in _batches(rows):
-            facts, bad = proved.sift(batch, now=int(self.now.timestamp()))
+            sifted = proved.sift(batch, now=int(self.now.timestamp()))
             if last:
                 as_of = self._proven(proved, as_of)
             done = _Done(as_of, self._end) if last else None
-            total = _store(self.pull, facts, bad, total, steps=self.reading.steps, done=done, marks=marks)
+            total = _store(self.pull, sifted, total, steps=self.reading.steps, done=done, marks=marks)
             self.progress(total)
         return TakenIn(total, self.reading.steps, as_of)
 
@@ -123,10 +123,10 @@ class _Pass:
             self.reading.notes.append(TORN)
         return proved.as_of if as_of is None else as_of
 
-    def _end(self) -> None:
+    def _end(self, stored: Stored) -> None:
         if self.live is not None:
             self.live.ending()
-            notes = "\n".join(self.reading.notes)
+            notes = "\n".join([*self.reading.notes, *stored.told.sentences()])
             Pull.objects.filter(pk=self.pull.pk).update(ended_at=self.now, notes=notes)
 
 
@@ -150,13 +150,21 @@ class _Done:
     """The pass ends with this batch, having proved so much; `end` belongs into the same transaction."""
 
     as_of: datetime | None
-    end: Callable[[], None]
+    end: Callable[[Stored], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sifted:
+    """One batch by what its rows are: those that can be true, those that cannot, and what tells of either."""
+
+    facts: list[UsageFact] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+    hours: list[BusyHour] = field(default_factory=list)
 
 
 def _store(
     pull: Pull,
-    facts: list[UsageFact],
-    bad: list[BadRow],
+    batch: _Sifted,
     before: Stored,
     *,
     steps: int,
@@ -169,16 +177,20 @@ def _store(
         try:
             with transaction.atomic():
                 ledger.lock(pull.cluster)
-                total = before + ledger.store(
+                stored = ledger.store(
                     cluster=pull.cluster,
-                    facts=facts,
-                    bad=bad,
+                    facts=batch.facts,
+                    bad=batch.bad,
                     source=pull.source,
                     moment=pull.started_at,
                     marks=marks,
                 )
-                if facts:
+                told = utilisation.store(cluster=pull.cluster, hours=batch.hours)
+                total = before + stored + Stored(told=told)
+                if batch.facts:
                     rating.rate_touched()
+                if told.changed:
+                    rating.rate_utilised()
                 if done is None:
                     ledger.record(pull=pull, stored=total, steps=steps)
                 else:
@@ -190,7 +202,7 @@ def _store(
                         as_of=done.as_of,
                         moment=pull.started_at,
                     )
-                    done.end()
+                    done.end(total)
             return total
         except OperationalError as error:
             inner = connection.in_atomic_block
@@ -210,14 +222,16 @@ class _Proof:
     def as_of(self) -> datetime | None:
         return datetime.fromtimestamp(self.until, UTC) if self.until and not self.torn else None
 
-    def sift(self, rows: Iterable[Row], *, now: int) -> tuple[list[UsageFact], list[BadRow]]:
-        facts: list[UsageFact] = []
-        bad: list[BadRow] = []
+    def sift(self, rows: Iterable[Row], *, now: int) -> _Sifted:
+        sifted = _Sifted()
+        facts, bad = sifted.facts, sifted.bad
         row: Row | None = None
         until = self.until
         for row in rows:
             if isinstance(row, BadRow):
                 bad.append(row)
+            elif isinstance(row, BusyHour):
+                sifted.hours.append(row)
             elif (refused := truth.refuse(row, now=now)) is not None:
                 bad.append(refused)
             else:
@@ -228,7 +242,7 @@ class _Proof:
         self.until = until
         if row is not None:
             self.torn = isinstance(row, BadRow) and row.code in CUT_OFF
-        return facts, bad
+        return sifted
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[tuple[list[Row], bool]]:

@@ -1,4 +1,4 @@
-"""Plans and who is on them: the only way in which terms come about and change.
+"""Plans and their prices: the only way in which terms come about and change; `subscribing` puts tenants on them.
 
 What usage was rated by never changes: a price in use can only be ended, a version in use only be
 followed by another. None of these functions rates anything; the caller rates what it touched.
@@ -7,19 +7,36 @@ followed by another. None of these functions rates anything; the caller rates wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 
-from billing.models import PeriodTotal, Plan, PlanVersion, Price, RatedUsage, Resource, Subscription
-from billing.models.plans import SELECTORS
-from billing.rules.money import is_currency
-from billing.rules.period import billing_period
-from billing.rules.pricing import Meter, PerUnit
+from billing.models import (
+    Allowance,
+    Commitment,
+    Discount,
+    Fee,
+    InvoiceLine,
+    LineKind,
+    PeriodTotal,
+    Plan,
+    PlanVersion,
+    Price,
+    Resource,
+    Settles,
+)
+from billing.models.plans import RATED_BY, SELECTORS, USES, model_of, take_model
+from billing.rules import hours as clock
+from billing.rules.hours import Hours
+from billing.rules.money import TOKENS, is_currency
+from billing.rules.pricing import Meter, PerUnit, PriceModel
+from billing.rules.tiers import as_terms
 from portal.tenants.models import Tenant
 
+OF_ONE_TENANT = 100
+WITH_HOURS = 10  # more than there are selectors
 LARGEST_PRICE = Decimal(10) ** 12
 
 
@@ -28,19 +45,34 @@ class PlanError(Exception):
 
 
 @transaction.atomic
-def set_plan(*, name: str, currency: str) -> Plan:
-    """The plan of that name, made if there is none. Its currency changes only before anything is rated by it."""
-    if not is_currency(currency):
-        raise PlanError(f"{currency!r} is not a currency; write its code of ISO 4217, such as USD or EUR.")
-    plan, new = Plan.objects.select_for_update().get_or_create(name=name, defaults={"currency": currency})
-    if new or plan.currency == currency:
-        return plan
-    if any(in_use(version) for version in plan.versions.all()):
+def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Plan:
+    """The plan of that name, made if there is none. Its currency, and what pays, change only before it is used.
+
+    Without `settles` what pays stays; of a new plan it is the invoice.
+    """
+    if settles is None:
+        kept = Plan.objects.filter(name=name).values_list("settles", flat=True).first()
+        settles = Settles(kept or Settles.INVOICE)
+    if currency == TOKENS and settles is not Settles.WALLET:
         raise PlanError(
-            f"Usage has been rated by plan {name} in {plan.currency}: make another plan for {currency}."
+            f'No invoice is in tokens: a plan in {TOKENS} has settles = "{Settles.WALLET.value}".'
         )
-    plan.currency = currency
-    plan.save(update_fields=["currency"])
+    if not is_currency(currency) and currency != TOKENS:
+        raise PlanError(
+            f"{currency!r} is not a currency; write its code of ISO 4217, such as USD or EUR, or {TOKENS} for tokens."
+        )
+    told = {"currency": currency, "settles": settles}
+    plan, new = Plan.objects.select_for_update().get_or_create(name=name, defaults=told)
+    if new or (plan.currency, plan.settles) == (currency, settles):
+        return plan
+    used = next((version for version in plan.versions.all() if billed(version)), None)
+    if used is not None:
+        other = currency if plan.currency != currency else f"what is paid by {settles.value}"
+        raise PlanError(
+            f"{_what_was(used)} by plan {name} in {plan.currency}: make another plan for {other}."
+        )
+    plan.currency, plan.settles = currency, settles
+    plan.save(update_fields=["currency", "settles"])
     return plan
 
 
@@ -49,7 +81,7 @@ def new_version(*, plan: Plan, effective_from: date, charges: Sequence[str]) -> 
     """The plan's terms from that day until its next version begins; it starts without prices.
 
     Asked again, the same version. Another set of `charges` for a day that has one replaces it while
-    no usage was rated by it, and raises PlanError afterwards.
+    no usage was rated, and no line billed, by it, and raises PlanError afterwards.
     """
     wanted = _resources(charges)
     version, new = PlanVersion.objects.select_for_update().get_or_create(
@@ -57,9 +89,9 @@ def new_version(*, plan: Plan, effective_from: date, charges: Sequence[str]) -> 
     )
     if new or version.charges == wanted:
         return version
-    if in_use(version):
+    if billed(version):
         raise PlanError(
-            f"Usage has been rated by plan {plan} from {effective_from}, so what it charges stays "
+            f"{_what_was(version)} by plan {plan} from {effective_from}, so what it charges stays "
             f"{_listed(version.charges)}: give the plan a new version with a later `from`."
         )
     version.charges = wanted
@@ -73,18 +105,23 @@ def set_price(
     version: PlanVersion,
     meter: str,
     where: Mapping[str, Sequence[str]],
-    unit_price: Decimal,
+    model: PriceModel,
     valid_from: date,
     valid_until: date | None = None,
+    allowance: Allowance | None = None,
+    tenant: Tenant | None = None,
+    hours: Hours | None = None,
 ) -> Price:
-    """One unit of the meter costs that, for the usage selected, during [valid_from, valid_until).
+    """The meter's usage that is selected costs that during [valid_from, valid_until), in these hours of the week.
 
     What a price selects, counts and begins with is what it is: asked again, the same price, with
     another amount only while no usage was rated by it. Without `valid_until` a standing price keeps
     its end. Raises PlanError where two would hold at once.
     """
     version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
-    price = Price(version=version, meter=meter, valid_from=valid_from)
+    price = Price(
+        version=version, meter=meter, valid_from=valid_from, tenant=tenant, hours=clock.as_terms(hours)
+    )
     for name, values in where.items():
         if name not in SELECTORS:
             raise PlanError(f"{name!r} is nothing to select by; that are {', '.join(SELECTORS)}.")
@@ -94,7 +131,8 @@ def set_price(
     ).first()
     if standing is not None:
         price = standing
-    price.unit_price = _affordable(unit_price)
+    take_model(price, model)
+    price.allowance = allowance
     price.valid_until = valid_until or price.valid_until
     return save_price(price)
 
@@ -108,7 +146,7 @@ def save_price(price: Price) -> Price:
     usage at the same time.
     """
     complete(price)
-    _affordable(price.unit_price)
+    _refuse_unaffordable(price)
     before = Price.objects.select_for_update().filter(pk=price.pk).first()
     if before is None:
         last = price.version.prices.order_by("-position").values_list("position", flat=True).first()
@@ -139,38 +177,45 @@ def arrange(prices: Sequence[Price]) -> None:
 
 
 @transaction.atomic
-def subscribe(*, tenant: Tenant, plan: Plan, since: datetime) -> Subscription:
-    """Put the tenant on the plan from that instant on; the plan it is on ends there.
+def end_price(*, price: Price, on: date) -> Price:
+    """Have the price hold up to that day, exclusive; asked again, nothing changes. Raises PlanError as `save_price`."""
+    price = (
+        Price.objects.select_for_update(of=("self",))
+        .select_related("version__plan", "tenant")
+        .get(pk=price.pk)
+    )
+    price.valid_until = on
+    return save_price(price)
 
-    A tenant that is on the plan at that instant stays as it is; one that came to it later has come
-    earlier now. Raises PlanError where it goes to another plan after `since`, and for a change of
-    currency inside a billing period.
-    """
-    tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
-    standing = tenant.subscriptions.select_related("plan").order_by("since")
-    following = standing.filter(since__gt=since).first()
-    present = standing.filter(Q(until=None) | Q(until__gt=since), since__lte=since).first()
-    if present is not None and present.plan == plan:
-        return present
-    if following is not None and (following.plan != plan or present is not None):
+
+@transaction.atomic
+def delete_plan(*, plan: Plan) -> None:
+    """Delete a plan that nobody was ever on. Raises PlanError for any other: what was billed by it refers to it."""
+    plan = Plan.objects.select_for_update().get(pk=plan.pk)
+    tenants = subscribers(plan).count()
+    if tenants:
+        were = "1 tenant is or was" if tenants == 1 else f"{tenants} tenants are or were"
         raise PlanError(
-            f"{tenant.slug} is on plan {following.plan} from {following.since:%Y-%m-%d %H:%M} UTC on; "
-            f"say from when after that plan {plan} applies."
+            f"{were} on plan {plan}, so it is kept for what it billed. Put whoever is on it now on another plan: "
+            f"then it is archived."
         )
-    if present is not None:
-        _refuse_mixed_currencies(tenant, present.plan, plan, since)
-    if following is not None:
-        following.since = since
-        following.save(update_fields=["since"])
-        return following
-    if present is not None and present.since == since:
-        present.plan = plan
-        present.save(update_fields=["plan"])
-        return present
-    if present is not None:
-        present.until = since
-        present.save(update_fields=["until"])
-    return Subscription.objects.create(tenant=tenant, plan=plan, since=since)
+    for version in plan.versions.all():
+        delete_version(version=version)
+    plan.delete()
+
+
+@transaction.atomic
+def delete_version(*, version: PlanVersion) -> None:
+    """Delete a version with all that it says. Raises PlanError where usage was rated, or a line billed, by it."""
+    version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
+    if billed(version):
+        raise PlanError(
+            f"{_what_was(version)} by plan {version}, so it stays: give the plan a version with a later `from`."
+        )
+    version.prices.all().delete()
+    for terms in (version.allowances, version.fees, version.commitments, version.discounts):
+        terms.all().delete()
+    version.delete()
 
 
 def subscribers(plan: Plan) -> QuerySet[Tenant]:
@@ -178,15 +223,36 @@ def subscribers(plan: Plan) -> QuerySet[Tenant]:
     return Tenant.objects.filter(subscriptions__plan=plan).order_by("pk").distinct()
 
 
+def by_use() -> bool:
+    """Whether any price depends on how busy devices were: what is told of that is rated then. One query."""
+    return Price.objects.exclude(uses=[]).exists()
+
+
 def in_use(terms: Price | PlanVersion) -> bool:
     """Whether rated usage refers to it, taken back since or not."""
     if isinstance(terms, Price):
         return PeriodTotal.objects.filter(price_id=terms.pk).exists()
-    return RatedUsage.objects.filter(version_id=terms.pk).exists()
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {RATED_BY.format(version='%(version)s')}", {"version": terms.pk})
+        return bool(cursor.fetchone()[0])
+
+
+def billed(version: PlanVersion) -> bool:
+    """Whether usage was rated by the version, or a line states a term of it."""
+    if in_use(version):
+        return True
+    kinds = {LineKind.FEE: Fee, LineKind.COMMITMENT: Commitment, LineKind.DISCOUNT: Discount}
+    return any(
+        InvoiceLine.objects.filter(
+            kind=kind,
+            term_id__in=model._default_manager.filter(version=version).values("pk"),
+        ).exists()
+        for kind, model in kinds.items()
+    )
 
 
 def complete(price: Price) -> Price:
-    """Fill what follows from the meter and the selectors: resource, canonical text, specificity."""
+    """Fill what follows from the meter, the selectors and the hours: resource, canonical text, specificity."""
     try:
         price.resource = Meter(price.meter).resource
     except ValueError:
@@ -196,14 +262,39 @@ def complete(price: Price) -> Price:
     for name, values in chosen.items():
         if any(not value.strip() or set(value) & set(",;") for value in values):
             raise PlanError(f"A {name} to select by is not empty and has neither comma nor semicolon.")
-    price.selector = "; ".join(f"{name}={','.join(sorted(values))}" for name, values in chosen.items())
-    price.specificity = len(chosen)
+    if price.uses and (set(price.uses) - set(USES) or price.resource != Resource.GPU):
+        raise PlanError(f"A price by use is of {Meter.GPU_HOUR}, and selects {', '.join(USES)}.")
+    told = [f"{name}={','.join(sorted(values))}" for name, values in chosen.items()]
+    try:
+        hours = clock.of_terms(price.hours)
+    except ValueError as error:
+        raise PlanError(f"The hours of the price cannot be so. {error}") from error
+    price.hours = clock.as_terms(hours)
+    if hours is not None:
+        told.append(f"hours={hours}")
+    if price.tenant is not None:
+        told.append(f"tenant={price.tenant.slug}")
+    price.selector = "; ".join(told)
+    price.specificity = (
+        len(chosen)
+        + (WITH_HOURS if hours is not None else 0)
+        + (OF_ONE_TENANT if price.tenant is not None else 0)
+    )
     return price
 
 
 def price_terms(price: Price) -> tuple[object, ...]:
     """What a price is, but for its end and its place."""
-    return price.version_id, price.meter, price.selector, price.unit_price, price.valid_from
+    return (
+        price.version_id,
+        price.meter,
+        price.selector,
+        price.unit_price,
+        price.model,
+        price.scale,
+        price.allowance_id,
+        price.valid_from,
+    )
 
 
 def _resources(charges: Sequence[str]) -> list[str]:
@@ -213,18 +304,30 @@ def _resources(charges: Sequence[str]) -> list[str]:
     return [name for name in Resource.values if name in charges]
 
 
+def _what_was(version: PlanVersion) -> str:
+    return "Usage has been rated" if in_use(version) else "Lines have been billed"
+
+
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _affordable(unit_price: Decimal) -> Decimal:
+def _refuse_unaffordable(price: Price) -> None:
     try:
-        PerUnit(unit_price)
+        PerUnit(price.unit_price)
+        stated = as_terms(model_of(price))
     except ValueError as error:
         raise PlanError(str(error)) from error
-    if unit_price >= LARGEST_PRICE:
-        raise PlanError(f"A price is below {LARGEST_PRICE:,}, unlike {unit_price}.")
-    return unit_price
+    if price.allowance is not None and price.allowance.version_id != price.version_id:
+        raise PlanError(f"The allowance {price.allowance} is one of another version of the plan.")
+    if price.scale and price.version.plan.settles == Settles.WALLET:
+        raise PlanError(
+            f"Plan {price.version.plan} is paid by wallet as it is used: its prices are per unit."
+        )
+    amounts = [Decimal(tier["unit_price"]) for tier in stated.get("tiers", ())]
+    for amount in (price.unit_price, Decimal(stated.get("price", 0)), *amounts):
+        if amount >= LARGEST_PRICE:
+            raise PlanError(f"A price is below {LARGEST_PRICE:,}, unlike {amount}.")
 
 
 def _refuse_second(price: Price) -> None:
@@ -243,15 +346,4 @@ def _refuse_second(price: Price) -> None:
         raise PlanError(
             f"The price {price} from {price.valid_from} overlaps the price {other} from {other.valid_from} "
             f"{until}: end the earlier one with `until` where the later one begins."
-        )
-
-
-def _refuse_mixed_currencies(tenant: Tenant, present: Plan, plan: Plan, since: datetime) -> None:
-    if present.currency == plan.currency:
-        return
-    period = billing_period(since, zone=tenant.zone, anchor_day=tenant.anchor_day)
-    if period.start != since:
-        raise PlanError(
-            f"{tenant.slug} would change from {present.currency} to {plan.currency} inside a billing period: "
-            f"a currency changes where one begins, such as {period.start:%Y-%m-%d %H:%M} UTC."
         )

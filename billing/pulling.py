@@ -17,11 +17,13 @@ from enum import StrEnum
 from django.db import DatabaseError, transaction
 from django.db.models import F
 
-from billing import intake
-from clusters import capacity, due, open_runs, sources
+from billing import intake, rating
+from clusters import capacity, incomplete, open_runs, sources, telemetry
 from clusters.connectors.base import Connector, ConnectorError, Reading, Row
 from clusters.ledger import Stored
 from clusters.models import Cluster, Connection, Pull
+from portal import locks
+from portal.locks import Work
 
 PIECE = timedelta(hours=24)  # by how much one pass moves the watermark at most
 OVERLAP = timedelta(minutes=15)  # that each pass reads again, for what reached the source late
@@ -41,7 +43,9 @@ class PullError(Exception):
     """The cluster cannot be pulled at all; the message says what to do. Nothing was changed."""
 
 
-class Outcome(StrEnum):
+class PullOutcome(StrEnum):
+    """How a pull ended; what it read stays in any case."""
+
     DONE = "done"
     BUSY = "already being pulled"
     FAILED = "failed"
@@ -51,7 +55,7 @@ class Outcome(StrEnum):
 class Pulled:
     """What became of a pull. `complete_through`: the cluster's watermark after it."""
 
-    outcome: Outcome = Outcome.DONE
+    outcome: PullOutcome = PullOutcome.DONE
     stored: Stored = field(default_factory=Stored)
     steps: int = 0
     passes: int = 0
@@ -86,9 +90,9 @@ def pull(
         )
     if since is not None and since >= (until or moment):
         raise PullError("The window ends before it begins.")
-    with due.alone(cluster) as ours:
+    with locks.alone(Work.PULLING, cluster.pk) as ours:
         if not ours:
-            return Pulled(Outcome.BUSY, complete_through=_watermark(cluster))
+            return Pulled(PullOutcome.BUSY, complete_through=_watermark(cluster))
         work = _Pull(told, _Clock(moment), connect, progress or (lambda _: None))
         work.bury()
         return work.run(since, until)
@@ -140,7 +144,7 @@ class _Pull:
         except ConnectorError as error:
             if scheduled:
                 self._failed(str(error), retry=error.retry)
-            self.pulled.outcome, self.pulled.error = Outcome.FAILED, str(error)
+            self.pulled.outcome, self.pulled.error = PullOutcome.FAILED, str(error)
         except Exception as error:
             with suppress(DatabaseError):  # the first error is the one to tell of
                 if scheduled:
@@ -149,6 +153,7 @@ class _Pull:
         else:
             if scheduled:
                 self._succeeded(deep=deep)
+                self._telemetry()
         self.pulled.complete_through = _watermark(self.cluster)
         return self.pulled
 
@@ -244,6 +249,13 @@ class _Pull:
                 capacity.observe(self.cluster, reading.nodes, moment)
             except capacity.CapacityError as error:
                 self._note(str(error))
+        if reading.complete_through is not None:
+            incomplete.settle(
+                self.cluster,
+                reading.incomplete,
+                since=int(piece.since.timestamp()),
+                until=reading.complete_through,
+            )
         if piece.asked is not None:
             self.pulled.vanished, self.pulled.healed = open_runs.settle(
                 cluster=self.cluster,
@@ -263,6 +275,12 @@ class _Pull:
         Connection.objects.filter(pk=self.connection.pk).update(
             failures=0, last_error="", last_success_at=now, next_pull_at=due_at, **told
         )
+
+    def _telemetry(self) -> None:
+        """How busy the runs were, where another source tells it: nothing of the pull depends on that."""
+        read = telemetry.read_due(self.connection, clock=self.clock, stored=rating.rate_utilised)
+        if read is not None and read.error:
+            self.pulled.notes.append(f"How busy its jobs were could not be read: {read.error}")
 
     def _failed(self, sentence: str, *, retry: bool) -> None:
         """What tries alone cannot mend is tried each hour all the same: it may be mended over there."""

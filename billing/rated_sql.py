@@ -6,24 +6,26 @@ from billing.offers_sql import midnight
 
 _RATED = """
 INSERT INTO billing_ratedusage (id, service_month, revision, generation, reversal, record_id, resource, tenant_id,
-    project_id, period_id, version_id, price_id, verdict, service_from, service_to, share_num, share_den, units)
+    project_id, period_id, version_id, price_id, verdict, service_from, service_to, share_num, share_den, units,
+    payer_id)
 SELECT c.id, c.service_month, c.revision, c.generation, c.units < 0, c.record_id, o.resource, o.tenant_id,
        o.project_id, o.period_id, o.version_id, o.price_id, o.verdict, c.service_from, c.service_to, c.share_num,
-       c.share_den, c.units
+       c.share_den, c.units, o.payer_id
 FROM rate_change c JOIN rate_offer o USING (offer_id)
 """
 
 # Totals are summed per offer first, by few and narrow columns, and priced when they are sums.
 _PERIOD_TOTAL = """
 INSERT INTO billing_periodtotal AS t
-    (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, units, amount, last_rated_id)
-SELECT o.tenant_id, o.period_id, o.project_id, c.gpu_model, o.resource, o.verdict, o.price_id, c.share_den,
+    (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id, units, amount,
+     last_rated_id)
+SELECT o.tenant_id, o.period_id, o.project_id, c.gpu_model, o.resource, o.verdict, o.price_id, c.share_den, o.payer_id,
        sum(c.units), coalesce(sum(c.units * o.unit_price), 0), max(c.last)
 FROM (
     SELECT offer_id, gpu_model, share_den, sum(units * share_num) AS units, max(id) AS last
     FROM rate_change GROUP BY 1, 2, 3
 ) c JOIN rate_offer o USING (offer_id)
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9
 ON CONFLICT ON CONSTRAINT period_total_is_kept_once DO UPDATE SET units = t.units + excluded.units,
     amount = t.amount + excluded.amount, last_rated_id = greatest(t.last_rated_id, excluded.last_rated_id)
 """
@@ -56,22 +58,21 @@ FROM (
 ) d CROSS JOIN LATERAL generate_series(d.since / 86400, (d.until - 1) / 86400) AS utc_day
 WHERE d.since < d.until;
 ANALYZE rate_day
-"""  # noqa: S608 - built from constants
+"""
 
 # Most runs lie within one day; the others are split over the days of their period's zone by cumulative floors of
 # their own units, so that the days of a row add up to it whatever its length.
-_DAY_TOTAL = """
-INSERT INTO billing_daytotal AS t (tenant_id, day, project_id, gpu_model, resource, share_den, units, amount)
-WITH row AS MATERIALIZED (
-    SELECT c.offer_id, c.gpu_model, c.share_den, c.share_num, c.units, c.service_from, c.service_to,
+_PIECES = """
+row AS MATERIALIZED (
+    SELECT c.offer_id, c.{what}, c.share_den, c.share_num, c.units, c.service_from, c.service_to,
            d.timezone, d.day, d.since, d.until
-    FROM rate_change c JOIN rate_offer o USING (offer_id)
+    FROM rate_change c JOIN {offers} o USING (offer_id)
     JOIN rate_day d ON d.timezone = o.timezone AND d.utc_day = c.service_from / 86400
     WHERE c.counted AND d.since <= c.service_from AND d.until > c.service_from
 ), piece AS (
-    SELECT offer_id, day, gpu_model, share_den, share_num, units FROM row WHERE service_to <= until
+    SELECT offer_id, day, {what}, share_den, share_num, units FROM row WHERE service_to <= until
     UNION ALL
-    SELECT r.offer_id, d.day, r.gpu_model, r.share_den, r.share_num,
+    SELECT r.offer_id, d.day, r.{what}, r.share_den, r.share_num,
            CASE WHEN mod(r.units, r.service_to - r.service_from) = 0
                 THEN r.units / (r.service_to - r.service_from)
                      * (least(d.until, r.service_to) - greatest(d.since, r.service_from))
@@ -84,7 +85,17 @@ WITH row AS MATERIALIZED (
         SELECT * FROM rate_day d WHERE d.first AND d.timezone = r.timezone
           AND d.since >= r.since AND d.since < r.service_to OFFSET 0
     ) d WHERE r.service_to > r.until
-)
+)"""
+
+
+def pieces(what: str, *, offers: str = "rate_offer") -> str:
+    """The changes of these offers by day and one more column: a common table expression named `piece`."""
+    return _PIECES.format(what=what, offers=offers)
+
+
+_DAY_TOTAL = f"""
+INSERT INTO billing_daytotal AS t (tenant_id, day, project_id, gpu_model, resource, share_den, units, amount)
+WITH {pieces("gpu_model")}
 SELECT o.tenant_id, p.day, o.project_id, p.gpu_model, o.resource, p.share_den, sum(p.units),
        coalesce(sum(p.units * o.unit_price), 0)
 FROM (
@@ -104,8 +115,8 @@ _IDLE = """
     WHERE NOT EXISTS (SELECT 1 FROM {cuts} w WHERE w.record_id = u.record_id)"""
 
 _SHOWN = """tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos, gpu_model,
-     mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, nodes, state, submitted, started, ended,
-     seen_until, shown_at, gpu_units, cost_rank, unpriced"""
+     mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, gpu_memory_mib, billing, nodes, state, submitted,
+     started, ended, seen_until, shown_at, gpu_units, cost_rank, unpriced"""
 
 # Of a second of one unit; a GPU's own fraction comes on top. Offers are numbered in order of time.
 _COST = """CASE WHEN f.resource = 'gpu' AND (c.share_num, c.share_den) <> (1, 1)
@@ -114,8 +125,9 @@ _COST = """CASE WHEN f.resource = 'gpu' AND (c.share_num, c.share_den) <> (1, 1)
 
 _JOBS = f"""
     SELECT o.tenant_id, u.record_id, o.project_id, u.cluster, u.account, u.job_id, u.name, u."user", u.queue, u.qos,
-           u.gpu_model, u.mig_profile, u.gpus, u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.nodes, u.state,
-           u.submitted, u.started, u.ended, u.seen_until, coalesce(u.started, u.submitted, 0) AS shown_at,
+           u.gpu_model, u.mig_profile, u.gpus, u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.gpu_memory_mib,
+           u.billing, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until,
+           coalesce(u.started, u.submitted, 0) AS shown_at,
            o.gpu_units, o.cost::numeric(30, 6) AS cost_rank, o.unpriced
     FROM (
         SELECT w.record_id, w.tenant_id, f.project_id, w.gpu_units, w.cost, w.unpriced
@@ -129,7 +141,7 @@ _JOBS = f"""
         UNION ALL
         SELECT i.record_id, i.tenant_id, i.project_id, 0, 0, false FROM ({_IDLE}) i
     ) o JOIN usage_input u ON u.record_id = o.record_id
-"""  # noqa: S608 - built from constants
+"""
 
 _JOBS_OF_UNRATED = f"INSERT INTO billing_ratedjob ({_SHOWN}) {_JOBS.format(cuts='rate_change')}"
 
@@ -144,7 +156,7 @@ DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(
         WHERE r.record_id = gone.record_id AND r.tenant_id = gone.tenant_id OFFSET 0
     ) k
 ))
-"""  # noqa: S608 - built from constants
+"""
 
 
 def _each(alias: str) -> str:
@@ -163,10 +175,11 @@ ON CONFLICT (record_id, tenant_id) DO UPDATE SET
     "user" = excluded."user", queue = excluded.queue, qos = excluded.qos, gpu_model = excluded.gpu_model,
     mig_profile = excluded.mig_profile, gpus = excluded.gpus, share_num = excluded.share_num,
     share_den = excluded.share_den, cpu_milli = excluded.cpu_milli, memory_mib = excluded.memory_mib,
-    nodes = excluded.nodes, state = excluded.state, submitted = excluded.submitted, started = excluded.started,
+    gpu_memory_mib = excluded.gpu_memory_mib, billing = excluded.billing, nodes = excluded.nodes,
+    state = excluded.state, submitted = excluded.submitted, started = excluded.started,
     ended = excluded.ended, seen_until = excluded.seen_until, shown_at = excluded.shown_at,
     gpu_units = excluded.gpu_units, cost_rank = excluded.cost_rank, unpriced = excluded.unpriced
-"""  # noqa: S608 - built from constants
+"""
 
 RATED = (_RATED, _PERIOD_TOTAL, _USER_TOTAL, _DAYS, _DAY_TOTAL)
 

@@ -1,6 +1,7 @@
 """Usage → rated usage: who owned it, on which terms, at which price, in set-based SQL.
 
-Each record is cut at the borders of ownership, billing period, subscription, plan version and price.
+Each record is cut at the borders of ownership, payer, billing period, subscription, plan version and price, and where a
+price for hours of the week begins or ends.
 What the cuts should be is compared with what stands there; the difference is appended: nothing for
 a record that is rated right already, a negation and a new row for a cut that is rated differently
 now. So rating may run any number of times, in any order, and ends in the same sums.
@@ -14,9 +15,9 @@ from typing import Any
 
 from django.db import IntegrityError, connection, transaction
 
-from billing import calendar, offers_sql, rated_sql
+from billing import calendar, offers_sql, plans, rated_sql, tariff_hours, wallet_sql
 from billing import rating_sql as sql
-from billing.models.plans import SELECTORS
+from billing.offers_sql import Selected
 from clusters import usage, worktables
 from portal.tenants.models import Ownership, Tenant
 
@@ -29,6 +30,12 @@ def rate_touched() -> None:
         _rate()
 
 
+def rate_utilised() -> None:
+    """Rate again the records of which this transaction was told how busy they were, where a price depends on that."""
+    if plans.by_use() and usage.load_utilised():
+        _rate()
+
+
 def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = None) -> None:
     """Rate all usage of the accounts again; only what comes out differently is written.
 
@@ -37,6 +44,13 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
     """
     with transaction.atomic():
         _lock(account_ids)  # waits for imports under way, whose first records no page would hold yet
+        count = usage.load_all(account_ids)
+        if count:
+            _rate()
+    if count is not None:
+        if progress is not None:
+            progress(count)
+        return
     for after, last in usage.slices(account_ids):
         with transaction.atomic():
             _lock(account_ids)
@@ -67,12 +81,34 @@ def _rate() -> None:
         unrated = _is_unrated(cursor)
         _ensure_periods(cursor)
         cursor.execute(sql.ENSURE_MONTHS)
-        cursor.execute(offers_sql.SPANS)
-        cursor.execute(offers_sql.SELECTED)
-        selected = [name for name, used in zip(SELECTORS, cursor.fetchone(), strict=True) if used]
-        cursor.execute(offers_sql.offers(selected))
+        selected = _offer(cursor)
         if not (unrated and _rate_anew(cursor, selected)):
             _rate_again(cursor, selected)
+
+
+def suppose() -> None:
+    """Cut the records in `usage_input` and find their prices as rating does: `rate_wanted`, by `rate_offer`.
+
+    Nothing is locked and nothing is kept: both tables are the session's own, until its transaction ends. Billing
+    periods that the usage falls into have to be there.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES)
+        selected = _offer(cursor)
+        for statement in sql.wanted(selected):
+            cursor.execute(statement)
+
+
+def _offer(cursor: Any) -> Selected:
+    """Find the terms and prices of all that is in `usage_input`; returns what these differ by."""
+    cursor.execute(offers_sql.SPANS)
+    cursor.execute(offers_sql.SELECTED)
+    selected = Selected.of(cursor.fetchone())
+    if selected.in_hours:
+        tariff_hours.lay(cursor)
+    cursor.execute(offers_sql.offers(selected))
+    return selected
 
 
 def _is_unrated(cursor: Any) -> bool:
@@ -88,27 +124,41 @@ def _is_unrated(cursor: Any) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def _rate_anew(cursor: Any, selected: Sequence[str]) -> bool:
+def _rate_anew(cursor: Any, selected: Selected) -> bool:
     """Append all that should stand; False, and nothing is done, where some of it was rated and taken back before."""
     try:
         with transaction.atomic():
-            for statement in (sql.wanted_of_unrated(selected), *rated_sql.RATED, *rated_sql.JOBS_OF_UNRATED):
+            for statement in (*sql.wanted_of_unrated(selected), *rated_sql.RATED):
+                cursor.execute(statement)
+            _charge_wallets(cursor)
+            for statement in rated_sql.JOBS_OF_UNRATED:
                 cursor.execute(statement)
     except IntegrityError:
         return False
     return True
 
 
-def _rate_again(cursor: Any, selected: Sequence[str]) -> None:
+def _rate_again(cursor: Any, selected: Selected) -> None:
     """Append the difference between what should stand and what does."""
-    cursor.execute(sql.wanted(selected))
-    cursor.execute(sql.DIFFERENCE)
-    cursor.execute("SELECT EXISTS (TABLE rate_difference)")
-    if cursor.fetchone()[0]:
-        for statement in (sql.CHANGES, *rated_sql.RATED):
+    for statement in sql.wanted(selected):
+        cursor.execute(statement)
+    cursor.execute(sql.STANDING)
+    cursor.execute(sql.FORMER_TERMS)
+    cursor.execute(sql.CHANGES)
+    if cursor.rowcount:
+        for statement in (sql.ANALYZE_CHANGES, *rated_sql.RATED):
             cursor.execute(statement)
+        _charge_wallets(cursor)
     for statement in rated_sql.JOBS_CHANGED:
         cursor.execute(statement)
+
+
+def _charge_wallets(cursor: Any) -> None:
+    """Keep what the changes charge to wallets; nothing where no plan of theirs settles so."""
+    cursor.execute(wallet_sql.CHARGED)
+    if cursor.fetchone()[0]:
+        for statement in wallet_sql.TOTALS:
+            cursor.execute(statement)
 
 
 def _lock(account_ids: Sequence[int]) -> None:
@@ -116,6 +166,10 @@ def _lock(account_ids: Sequence[int]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql.LOCK_ACCOUNTS, [list(account_ids)])
         cursor.execute(sql.LOCK_OWNERS, [list(account_ids)])
+        locked = [tenant for (tenant,) in cursor.fetchall()]
+        cursor.execute(sql.PAYERS, [locked])
+        if {payer for (payer,) in cursor.fetchall()} - set(locked):
+            cursor.execute(sql.LOCK_OWNERS, [list(account_ids)])
         cursor.execute(sql.HOLD_PROJECTS, [list(account_ids)])
 
 

@@ -6,23 +6,34 @@ ten thousand records must not depend on when statistics of them were last gather
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from clusters.usage import ACTIVE
+from billing.hours_sql import PIECES
+from billing.offers_sql import Selected
+from billing.resources_sql import amount, parts
+from clusters.holdings import BUSY
+from clusters.usage import active
 
 # Session-local working tables, emptied at commit. An offer is the terms that usage of one resource is rated by; its
-# span and shape are empty where rows that stand already were rated by it.
+# span and shape are empty where only rows that stand already were rated by it. Of offers with the same terms, in other
+# spans or for other shapes, each names the first as `terms_id`, so that rows are compared by a number.
+# A batch has some ten thousand records, which fit into memory and are told by a small sample. That a look-up finds one
+# row the planner does not see: it would make a bitmap for each, and compile them for longer than they take.
 PREPARE = """
+SET LOCAL work_mem = '32MB'; SET LOCAL default_statistics_target = 10;
+SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off;
 CREATE TEMP TABLE IF NOT EXISTS rate_span (
     account_id bigint NOT NULL, tenant_id bigint NOT NULL, project_id bigint NOT NULL, timezone text NOT NULL,
-    since bigint NOT NULL, until bigint NOT NULL, period_id bigint NOT NULL, version_id bigint, charges text[]
+    since bigint NOT NULL, until bigint NOT NULL, period_id bigint NOT NULL, version_id bigint, charges text[],
+    span_id int NOT NULL, calendar_id int, payer_id bigint
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_offer (
-    offer_id int NOT NULL, account_id bigint, since bigint, until bigint, tenant_id bigint NOT NULL,
-    project_id bigint NOT NULL, period_id bigint NOT NULL, version_id bigint, price_id bigint, service_month date,
-    counted boolean NOT NULL, unit_price numeric, second_cost numeric, resource text NOT NULL, verdict text NOT NULL,
-    timezone text NOT NULL, cluster text, queue text, qos text, priority_class text, gpu_model text,
-    mig_profile text, state text
+    offer_id int NOT NULL, terms_id int NOT NULL, account_id bigint, since bigint, until bigint,
+    tenant_id bigint NOT NULL, project_id bigint NOT NULL, period_id bigint NOT NULL, version_id bigint,
+    price_id bigint, service_month date, counted boolean NOT NULL, unit_price numeric, second_cost numeric,
+    resource text NOT NULL, verdict text NOT NULL, timezone text NOT NULL, cluster text, queue text, qos text,
+    priority_class text, gpu_model text, mig_profile text, state text, span_id int, open_id int, use text,
+    payer_id bigint
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_before (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, started bigint, finish bigint, "user" text NOT NULL,
@@ -38,11 +49,11 @@ CREATE TEMP TABLE IF NOT EXISTS rate_change (
     revision int NOT NULL, generation int NOT NULL, service_month date NOT NULL, counted boolean NOT NULL,
     "user" text NOT NULL, gpu_model text NOT NULL
 ) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS rate_difference (
+CREATE TEMP TABLE IF NOT EXISTS rate_standing (
     record_id bigint NOT NULL, generation int NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL,
-    units bigint NOT NULL, share_num int NOT NULL, share_den int NOT NULL, tenant_id bigint NOT NULL,
-    project_id bigint NOT NULL, period_id bigint NOT NULL, version_id bigint, price_id bigint,
-    revision int NOT NULL, resource text NOT NULL, verdict text NOT NULL, "user" text NOT NULL, gpu_model text NOT NULL
+    units bigint NOT NULL, share_num int NOT NULL, share_den int NOT NULL, terms_id int, resource text,
+    tenant_id bigint, project_id bigint, period_id bigint, version_id bigint, price_id bigint, verdict text,
+    payer_id bigint
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_day (
     timezone text NOT NULL, utc_day bigint NOT NULL, day date NOT NULL, since bigint NOT NULL, until bigint NOT NULL,
@@ -55,7 +66,7 @@ TABLES = (
     "rate_offer",
     "rate_before",
     "rate_wanted",
-    "rate_difference",
+    "rate_standing",
     "rate_change",
     "rate_day",
 )
@@ -64,10 +75,16 @@ TABLES = (
 # against the share lock; the weaker locks of foreign keys disturb neither.
 LOCK_ACCOUNTS = "SELECT id FROM clusters_account WHERE id = ANY (%s) ORDER BY id FOR SHARE"
 
+# Whoever pays for an owner too, be it for another time: what is rated for it to pay is covered by its invoices.
 LOCK_OWNERS = """
-SELECT id FROM tenants_tenant
-WHERE id IN (SELECT tenant_id FROM tenants_ownership WHERE account_id = ANY (%s)) ORDER BY id FOR NO KEY UPDATE
+WITH owner AS (SELECT tenant_id FROM tenants_ownership WHERE account_id = ANY (%s))
+SELECT id FROM tenants_tenant WHERE id IN (
+    SELECT tenant_id FROM owner UNION SELECT y.payer_id FROM billing_payer y WHERE y.tenant_id IN (TABLE owner)
+) ORDER BY id FOR NO KEY UPDATE
 """
+
+# Somebody may have come to pay while the locks were waited for.
+PAYERS = "SELECT DISTINCT payer_id FROM billing_payer WHERE tenant_id = ANY (%s)"
 
 # Their projects too: a job does not check by itself that it stays.
 HOLD_PROJECTS = """
@@ -89,9 +106,12 @@ ANALYZE rate_before (record_id, tenant_id)
 """
 
 LOCK_FORMER_OWNERS = """
-SELECT id FROM tenants_tenant WHERE id IN (
+WITH former AS (
     SELECT tenant_id FROM rate_before
     EXCEPT SELECT o.tenant_id FROM tenants_ownership o WHERE o.account_id IN (SELECT account_id FROM usage_input)
+)
+SELECT id FROM tenants_tenant WHERE id IN (
+    SELECT tenant_id FROM former UNION SELECT y.payer_id FROM billing_payer y WHERE y.tenant_id IN (TABLE former)
 ) ORDER BY id FOR NO KEY UPDATE
 """
 
@@ -103,7 +123,9 @@ SELECT * FROM (
     FROM (SELECT account_id, min(started) AS started, max(finish) AS finish FROM usage_input
           WHERE started IS NOT NULL GROUP BY account_id) u
     JOIN tenants_ownership o ON o.account_id = u.account_id
-    JOIN tenants_tenant t ON t.id = o.tenant_id
+    CROSS JOIN LATERAL (
+        SELECT o.tenant_id AS id UNION SELECT y.payer_id FROM billing_payer y WHERE y.tenant_id = o.tenant_id
+    ) w JOIN tenants_tenant t ON t.id = w.id
     GROUP BY t.id
 ) needed
 WHERE first IS NULL OR extract(epoch FROM first) > since OR extract(epoch FROM last) < until
@@ -117,117 +139,169 @@ FROM (SELECT min(started) AS since, max(finish) AS until FROM usage_input) u,
 WHERE since IS NOT NULL
 """
 
-_HELD = ACTIVE.format(
-    since="o.since", until="o.until", started="u.started", finish="u.finish", suspended="u.suspended"
-)
-_AMOUNT = "CASE o.resource WHEN 'gpu' THEN u.gpus WHEN 'cpu' THEN u.cpu_milli ELSE u.memory_mib END"
 
-_CUT = f"""
-       u.record_id, greatest(u.started, o.since), least(u.finish, o.until), {_AMOUNT} * {_HELD}, o.offer_id,
-       CASE o.resource WHEN 'gpu' THEN u.share_num ELSE 1 END,
-       CASE o.resource WHEN 'gpu' THEN u.share_den WHEN 'cpu' THEN 1000 ELSE 1024 END"""
+_AMOUNT = amount("o.resource")
+_SHARE = f"""CASE o.resource WHEN 'gpu' THEN u.share_num ELSE 1 END, {parts("o.resource")}"""
+_UNITS = f"{_AMOUNT} * {active('{since}', '{until}', 'u')}"
 
 # Zero-length runs hold nothing: they have no cut, but stay visible as jobs.
-_OF = f"""
-FROM usage_input u JOIN rate_offer o
-  ON o.account_id = u.account_id{{shape}} AND o.since < u.finish AND o.until > u.started
-WHERE {_AMOUNT} > 0 AND (u.suspended = 0 OR {_HELD} > 0)"""
+_CUT = f"""
+       u.record_id, greatest(u.started, {{since}}), least(u.finish, {{until}}), {_UNITS}, o.offer_id, {_SHARE}"""
+_HOLDS = f"""
+WHERE {_AMOUNT} > 0 AND (u.suspended = 0 OR {active("{since}", "{until}", "u")} > 0)"""
 
-_WANTED = f"""
-INSERT INTO rate_wanted (record_id, service_from, service_to, units, offer_id, share_num, share_den)
-SELECT {_CUT} {_OF};
-ANALYZE rate_wanted (record_id, offer_id)
-"""
+_OFFERED = """usage_input u JOIN rate_offer o
+  ON o.account_id = u.account_id{shape} AND o.since < u.finish AND o.until > u.started{only}"""
+_BESIDE = "usage_input u ON u.record_id = p.record_id JOIN rate_offer o ON o.offer_id = p.offer_id"
+
+_OF_SPAN = {"since": "o.since", "until": "o.until"}
+_OF_PIECE = {"since": "p.since", "until": "p.until"}
+
+_INTO_WANTED = "rate_wanted (record_id, service_from, service_to, units, offer_id, share_num, share_den)"
+_ANALYZE_WANTED = "ANALYZE rate_wanted (record_id, offer_id)"
 
 _CHANGED = """rate_change (record_id, service_from, service_to, units, offer_id, share_num, share_den,
     id, generation, revision, service_month, counted, "user", gpu_model)"""
+_NEW = """, nextval('billing_ratedusage_id_seq'), {generation}, u.revision, o.service_month, o.counted, u."user",
+       u.gpu_model"""
+_ANALYZE_UNRATED = "ANALYZE rate_change (record_id, offer_id)"
 
-_WANTED_OF_UNRATED = f"""
-INSERT INTO {_CHANGED}
-SELECT {_CUT}, nextval('billing_ratedusage_id_seq'), 1, u.revision, o.service_month, o.counted, u."user", u.gpu_model
-{_OF};
-ANALYZE rate_change (record_id, offer_id)
-"""
+# Of a cut, the device-seconds of each use, those of the same terms together; more rows of one second are told apart by
+# their generation.
+_BY_USE = f"""
+SELECT d.record_id, d.service_from, d.service_to, d.units, d.offer_id, {_SHARE}{{new}}
+FROM (
+    SELECT record_id, service_from, service_to, sum(units)::bigint AS units, min(offer_id) AS offer_id,
+           row_number() OVER (PARTITION BY record_id, service_from ORDER BY terms_id, service_to) AS place
+    FROM (
+        SELECT p.record_id, greatest(u.started, p.since) AS service_from, least(u.finish, p.until) AS service_to,
+               o.offer_id, o.terms_id,
+               CASE o.use WHEN 'busy' THEN b.busy WHEN 'idle' THEN b.covered - b.busy
+                          ELSE {_UNITS.format(**_OF_PIECE)} - b.covered END AS units
+        FROM ({{pieces}}) p JOIN {_BESIDE} CROSS JOIN LATERAL ({BUSY.format(**_OF_PIECE)}) b
+        {_HOLDS.format(**_OF_PIECE)}
+    ) used GROUP BY record_id, service_from, service_to, terms_id HAVING sum(units) > 0
+) d JOIN usage_input u ON u.record_id = d.record_id JOIN rate_offer o ON o.offer_id = d.offer_id"""
 
 
-def _shape(selected: Sequence[str]) -> str:
-    return "".join(f" AND o.{attribute} = u.{attribute}" for attribute in selected)
-
-
-def wanted(selected: Sequence[str]) -> str:
-    """What should stand, to be compared with what does. `selected`: the attributes that offers differ by.
+def wanted(selected: Selected) -> Iterator[str]:
+    """What should stand, to be compared with what does.
 
     Statistics are of what is joined by; of all columns they take longer than the rows.
     """
-    return _WANTED.format(shape=_shape(selected))
+    for cuts in _cuts(selected, new=""):
+        yield f"INSERT INTO {_INTO_WANTED} {cuts}"
+    yield _ANALYZE_WANTED
 
 
-def wanted_of_unrated(selected: Sequence[str]) -> str:
+def wanted_of_unrated(selected: Selected) -> Iterator[str]:
     """Where nothing was rated before, all that should stand is new."""
-    return _WANTED_OF_UNRATED.format(shape=_shape(selected))
+    for cuts in _cuts(selected, new=_NEW):
+        yield f"INSERT INTO {_CHANGED} {cuts}"
+    yield _ANALYZE_UNRATED
 
 
-_TERMS = "resource, tenant_id, project_id, period_id, version_id, price_id, verdict"
-_SPAN = "record_id, service_from, service_to, share_num, share_den"
+def _cuts(selected: Selected, *, new: str) -> Iterator[str]:
+    """One query, and more only where prices hold in hours of the week or depend on use."""
+    shape = "".join(f" AND o.{attribute} = u.{attribute}" for attribute in selected.attributes)
+    whole = " AND o.use IS NULL" if selected.by_use else ""
+    always = " AND o.open_id IS NULL" if selected.in_hours else ""
+    first = new.format(generation=1)
+    offered = _OFFERED.format(shape=shape, only=always + whole)
+    yield f"SELECT {_CUT.format(**_OF_SPAN)}{first} FROM {offered}{_HOLDS.format(**_OF_SPAN)}"
+    if selected.in_hours:
+        pieces = PIECES.format(shape=shape, only=whole)
+        cut, holds = _CUT.format(**_OF_PIECE), _HOLDS.format(**_OF_PIECE)
+        yield f"SELECT {cut}{first} FROM ({pieces}) p JOIN {_BESIDE}{holds}"
+    if selected.by_use:
+        used = " AND o.use IS NOT NULL"
+        offered = _OFFERED.format(shape=shape, only=always + used)
+        pieces = f"SELECT u.record_id, o.offer_id, o.since, o.until FROM {offered}"
+        if selected.in_hours:
+            pieces += f" UNION ALL {PIECES.format(shape=shape, only=used)}"
+        yield _BY_USE.format(pieces=pieces, new=new.format(generation="d.place"))
+
+
+_TERMS = "resource, tenant_id, project_id, period_id, version_id, price_id, verdict, payer_id"
+_CUTS = "record_id, service_from, service_to, share_num, share_den"
 
 
 def _of(alias: str, columns: str) -> str:
     return ", ".join(f"{alias}.{column.strip()}" for column in columns.split(","))
 
 
+def _same_terms(one: str, other: str) -> str:
+    always = "resource, tenant_id, project_id, period_id, verdict"
+    return f"""({_of(one, always)}) = ({_of(other, always)})
+    AND coalesce({one}.version_id, 0) = coalesce({other}.version_id, 0)
+    AND coalesce({one}.price_id, 0) = coalesce({other}.price_id, 0)
+    AND coalesce({one}.payer_id, 0) = coalesce({other}.payer_id, 0)"""
+
+
+# What was ever rated of the records, in the months in which they lay or lie now: what stands is its sum, and beyond its
+# generations a cut that comes and goes does not meet its own past. Terms are told only where no offer has them. Of
+# offers the planner expects a single one to fit, and would compare every row with every offer.
+STANDING = f"""
+SET LOCAL enable_nestloop = off;
+INSERT INTO rate_standing ({_CUTS}, units, generation, terms_id, {_TERMS})
+SELECT {_of("r", _CUTS)}, r.units, r.generation, o.offer_id,
+       {", ".join(f"CASE WHEN o.offer_id IS NULL THEN r.{column.strip()} END" for column in _TERMS.split(","))}
+FROM usage_input u LEFT JOIN (
+    SELECT record_id, min(started) AS started, max(finish) AS finish FROM rate_before GROUP BY record_id
+) b USING (record_id) CROSS JOIN LATERAL (
+    SELECT * FROM billing_ratedusage x WHERE x.record_id = u.record_id
+      AND x.service_month >= date_trunc('month', to_timestamp(least(b.started, u.started)) AT TIME ZONE 'UTC')::date
+      AND x.service_month <= (to_timestamp(greatest(b.finish, u.finish)) AT TIME ZONE 'UTC')::date OFFSET 0
+) r LEFT JOIN rate_offer o ON o.offer_id = o.terms_id AND {_same_terms("o", "r")}
+WHERE NOT u.fresh;
+SET LOCAL enable_nestloop = on;
+ANALYZE rate_standing (record_id, terms_id)
+"""
+
+# The terms that nothing is offered by any more, as offers.
+FORMER_TERMS = f"""
+INSERT INTO rate_offer (offer_id, terms_id, {_TERMS}, timezone, unit_price, counted)
+SELECT f.id, f.id, {_of("f", _TERMS)}, p.timezone, c.unit_price, f.resource = 'gpu' OR f.verdict = 'charged'
+FROM (
+    SELECT (SELECT count(*) FROM rate_offer) + row_number() OVER () AS id, d.*
+    FROM (SELECT DISTINCT {_TERMS} FROM rate_standing WHERE terms_id IS NULL) d
+) f JOIN billing_billingperiod p ON p.id = f.period_id LEFT JOIN billing_price c ON c.id = f.price_id
+"""
+
 # A cut whose units differ is taken back and written anew, both whole, so that each row can be split over days
 # by itself and a reversal splits exactly as what it reverses. Rated rows do not carry user and model: where one
 # of them changed, all of the record is taken back under its old description, which its job still shows.
-DIFFERENCE = f"""
-INSERT INTO rate_difference ({_SPAN}, {_TERMS}, generation, revision, units, "user", gpu_model)
-WITH before AS (
-    SELECT record_id, min(started) AS started, max(finish) AS finish FROM rate_before GROUP BY record_id
-), sides AS (
-    SELECT {_of("r", _SPAN)}, {_of("r", _TERMS)}, r.units AS stands, 0 AS wanted
-    FROM before b CROSS JOIN LATERAL (
-        SELECT * FROM billing_ratedusage u WHERE u.record_id = b.record_id
-          AND u.service_month >= date_trunc('month', to_timestamp(b.started) AT TIME ZONE 'UTC')::date
-          AND u.service_month <= (to_timestamp(b.finish) AT TIME ZONE 'UTC')::date OFFSET 0
-    ) r
-    UNION ALL
-    SELECT {_of("w", _SPAN)}, {_of("o", _TERMS)}, 0, w.units FROM rate_wanted w JOIN rate_offer o USING (offer_id)
-), other AS MATERIALIZED (
-    SELECT {_SPAN}, {_TERMS}, sum(stands)::bigint AS stands, sum(wanted)::bigint AS wanted
-    FROM sides GROUP BY {_SPAN}, {_TERMS}
-    HAVING sum(stands) <> sum(wanted) OR record_id IN (SELECT record_id FROM rate_before WHERE redescribed)
-), change AS (
-    SELECT o.*, -o.stands AS units, b."user", b.gpu_model FROM other o JOIN rate_before b USING (record_id, tenant_id)
-    WHERE o.stands <> 0
-    UNION ALL
-    SELECT o.*, o.wanted, u."user", u.gpu_model FROM other o JOIN usage_input u ON u.record_id = o.record_id
-    WHERE o.wanted <> 0
-), last AS (  -- of all months and former owners, or a cut that comes and goes would meet its own past
-    SELECT c.record_id, max(r.generation) AS generation FROM (SELECT DISTINCT record_id FROM change) c
-    CROSS JOIN LATERAL (SELECT generation FROM billing_ratedusage u WHERE u.record_id = c.record_id OFFSET 0) r
-    GROUP BY c.record_id
-)
-SELECT {_of("c", _SPAN)}, {_of("c", _TERMS)}, coalesce(last.generation, 0) + 1, u.revision, c.units, c."user",
-       c.gpu_model
-FROM change c JOIN usage_input u USING (record_id) LEFT JOIN last USING (record_id);
-ANALYZE rate_difference (record_id, price_id)
-"""  # noqa: S608 - built from constants
-
-# The terms of both sides as offers, then the changes that refer to them.
 CHANGES = f"""
-INSERT INTO rate_offer (offer_id, {_TERMS}, timezone, unit_price, counted)
-SELECT (SELECT count(*) FROM rate_offer) + row_number() OVER (), d.*, p.timezone, c.unit_price,
-       d.resource = 'gpu' OR d.verdict = 'charged'
-FROM (SELECT DISTINCT {_TERMS} FROM rate_difference) d
-JOIN billing_billingperiod p ON p.id = d.period_id LEFT JOIN billing_price c ON c.id = d.price_id;
-ANALYZE rate_offer (offer_id, price_id);
 INSERT INTO {_CHANGED}
-SELECT {_of("d", "record_id, service_from, service_to, units")}, o.offer_id, d.share_num, d.share_den,
-       nextval('billing_ratedusage_id_seq'), d.generation, d.revision,
-       date_trunc('month', to_timestamp(d.service_from) AT TIME ZONE 'UTC')::date, o.counted, d."user", d.gpu_model
-FROM rate_difference d JOIN rate_offer o
-  ON o.account_id IS NULL AND coalesce(o.version_id, 0) = coalesce(d.version_id, 0)
- AND coalesce(o.price_id, 0) = coalesce(d.price_id, 0)
- AND (o.resource, o.tenant_id, o.project_id, o.period_id, o.verdict)
-   = (d.resource, d.tenant_id, d.project_id, d.period_id, d.verdict);
-ANALYZE rate_change (record_id, offer_id)
-"""  # noqa: S608 - built from constants
+WITH side AS (
+    SELECT {_CUTS}, terms_id, units AS stands, 0 AS wanted FROM rate_standing WHERE terms_id IS NOT NULL
+    UNION ALL
+    SELECT {_of("s", _CUTS)}, o.terms_id, s.units, 0 FROM rate_standing s JOIN rate_offer o
+      ON o.account_id IS NULL AND {_same_terms("o", "s")} WHERE s.terms_id IS NULL
+    UNION ALL
+    SELECT {_of("w", _CUTS)}, o.terms_id, 0, w.units FROM rate_wanted w JOIN rate_offer o USING (offer_id)
+), other AS (
+    SELECT {_CUTS}, terms_id, sum(stands)::bigint AS stands, sum(wanted)::bigint AS wanted
+    FROM side GROUP BY {_CUTS}, terms_id
+    HAVING sum(stands) <> sum(wanted) OR record_id IN (SELECT record_id FROM rate_before WHERE redescribed)
+    ORDER BY record_id
+), change AS (
+    SELECT d.*, -d.stands AS units, b."user", b.gpu_model FROM other d JOIN rate_offer o ON o.offer_id = d.terms_id
+    JOIN rate_before b ON b.record_id = d.record_id AND b.tenant_id = o.tenant_id WHERE d.stands <> 0
+    UNION ALL
+    SELECT d.*, d.wanted, u."user", u.gpu_model FROM other d JOIN usage_input u ON u.record_id = d.record_id
+    WHERE d.wanted <> 0
+)
+SELECT c.record_id, c.service_from, c.service_to, c.units, c.terms_id, c.share_num, c.share_den,
+       nextval('billing_ratedusage_id_seq'), coalesce(g.last, 0) + row_number() OVER (
+           PARTITION BY c.record_id, o.resource, c.service_from, c.units < 0 ORDER BY c.terms_id, c.service_to),
+       u.revision,
+       date_trunc('month', to_timestamp(c.service_from) AT TIME ZONE 'UTC')::date, o.counted, c."user", c.gpu_model
+FROM change c
+JOIN usage_input u ON u.record_id = c.record_id
+JOIN rate_offer o ON o.offer_id = c.terms_id
+LEFT JOIN (SELECT record_id, max(generation) AS last FROM rate_standing GROUP BY record_id) g
+  ON g.record_id = c.record_id
+"""
+
+ANALYZE_CHANGES = "ANALYZE rate_change (offer_id)"

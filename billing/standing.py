@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.contrib.postgres.aggregates import BoolOr
 from django.db.models import Max, Q
 
+from billing import payers
 from billing.models import BillingPeriod, PeriodTotal, Verdict
 from clusters import open_runs, usage
 from clusters.open_runs import Vanished
@@ -20,6 +21,7 @@ from portal.tenants.models import Ownership
 class Rated:
     """One billing period in which a tenant has rated usage."""
 
+    tenant: int  # whose usage it is
     period: int
     start: datetime
     end: datetime
@@ -30,13 +32,18 @@ class Rated:
 
 
 def rated_up_to(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Rated]]:
-    """By tenant, of whom each has one of the periods here: all that end with it or before it. One query."""
+    """By who pays, of whom each has one of the periods here: all that end with it or before it. One query.
+
+    Periods of tenants that others pay for are theirs; one more query then. They are closed as those of who pays are.
+    """
     if not periods:
         return {}
     until = {period.tenant_id: period.end for period in periods}
-    totals = PeriodTotal.objects.filter(tenant__in=until, period__end__lte=max(until.values()))
+    totals = PeriodTotal.objects.filter(
+        Q(payer=None, tenant__in=until) | Q(payer__in=until), period__end__lte=max(until.values())
+    )
     rows = (
-        totals.values_list("tenant", "period", "period__start", "period__end", "period__closed_at")
+        totals.values_list("payer", "tenant", "period", "period__start", "period__end", "period__closed_at")
         .annotate(
             newest=Max("last_rated_id"),
             unpriced=BoolOr(Q(verdict=Verdict.UNPRICED)),
@@ -45,21 +52,44 @@ def rated_up_to(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Rated]]:
         .order_by("period")
     )
     found: dict[int, list[Rated]] = defaultdict(list)
-    for tenant, period, start, end, closed_at, newest, unpriced, charged in rows:
-        if end <= until[tenant]:
-            found[tenant].append(Rated(period, start, end, closed_at is not None, newest, unpriced, charged))
-    return found
+    for payer, tenant, period, start, end, closed_at, newest, unpriced, charged in rows:
+        if end <= until[payer or tenant]:
+            row = Rated(tenant, period, start, end, closed_at is not None, newest, unpriced, charged)
+            found[payer or tenant].append(row)
+    foreign = {payer for payer, rows in found.items() if any(row.tenant != payer for row in rows)}
+    return _closed_as(found, foreign) if foreign else found
+
+
+def _closed_as(found: Mapping[int, list[Rated]], payers: set[int]) -> dict[int, list[Rated]]:
+    """What others used is closed where who pays has closed a period that reaches as far."""
+    closed = BillingPeriod.objects.filter(tenant__in=payers, closed_at__isnull=False).order_by()
+    last = dict(closed.values_list("tenant").annotate(Max("end")))
+    return {
+        payer: [
+            row if row.tenant == payer else replace(row, closed=payer in last and row.end <= last[payer])
+            for row in rows
+        ]
+        for payer, rows in found.items()
+    }
 
 
 def owned(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:
-    """By tenant, of whom each has one of the periods, the accounts that it owned in it. One query."""
+    """By who pays, of whom each has one of the periods, the accounts of whose use it paid in it. Two queries."""
     own = {period.tenant_id: period for period in periods}
+    paid: dict[int, list[int]] = defaultdict(list)
+    for tenant in own:
+        paid[tenant].append(tenant)
+    for stretch in payers.stretches_of(payers=own):
+        period = own[stretch.payer]
+        if stretch.overlaps(period.start, period.end):
+            paid[stretch.tenant].append(stretch.payer)
     accounts: dict[int, set[int]] = defaultdict(set)
-    found = Ownership.objects.filter(tenant__in=own).values_list("tenant", "account", "since", "until")
+    found = Ownership.objects.filter(tenant__in=paid).values_list("tenant", "account", "since", "until")
     for tenant, account, since, until in found:
-        period = own[tenant]
-        if (since is None or since < period.end) and (until is None or until > period.start):
-            accounts[tenant].add(account)
+        for payer in paid[tenant]:
+            period = own[payer]
+            if (since is None or since < period.end) and (until is None or until > period.start):
+                accounts[payer].add(account)
     return accounts
 
 

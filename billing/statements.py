@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple, TypeVar
 
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
-from billing import calendar, coverage, standing
-from billing.models import BillingPeriod, InvoiceLine, InvoiceState, PeriodTotal, Price, Verdict
+from billing import allowances, calendar, coverage, owing, paying, standing
+from billing import statement_rows as rows
+from billing.calendar import Lacking
+from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
+from billing.owing import Books
 from billing.rules import period as rules
-from billing.rules.money import Money
-from billing.rules.pricing import Meter, PerUnit
-from billing.rules.statement import Billed, Line, LineKey, Owed, statement
+from billing.rules.money import rounded_text
+from billing.rules.statement import Billed, Key, Line, LineKey, Owed, TermKind, statement
 from billing.standing import Rated
-from portal.tenants.models import Project, Tenant
-
-R = TypeVar("R", "_Total", "_Line")
+from billing.statement_rows import IssuedLine, R, Total, Who
+from billing.terms import Named
+from portal.tenants.models import Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class Statement:
     prices: Mapping[int, Price]
     projects: Mapping[str, int]
     periods: Mapping[rules.Period, BillingPeriod]
+    terms: Mapping[tuple[TermKind, int], Named] = field(default_factory=dict)
+    owed: Mapping[Key, Owed] = field(
+        default_factory=dict
+    )  # billed or not, of all periods that were looked at
+    books: Books | None = None  # that it was made of
+    others: tuple[Statement, ...] = ()  # what is to be billed in other currencies than this one's
+    paid: tuple[
+        Statement, ...
+    ] = ()  # what others used that the tenant pays for, each by whom and in one currency
+    user: Tenant | None = None  # whose use it is, where another pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +59,17 @@ class Unpriced:
 
 
 class MixedCurrenciesError(Exception):
-    """One invoice would hold two currencies."""
+    """What a period itself costs is in two currencies, so no invoice is the one of the period."""
 
 
 def unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
     """Usage up to the period's end that blocks its close."""
-    rows = (
-        PeriodTotal.objects.filter(tenant=tenant, period__end__lte=period.end, verdict=Verdict.UNPRICED)
+    found = (
+        PeriodTotal.objects.filter(
+            Q(payer=None, tenant=tenant) | Q(payer=tenant),
+            period__end__lte=period.end,
+            verdict=Verdict.UNPRICED,
+        )
         .values("resource", "gpu_model", "share_den")
         .annotate(sum=Sum("units"))
         .filter(sum__gt=0)
@@ -64,9 +79,9 @@ def unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
         Unpriced(
             row["resource"],
             row["gpu_model"],
-            Decimal(Money.of(Fraction(int(row["sum"]), row["share_den"] * 3600), "USD").rounded().text),
+            Decimal(rounded_text(Fraction(int(row["sum"]), row["share_den"] * 3600), 2, fixed=True)),
         )
-        for row in rows
+        for row in found
     ]
 
 
@@ -82,189 +97,218 @@ def pending(*, tenant: Tenant, period: BillingPeriod) -> Statement:
 
 
 def pending_each(
-    periods: Sequence[BillingPeriod], rated: Mapping[int, Sequence[Rated]]
+    periods: Sequence[BillingPeriod],
+    rated: Mapping[int, Sequence[Rated]],
+    *,
+    lacking: Lacking = Lacking.MADE,
 ) -> dict[int, Statement | MixedCurrenciesError]:
     """As `pending`, by tenant, of whom each has one of the periods; `rated` is `standing.rated_up_to` of them.
 
-    Six queries at most, however many they are.
+    Eight queries at most, however many they are, where plans have prices alone and nobody pays for another.
+    `lacking` says what becomes of periods in which terms of plans hold and that there are not yet.
     """
+    books, supposed = paying.of_periods(periods, rated, lacking=lacking)
+    made = _made(books, rated, supposed)
+    return {period.tenant_id: _together(period.tenant_id, made) for period in periods}
+
+
+def paid_by_others(periods: Sequence[BillingPeriod]) -> dict[int, list[tuple[Tenant, Statement]]]:
+    """By tenant, of whom each has one of the periods, who else pays for what it used in it, and what that comes to.
+
+    What their invoices hold of it already is not looked at. One query where nobody does.
+    """
+    books = paying.by_others(periods)
+    found: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
+    if books:
+        tenants = Tenant.objects.in_bulk({who.payer for who in books})
+        for who, told in _made(books, {}, []).items():
+            if not isinstance(told, MixedCurrenciesError):
+                found[who.tenant].append((tenants[who.payer], told))
+    return found
+
+
+def _made(
+    books: Mapping[Who, paying.Book],
+    rated: Mapping[int, Sequence[Rated]],
+    supposed: Sequence[BillingPeriod],
+) -> dict[Who, Statement | MixedCurrenciesError]:
+    """By whose use it is, and who pays. `supposed`: periods that are not kept, and count as if they were."""
     reach = coverage.of_tenants(rated)
     news = {
-        p.tenant_id: _with_news(p, rated.get(p.tenant_id, []), reach.get(p.tenant_id, [])) for p in periods
+        who: _with_news(each.period, who, rated.get(who.payer, []), reach.get(who.payer, []))
+        for who, each in books.items()
     }
     earlier = BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids})
-    touched = {p.tenant_id: [*(earlier[pk] for pk in news[p.tenant_id]), p] for p in periods}
-    rows = _totals(touched)
-    lines = _lines(touched)
-    names = _names(rows, lines)
-    prices = _prices({row.price_id for row in rows} | {line.price_id for line in lines})
-    own_rows, own_lines = _by_tenant(rows), _by_tenant(lines)
+    touched = {who: [*(earlier[pk] for pk in news[who]), each.period] for who, each in books.items()}
+    touched |= _of_terms(books, touched, supposed)
+    totals, lines = rows.totals(touched), rows.lines(touched)
+    names = rows.names(totals, lines)
+    prices = rows.prices({row.price_id for row in totals} | {line.price_id for line in lines})
+    own_totals, own_lines = _by_who(totals), _by_who(lines)
     return {
-        period.tenant_id: _statement(
-            period,
-            touched[period.tenant_id],
-            own_rows[period.tenant_id],
-            own_lines[period.tenant_id],
-            names[period.tenant_id],
-            prices,
-            max((each.newest for each in rated.get(period.tenant_id, [])), default=0),
+        who: _statement(
+            _Asked(each, who, touched[who], names[who.tenant], prices),
+            own_totals[who],
+            own_lines[who],
+            max((row.newest for row in rated.get(who.payer, [])), default=0),
         )
-        for period in periods
+        for who, each in books.items()
     }
 
 
-def _with_news(period: BillingPeriod, rated: Sequence[Rated], reach: coverage.Reach) -> list[int]:
+def _together(
+    payer: int, made: Mapping[Who, Statement | MixedCurrenciesError]
+) -> Statement | MixedCurrenciesError:
+    """What the tenant used, with what it pays for others beside it."""
+    own = made[Who(payer, payer)]
+    if isinstance(own, MixedCurrenciesError):
+        return own
+    paid: list[Statement] = []
+    for who, found in made.items():
+        if who.payer != payer or who.tenant == payer:
+            continue
+        if isinstance(found, MixedCurrenciesError):
+            return found
+        paid += [found, *found.others]
+    currency = own.currency or next((each.currency for each in paid if each.lines), "")
+    return replace(own, currency=currency, paid=tuple(paid))
+
+
+def _of_terms(
+    books: Mapping[Who, paying.Book],
+    touched: Mapping[Who, Sequence[BillingPeriod]],
+    supposed: Sequence[BillingPeriod],
+) -> dict[Who, list[BillingPeriod]]:
+    """Every period in which a term of its plans holds, and the one behind where a fee is billed in advance.
+
+    Terms can be given for what is past, as a subscription can begin there: all of it is compared. What somebody was
+    billed for another's terms is looked at again, too, since who pays can be told late.
+    """
+    asked = {who: (each.said, each.period) for who, each in books.items() if each.said is not None}
+    if not asked:
+        return {}
+    kept = BillingPeriod.objects.filter(
+        tenant__in={who.tenant for who in asked}, start__lte=max(period.end for _, period in asked.values())
+    )
+    by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
+    for each in sorted([*kept, *supposed], key=lambda each: each.start):
+        by_tenant[each.tenant_id].append(each)
+    found: dict[Who, list[BillingPeriod]] = {}
+    for who, (said, period) in asked.items():
+        last = period.end if said.in_advance else period.start  # the next one begins where this one ends
+        known = {each.pk for each in touched[who]} | books[who].billed
+        found[who] = [
+            each
+            for each in by_tenant[who.tenant]
+            if each.start <= last and (each.pk in known or said.touches(each.start, each.end))
+        ]
+    return found
+
+
+def _with_news(period: BillingPeriod, who: Who, rated: Sequence[Rated], reach: coverage.Reach) -> list[int]:
     """The earlier periods that were rated differently since an invoice last covered them, in order."""
     return [
         each.period
         for each in sorted(rated, key=lambda each: each.start)
-        if each.period != period.pk and each.newest > coverage.through(reach, each.end)
+        if each.tenant == who.tenant
+        and each.period != period.pk
+        and each.newest > coverage.through(reach, each.end)
     ]
 
 
-class _Total(NamedTuple):
-    tenant: int
-    period: int
-    project: int
-    name: str
-    own: int  # whose project it is
-    price_id: int
-    share_den: int
-    units: Decimal
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Whose statement it is, and what its rows refer to."""
+
+    book: paying.Book
+    who: Who
+    touched: Sequence[BillingPeriod]
+    names: Mapping[int, str]
+    prices: dict[int, Price]
 
 
-class _Line(NamedTuple):
-    tenant: int
-    period: int
-    project: int
-    name: str
-    meter: str
-    price_id: int
-    seconds_num: Decimal
-    seconds_den: int
-    amount: int
-    unit_price: Decimal
-    currency: str
-
-
-def _totals(touched: Mapping[int, Sequence[BillingPeriod]]) -> list[_Total]:
-    found = PeriodTotal.objects.filter(
-        tenant__in=touched,
-        period__in=[period for periods in touched.values() for period in periods],
-        verdict=Verdict.CHARGED,
-        price_id__isnull=False,
-    )
-    columns = (
-        "tenant",
-        "period",
-        "project",
-        "project__name",
-        "project__tenant",
-        "price_id",
-        "share_den",
-        "units",
-    )
-    return [_Total(*row) for row in found.values_list(*columns)]
-
-
-def _lines(touched: Mapping[int, Sequence[BillingPeriod]]) -> list[_Line]:
-    """What standing invoices hold of these periods."""
-    found = InvoiceLine.objects.filter(
-        tenant__in=touched,
-        service_period__in=[period for periods in touched.values() for period in periods],
-        invoice__state=InvoiceState.ISSUED,
-    ).order_by("pk")
-    columns = (
-        *("tenant", "service_period", "project_id", "project", "meter", "price_id"),
-        *("seconds_num", "seconds_den", "amount", "unit_price", "invoice__currency"),
-    )
-    return [_Line(*row) for row in found.values_list(*columns)]
-
-
-def _names(rows: Iterable[_Total], lines: Iterable[_Line]) -> Mapping[int, dict[int, str]]:
-    """By tenant the present names of its projects: of all where a line names one without totals."""
-    names: dict[int, dict[int, str]] = defaultdict(dict)
-    for row in rows:
-        if row.own == row.tenant:
-            names[row.tenant][row.project] = row.name
-    if lacking := {line.tenant for line in lines if line.project not in names[line.tenant]}:
-        found = Project.objects.filter(tenant__in=lacking).values_list("tenant", "pk", "name")
-        for tenant, pk, name in found:
-            names[tenant][pk] = name
-    return names
-
-
-def _by_tenant(rows: Iterable[R]) -> Mapping[int, list[R]]:
-    found: dict[int, list[R]] = defaultdict(list)
-    for row in rows:
-        found[row.tenant].append(row)
-    return found
+def _by_who(found: Iterable[R]) -> Mapping[Who, list[R]]:
+    kept: dict[Who, list[R]] = defaultdict(list)
+    for row in found:
+        kept[row.who].append(row)
+    return kept
 
 
 def _statement(
-    period: BillingPeriod,
-    touched: Sequence[BillingPeriod],
-    rows: Sequence[_Total],
-    lines: Sequence[_Line],
-    names: Mapping[int, str],
-    prices: dict[int, Price],
-    through: int,
+    asked: _Asked, totals: Sequence[Total], lines: Sequence[IssuedLine], through: int
 ) -> Statement | MixedCurrenciesError:
-    rules_of = {each.pk: calendar.as_rule(each) for each in touched}
-    owed = _owed(rows, prices, rules_of)
-    billed = _billed(lines, names, rules_of)
-    currencies = {prices[key.price_id].version.plan.currency for key in owed} | {
-        amount.amount.currency for amount in billed.values()
-    }
-    if len(currencies) > 1:
+    book = asked.book
+    rules_of = {each.pk: calendar.as_rule(each) for each in asked.touched}
+    kept = {rules_of[each.pk]: each for each in asked.touched}
+    own = rules_of[book.period.pk]
+    billed = rows.billed(lines, asked.names, rules_of)
+    due = [row for row in totals if rules_of[row.period] <= own]
+    payer = None if book.user is None else asked.who.payer
+    books = Books(
+        used=rows.used(due, asked.prices, rules_of),
+        billed=billed,
+        prices=asked.prices,
+        period=own,
+        periods=sorted(kept),
+        terms=book.said,
+        in_order=lambda period, prices, available: allowances.in_order(
+            kept[period], prices, available, payer=payer
+        ),
+    )
+    owed = owing.owed(books)
+    found = _per_currency(owed, billed, own, asked.prices)
+    if (
+        book.begins is not None
+    ):  # what another used is no correction where its period ended within the payer's
+        begins = book.begins
+        found = {
+            currency: [replace(line, correction=line.key.service.end <= begins) for line in each]
+            for currency, each in found.items()
+        }
+    billing = [currency for currency, lines in found.items() if lines]
+    of_period = [currency for currency in billing if any(_costs(line, own) for line in found[currency])]
+    if len(of_period) > 1:
         return MixedCurrenciesError(
-            f"Usage up to the end of this period is priced in {' and '.join(sorted(currencies))}; "
+            f"Usage up to the end of this period is priced in {' and '.join(sorted(of_period))}; "
             f"an invoice has one currency: change plans of another currency at a period border only."
         )
-    currency = next(iter(currencies), "")
-    return Statement(
-        statement(owed=owed, billed=billed, period=rules_of[period.pk], currency=currency)
-        if currency
-        else [],
-        currency,
+    leading = next(iter([*of_period, *billing, *found]), "")
+    told = Statement(
+        found.get(leading, []),
+        leading,
         through,
-        prices,
-        {name: pk for pk, name in names.items()},
-        {rules_of[each.pk]: each for each in touched},
+        asked.prices,
+        {name: pk for pk, name in asked.names.items()},
+        kept,
+        book.said.by_key() if book.said else {},
+        owed,
+        books,
+        user=book.user,
     )
+    beside = (currency for currency in billing if currency != leading)
+    return replace(told, others=tuple(replace(told, lines=found[each], currency=each) for each in beside))
 
 
-def _prices(ids: Iterable[int]) -> dict[int, Price]:
-    return {p.pk: p for p in Price.objects.filter(pk__in=list(ids)).select_related("version__plan")}
+def _costs(line: Line, own: rules.Period) -> bool:
+    return line.key.service == own and not line.correction
 
 
-def _owed(
-    rows: Iterable[_Total], prices: Mapping[int, Price], periods: Mapping[int, rules.Period]
-) -> dict[LineKey, Owed]:
-    seconds: dict[LineKey, Fraction] = defaultdict(Fraction)
-    for row in rows:
-        meter = Meter(prices[row.price_id].meter)
-        key = LineKey(periods[row.period], row.name, meter, row.price_id)
-        seconds[key] += Fraction(int(row.units), row.share_den)
+def _per_currency(
+    owed: Mapping[Key, Owed], billed: Mapping[Key, Billed], period: rules.Period, prices: Mapping[int, Price]
+) -> dict[str, list[Line]]:
+    """By currency the lines that are to be billed in it."""
+    currencies = {key: each.amount.currency for key, each in billed.items()}
+    for key, each in owed.items():
+        if isinstance(key, LineKey):
+            currencies[key] = prices[key.price_id].version.plan.currency
+        elif each.share is not None:
+            currencies[key] = each.share.amount.currency
     return {
-        key: Owed(total, PerUnit(prices[key.price_id].unit_price)) for key, total in seconds.items() if total
-    }
-
-
-def _billed(
-    lines: Iterable[_Line], names: Mapping[int, str], periods: Mapping[int, rules.Period]
-) -> dict[LineKey, Billed]:
-    """The lines under the projects' present names."""
-    billed: dict[LineKey, Billed] = {}
-    for line in lines:
-        name = names.get(line.project, line.name)
-        key = LineKey(periods[line.period], name, Meter(line.meter), line.price_id)
-        amount = Money.from_minor(line.amount, line.currency)
-        before = billed.get(key)
-        billed[key] = Billed(
-            (before.resource_seconds if before else Fraction(0))
-            + Fraction(int(line.seconds_num), line.seconds_den),
-            before.amount + amount if before else amount,
-            line.unit_price,
+        currency: statement(
+            owed={key: each for key, each in owed.items() if currencies[key] == currency},
+            billed={key: each for key, each in billed.items() if currencies[key] == currency},
+            period=period,
+            currency=currency,
         )
-    return billed
+        for currency in sorted(set(currencies.values()))
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -9,8 +10,10 @@ import structlog
 from celery import shared_task
 
 from billing import rating
-from billing.documents import build, pdf
-from billing.models import Invoice, InvoiceDocument
+from billing.documents import issued
+from billing.gateways.base import GatewayError
+from billing.models import CloseRun, GatewayEvent, Invoice, InvoiceDocument
+from billing.wallets import booking, granting
 from clusters import due, passes
 from clusters.models import Cluster
 from portal.tenants.models import Tenant
@@ -20,14 +23,20 @@ log = structlog.get_logger("billing.tasks")
 
 @shared_task
 def render_document(*, invoice_id: int, **_: object) -> None:
-    """Keep the invoice's PDF as it is sent; one that is kept already stays."""
+    """Keep the invoice's PDF and e-invoice as they are sent; what is kept already stays."""
     if InvoiceDocument.objects.filter(invoice_id=invoice_id).exists():
         return
     invoice = Invoice.objects.get(pk=invoice_id)
-    content = pdf.render(build.document_of(invoice))
+    made = issued.made(invoice)
     InvoiceDocument.objects.get_or_create(
         invoice=invoice,
-        defaults={"tenant_id": invoice.tenant_id, "pdf": content, "sha256": sha256(content).hexdigest()},
+        defaults={
+            "tenant_id": invoice.tenant_id,
+            "pdf": made.pdf,
+            "sha256": sha256(made.pdf).hexdigest(),
+            "einvoice": made.einvoice,
+            "no_einvoice": made.refusal,
+        },
     )
 
 
@@ -71,6 +80,147 @@ def pull_due(**_: object) -> None:
 
 
 @shared_task
+def perform_close(*, run_id: int, **_: object) -> None:
+    """Do a close that an operator asked for, or go on with it; nothing where somebody does already."""
+    from billing import close_runs  # a close sends the tasks of this module
+
+    close_runs.perform(run_id, clock=lambda: datetime.now(UTC).replace(microsecond=0))
+
+
+@shared_task
+def closes_due(**_: object) -> None:
+    """Tell workers of the closes that are undone; one whose worker died is taken up again so."""
+    for run_id in CloseRun.objects.undone().order_by("pk").values_list("pk", flat=True):
+        perform_close.apply_async(kwargs={"run_id": run_id}, expires=30)
+
+
+@shared_task
+def book_wallets(**_: object) -> None:
+    """Book on wallets what was used since the last time; run again, or by two at once, nothing is booked twice."""
+    booking.book_due(moment=datetime.now(UTC).replace(microsecond=0))
+
+
+@shared_task
+def tend_wallets(**_: object) -> None:
+    """Give wallets what has come due, and take what has expired; each once, however often it runs."""
+    granting.tend(moment=datetime.now(UTC).replace(microsecond=0))
+
+
+@shared_task
+def match_transfers(**_: object) -> None:
+    """Match transfers that were taken in and not looked at; run again, or by two at once, nothing is booked twice."""
+    from billing.transfers import matching
+
+    matching.match_new(moment=datetime.now(UTC).replace(microsecond=0))
+
+
+@shared_task
 def forget_passes(**_: object) -> None:
     """Delete old passes that read nothing new; run again, there are none left."""
     passes.forget()
+
+
+@shared_task
+def collect(**_: object) -> None:
+    """A round of collecting, where a key is set: finish what was begun, take in what was told, charge what is due."""
+    from billing.collecting import door, rounds  # the gateway's library loads 9 MiB
+
+    if not door.is_configured():
+        return
+    try:
+        gateway = door.gateway()
+    except door.CollectingError as error:
+        log.warning("nothing is collected", why=str(error))
+        return
+    done = rounds.run(gateway=gateway, clock=lambda: datetime.now(UTC))
+    if done.followed or done.applied or done.charged or done.troubles:
+        log.info(
+            "collected", followed=done.followed, applied=done.applied, charged=done.charged, held=done.held
+        )
+
+
+@shared_task
+def reconcile_due(**_: object) -> None:
+    """Compare the gateway's books with ours where the night's run is due; by whom the clock wakes twice, once."""
+    from billing.collecting import door
+    from billing.reconciling import running
+
+    moment = datetime.now(UTC)
+    if not door.is_configured() or door.is_locked_out() or not running.is_due(moment=moment):
+        return
+    _reconcile(moment, by="each night")
+
+
+@shared_task
+def reconcile_asked(*, by: str, **_: object) -> None:
+    """Tell a worker that an operator wants the books compared: the outbox itself may ask no network."""
+    reconcile_now.apply_async(kwargs={"by": by}, expires=600)
+
+
+@shared_task
+def reconcile_now(*, by: str, **_: object) -> None:
+    """Compare the gateway's books with ours, as an operator asked for; a second call compares again."""
+    _reconcile(datetime.now(UTC), by=by)
+
+
+def _reconcile(moment: datetime, *, by: str) -> None:
+    from billing.collecting import door
+    from billing.reconciling import running
+
+    try:
+        running.run(gateway=door.gateway(), moment=moment, by=by)
+    except (GatewayError, door.CollectingError) as error:
+        log.warning("not reconciled", error=str(error))
+
+
+@shared_task
+def apply_event(*, event_id: str, **_: object) -> None:
+    """Take over what the gateway told of; one that cannot be read now is left to the next round."""
+    from billing.collecting import door, events
+
+    event = GatewayEvent.objects.get(pk=event_id)
+    try:
+        events.apply(event, gateway=door.gateway(), moment=datetime.now(UTC))
+    except GatewayError as error:
+        log.warning("not applied", what=event.pk, error=str(error))
+
+
+@shared_task
+def dun(**_: object) -> None:
+    """A round of dunning; missed, doubled or killed, each letter is written and each suspension made once."""
+    from billing.dunning import rounds
+
+    done = rounds.run(moment=datetime.now(UTC).replace(microsecond=0))
+    if done.written or done.suspended or done.ended or done.waits:
+        log.info(
+            "dunned",
+            late=done.late,
+            written=done.written,
+            suspended=done.suspended,
+            ended=done.ended,
+            waits=done.waits,
+        )
+
+
+@shared_task
+def post_letters(**_: object) -> None:
+    """Send the letters that wait, each at most once, by however many workers."""
+    from billing.dunning import posting
+
+    done = posting.post(moment=datetime.now(UTC).replace(microsecond=0))
+    if done.sent or done.kept or done.skipped or done.troubles:
+        log.info("posted", sent=done.sent, kept=done.kept, skipped=done.skipped, troubles=len(done.troubles))
+
+
+@shared_task
+def enforce_suspensions(**_: object) -> None:
+    """Block and unblock what suspensions want and is not so yet; what fails is tried again later."""
+    from billing.dunning import blocking
+    from clusters import limits  # the door to Slurm, which only this sends through
+
+    done = blocking.enforce(
+        moment=datetime.now(UTC).replace(microsecond=0),
+        opens=lambda cluster: limits.open_door(cluster=cluster, clock=lambda: int(time.time())),
+    )
+    if done.blocked or done.lifted or done.troubles:
+        log.info("suspended", blocked=done.blocked, lifted=done.lifted, troubles=len(done.troubles))

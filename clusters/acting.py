@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models.functions import Now
 
 from clusters.connectors.base import ConnectorError
@@ -17,9 +17,10 @@ from clusters.connectors.slurm.acts import JobSeen, NoAccountError
 from clusters.limits import Door, LimitError, Plan, StalePlanError, Step, plan
 from clusters.models import AccountBlock, Act, ActKind, ActOutcome, Cluster
 from clusters.models.acts import OPEN
+from portal import locks
 from portal.audit import acting_as
+from portal.locks import Work
 
-ACTING = 0x0AC7  # first half of the advisory lock's key; the second is the cluster
 PATIENCE = 60  # seconds that one waits for another who acts on the same cluster
 
 
@@ -99,28 +100,18 @@ def tidy(*, door: Door) -> None:
 
 @contextmanager
 def alone(cluster: Cluster) -> Iterator[None]:
-    """Nobody else acts on the cluster within; a process that dies gives it free. Raises LimitError.
-
-    A lock of the session, not of a transaction, since none may be open while the scheduler is asked.
-    """
+    """Nobody else acts on the cluster within; who does is waited for. Raises LimitError."""
     end = time.monotonic() + PATIENCE
-    while not _scalar("SELECT pg_try_advisory_lock(%s, %s)", cluster.pk):
+    while True:
+        with locks.alone(Work.ACTING, cluster.pk) as ours:
+            if ours:
+                yield
+                return
         if time.monotonic() > end:
             raise LimitError(
                 f"Somebody else has been acting on {cluster.name} for {PATIENCE} s: try again when that is done."
             )
         time.sleep(PATIENCE / 600)
-    try:
-        yield
-    finally:
-        _scalar("SELECT pg_advisory_unlock(%s, %s)", cluster.pk)
-
-
-def _scalar(sql: str, key: int) -> Any:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [ACTING, key])
-        (value,) = cursor.fetchone()
-        return value
 
 
 def _still_to_do(door: Door, made: Plan, *, exactly: bool) -> tuple[list[Step], list[Step]]:

@@ -21,6 +21,7 @@ from clusters.models import (
     Connection,
     Pull,
     Quarantined,
+    Telemetry,
     UsageRecord,
 )
 from clusters.models.connection import SECRETS
@@ -59,7 +60,7 @@ class ConnectionAdmin(Recorded[Connection]):
             },
         ),
         ("TLS", {"fields": ("ca", "client_certificate", "new_client_key")}),
-        ("What and how often", {"fields": ("first_usage_from", "every", "look_back")}),
+        ("What and how often", {"fields": ("first_usage_from", "every", "look_back", "coverage_needed")}),
         (
             "The last passes",
             {
@@ -103,6 +104,19 @@ class ConnectionAdmin(Recorded[Connection]):
 
     def has_delete_permission(self, request: HttpRequest, obj: Connection | None = None) -> bool:
         return False
+
+
+@admin.register(Telemetry)
+class TelemetryAdmin(ReadOnly[Telemetry]):
+    """To look at; `[cluster.telemetry]` of a configuration file describes it."""
+
+    list_display = ("cluster", "base_url", "enabled", "complete_through", "failures", "next_at")
+    list_select_related = ("cluster",)
+    ordering = ("cluster__name",)
+    fields = (
+        *("cluster", "base_url", "unix_socket", "user", "options", "enabled", "credentials_changed_at"),
+        *("complete_through", "last_success_at", "next_at", "failures", "last_error", "notes"),
+    )
 
 
 @admin.register(CapacityInterval)
@@ -193,7 +207,17 @@ class UsageRecordAdmin(ReadOnly[UsageRecord]):
     fields = (
         *("cluster", "account", "source_key", "revision", "job_id", "name", "user", "queue", "qos"),
         *("priority_class", "gpus", "gpu_model", "mig_profile", ("share_num", "share_den"), "cpu_milli"),
-        *("memory_mib", "nodes", "node_list", "requested", "time_limit", "state", "exit_code"),
+        *(
+            "memory_mib",
+            "gpu_memory_mib",
+            "billing",
+            "nodes",
+            "node_list",
+            "requested",
+            "time_limit",
+            "state",
+            "exit_code",
+        ),
         *("submitted_at", "eligible_at", "started_at", "ended_at", "seen_until_at", "suspended", "last_seen"),
     )
     readonly_fields = ("submitted_at", "eligible_at", "started_at", "ended_at", "seen_until_at")

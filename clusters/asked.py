@@ -18,6 +18,8 @@ class Asked:
     gpu_share: tuple[int, int] = (1, 1)
     cpu_milli: int = 0
     memory_mib: int = 0
+    gpu_memory_mib: int = 0
+    billing: int = 0
 
 
 def read(requested: str) -> Asked:
@@ -33,4 +35,5 @@ def read(requested: str) -> Asked:
         gpu_share=found.gpu_share,
         cpu_milli=1000 * (found.cpus or 0),
         memory_mib=found.memory_mib,
+        billing=found.billing,
     )

@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.views.decorators.debug import sensitive_variables
@@ -91,7 +91,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
         model = Connection
         fields: ClassVar = [
             *("cluster", "base_url", "unix_socket", "ca", "client_certificate", "user", "slurm_cluster"),
-            *("options", "first_usage_from", "every", "look_back", "enabled"),
+            *("options", "first_usage_from", "every", "look_back", "coverage_needed", "enabled"),
         ]
         widgets: ClassVar = {
             "ca": forms.Textarea(attrs={"rows": 3}),
@@ -103,9 +103,9 @@ class ConnectionForm(forms.ModelForm[Connection]):
         super().__init__(*args, **kwargs)
         known = self.instance.pk is not None
         if "cluster" in self.fields:
-            self.fields["cluster"].queryset = Cluster.objects.filter(  # type: ignore[attr-defined]  # it is a choice of models
-                kind__in=FITTING, connection=None
-            )
+            clusters = cast("forms.ModelChoiceField[Cluster]", self.fields["cluster"])
+            clusters.queryset = Cluster.objects.filter(kind__in=FITTING, connection=None)
+        self.fields["coverage_needed"].required = False
         first = self.fields["first_usage_from"]
         first.help_text = f"In UTC. {first.help_text}"
         for name in SECRETS:
@@ -114,7 +114,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
             field.label = LABELS[name]
             field.help_text = f"{'One is kept; leave empty to keep it. ' if kept else ''}{HELP[name]}"
         held = [(name, LABELS[name]) for name in SECRETS if known and getattr(self.instance, name)]
-        self.fields["forget"].choices = held  # type: ignore[attr-defined]
+        cast("forms.MultipleChoiceField", self.fields["forget"]).choices = held
         if not held:
             del self.fields["forget"]
         if self.instance.cluster_id:
@@ -144,6 +144,11 @@ class ConnectionForm(forms.ModelForm[Connection]):
             raise forms.ValidationError(wanted)
         return text
 
+    def clean_coverage_needed(self) -> int:
+        """Left empty, what is kept stays."""
+        told: int | None = self.cleaned_data["coverage_needed"]
+        return self.instance.coverage_needed if told is None else told
+
     def clean_options(self) -> dict[str, Any]:
         return self.cleaned_data["options"] or {}
 
@@ -154,7 +159,8 @@ class ConnectionForm(forms.ModelForm[Connection]):
         self._refuse_another_address(cleaned)
         cluster = cleaned.get("cluster")
         for name in misfits(cluster.kind) if isinstance(cluster, Cluster) else ():
-            if cleaned.get(name):
+            meant = cleaned.get(name)
+            if meant and meant != self.fields[name].initial:
                 self.add_error(name, "A cluster of this kind has no use for it.")
         for name in SECRETS:
             entered = str(cleaned.pop(f"new_{name}", "") or "").strip()

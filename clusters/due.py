@@ -1,20 +1,15 @@
-"""Which clusters are to be pulled now, and by one at a time.
+"""Which clusters are to be pulled now.
 
 The table says what is due, so a lost or doubled wake-up changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
-from django.db import DatabaseError, connection
 from django.db.models import Q
 
 from clusters.models import Cluster, Connection
-
-PULL_LOCK = 0x0C1057E3  # with the cluster's id: one pull at a time, whichever worker or command runs it
 
 
 def claim(*, moment: datetime) -> list[tuple[int, int]]:
@@ -35,17 +30,3 @@ def claim(*, moment: datetime) -> list[tuple[int, int]]:
 def ask(cluster: Cluster) -> bool:
     """Have the cluster pulled at the next occasion, whatever it was put off to; False without a connection."""
     return bool(Connection.objects.filter(cluster=cluster).update(next_pull_at=None))
-
-
-@contextmanager
-def alone(cluster: Cluster) -> Iterator[bool]:
-    """Whether nobody else pulls the cluster, until the block ends or this connection to the database does."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [PULL_LOCK, cluster.pk])
-        (ours,) = cursor.fetchone()
-    try:
-        yield bool(ours)
-    finally:
-        if ours:
-            with suppress(DatabaseError), connection.cursor() as cursor:  # gone with its connection otherwise
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [PULL_LOCK, cluster.pk])

@@ -12,8 +12,10 @@ from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm import check
 from clusters.connectors.slurm.rest import SlurmRest
-from clusters.models import Cluster, ClusterKind, Connection
-from clusters.sources import Clock, endpoint, login, prometheus_login
+from clusters.models import Cluster, ClusterKind, Connection, Telemetry
+from clusters.sources import Clock, endpoint, job_telemetry, login, prometheus_login
+
+LATELY = 3 * 3600  # seconds of what telemetry tells that are looked at
 
 
 def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
@@ -70,7 +72,29 @@ def _slurm(cluster: Cluster, clock: Clock) -> list[Finding]:
     except ConnectorError as error:
         return [Finding(Level.FAIL, "Connection", str(error))]
     with rest:
-        return check.examine(rest, now=clock(), cluster=connection.slurm_cluster)
+        found = check.examine(rest, now=clock(), cluster=connection.slurm_cluster)
+    row = Telemetry.objects.filter(cluster=cluster).first()
+    return found if row is None else [*found, *_telemetry(row, clock)]
+
+
+def _telemetry(row: Telemetry, clock: Clock) -> list[Finding]:
+    """What it tells of the last hours, as a reading would."""
+    try:
+        with job_telemetry(row, clock=clock) as source:
+            now = clock()
+            told = list(source.hours(since=now - LATELY, until=now))
+            notes = source.notes
+    except ConnectorError as error:
+        return [Finding(Level.FAIL, "Telemetry", str(error))]
+    findings = [Finding(Level.WARN, "Telemetry", note) for note in notes]
+    jobs, metrics = {one.job_id for one in told}, sorted({one.metric for one in told})
+    if jobs:
+        count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+        sentence = (
+            f"It tells how busy the devices of {count} were in the last hours, by {', '.join(metrics)}."
+        )
+        findings.insert(0, Finding(Level.OK, "Telemetry", sentence))
+    return findings or [Finding(Level.WARN, "Telemetry", "It has no whole hour to tell of yet.")]
 
 
 def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:

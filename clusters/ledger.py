@@ -8,7 +8,7 @@ moves the watermark in the same commit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -19,6 +19,7 @@ from clusters import ledger_sql as sql
 from clusters import usage_sql, worktables
 from clusters.connectors.base import BadRow, UsageFact
 from clusters.models import Cluster, Pull
+from clusters.utilisation import Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Stored:
     unchanged: int = 0
     revised: int = 0
     quarantined: int = 0
+    told: Told = field(default_factory=Told)  # hours of utilisation beside the rows
 
     def __add__(self, other: Stored) -> Stored:
         return Stored(
@@ -36,6 +38,7 @@ class Stored:
             self.unchanged + other.unchanged,
             self.revised + other.revised,
             self.quarantined + other.quarantined,
+            self.told + other.told,
         )
 
     @property
@@ -99,6 +102,8 @@ def record(*, pull: Pull, stored: Stored, steps: int) -> None:
         revised=stored.revised,
         quarantined=stored.quarantined,
         steps=steps,
+        busy_read=stored.told.read,
+        busy_changed=stored.told.changed,
     )
 
 
@@ -144,7 +149,8 @@ def _line(turn: int, fact: UsageFact) -> str:
         f"{texts}\t{turn}\t{fact.gpus}\t{num}\t{den}\t{fact.cpu_milli}\t{fact.memory_mib}\t{fact.nodes}"
         f"\t{_NULL if limit is None else limit}\t{_NULL if submitted is None else submitted}"
         f"\t{_NULL if eligible is None else eligible}\t{_NULL if started is None else started}"
-        f"\t{_NULL if ended is None else ended}\t{_NULL if seen is None else seen}\t{fact.suspended}\n"
+        f"\t{_NULL if ended is None else ended}\t{_NULL if seen is None else seen}\t{fact.suspended}"
+        f"\t{fact.gpu_memory_mib}\t{fact.billing}\n"
     )
 
 
@@ -187,18 +193,17 @@ def _quarantine(
     rows = {
         sha256(row.raw.encode("utf-8", "backslashreplace")).hexdigest(): row for row in bad
     }  # a row twice in one statement cannot be upserted
-    for digest, row in sorted(rows.items()):
-        cursor.execute(
-            sql.QUARANTINE,
-            {
-                "cluster": cluster.pk,
-                "code": row.code,
-                "reason": row.reason,
-                "raw": row.raw.replace("\x00", "\\x00"),
-                "digest": digest,
-                "key": row.source_key,
-                "source": source,
-                "line": row.line,
-                "moment": moment,
-            },
-        )
+    cursor.execute(
+        sql.QUARANTINE,
+        {
+            "cluster": cluster.pk,
+            "source": source,
+            "moment": moment,
+            "digests": list(rows),
+            "codes": [row.code for row in rows.values()],
+            "reasons": [row.reason for row in rows.values()],
+            "raws": [row.raw.replace("\x00", "\\x00") for row in rows.values()],
+            "keys": [row.source_key for row in rows.values()],
+            "lines": [row.line for row in rows.values()],
+        },
+    )

@@ -23,6 +23,8 @@ REVISING = (
     "ended",
     "suspended",
     "state",
+    "gpu_memory_mib",
+    "billing",
 )
 # What only describes a run: written in place when it changes, without a revision.
 DESCRIBING = ("job_id", "name", "node_list", "requested", "time_limit", "submitted", "eligible", "exit_code")
@@ -47,6 +49,8 @@ _STAGED = (
     "ended",
     "seen_until",
     "suspended",
+    "gpu_memory_mib",
+    "billing",
     "state",
     "exit_code",
 )
@@ -69,7 +73,8 @@ CREATE TEMP TABLE IF NOT EXISTS usage_stage (
     cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, nodes int NOT NULL,
     node_list text NOT NULL, requested text NOT NULL, time_limit bigint,
     submitted bigint, eligible bigint, started bigint, ended bigint, seen_until bigint,
-    suspended bigint NOT NULL, state text NOT NULL, exit_code text NOT NULL
+    suspended bigint NOT NULL, gpu_memory_mib bigint NOT NULL, billing bigint NOT NULL,
+    state text NOT NULL, exit_code text NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS usage_match (
     source_key text NOT NULL, account_id bigint NOT NULL, record_id bigint, verdict text NOT NULL
@@ -78,7 +83,7 @@ CREATE TEMP TABLE IF NOT EXISTS usage_touched (record_id bigint NOT NULL) ON COM
 """
 TABLES = ("usage_stage", "usage_match", "usage_touched")
 
-# Of three columns only: of all 28 it takes as long as merging the batch. The others are never joined by.
+# Of three columns only: of all 30 it takes as long as merging the batch. The others are never joined by.
 ANALYZE = "ANALYZE usage_stage (turn, account, source_key)"
 
 STAGED_TEXTS = (
@@ -113,7 +118,7 @@ CROSS JOIN LATERAL (
 WHERE s.source_key = n.source_key AND s.turn < n.turn
   AND ({_row(REVISING, "u")}, u.seen_until) IS NOT DISTINCT FROM
       (a.id, {_row(REVISING[1:], "n")}, CASE WHEN n.ended IS NULL THEN n.seen_until END)
-"""  # noqa: S608 - built from the constants above
+"""
 
 # Older news than what is known: an open row of a closed record, a waiting row of a started one,
 # an earlier sight of one that still runs.
@@ -151,7 +156,7 @@ LEFT JOIN LATERAL (  -- one look into the unique index per row, whatever the sta
     SELECT * FROM clusters_usagerecord r WHERE r.cluster_id = %(cluster)s AND r.source_key = s.source_key LIMIT 1
 ) u ON true
 WHERE s.turn = %(turn)s
-"""  # noqa: S608 - built from the constants above
+"""
 
 VERDICTS = "SELECT DISTINCT verdict FROM usage_match"
 
@@ -169,7 +174,7 @@ WITH added AS (
 )
 INSERT INTO usage_input SELECT {input_row(fresh="true", cluster="%(name)s", account="a.name")}
 FROM added u JOIN clusters_account a ON a.id = u.account_id
-"""  # noqa: S608 - built from the constants above
+"""
 
 ENSURE_MONTH = "SELECT clusters_ensure_month((%(moment)s::timestamptz AT TIME ZONE 'UTC')::date)"
 
@@ -181,7 +186,7 @@ SELECT u.id, u.account_id, u.revision, %(moment)s,
 FROM usage_match m
 CROSS JOIN LATERAL (SELECT * FROM clusters_usagerecord r WHERE r.id = m.record_id OFFSET 0) u
 WHERE m.verdict = 'revised'
-"""  # noqa: S608 - built from the constants above
+"""
 
 
 def _rewrite(verdict: str, *assignments: str) -> str:
@@ -200,7 +205,7 @@ WITH changed AS (
     RETURNING u.id
 )
 INSERT INTO usage_touched (record_id) SELECT id FROM changed
-"""  # noqa: S608 - built from the constants above
+"""
 
 
 _DESCRIBED = tuple(f"{column} = excluded.{column}" for column in DESCRIBING)
@@ -220,8 +225,10 @@ WHERE m.verdict IN ('new', 'revised')
 QUARANTINE = """
 INSERT INTO clusters_quarantined
     (cluster_id, code, reason, raw, digest, source_key, source, line, first_seen, last_seen, resolution)
-VALUES (%(cluster)s, %(code)s, %(reason)s, %(raw)s, %(digest)s, %(key)s, %(source)s, %(line)s,
-        %(moment)s, %(moment)s, '')
+SELECT %(cluster)s, b.code, b.reason, b.raw, b.digest, b.key, %(source)s, b.line, %(moment)s, %(moment)s, ''
+FROM unnest(%(codes)s::text[], %(reasons)s::text[], %(raws)s::text[], %(digests)s::text[], %(keys)s::text[],
+            %(lines)s::bigint[]) AS b (code, reason, raw, digest, key, line)
+ORDER BY b.digest
 ON CONFLICT (cluster_id, digest) DO UPDATE
 SET last_seen = excluded.last_seen, source = excluded.source, line = excluded.line
 """

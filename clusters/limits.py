@@ -11,9 +11,9 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-from clusters.connectors.base import ConnectorError
+from clusters.connectors.base import Connected, ConnectorError
 from clusters.connectors.slurm.acts import JobSeen, NoAccountError, SlurmActs
 from clusters.connectors.slurm.associations import differences
 from clusters.examining import slurm
@@ -37,16 +37,13 @@ class StalePlanError(LimitError):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """A cluster, and the way to act on it. Leaving it as a context closes its connection."""
+class Door(Connected):
+    """A cluster, and the way to act on it."""
 
     cluster: Cluster
     acts: SlurmActs
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.acts.rest.close()
 
 

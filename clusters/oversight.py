@@ -7,23 +7,29 @@ from datetime import datetime, timedelta
 
 from django.db.models import Count, OuterRef, Q, Subquery, Sum
 
-from clusters import capacity, open_runs
+from clusters import capacity, incomplete, open_runs
 from clusters.capacity import ModelCapacity
-from clusters.models import Cluster, Connection, Pull, Quarantined, VanishedRun
+from clusters.models import Cluster, Connection, IncompleteHour, Pull, Quarantined, Telemetry, VanishedRun
 
 PAGE = 50
 PASSES = 15  # of one cluster that its page shows
 LATELY = timedelta(days=1)
+HOURS = 24  # not seen in full, of those that its page shows
+STILL_TO_CLOSE = timedelta(days=62)  # what lies before is closed
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """One cluster and its last pass. `jobs`: records that its passes of the last day brought."""
+    """One cluster and its last pass. `jobs`: records that its passes of the last day brought.
+
+    `poor_hours`: hours of the last two months that were seen less than its connection wants.
+    """
 
     cluster: Cluster
     accounts: int
     jobs: int
     pull: Pull | None
+    poor_hours: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +46,20 @@ def clusters(*, moment: datetime) -> list[Stand]:
     newest = Pull.objects.filter(cluster=OuterRef("pk")).order_by("-started_at", "-pk").values("pk")[:1]
     lately = Pull.objects.filter(cluster=OuterRef("pk"), started_at__gt=moment - LATELY)
     brought = lately.values("cluster").annotate(n=Sum("new")).values("n")
+    since = int((moment - STILL_TO_CLOSE).timestamp())
+    poor = incomplete.poor(since=since).filter(cluster=OuterRef("pk")).order_by()
+    unseen = poor.values("cluster").annotate(n=Count("pk")).values("n")
     found = Cluster.objects.annotate(
-        account_count=Count("accounts"), jobs=Subquery(brought), newest=Subquery(newest)
+        account_count=Count("accounts"),
+        jobs=Subquery(brought),
+        newest=Subquery(newest),
+        poor_hours=Subquery(unseen),
     ).order_by("name")
     pulls = Pull.objects.in_bulk([row.newest for row in found if row.newest])
-    return [Stand(row, row.account_count, row.jobs or 0, pulls.get(row.newest)) for row in found]
+    return [
+        Stand(row, row.account_count, row.jobs or 0, pulls.get(row.newest), row.poor_hours or 0)
+        for row in found
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,8 @@ class Closer:
     capacity: list[ModelCapacity]
     vanished: list[VanishedRun]
     vanished_runs: int  # in all; `vanished` has the newest
+    unseen: list[IncompleteHour]  # the newest
+    telemetry: Telemetry | None
 
     @property
     def running(self) -> Pull | None:
@@ -67,7 +84,7 @@ class Closer:
 
 
 def closer(name: str) -> Closer | None:
-    """The cluster of that name, None without one. Six queries."""
+    """The cluster of that name, None without one. Eight queries."""
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         return None
@@ -78,6 +95,8 @@ def closer(name: str) -> Closer | None:
         capacity.now(cluster),
         open_runs.vanished(cluster),
         VanishedRun.objects.filter(record__cluster=cluster).count(),
+        incomplete.newest(cluster, limit=HOURS),
+        Telemetry.objects.filter(cluster=cluster).first(),
     )
 
 

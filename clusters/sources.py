@@ -11,10 +11,12 @@ from clusters.connectors.base import Connector, ConnectorError, Secret
 from clusters.connectors.http import TIMEOUT, Endpoint
 from clusters.connectors.prometheus import AwsKeys, PrometheusConnector, PrometheusLogin
 from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
+from clusters.connectors.prometheus.hpc_job import JobTelemetry
 from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
-from clusters.models import ClusterKind, Connection
+from clusters.models import ClusterKind, Connection, Telemetry
+from clusters.models.reach import Reach
 from portal.vault import Sealed, VaultError
 
 Clock = Callable[[], int]
@@ -36,7 +38,7 @@ def connect(connection: Connection, *, clock: Clock) -> Connector:
 
 
 @sensitive_variables()
-def endpoint(connection: Connection, *, timeout: int = TIMEOUT) -> Endpoint:
+def endpoint(connection: Reach, *, timeout: int = TIMEOUT) -> Endpoint:
     """Where it listens and what it wants to see; `timeout` in seconds for one answer.
 
     Raises ConnectorError for secrets that cannot be read.
@@ -58,13 +60,23 @@ def login(connection: Connection) -> SlurmLogin:
 
 
 @sensitive_variables()
-def prometheus_login(connection: Connection) -> PrometheusLogin:
+def prometheus_login(connection: Reach) -> PrometheusLogin:
     """As whom to a Prometheus. Raises ConnectorError for secrets that cannot be read."""
     return PrometheusLogin(
         user=connection.user,
         password=opened(connection.password),
         bearer=opened(connection.token),
         aws=_aws(opened(connection.aws)),
+    )
+
+
+def job_telemetry(row: Telemetry, *, clock: Clock) -> JobTelemetry:
+    """What reads how busy a Slurm cluster's jobs were; it calls nobody yet. Raises ConnectorError as `connect` does."""
+    return JobTelemetry(
+        endpoint(row, timeout=QUERY_TIMEOUT),
+        login=prometheus_login(row),
+        options=options_from(row.options),
+        clock=clock,
     )
 
 

@@ -38,10 +38,8 @@ def _is_plain(fact: UsageFact, latest: int) -> bool:
         return False
     if not 0 < started <= ended <= latest or submitted > latest or not 0 <= fact.suspended <= ended - started:
         return False
-    sizes = (
-        fact.gpus | fact.cpu_milli | fact.memory_mib | fact.nodes | (ended - started)
-    )  # a sign shows in this, too
-    if not 0 <= sizes < ORDINARY:
+    sizes = fact.gpus | fact.cpu_milli | fact.memory_mib | fact.nodes | fact.gpu_memory_mib | fact.billing
+    if not 0 <= sizes | (ended - started) < ORDINARY:  # a sign shows in this, too
         return False
     names = fact.source_key + fact.account + fact.user + fact.gpu_model
     if len(names) > LONGEST_NAME or not fact.source_key:
@@ -105,6 +103,8 @@ def _counts(fact: UsageFact) -> tuple[str, str] | None:
         ("nodes", fact.nodes, INT32),
         ("thousandths of a core", fact.cpu_milli, INT63 // wall),
         ("MiB of memory", fact.memory_mib, INT63 // wall),
+        ("MiB of GPU memory", fact.gpu_memory_mib, INT63 // wall),
+        ("of Slurm's billing", fact.billing, INT63 // wall),
     )
     for what, count, limit in counted:
         if not 0 <= count <= limit:

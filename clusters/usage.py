@@ -19,19 +19,28 @@ from django.db.models import Count, Q
 
 from clusters import usage_sql as sql
 from clusters import worktables
+from clusters.connectors.base import UsageFact
 from clusters.models import Account, Cluster
 
-ACTIVE = """(CASE
+SLICE = 10_000  # records rated in one transaction
+
+
+def active(since: str, until: str, run: str) -> str:
+    """SQL for the seconds of [since, until) that `run` held its resources: an alias with started, finish and suspended.
+
+    Schedulers say how long a run was suspended, but not when: the held seconds up to t are
+    floor((t - started) × held / wall). A largest remainder over the cuts would depend on all of them at once, and a
+    cut that is found later would move seconds between parts that were billed. Differences of one running total
+    cannot: parts add up to the whole under any refinement, each is known without the others, and in any order.
+    """
+    started, finish, suspended = f"{run}.started", f"{run}.finish", f"{run}.suspended"
+    return f"""(CASE
     WHEN {suspended} = 0 THEN greatest(least({until}, {finish}) - greatest({since}, {started}), 0)
     WHEN {finish} <= {started} THEN 0
     ELSE greatest(
         (least({until}, {finish}) - {started}) * ({finish} - {started} - {suspended}) / ({finish} - {started})
         - (greatest({since}, {started}) - {started}) * ({finish} - {started} - {suspended}) / ({finish} - {started}),
         0) END)"""
-"""SQL for the seconds of [since, until) that a run held its resources; `period.active_seconds` in SQL.
-
-Suspended seconds have no position: the held seconds up to t are floor((t - started) × held / wall), so any set
-of cuts of a run adds up to the whole of it, to the second."""
 
 
 def load_touched() -> int:
@@ -46,7 +55,31 @@ def load_touched() -> int:
         return _loaded(cursor)
 
 
-def slices(account_ids: Sequence[int], *, size: int = 10_000) -> list[tuple[int, int]]:
+def load_utilised() -> int:
+    """Fill `usage_input` with the records whose hours `utilisation` changed in this transaction; returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES)
+        cursor.execute(sql.LOAD_UTILISED)
+        return _loaded(cursor)
+
+
+def load_all(account_ids: Sequence[int], *, most: int = SLICE) -> int | None:
+    """Fill `usage_input` with all records of the accounts and return how many; None, and it is empty, where more.
+
+    A correction of one tenant reads its records once, instead of once more to count them out into slices.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES)
+        cursor.execute(sql.LOAD_FEW, {"accounts": list(account_ids), "most": most + 1})
+        if cursor.rowcount > most:
+            worktables.empty(cursor, *sql.TABLES)
+            return None
+        return _loaded(cursor)
+
+
+def slices(account_ids: Sequence[int], *, size: int = SLICE) -> list[tuple[int, int]]:
     """Id ranges (after, last] with `size` records of the accounts each, in order; the last one is open."""
     with connection.cursor() as cursor:
         cursor.execute(sql.BORDERS, {"accounts": list(account_ids), "size": size})
@@ -61,6 +94,51 @@ def load_slice(after: int, last: int, account_ids: Sequence[int]) -> int:
         worktables.empty(cursor, *sql.TABLES)
         cursor.execute(sql.LOAD_SLICE, {"after": after, "last": last, "accounts": list(account_ids)})
         return _loaded(cursor)
+
+
+def load_window(after: int, last: int, account_ids: Sequence[int], *, since: int, until: int) -> int:
+    """As `load_slice`, of records only that held something during [since, until), in epoch seconds."""
+    values: dict[str, Any] = {
+        "after": after,
+        "last": last,
+        "accounts": list(account_ids),
+        "since": since,
+        "until": until,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES)
+        cursor.execute(sql.LOAD_WINDOW, values)
+        return _loaded(cursor)
+
+
+def load_supposed(account_id: int, held: UsageFact) -> bool:
+    """Have `usage_input` hold one run that never was, as the last record there can be; False without the account."""
+    values: dict[str, Any] = {"account": account_id} | {name: getattr(held, name) for name in sql.SUPPOSED}
+    values |= dict(zip(("share_num", "share_den"), held.gpu_share, strict=True))
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.TABLES)
+        cursor.execute(sql.SUPPOSE, values)
+        return _loaded(cursor) == 1
+
+
+def slices_of_window(
+    account_ids: Sequence[int], *, since: int, until: int, size: int = SLICE
+) -> list[tuple[int, int]]:
+    """As `slices`, of the records that `load_window` loads."""
+    values: dict[str, Any] = {"accounts": list(account_ids), "size": size, "since": since, "until": until}
+    with connection.cursor() as cursor:
+        cursor.execute(sql.BORDERS_OF_WINDOW, values)
+        borders = [int(last) for (last,) in cursor.fetchall()]
+    return list(pairwise([0, *borders, 2**63 - 1]))
+
+
+def count_window(account_ids: Sequence[int], *, since: int, until: int) -> int:
+    """How many records `load_window` loads in all."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.COUNT_WINDOW, {"accounts": list(account_ids), "since": since, "until": until})
+        return int(cursor.fetchone()[0])
 
 
 def _loaded(cursor: Any) -> int:
@@ -108,6 +186,12 @@ def quarantined_rows() -> dict[str, int]:
     return {c.name: c.rows for c in Cluster.objects.annotate(rows=open_rows).order_by("name")}
 
 
+def zones(account_ids: Iterable[int]) -> dict[int, str]:
+    """By account the time zone of its cluster. One query."""
+    found = Account.objects.filter(pk__in=list(account_ids))
+    return dict(found.values_list("pk", "cluster__timezone"))
+
+
 def watermarks(account_ids: Iterable[int]) -> dict[int, tuple[str, datetime | None]]:
     """By account its cluster's name and the moment up to which that has been read; None: never."""
     found = Account.objects.filter(pk__in=list(account_ids)).values_list(
@@ -127,14 +211,15 @@ class Mark:
 def marks(account_ids: Sequence[int]) -> list[Mark]:
     """The clusters of these accounts, by name. One query."""
     with connection.cursor() as cursor:
-        cursor.execute(_MARKS, [list(account_ids)])
+        cursor.execute(MARKS, [list(account_ids)])
         return [Mark(*row) for row in cursor.fetchall()]
 
 
-_MARKS = """
+MARKS = """
 SELECT name, complete_through FROM clusters_cluster
 WHERE id IN (SELECT cluster_id FROM clusters_account WHERE id = ANY (%s)) ORDER BY name
 """
+"""Asks for the clusters of these accounts, by name; each row is a Mark. For whoever asks more along with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +242,11 @@ WITH claim AS (
         AS c (account_id, since, until)
 ), used AS (
     SELECT *, coalesce(ended, seen_until) AS finish FROM clusters_usagerecord
-    WHERE started IS NOT NULL AND account_id <> ALL(%(whole)s)
+    WHERE account_id IN (SELECT id FROM clusters_account WHERE id <> ALL(%(whole)s)) AND started >= %(begun)s
 ), gap AS (
     SELECT u.account_id, u.share_den, u.gpus::numeric * u.share_num AS gpus, u.cpu_milli, u.started, u.finish,
            u.finish - u.started - u.suspended - coalesce((
-               SELECT sum({
-    ACTIVE.format(
-        since="c.since", until="c.until", started="u.started", finish="u.finish", suspended="u.suspended"
-    )
-})
+               SELECT sum({active("c.since", "c.until", "u")})
                FROM claim c
                WHERE c.account_id = u.account_id AND c.since < u.finish AND c.until > u.started), 0) AS seconds
     FROM used u
@@ -178,19 +259,22 @@ GROUP BY c.name, a.name, a.id, g.share_den ORDER BY c.name, a.name, a.id
 """  # noqa: S608 - built from constants
 
 
-def unclaimed(claims: Sequence[tuple[int, int | None, int | None]]) -> list[Unclaimed]:
+def unclaimed(claims: Sequence[tuple[int, int | None, int | None]], *, begun: int = 0) -> list[Unclaimed]:
     """What accounts held outside all claims (account id, since, until as epoch seconds, None: open).
 
     Claims on one account do not overlap. A second is unclaimed exactly if it is in no claim, also
-    within one job. One query.
+    within one job. Of jobs that started at `begun` or later: an index finds those. One query.
     """
-    whole = [account for account, since, until in claims if since is None and until is None]
+    whole = [
+        account for account, since, until in claims if (since is None or since <= begun) and until is None
+    ]
     parts = [claim for claim in claims if claim[0] not in set(whole)]
     with connection.cursor() as cursor:
         cursor.execute(
             _UNCLAIMED,
             {
                 "whole": whole,
+                "begun": begun,
                 "accounts": [account for account, _, _ in parts],
                 "since": [0 if since is None else since for _, since, _ in parts],
                 "until": [2**62 if until is None else until for _, _, until in parts],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property
@@ -10,13 +11,14 @@ from typing import Any, ClassVar, TypeVar
 from django.contrib import admin, messages
 from django.core.paginator import Paginator
 from django.db import connection
-from django.db.models import Model
+from django.db.models import JSONField, Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from portal.audit import acting_as
 
 M = TypeVar("M", bound=Model)
 FEW = 10_000  # rows that are counted exactly
+DIGITS = 30  # of a number in JSON
 
 Display = Callable[[Any, Any], str]
 
@@ -32,10 +34,23 @@ class Estimated(Paginator[Any]):
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass",
-                [connection.ops.quote_name(query.model._meta.db_table)],  # noqa: SLF001 - it is Django's public name
+                [connection.ops.quote_name(query.model._meta.db_table)],
             )
             (estimate,) = cursor.fetchone()
         return int(estimate) if estimate > FEW else super().count
+
+
+class Plain(json.JSONDecoder):
+    """JSON whose numbers can be kept: neither NaN nor thousands of digits, which Python and PostgreSQL refuse."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_int=_whole, parse_constant=_whole)
+
+
+def _whole(text: str) -> int:
+    if len(text) > DIGITS or not text.removeprefix("-").isdecimal():
+        raise json.JSONDecodeError("A number that cannot be kept", text[:DIGITS], 0)
+    return int(text)
 
 
 class Recorded(admin.ModelAdmin[M]):
@@ -45,6 +60,7 @@ class Recorded(admin.ModelAdmin[M]):
     list_per_page = 50
     show_full_result_count = False
     paginator: ClassVar[type[Paginator[Any]]] = Estimated
+    formfield_overrides: ClassVar[Any] = {JSONField: {"decoder": Plain}}
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         return self._recorded(super().changeform_view, request, *args, **kwargs)

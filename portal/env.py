@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from uuid import UUID
 
 ROOT = Path(__file__).resolve().parent.parent
+SHORTEST_TOKEN = 16  # characters
 
 
 class SettingError(Exception):
@@ -67,10 +69,17 @@ class Env:
         str  # browsers do not tell ports apart, so instances on one host need cookies of different names
     )
     static_root: Path
-    email_url: str
+    portal_url: str  # under which people reach the pages, without a slash at its end; '': nobody said
+    email_url: str  # '': letters to tenants are kept here, other mail is printed
     email_from: str
     log_level: str
     heartbeat_file: Path | None  # touched by the scheduler at each of its rounds
+    metrics_token: str | None  # whose bearer reads /metrics; None: operators who are signed in only
+    metrics_series: int  # of one metric there, per currency, before the rest is one series
+    stripe_key: str | None  # None: nothing is collected through Stripe
+    stripe_base: str  # where its API is; '': at Stripe
+    stripe_webhook_secrets: list[str]  # of which one signed each notification
+    stripe_deployment: str  # what this portal is called at Stripe; '': what the database says
 
     def __repr__(self) -> str:
         return f"Env(home={self.home})"
@@ -94,10 +103,19 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         trusted_proxies=read.number("TRUSTED_PROXIES", 0),
         cookie_suffix=read.text("COOKIE_SUFFIX", ""),
         static_root=Path(read.text("STATIC_ROOT", str(home / "static"))),
-        email_url=read.text("EMAIL_URL", "console:"),
+        portal_url=_address(read.text("PORTAL_URL", "")),
+        email_url=read.text("EMAIL_URL", ""),
         email_from=read.text("EMAIL_FROM", "ClusterTab <billing@localhost>"),
         log_level=read.text("LOG_LEVEL", "INFO").upper(),
         heartbeat_file=Path(beat) if (beat := read.text("HEARTBEAT_FILE", "")) else None,
+        metrics_token=_guarding(token) if (token := read.text("CLUSTERTAB_METRICS_TOKEN", "")) else None,
+        metrics_series=read.number("CLUSTERTAB_METRICS_SERIES", 200),
+        stripe_key=_collecting(key, read.text("STRIPE_MODE", "live"), base=read.text("STRIPE_API_BASE", ""))
+        if (key := read.text("STRIPE_SECRET_KEY", ""))
+        else None,
+        stripe_base=read.text("STRIPE_API_BASE", ""),
+        stripe_webhook_secrets=read.words("STRIPE_WEBHOOK_SECRETS"),
+        stripe_deployment=_deployment(read.text("STRIPE_DEPLOYMENT", "")),
     )
 
 
@@ -129,6 +147,58 @@ def _encrypting(key: str) -> str:
     raise SettingError(
         "CLUSTERTAB_SECRET_KEYS holds something that is no key: each is 32 bytes in URL-safe base64."
     ) from None
+
+
+def _guarding(token: str) -> str:
+    """The token, if it is hard to guess and fits into a header. It is in no message."""
+    if len(token) >= SHORTEST_TOKEN and token.isascii() and token.isprintable() and " " not in token:
+        return token
+    raise SettingError(
+        f"CLUSTERTAB_METRICS_TOKEN must have at least {SHORTEST_TOKEN} characters and no blanks: make one with "
+        "`openssl rand -hex 32`."
+    )
+
+
+def _collecting(key: str, mode: str, *, base: str) -> str:
+    """The key, if it is one of that mode. It is in no message."""
+    if mode not in {"live", "test"}:
+        raise SettingError(f"STRIPE_MODE is {mode!r}; say live or test.")
+    if not key.startswith(("sk_live_", "rk_live_", "sk_test_", "rk_test_")):
+        raise SettingError(
+            "STRIPE_SECRET_KEY is no secret key: it begins with rk_live_, sk_live_, rk_test_ or sk_test_."
+        )
+    if mode == "live" and not key[3:].startswith("live_"):
+        raise SettingError(
+            "STRIPE_SECRET_KEY is a test key: set a live one, or STRIPE_MODE=test to try things out."
+        )
+    if mode == "live" and base:
+        raise SettingError(
+            "STRIPE_API_BASE names another place than Stripe, which must not see a live key: unset it."
+        )
+    if mode == "test" and not key[3:].startswith("test_"):
+        raise SettingError(
+            "STRIPE_SECRET_KEY is a live key, but STRIPE_MODE is test: money would move. Set a test key."
+        )
+    return key
+
+
+def _deployment(text: str) -> str:
+    try:
+        return str(UUID(text)) if text else ""
+    except ValueError:
+        raise SettingError(
+            f"STRIPE_DEPLOYMENT is {text!r}; it is an id as `./run manage check_stripe` tells it."
+        ) from None
+
+
+def pay_pages(env: Env) -> str:
+    """Where a form may lead to besides our own pages, for the content security policy: the hosted pages to pay on."""
+    if env.stripe_key is None:
+        return ""
+    if not env.stripe_base:
+        return " https://checkout.stripe.com"
+    parts = urlsplit(env.stripe_base)
+    return f" {parts.scheme}://{parts.netloc}"
 
 
 def _kept(home: Path, name: str, make: Callable[[], str]) -> str:
@@ -175,6 +245,13 @@ def database(url: str, *, pool: int) -> dict[str, Any]:
         "CONN_MAX_AGE": 0 if pool else 60,
         "CONN_HEALTH_CHECKS": not pool,
     }
+
+
+def _address(url: str) -> str:
+    """Where the pages are, as it stands in mails."""
+    if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname):
+        raise SettingError("PORTAL_URL must look like https://billing.example.org.")
+    return url.rstrip("/")
 
 
 def redis(url: str) -> str:

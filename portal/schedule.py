@@ -19,6 +19,51 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 30.0,
         "options": {"expires": 30},
     },
+    "take up the closes that were asked for": {
+        "task": "billing.tasks.closes_due",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
+    "book what wallets pay": {
+        "task": "billing.tasks.book_wallets",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
+    "give wallets what is due": {
+        "task": "billing.tasks.tend_wallets",
+        "schedule": 300.0,
+        "options": {"expires": 300},
+    },
+    "match the transfers that were taken in": {
+        "task": "billing.tasks.match_transfers",
+        "schedule": 20.0,
+        "options": {"expires": 20},
+    },
+    "collect what is due": {
+        "task": "billing.tasks.collect",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
+    "compare the books with Stripe's": {
+        "task": "billing.tasks.reconcile_due",
+        "schedule": 600.0,  # it runs once a night, after 02:00 UTC, and again an hour after it could not
+        "options": {"expires": 600},
+    },
+    "write and suspend by the policy of dunning": {
+        "task": "billing.tasks.dun",
+        "schedule": 300.0,
+        "options": {"expires": 300},
+    },
+    "send letters": {
+        "task": "billing.tasks.post_letters",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
+    "block and unblock accounts of who is suspended": {
+        "task": "billing.tasks.enforce_suspensions",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
     "forget passes that read nothing new": {
         "task": "billing.tasks.forget_passes",
         "schedule": 3600.0,  # not once a day: the time counts from the scheduler's start

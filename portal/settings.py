@@ -93,12 +93,21 @@ CACHES = {
 # and one that dies is sent again from its row.
 CELERY_BROKER_URL = environment.broker(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# Without them whoever sends a task to a Redis that went without a word waits for ever. A worker waits 1 second at
+# a time for tasks, so longer than that.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 2, "socket_timeout": 5}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 HEARTBEAT_FILE = ENV.heartbeat_file
+CLUSTERTAB_METRICS_TOKEN = ENV.metrics_token
+CLUSTERTAB_METRICS_SERIES = ENV.metrics_series
+STRIPE_SECRET_KEY = ENV.stripe_key
+STRIPE_API_BASE = ENV.stripe_base
+STRIPE_WEBHOOK_SECRETS = ENV.stripe_webhook_secrets
+STRIPE_DEPLOYMENT = ENV.stripe_deployment
 
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
@@ -124,18 +133,21 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = True
+FORMAT_MODULE_PATH = "portal.formats"  # the administration writes days as the pages do
 
 STATIC_URL = "/static/"
 STATIC_ROOT = ENV.static_root
 STATICFILES_DIRS = [ROOT / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "portal.ops.static.Files"},
 }
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 MEDIA_ROOT = ENV.home / "media"
 
-MAIL = environment.email(ENV.email_url)
+PORTAL_URL = ENV.portal_url
+CLUSTERTAB_SENDS_MAIL = bool(ENV.email_url)  # letters to tenants; without, they are kept and can be read
+MAIL = environment.email(ENV.email_url or "console:")
 EMAIL_BACKEND = MAIL["EMAIL_BACKEND"]
 EMAIL_FILE_PATH = MAIL.get("EMAIL_FILE_PATH")
 EMAIL_HOST = MAIL.get("EMAIL_HOST", "localhost")
@@ -150,7 +162,7 @@ DEFAULT_FROM_EMAIL = ENV.email_from
 # Pages load nothing but our own files; portal.ops.headers sends this with every answer.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    f"connect-src 'self'; form-action 'self'{environment.pay_pages(ENV)}; frame-ancestors 'none'; base-uri 'none'"
 )
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"

@@ -7,6 +7,8 @@ from django.contrib import admin
 from django.urls import include, path
 
 from portal.ops import accounts, health
+from portal.ops.metrics.view import metrics
+from portal.ops.stripe_hook import hook
 
 admin.site.site_header = admin.site.site_title = "ClusterTab"
 admin.site.index_title = "Operation"
@@ -15,6 +17,8 @@ admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-a
 urlpatterns = [
     path("healthz", health.alive, name="healthz"),
     path("readyz", health.ready, name="readyz"),
+    path("metrics", metrics, name="metrics"),
+    path("hooks/stripe/", hook, name="stripe_hook"),
     path("admin/", admin.site.urls),
     path("accounts/", include(accounts.urlpatterns)),
     path("", include("portal.web.urls")),

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from billing import intake, rating
+from billing import intake, plans, rating
 from billing.models import Plan, PlanVersion, Price, Seller, Subscription
 from billing.models.plans import SELECTORS
-from billing.rules.pricing import Meter
-from clusters.connectors.base import BadRow, Reading, Row, UsageFact
+from clusters.connectors.base import BadRow, BusyHour, BusySource, Reading, Row, UsageFact
 from clusters.models import Account, Cluster
 from portal.tenants import ownership
 from portal.tenants.models import Membership, Role, Tenant, User
@@ -50,22 +50,23 @@ def a_plan(
     prices: Iterable[PriceRow] = (("gpu-hour", {}, "2.00", LONG_AGO),),
     charges: Sequence[str] = ("gpu",),
     effective_from: date = LONG_AGO,
+    settles: str = "invoice",
 ) -> Plan:
     """A plan, or one more version of it where it is there already."""
-    plan, _ = Plan.objects.get_or_create(name=name, defaults={"currency": currency})
+    told = {"currency": currency, "settles": settles}
+    plan, _ = Plan.objects.get_or_create(name=name, defaults=told)
     version = PlanVersion.objects.create(plan=plan, effective_from=effective_from, charges=list(charges))
     for position, (meter, where, unit_price, since) in enumerate(prices):
-        Price.objects.create(
+        selected = {SELECTORS[key]: list(values) for key, values in where.items()}
+        price = Price(
             version=version,
             meter=meter,
-            resource=Meter(meter).resource,
             position=position,
-            specificity=len(where),
-            selector=" ".join(f"{key}={','.join(sorted(where[key]))}" for key in SELECTORS if key in where),
-            unit_price=unit_price,
+            unit_price=Decimal(unit_price),
             valid_from=since,
-            **{SELECTORS[key]: list(values) for key, values in where.items()},
+            **selected,
         )
+        plans.complete(price).save()
     return plan
 
 
@@ -133,6 +134,13 @@ def a_job(**fields: Any) -> UsageFact:
     told.setdefault("submitted", told["started"])
     told.setdefault("source_key", f"{told['job_id']}@{told['submitted']}")
     return UsageFact(**told)
+
+
+def busy(key: str, hour: str, held: str, covered: int = 3600) -> BusyHour:
+    """What devices tell of a run in the hour that begins then: so many device-seconds were busy, of those covered."""
+    began = int(at(hour).timestamp())
+    metric = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+    return BusyHour(key, began, Decimal(held), covered, BusySource.DEVICE, metric)
 
 
 def a_bad_row(**fields: Any) -> BadRow:

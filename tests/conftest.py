@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import pytest
+from pytest_django import DjangoDbBlocker
 
 from tests.peers import HOME, POSTGRES
+
+if TYPE_CHECKING:
+    from tests.collecting import Counter
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +25,28 @@ def django_db_modify_db_settings() -> Iterator[None]:
         return
     with POSTGRES:
         yield
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Each table counts from a number of its own, so that the id of one is never by chance that of another."""
+    from django.db import connection
+
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT setval(format('%I.%I', schemaname, sequencename)::regclass,"
+            " 10000 * row_number() OVER (ORDER BY schemaname, sequencename))"
+            " FROM pg_sequences WHERE max_value > 100000000"
+        )
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    """March's invoice of 4.00, which is due, and a stand-in for Stripe that has nothing of its tenant yet."""
+    from tests.collecting import a_counter
+
+    with a_counter() as found:
+        yield found
 
 
 def pytest_unconfigure() -> None:

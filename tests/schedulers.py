@@ -9,6 +9,7 @@ from typing import Any
 from billing import pulling
 from billing.pulling import Pulled
 from clusters.connectors.base import Connector, ConnectorError, NodeSeen, Reading, Row, UsageFact
+from clusters.connectors.prometheus.coverage import incomplete_hours
 from clusters.models import Cluster, ClusterKind, Connection
 from portal.vault import seal
 from tests.builders import a_cluster, at
@@ -27,6 +28,7 @@ class Scheduler:
 
     rows: list[Row] = field(default_factory=list)
     nodes: list[NodeSeen] | None = None
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # times in which it did not look, epoch seconds
     forgotten: set[str] = field(default_factory=set)  # keys of runs that it has lost
     asks: int = 500  # how many of them it asks for one by one
     fails: ConnectorError | Exception | None = None  # after its rows
@@ -82,6 +84,12 @@ class _Answers:
             raise scheduler.fails
         self.reading.complete_through = until
         self.reading.nodes = scheduler.nodes
+        cut = [
+            (max(begin, since), min(end, until))
+            for begin, end in scheduler.gaps
+            if begin < until and end > since
+        ]
+        self.reading.incomplete = incomplete_hours(cut, since, until)
         lost = sorted(set(open_keys) - given)
         self.reading.missing, self.reading.unasked = lost[: scheduler.asks], lost[scheduler.asks :]
 

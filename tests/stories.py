@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
+from django.db import transaction
 from django.db.models import Sum
 
-from billing import closing, proof
+from billing import closing, drafting, invoicing, proof, statements
 from billing.closing import Closed
-from billing.models import Invoice, InvoiceLine, InvoiceState, RatedUsage, Verdict
+from billing.drafting import Owing
+from billing.models import Invoice, InvoiceLine, RatedUsage, Verdict
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.tenants.models import Tenant
@@ -23,21 +29,51 @@ Seconds = Fraction | int
 
 
 def close(
-    month: str, *tenants: Tenant, on: str | None = None, accept: str = "", rehearse: bool = False
+    month: str,
+    *tenants: Tenant,
+    on: str | None = None,
+    accept: str = "",
+    rehearse: bool = False,
+    apart: bool = False,
 ) -> list[Closed]:
-    """Close the month for these tenants, or for all; on the 3rd of the month after it unless said otherwise."""
+    """Close the month for these tenants, or for all; on the 3rd of the month after it unless said otherwise.
+
+    They are closed together, or the story fails: a close hides what fails together and goes well one by one.
+    `apart`: one of them has trouble of its own, so that each is closed alone.
+    """
     year, number = parse_month(month)
     after = datetime(year + number // 12, number % 12 + 1, 3)
-    return list(
-        closing.close(
-            tenants=tenants or Tenant.objects.order_by("slug"),
-            year=year,
-            month=number,
-            moment=builders.at(on or str(after)),
-            accept_incomplete=accept,
-            rehearse=rehearse,
+    with _logged(closing.APART) as told:
+        outcomes = list(
+            closing.close(
+                tenants=tenants or Tenant.objects.order_by("slug"),
+                year=year,
+                month=number,
+                moment=builders.at(on or str(after)),
+                accept_incomplete=accept,
+                rehearse=rehearse,
+            )
         )
-    )
+    assert bool(told) == apart, f"closed apart: {told}"
+    return outcomes
+
+
+@contextmanager
+def _logged(event: str) -> Iterator[list[object]]:
+    """Of each time that this was logged by the close, what came with it."""
+    found: list[object] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if isinstance(record.msg, dict) and record.msg.get("event") == event:
+                found.append((record.msg["tenants"], sys.exc_info()[1]))
+
+    logger, handler = logging.getLogger("billing.closing"), Kept()
+    logger.addHandler(handler)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
 
 
 def closed(month: str, tenant: Tenant, *, on: str | None = None, accept: str = "") -> Closed:
@@ -47,12 +83,27 @@ def closed(month: str, tenant: Tenant, *, on: str | None = None, accept: str = "
 
 
 def invoice_of(tenant: Tenant, month: str) -> Invoice:
-    """The tenant's issued invoice for the period that starts in that month."""
-    for invoice in Invoice.objects.filter(tenant=tenant, state=InvoiceState.ISSUED):
+    """The tenant's issued invoice for the period that starts in that month: no correction, no credit note."""
+    for invoice in Invoice.objects.issued().of_periods().filter(tenant=tenant):
         start = invoice.period_start.astimezone(ZoneInfo(invoice.timezone))
         if f"{start:%Y-%m}" == month:
             return invoice
     raise AssertionError(f"{tenant} has no invoice for {month}.")
+
+
+@transaction.atomic
+def draft(tenant: Tenant, month: str) -> Invoice:
+    """What a close of the month writes before it numbers it; one that waits for approval stays like that."""
+    tenant = invoicing.lock(tenant)
+    period = tenant.periods.get(start=builders.at(month + "-01"))
+    due = statements.pending(tenant=tenant, period=period)
+    (bill,) = drafting.bill_each([Owing(tenant, period, due, None, {})])
+    return drafting.draft_each([bill])[0]
+
+
+@transaction.atomic
+def issue(invoice: Invoice, *, on: date) -> None:
+    invoicing.issue_each([(invoicing.lock(invoice.tenant), invoice, on)])
 
 
 def printed(invoice: Invoice) -> list[tuple[str, str, str, str]]:

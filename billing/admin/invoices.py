@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from collections.abc import Callable
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from django import forms
-from django.contrib import admin
-from django.contrib.admin.widgets import AdminDateWidget
-from django.core.exceptions import ValidationError
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from billing import collection
-from billing.collection import PaymentError
+from billing import calendar, crediting, vat_ids, voiding, writing_off
+from billing.collecting import links, refunds
+from billing.collecting.door import CollectingError
+from billing.crediting import CreditError
+from billing.describing import detail
 from billing.documents.format import plain_price
-from billing.models import Invoice, InvoiceLine, InvoiceState, Payment, Seller
+from billing.models import (
+    Invoice,
+    InvoiceLine,
+    InvoiceTax,
+    Payment,
+    Seller,
+    TaxRate,
+    Voiding,
+)
 from billing.rules.money import Money, decimal_text
 from billing.rules.period import Period, label
+from billing.voiding import VoidError
+from billing.writing_off import WriteOffError
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
+from portal.audit import acting_as
 
 TITLES = {"vat_id": "VAT id", "iban": "IBAN", "bic": "BIC"}
 
 
-def _text(minor: int, currency: str) -> str:
+def money_of(minor: int, currency: str) -> str:
+    """`1250.00 EUR`"""
     return f"{Money.from_minor(minor, currency).text} {currency}"
 
 
@@ -42,13 +57,33 @@ def _lines(frozen: dict[str, Any]) -> SafeString:
     return format_html_join(mark_safe("<br>"), "{}: {}", told) or mark_safe("–")
 
 
+class SellerForm(forms.ModelForm[Seller]):
+    """Refuses a VAT id that cannot be one."""
+
+    def clean(self) -> dict[str, Any] | None:
+        said = super().clean() or self.cleaned_data
+        if wrong := vat_ids.problem(said.get("vat_id", ""), said.get("country", "")):
+            raise forms.ValidationError(f"The VAT id {wrong}")
+        return said
+
+
 @admin.register(Seller)
 class SellerAdmin(Recorded[Seller]):
+    form = SellerForm
     list_display = ("name", "code", "vat_id", "invoice_prefix")
     ordering = ("pk",)
 
     def has_delete_permission(self, request: HttpRequest, obj: Seller | None = None) -> bool:
         return False
+
+
+@admin.register(TaxRate)
+class TaxRateAdmin(Recorded[TaxRate]):
+    """What is issued keeps the rate that it was issued at."""
+
+    list_display = ("country", "region", "category", "rate", "since")
+    list_filter = ("country", "category")
+    ordering = ("country", "region", "category", "since")
 
 
 class LineInline(ReadOnlyInline):
@@ -62,15 +97,34 @@ class LineInline(ReadOnlyInline):
 
     def quantity(self, line: InvoiceLine) -> str:
         hours = Fraction(int(line.seconds_num), line.seconds_den * 3600)
-        return f"{decimal_text(hours, 6)} {line.unit}s"
+        return f"{decimal_text(hours, 6)} {line.unit}s" if line.unit and hours else "–"
 
     @admin.display(description="unit price")
     def price(self, line: InvoiceLine) -> str:
         currency = line.invoice.currency
+        if line.unit_price is None:
+            return detail(line, currency) or "–"
         return f"{plain_price(line.unit_price, currency)} {currency}"
 
     def net(self, line: InvoiceLine) -> str:
-        return _text(line.amount, line.invoice.currency)
+        return money_of(line.amount, line.invoice.currency)
+
+
+class TaxInline(ReadOnlyInline):
+    model = InvoiceTax
+    show_change_link = False
+    fields = ("category", "rate", "on", "comes_to", "reason")
+    readonly_fields = ("on", "comes_to")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("invoice").order_by("-rate", "category")
+
+    def on(self, row: InvoiceTax) -> str:
+        return money_of(row.net, row.invoice.currency)
+
+    @admin.display(description="tax")
+    def comes_to(self, row: InvoiceTax) -> str:
+        return money_of(row.tax, row.invoice.currency)
 
 
 class PaymentInline(ReadOnlyInline):
@@ -82,23 +136,53 @@ class PaymentInline(ReadOnlyInline):
         return super().get_queryset(request).select_related("invoice").order_by("received_on", "pk")
 
     def paid(self, payment: Payment) -> str:
-        return _text(payment.amount, payment.invoice.currency)
+        return money_of(payment.amount, payment.invoice.currency)
+
+
+class Why(ActionForm):
+    why = forms.CharField(label="Reason", required=False, max_length=500)
 
 
 @admin.register(Invoice)
 class InvoiceAdmin(ReadOnly[Invoice]):
-    list_display = ("__str__", "tenant", "state", "service_period", "issued_on", "due_on", "gross", "pdf")
-    list_filter = ("state", "tenant")
+    """Nothing on a document can be changed: it is credited or made void, each with a reason."""
+
+    action_form = Why
+    actions = ("credit_in_full", "make_void", "give_back", "write_off", "take_back")
+    list_display = (
+        "__str__",
+        "tenant",
+        "gross",
+        "state",
+        "service_period",
+        "issued_on",
+        "due_on",
+        "kind",
+        "pdf",
+    )
+    list_filter = ("state", "kind", "tenant")
     list_select_related = ("tenant",)
     search_fields = ("number", "tenant__slug", "tenant__name")
-    date_hierarchy = "period_start"
+    date_hierarchy = "issued_on"  # a civil day: a period of Berlin begins in the month before by UTC
     ordering = ("-period_start", "-pk")
-    inlines = (LineInline, PaymentInline)
+    inlines = (LineInline, TaxInline, PaymentInline)
     fields = (
-        *("tenant", "state", "number", "pdf", ("service_period", "timezone"), ("issued_on", "due_on")),
+        *(
+            "tenant",
+            "kind",
+            "original",
+            "replaces",
+            "state",
+            "why",
+            "number",
+            "pdf",
+            ("service_period", "timezone"),
+            ("issued_on", "due_on"),
+        ),
         *("net", "rate", "vat", "gross", "from_seller", "to_buyer", "agreed"),
     )
     readonly_fields = (
+        "why",
         "pdf",
         "service_period",
         "net",
@@ -109,6 +193,73 @@ class InvoiceAdmin(ReadOnly[Invoice]):
         "to_buyer",
         "agreed",
     )
+
+    @admin.action(description="Credit all that is left, for the reason beside")
+    def credit_in_full(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+        def credit(invoice: Invoice, why: str) -> str:
+            now, by = datetime.now(UTC), str(request.user)
+            today = calendar.day_of(now, invoice.period)
+            note = crediting.credit(invoice=invoice, reason=why, by=by, on=today, moment=now)
+            return f"{invoice} is credited by {note}."
+
+        self._each(request, queryset, credit)
+
+    @admin.action(description="Make void, for the reason beside")
+    def make_void(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+        def void(invoice: Invoice, why: str) -> str:
+            now, by = datetime.now(UTC), str(request.user)
+            links.withdraw(invoice=invoice, moment=now)
+            voiding.void(
+                invoice=invoice, reason=why, by=by, on=calendar.day_of(now, invoice.period), moment=now
+            )
+            return f"{invoice} is void; close its period again to issue another."
+
+        self._each(request, queryset, void)
+
+    @admin.action(description="Give back to the card what a credit note takes back")
+    def give_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+        def refund(note: Invoice, why: str) -> str:
+            del why
+            rows = refunds.prepare(credit_note=note, who=str(request.user), moment=datetime.now(UTC))
+            return f"{money_of(sum(row.amount for row in rows), note.currency)} of {note} goes back within a minute."
+
+        self._each(request, queryset, refund)
+
+    @admin.action(description="Write off what is due, for the reason beside")
+    def write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+        def lose(invoice: Invoice, why: str) -> str:
+            today = calendar.day_of(datetime.now(UTC), invoice.period)
+            row = writing_off.write_off(invoice=invoice, why=why, by=str(request.user), on=today)
+            return f"{money_of(row.amount, invoice.currency)} of {invoice} are written off."
+
+        self._each(request, queryset, lose)
+
+    @admin.action(description="Take back what is written off, for the reason beside")
+    def take_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+        def expect(invoice: Invoice, why: str) -> str:
+            writing_off.take_back(invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC))
+            return f"{invoice} is due again, as far as it is not paid."
+
+        self._each(request, queryset, expect)
+
+    def _each(
+        self, request: HttpRequest, queryset: QuerySet[Invoice], do: Callable[[Invoice, str], str]
+    ) -> None:
+        """One after the other, the newest first; each is done or refused alone."""
+        why = request.POST.get("why", "").strip()
+        for invoice in queryset.select_related("period").order_by("-pk"):
+            try:
+                with acting_as(str(request.user), why=why):
+                    self.message_user(request, do(invoice, why), messages.SUCCESS)
+            except (CreditError, VoidError, CollectingError, WriteOffError) as refusal:
+                self.message_user(request, str(refusal), messages.ERROR)
+
+    @admin.display(description="reason")
+    def why(self, invoice: Invoice) -> str:
+        voided = Voiding.objects.filter(invoice=invoice).first()
+        if voided is not None:
+            return f"{voided.reason} ({voided.by}, {voided.on})"
+        return invoice.reason or "–"
 
     @admin.display(ordering="period_start")
     def service_period(self, invoice: Invoice) -> str:
@@ -133,15 +284,15 @@ class InvoiceAdmin(ReadOnly[Invoice]):
 
     @admin.display(description="total", ordering="total")
     def gross(self, invoice: Invoice) -> str:
-        return _text(invoice.total, invoice.currency)
+        return money_of(invoice.total, invoice.currency)
 
     @admin.display(description="subtotal")
     def net(self, invoice: Invoice) -> str:
-        return _text(invoice.subtotal, invoice.currency)
+        return money_of(invoice.subtotal, invoice.currency)
 
     @admin.display(description="tax")
     def vat(self, invoice: Invoice) -> str:
-        return _text(invoice.tax, invoice.currency)
+        return money_of(invoice.tax, invoice.currency)
 
     @admin.display(description="PDF")
     def pdf(self, invoice: Invoice) -> str:
@@ -150,69 +301,3 @@ class InvoiceAdmin(ReadOnly[Invoice]):
         return format_html(
             '<a href="{}">{}</a>', reverse("invoice_pdf", args=[invoice.tenant.slug, invoice.number]), "PDF"
         )
-
-
-class NewPayment(forms.ModelForm[Payment]):
-    invoice = forms.ModelChoiceField(Invoice.objects.filter(state=InvoiceState.ISSUED))
-    paid = forms.CharField(
-        label="Amount",
-        max_length=30,
-        help_text="In the invoice's currency, like 1250.00; below zero takes a payment back that was recorded "
-        "by mistake.",
-    )
-    received_on = forms.DateField(widget=AdminDateWidget)
-
-    class Meta:
-        model = Payment
-        fields = ("invoice", "received_on", "reference")
-
-    def clean(self) -> dict[str, Any]:
-        told: dict[str, Any] = super().clean() or {}
-        if "invoice" in told and "paid" in told:
-            try:
-                told["money"] = Money.of(told["paid"].strip(), told["invoice"].currency)
-                told["money"].minor  # noqa: B018 - refuses what is no whole number of cents
-            except ValueError as error:
-                raise ValidationError({"paid": str(error)}) from error
-        return told
-
-
-@admin.register(Payment)
-class PaymentAdmin(Recorded[Payment]):
-    """Bank transfers that arrived. None is ever changed: a mistake is taken back by a negative one."""
-
-    refusals = (PaymentError,)
-    list_display = ("invoice", "tenant", "received_on", "paid", "reference", "recorded_by")
-    list_filter = ("tenant",)
-    list_select_related = ("invoice", "tenant")
-    search_fields = ("reference", "invoice__number")
-    date_hierarchy = "received_on"
-    ordering = ("-received_on", "-pk")
-    form = NewPayment
-    autocomplete_fields = ("invoice",)
-
-    def get_fields(self, request: HttpRequest, obj: Payment | None = None) -> tuple[str, ...]:
-        return ("invoice", "paid", "received_on", "reference", *(("recorded_by",) if obj else ()))
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Payment | None = None) -> tuple[str, ...]:
-        return ("paid",) if obj else ()
-
-    def has_change_permission(self, request: HttpRequest, obj: Payment | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Payment | None = None) -> bool:
-        return False
-
-    @admin.display(description="amount", ordering="amount")
-    def paid(self, payment: Payment) -> str:
-        return _text(payment.amount, payment.invoice.currency)
-
-    def save_model(self, request: HttpRequest, obj: Payment, form: Any, change: bool) -> None:
-        kept = collection.record_payment(
-            invoice=obj.invoice,
-            amount=form.cleaned_data["money"],
-            received_on=obj.received_on,
-            reference=obj.reference,
-            recorded_by=str(request.user),
-        )
-        obj.pk, obj.amount = kept.pk, kept.amount

@@ -7,20 +7,38 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html_join
+from django.utils.safestring import mark_safe
 
-from billing import plans
+from billing import describing, plans, subscribing
 from billing.documents.format import plain_price
-from billing.models import PeriodTotal, Plan, PlanVersion, Price, Resource, Subscription
+from billing.models import (
+    Allowance,
+    Commitment,
+    Discount,
+    Fee,
+    PeriodTotal,
+    Plan,
+    PlanVersion,
+    Price,
+    Resource,
+    Settles,
+    Subscription,
+)
 from billing.models.plans import SELECTORS
 from billing.plans import PlanError
-from billing.rules.pricing import Meter
+from billing.rules import hours as clock
+from billing.rules.money import rounded_text
+from billing.rules.pricing import MAX_PRICE_DECIMALS, Meter
+from billing.rules.tiers import Scale, first_price, of_terms
 from billing.tasks import rate_tenants
 from portal.admin import ReadOnlyInline, Recorded
 from portal.outbox import outbox
 
-TERMS = ("meter", *SELECTORS.values(), "unit_price", "valid_from")
+TERMS = ("meter", *SELECTORS.values(), "hours", "tenant", "model", "unit_price", "scale", "valid_from")
 
 
 def rate_again(plan: Plan) -> None:
@@ -41,7 +59,7 @@ class VersionInline(ReadOnlyInline):
 @admin.register(Plan)
 class PlanAdmin(Recorded[Plan]):
     refusals = (PlanError,)
-    list_display = ("name", "currency")
+    list_display = ("name", "currency", "settles")
     search_fields = ("name",)
     ordering = ("name",)
     inlines = (VersionInline,)
@@ -53,7 +71,7 @@ class PlanAdmin(Recorded[Plan]):
         return False
 
     def save_model(self, request: HttpRequest, obj: Plan, form: Any, change: bool) -> None:
-        obj.pk = plans.set_plan(name=obj.name, currency=obj.currency).pk
+        obj.pk = plans.set_plan(name=obj.name, currency=obj.currency, settles=Settles(obj.settles)).pk
 
 
 class PriceField(forms.DecimalField):
@@ -64,12 +82,47 @@ class PriceField(forms.DecimalField):
 
 
 class PriceForm(forms.ModelForm[Price]):
-    unit_price = PriceField(max_digits=24, decimal_places=12, min_value=0, help_text="Per unit of the meter.")
+    unit_price = PriceField(
+        max_digits=24,
+        decimal_places=12,
+        min_value=0,
+        required=False,
+        help_text="Per unit of the meter; with a scale it follows from that.",
+    )
     meter = forms.ChoiceField(choices=[(meter.value, meter.value) for meter in Meter])
+    model = forms.ChoiceField(
+        choices=[(scale.value, scale.value.replace("_", " ")) for scale in Scale],
+        required=False,
+        initial=Scale.PER_UNIT.value,
+        help_text="How the price depends on the quantity.",
+    )
 
     class Meta:
         model = Price
         fields = (*TERMS, "valid_until")
+
+    def clean(self) -> dict[str, Any]:
+        """What the price comes to has to be one that can be computed."""
+        said = super().clean() or self.cleaned_data
+        model, scale = said.get("model") or Scale.PER_UNIT, said.get("scale") or {}
+        if model == Scale.PER_UNIT and scale:
+            raise ValidationError({"scale": "A price per unit has no scale; choose its model or empty this."})
+        if model == Scale.PER_UNIT and said.get("unit_price") is None and "unit_price" not in self.errors:
+            raise ValidationError({"unit_price": "A price per unit needs one."})
+        if model != Scale.PER_UNIT:
+            try:
+                first = first_price(of_terms({"model": model, **scale}))
+            except (TypeError, ValueError) as error:
+                raise ValidationError({"scale": f"{error} {SCALES}"}) from error
+            said["unit_price"] = Decimal(rounded_text(first, MAX_PRICE_DECIMALS))
+        said["model"] = str(model)
+        return said
+
+
+SCALES = (
+    'Tiers are written {"tiers": [{"up_to": "100", "unit_price": "3.00"}, {"up_to": null, "unit_price": "2.50"}]}, '
+    'a package {"size": "10", "price": "25.00"}.'
+)
 
 
 def _used() -> QuerySet[PeriodTotal, int | None]:
@@ -83,16 +136,23 @@ class UsedPrices(admin.TabularInline[Price, PlanVersion]):
     verbose_name_plural = "prices in use"
     extra = 0
     can_delete = False
-    fields = ("meter", *SELECTORS.values(), "price", "valid_from", "valid_until")
-    readonly_fields = ("meter", *SELECTORS.values(), "price", "valid_from")
+    fields = ("meter", *SELECTORS.values(), "when", "tenant", "price", "valid_from", "valid_until")
+    readonly_fields = ("meter", *SELECTORS.values(), "when", "tenant", "price", "valid_from")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Price]:
-        rows = super().get_queryset(request).filter(pk__in=_used()).select_related("version__plan")
+        rows = super().get_queryset(request).filter(pk__in=_used()).select_related("version__plan", "tenant")
         return rows.order_by("position", "pk")
+
+    @admin.display(description="hours")
+    def when(self, price: Price) -> str:
+        hours = clock.of_terms(price.hours)
+        return hours.text if hours else "always"
 
     @admin.display(description="unit price")
     def price(self, price: Price) -> str:
         currency = price.version.plan.currency
+        if price.scale:
+            return describing.scale(price)
         return f"{plain_price(price.unit_price, currency)} {currency}"
 
     def has_add_permission(self, request: HttpRequest, obj: PlanVersion | None = None) -> bool:
@@ -104,15 +164,24 @@ class OtherPrices(admin.StackedInline[Price, PlanVersion]):
 
     model = Price
     form = PriceForm
+    formfield_overrides = Recorded.formfield_overrides
     verbose_name_plural = "prices not in use yet"
     extra = 0
     fieldsets = (
-        (None, {"fields": (("meter", "unit_price", "valid_from", "valid_until"),)}),
-        ("For usage of", {"fields": (tuple(SELECTORS.values())[:4], tuple(SELECTORS.values())[4:])}),
+        (None, {"fields": (("meter", "model", "unit_price", "valid_from", "valid_until"), "scale")}),
+        (
+            "For usage of",
+            {"fields": (tuple(SELECTORS.values())[:4], tuple(SELECTORS.values())[4:], "hours", "tenant")},
+        ),
     )
+    autocomplete_fields = ("tenant",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Price]:
         return super().get_queryset(request).exclude(pk__in=_used()).order_by("position", "pk")
+
+
+def _said(row: Allowance | Commitment | Discount | Fee) -> str:
+    return ", ".join(f"{name} {value}" for name, value in describing.term(row).items() if value)
 
 
 class VersionForm(forms.ModelForm[PlanVersion]):
@@ -139,7 +208,19 @@ class PlanVersionAdmin(Recorded[PlanVersion]):
     inlines: ClassVar[Any] = (UsedPrices, OtherPrices)
 
     def get_readonly_fields(self, request: HttpRequest, obj: PlanVersion | None = None) -> tuple[str, ...]:
-        return ("plan", "effective_from") if obj else ()
+        return ("plan", "effective_from", "beside_prices") if obj else ()
+
+    @admin.display(description="beside prices")
+    def beside_prices(self, version: PlanVersion) -> str:
+        """Its allowances, fees, commitment and discounts: by `apply`, or by pages of their own."""
+        rows: list[Allowance | Commitment | Discount | Fee] = [
+            *Allowance.objects.filter(version=version).select_related("tenant").order_by("pk"),
+            *Fee.objects.filter(version=version).select_related("tenant").order_by("pk"),
+            *Commitment.objects.filter(version=version).select_related("tenant").order_by("pk"),
+            *Discount.objects.filter(version=version).select_related("tenant").order_by("pk"),
+        ]
+        said = [(describing.whose(row), _said(row)) for row in rows]
+        return format_html_join(mark_safe("<br>"), "{}: {}", said) or "–"
 
     def has_delete_permission(self, request: HttpRequest, obj: PlanVersion | None = None) -> bool:
         return False
@@ -181,5 +262,5 @@ class SubscriptionAdmin(Recorded[Subscription]):
         return False
 
     def save_model(self, request: HttpRequest, obj: Subscription, form: Any, change: bool) -> None:
-        obj.pk = plans.subscribe(tenant=obj.tenant, plan=obj.plan, since=obj.since).pk
+        obj.pk = subscribing.subscribe(tenant=obj.tenant, plan=obj.plan, since=obj.since).pk
         outbox.add(rate_tenants, tenant_ids=[obj.tenant_id])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from django import forms
@@ -9,9 +10,11 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from billing.models import Subscription
+from billing import drafting, payers, taxing
+from billing.models import Archive, Payer, Subscription
+from billing.payers import PayerError
 from billing.tasks import rate_accounts, rate_tenants
-from portal.admin import ReadOnlyInline, Recorded
+from portal.admin import ReadOnly, ReadOnlyInline, Recorded
 from portal.outbox import outbox
 from portal.tenants import ownership
 from portal.tenants.models import Membership, Ownership, Project, Tenant
@@ -49,23 +52,57 @@ class SubscriptionInline(ReadOnlyInline):
         return super().get_queryset(request).select_related("plan", "tenant").order_by("since")
 
 
+class PayerInline(ReadOnlyInline):
+    model = Payer
+    fk_name = "tenant"
+    verbose_name_plural = "paid by"
+    fields = ("payer", "since", "until")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("tenant", "payer").order_by("since")
+
+
+class PaysForInline(PayerInline):
+    fk_name = "payer"
+    verbose_name_plural = "pays for"
+    fields = ("tenant", "since", "until")
+
+
+class TenantForm(forms.ModelForm[Tenant]):
+    """Refuses what no invoice could be taxed by."""
+
+    def clean(self) -> dict[str, Any] | None:
+        said = super().clean() or self.cleaned_data
+        wanted = copy(self.instance)
+        for name, value in said.items():
+            setattr(wanted, name, value)
+        if refusal := taxing.of_tenants([], drafting.the_seller()).refusal(wanted):
+            raise forms.ValidationError(refusal[0].upper() + refusal[1:])
+        return said
+
+
 @admin.register(Tenant)
 class TenantAdmin(Recorded[Tenant]):
-    list_display = ("name", "slug", "timezone", "anchor_day", "tax_rate", "payment_terms_days")
+    form = TenantForm
+    list_display = (
+        "name",
+        "slug",
+        "timezone",
+        "anchor_day",
+        "country",
+        "tax_treatment",
+        "tax_rate",
+        "payment_terms_days",
+    )
     search_fields = ("name", "slug")
     ordering = ("name",)
-    inlines = (ProjectInline, MemberInline, OwnershipInline, SubscriptionInline)
+    inlines = (ProjectInline, MemberInline, OwnershipInline, SubscriptionInline, PayerInline, PaysForInline)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Tenant | None = None) -> tuple[str, ...]:
         return ("slug",) if obj else ()
 
     def has_delete_permission(self, request: HttpRequest, obj: Tenant | None = None) -> bool:
         return False
-
-    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
-        super().save_model(request, obj, form, change)
-        if change and "timezone" in form.changed_data:  # prices begin at the zone's midnights
-            outbox.add(rate_tenants, tenant_ids=[obj.pk])
 
 
 class NewOwnership(forms.ModelForm[Ownership]):
@@ -78,10 +115,6 @@ class NewOwnership(forms.ModelForm[Ownership]):
     class Meta:
         model = Ownership
         fields = ("account", "tenant", "since", "until")
-
-    def _get_validation_exclusions(self) -> set[str]:
-        """One owner at a time is left to `ownership.assign`, which ends the present ownership first."""
-        return {*super()._get_validation_exclusions(), "account"}  # type: ignore[misc]  # Django has it
 
 
 @admin.register(Ownership)
@@ -132,3 +165,42 @@ class OwnershipAdmin(Recorded[Ownership]):
         accounts = sorted(set(queryset.values_list("account", flat=True)))
         queryset.delete()
         outbox.add(rate_accounts, account_ids=accounts)
+
+
+@admin.register(Payer)
+class PayerAdmin(Recorded[Payer]):
+    """A new one ends whoever paid before; of a standing one only the end moves, and on its first day it never paid."""
+
+    refusals = (PayerError,)
+    list_display = ("tenant", "payer", "since", "until")
+    list_select_related = ("tenant", "payer")
+    search_fields = ("tenant__slug", "tenant__name", "payer__slug", "payer__name")
+    ordering = ("tenant__name", "since")
+    autocomplete_fields = ("tenant", "payer")
+    fields = ("tenant", "payer", "since", "until")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Payer | None = None) -> tuple[str, ...]:
+        return ("tenant", "payer", "since") if obj else ()
+
+    def has_delete_permission(self, request: HttpRequest, obj: Payer | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Payer, form: Any, change: bool) -> None:
+        if not change:
+            obj.pk = payers.pay_for(payer=obj.payer, tenant=obj.tenant, since=obj.since, until=obj.until).pk
+        elif obj.until is not None:
+            payers.end_payer(row=Payer.objects.get(pk=obj.pk), on=obj.until)
+        else:
+            raise PayerError(
+                "It has an end, which is moved, not taken away: write another day, or add one after it."
+            )
+        outbox.add(rate_tenants, tenant_ids=[obj.tenant_id])
+
+
+@admin.register(Archive)
+class ArchiveAdmin(ReadOnly[Archive]):
+    """Tenants that have left; `archive_tenant` says what is left to do before."""
+
+    list_display = ("tenant", "at", "by", "why", "erased_at")
+    list_select_related = ("tenant",)
+    ordering = ("-at",)

@@ -2,50 +2,74 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from billing.documents.format import hours_text, money_text, price_text
+from billing.describing import detail
+from billing.documents.format import country_name, hours_text, money_text, price_text
 from billing.documents.invoice import DocumentLine, InvoiceDocument, Party
-from billing.models import Invoice, InvoiceLine
+from billing.gateways.offline import bank_details
+from billing.models import BillingPeriod, DocumentKind, Invoice, InvoiceLine, InvoiceTax, TaxCategory
 from billing.rules.money import Money
 from billing.rules.period import Period, label
+from billing.wallets import paying
+
+TITLES: Mapping[str, str] = {
+    DocumentKind.INVOICE: "Invoice",
+    DocumentKind.CORRECTION: "Invoice of corrections",
+    DocumentKind.CREDIT_NOTE: "Credit note",
+}
+
+
+MOST_LINES = 1_000
+"""That are printed one by one; beyond, a PDF would take seconds and be of use to nobody."""
+
+
+def title_of(kind: str, *, corrects: bool) -> str:
+    """What the document is called; one beside the period's invoice that corrects nothing is an invoice."""
+    return TITLES[DocumentKind.INVOICE if kind == DocumentKind.CORRECTION and not corrects else kind]
 
 
 def document_of(invoice: Invoice) -> InvoiceDocument:
-    """What the invoice's PDF shows; only frozen fields go in, so it is the same document for ever.
+    """What the document's PDF shows; only frozen fields go in, so it is the same document for ever.
 
-    Two queries. ValueError for a draft: it has neither number nor date.
+    Three queries. ValueError for a draft: it has neither number nor date.
     """
     if invoice.number is None or invoice.issued_on is None:
         raise ValueError("A draft has no document; issue it first.")
     seller, buyer = invoice.seller, invoice.buyer
-    taxed = invoice.tax_rate > 0
+    is_credit = invoice.kind == DocumentKind.CREDIT_NOTE
+    taxes = told_taxes(invoice)
+    lines = list(invoice.lines.select_related("service_period").order_by("position"))
+    left = Money.from_minor(invoice.asked, invoice.currency)
+    bank = None if is_credit else bank_details(seller=seller, name=invoice.number, amount=left)
     return InvoiceDocument(
         number=invoice.number,
+        kind=title_of(invoice.kind, corrects=any(line.correction for line in lines)),
         issued_on=invoice.issued_on,
-        due_on=invoice.due_on,
+        due_on=None if is_credit else invoice.due_on,
+        refers_to=_refers_to(invoice),
         service_period=period_text(invoice.period_start, invoice.period_end, invoice.timezone),
         customer_no=buyer["slug"],
         purchase_order=buyer["purchase_order"],
         seller=_party(seller),
         buyer=_party(buyer),
-        iban=seller["iban"],
-        bic=seller["bic"],
-        payment_reference=invoice.number,
+        iban=bank.iban if bank else "",
+        bic=bank.bic if bank else "",
+        payment_reference=bank.reference if bank else "",
+        payment_code=bank.code if bank else (),
         currency=invoice.currency,
-        lines=tuple(
-            _line(line, invoice)
-            for line in invoice.lines.select_related("service_period").order_by("position")
-        ),
+        lines=_printed(lines, invoice),
         subtotal=_minor(invoice.subtotal, invoice.currency),
-        tax_label=invoice.tax_name if taxed else "",
-        tax_rate=f"{invoice.tax_rate.normalize():f}%" if taxed else "",
-        tax=_minor(invoice.tax, invoice.currency) if taxed else "",
+        taxes=tuple((tax_label(row, invoice), _minor(row.tax, invoice.currency)) for row in taxes),
+        legal=tuple(dict.fromkeys(row.reason for row in taxes if row.reason)),
         total=_minor(invoice.total, invoice.currency),
-        amount_due=_minor(invoice.total, invoice.currency),
-        notes=_notes(invoice),
+        prepaid=_prepaid(invoice),
+        amount_due=money_text(left),
+        due_label=_due_label(invoice),
+        notes=_notes(invoice, summed=len(lines) > MOST_LINES),
     )
 
 
@@ -54,31 +78,156 @@ def period_text(start: datetime, end: datetime, timezone: str) -> str:
     return label(Period(start.astimezone(UTC), end.astimezone(UTC)), ZoneInfo(timezone))
 
 
+def tax_label(row: InvoiceTax, invoice: Invoice, *, percent: str = "%") -> str:
+    """`VAT 19%`; `VAT 19% on €10.00` where that is not all; `VAT 0% (reverse charge)` where none is charged."""
+    of = f" on {_minor(row.net, invoice.currency)}" if row.net != invoice.subtotal else ""
+    why = f" ({UNTAXED[row.category]})" if row.category in UNTAXED else ""
+    return f"{invoice.tax_name} {row.rate.normalize():f}{percent}{why}{of}"
+
+
+def told_taxes(invoice: Invoice) -> list[InvoiceTax]:
+    """The taxes that a document states, the highest rate first: those that are charged, and why one is not."""
+    return [row for row in invoice.taxes.order_by("-rate", "category") if row.rate or row.reason]
+
+
+UNTAXED: Mapping[str, str] = {
+    TaxCategory.REVERSE_CHARGE: "reverse charge",
+    TaxCategory.EXEMPT: "exempt",
+    TaxCategory.EXPORT: "outside the EU",
+    TaxCategory.OUTSIDE: "not subject to it",
+}
+
+
+def _prepaid(invoice: Invoice) -> tuple[tuple[str, str], ...]:
+    wallet = "Paid from wallet" if invoice.prepaid > 0 else "Given back to the wallet"
+    told = ((wallet, invoice.prepaid), ("Paid from credit balance", invoice.from_credit))
+    return tuple((label, _minor(-amount, invoice.currency)) for label, amount in told if amount)
+
+
+def _due_label(invoice: Invoice) -> str:
+    if invoice.kind != DocumentKind.CREDIT_NOTE:
+        return "Amount due"
+    return "Amount credited otherwise" if invoice.prepaid else "Amount given back"
+
+
+def drawn_text(invoice: Invoice) -> str:
+    """Which grants of the wallet paid on it, and how much; "" where none did. One query, or none."""
+    if invoice.prepaid <= 0:
+        return ""
+    told = ", ".join(
+        f"{_minor(amount, invoice.currency)} of {grant.why or grant.key}"
+        + (f" (until {grant.expires_on - timedelta(days=1)})" if grant.expires_on else "")
+        for grant, amount in paying.entries(invoice)
+    )
+    return (
+        f"Paid from the wallet: {told}. Taxes are on the full net: a prepaid balance is a means of payment."
+    )
+
+
+def zone_note(invoice: Invoice) -> str:
+    """That the days of its period are those of another zone than before; "" where they are not. One query."""
+    if invoice.kind == DocumentKind.CREDIT_NOTE:
+        return ""
+    before = BillingPeriod.objects.filter(tenant=invoice.tenant_id, end=invoice.period_start).first()
+    if before is None or before.timezone == invoice.timezone:
+        return ""
+    border = f"{invoice.period_start:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"From this period on, days and periods are those of {invoice.timezone}; up to {border} they were those of "
+        f"{before.timezone}. Nothing lies in both, and nothing in neither."
+    )
+
+
+def _refers_to(invoice: Invoice) -> tuple[tuple[str, str], ...]:
+    told = {"Credits invoice": invoice.original, "Replaces": invoice.replaces}
+    return tuple((label, other.number or "") for label, other in told.items() if other is not None)
+
+
+def _printed(lines: Sequence[InvoiceLine], invoice: Invoice) -> tuple[DocumentLine, ...]:
+    """The lines; where they are many, those of one price and service period as one, and then those of one unit."""
+    groups: dict[tuple[object, ...], list[InvoiceLine]] = {}
+    for by_price in (True, False):
+        groups = {}
+        for line in lines:
+            key: tuple[object, ...] = (line.service_period_id, line.correction, line.kind, line.unit)
+            if len(lines) <= MOST_LINES:
+                key = (line.position,)
+            elif by_price:
+                key = (*key, line.description, line.unit_price, line.price_id, line.term_id)
+            groups.setdefault(key, []).append(line)
+        if len(groups) <= MOST_LINES:
+            break
+    return tuple(
+        _line(group[0], invoice) if len(group) == 1 else _sum_of(group, invoice) for group in groups.values()
+    )
+
+
+def _sum_of(group: Sequence[InvoiceLine], invoice: Invoice) -> DocumentLine:
+    """One row for all of them; what they do not share is left out."""
+    first, seconds = group[0], sum((_seconds(line) for line in group), Fraction(0))
+    prices, descriptions = ({getattr(line, name) for line in group} for name in ("unit_price", "description"))
+    projects = {line.project for line in group}
+    return DocumentLine(
+        description=first.description
+        if len(descriptions) == 1
+        else f"{len(group)} lines of {len(descriptions)} kinds",
+        project=f"{len(projects)} projects" if len(projects) > 1 else first.project,
+        quantity=hours_text(seconds) if seconds else "",
+        unit=f"{first.unit}s" if seconds else "",
+        unit_price=price_text(first.unit_price, invoice.currency) if seconds and len(prices) == 1 else "",
+        amount=_minor(sum(line.amount for line in group), invoice.currency),
+        service_period=_service(first, invoice),
+    )
+
+
 def _line(line: InvoiceLine, invoice: Invoice) -> DocumentLine:
-    service = line.service_period
+    seconds = _seconds(line)
     return DocumentLine(
         description=line.description,
         project=line.project,
-        quantity=hours_text(Fraction(int(line.seconds_num), line.seconds_den)),
-        unit=f"{line.unit}s",
-        unit_price=price_text(line.unit_price, invoice.currency),
+        quantity=hours_text(seconds) if seconds else "",
+        unit=f"{line.unit}s" if seconds else "",
+        unit_price=price_text(line.unit_price, invoice.currency) if seconds else "",
         amount=_minor(line.amount, invoice.currency),
-        service_period=period_text(service.start, service.end, service.timezone) if line.correction else "",
+        service_period=_service(line, invoice),
+        detail=detail(line, invoice.currency),
     )
+
+
+def _service(line: InvoiceLine, invoice: Invoice) -> str:
+    """Where it is another period than the document's."""
+    service = line.service_period
+    if not line.correction and service.start < invoice.period_end:
+        return ""
+    return period_text(service.start, service.end, service.timezone)
+
+
+def _seconds(line: InvoiceLine) -> Fraction:
+    return Fraction(int(line.seconds_num), line.seconds_den)
 
 
 def _party(frozen: dict[str, str]) -> Party:
     return Party(
         name=frozen["name"],
         address_lines=tuple(line for line in frozen["address"].splitlines() if line.strip()),
+        country=country_name(frozen.get("country", "")),
         vat_id=frozen["vat_id"],
         email=frozen["email"],
         registration=frozen.get("registration", ""),
     )
 
 
-def _notes(invoice: Invoice) -> str:
-    notes = ["Each line opens to the jobs behind it in the portal, where it can be recomputed to the second."]
+def _notes(invoice: Invoice, *, summed: bool) -> str:
+    if invoice.kind == DocumentKind.CREDIT_NOTE:
+        return f"{invoice.reason}\nTaxes are those at which {invoice.original} was issued."
+    notes = ["The lines are summed over projects here; the portal has each of them."] if summed else []
+    notes.append(
+        "Each line opens to the jobs behind it in the portal, where it can be recomputed to the second."
+    )
+    if zone := zone_note(invoice):
+        notes.append(zone)
+    if drawn := drawn_text(invoice):
+        notes.append(drawn)
     if invoice.terms.get("incomplete"):
         notes.append(f"Issued before all usage was read: {invoice.terms['incomplete']}")
     return "\n".join(notes)

@@ -9,9 +9,10 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 
+from babel import Locale
 from babel.numbers import format_currency, get_currency_precision
 
-from billing.rules.money import Money, rounded_text
+from billing.rules.money import TOKENS, Money, rounded_text
 
 LOCALE = "en_US"
 
@@ -21,14 +22,18 @@ def money_text(money: Money) -> str:
     return _signed(Decimal(money.text), money.currency)
 
 
-def price_text(price: Decimal, currency: str) -> str:
-    """A unit price with all its decimals, at least the currency's own: `$1.10`, `$0.0125`."""
+def price_text(price: Decimal | None, currency: str) -> str:
+    """A unit price with all its decimals, at least the currency's own: `$1.10`, `$0.0125`; "" for none."""
+    if price is None:
+        return ""
     digits = max(get_currency_precision(currency), _decimals(price))
     return _signed(Decimal(f"{price:.{digits}f}"), currency)
 
 
-def plain_price(price: Decimal, currency: str) -> str:
-    """A unit price for programs, exact, with at least the currency's own decimals: `1.10`, `0.0125`."""
+def plain_price(price: Decimal | None, currency: str) -> str:
+    """A unit price for programs, exact, with at least the currency's own decimals: `1.10`, `0.0125`; "" for none."""
+    if price is None:
+        return ""
     return f"{price:.{max(get_currency_precision(currency), _decimals(price))}f}"
 
 
@@ -42,7 +47,17 @@ def grouped(number: str) -> str:
     return f"{Decimal(number):,f}"
 
 
+@cache
+def country_name(code: str) -> str:
+    """`Germany` of `DE`; the code itself where it is none that is known."""
+    return str(Locale.parse(LOCALE).territories.get(code, code)) if code else ""
+
+
 def _signed(amount: Decimal, currency: str) -> str:
+    if currency == TOKENS:
+        shown = f"{amount:,f}"
+        shown = shown.rstrip("0").rstrip(".") if "." in shown else shown
+        return f"{shown} {'token' if abs(amount) == 1 else 'tokens'}"
     return f"{'-' if amount < 0 else ''}{_symbol(currency)}{abs(amount):,f}"
 
 

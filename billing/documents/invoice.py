@@ -25,11 +25,12 @@ class DocumentLine:
     """One row of the table; every text is printed as it is."""
 
     description: str
-    quantity: str
+    quantity: str  # empty, as are unit and unit price, where the line is an amount alone
     unit: str  # e.g. "GPU-hours"; heads the column when all lines share it
     unit_price: str
     amount: str
     project: str = ""
+    detail: str = ""  # how it is priced, where no unit price says it all
     service_period: str = ""  # only where it differs from the document's: the period a correction is about
 
 
@@ -41,6 +42,7 @@ class InvoiceDocument:
     kind: str = "Invoice"
     issued_on: date  # also the creation date of the file, so that the same document is the same bytes
     due_on: date | None = None
+    refers_to: tuple[tuple[str, str], ...] = ()  # other documents: ("Credits invoice", "INV-2026-0001")
     service_period: str = ""
     customer_no: str = ""
     purchase_order: str = ""
@@ -49,13 +51,15 @@ class InvoiceDocument:
     iban: str = ""
     bic: str = ""
     payment_reference: str = ""
+    payment_code: tuple[str, ...] = ()  # rows of a QR code, "1" where it is dark
     currency: str  # ISO 4217
     lines: tuple[DocumentLine, ...] = ()
     subtotal: str
-    tax_label: str = ""  # e.g. "VAT"; empty: no tax row
-    tax_rate: str = ""  # e.g. "19%"
-    tax: str = ""
+    taxes: tuple[tuple[str, str], ...] = ()  # a row each: ("VAT 19%", "€661.71")
+    legal: tuple[str, ...] = ()  # why no tax is charged, a sentence each
     total: str
+    prepaid: tuple[tuple[str, str], ...] = ()  # what was paid of it before: ("Paid from wallet", "−€50.00")
     amount_due: str  # shown again below the total where the two differ
+    due_label: str = "Amount due"
     notes: str = ""  # paragraphs, one a line
     language: str = "en"  # ISO 639; tells readers' software how to pronounce the text

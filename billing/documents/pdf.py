@@ -11,14 +11,17 @@ from billing.documents.typesetting import typeset
 _LONGEST = 400  # characters of one text but the notes; more would let one line of an invoice fill pages
 
 
-def render(document: InvoiceDocument) -> bytes:
+def render(document: InvoiceDocument, *, einvoice: bytes | None = None) -> bytes:
     """The document as PDF/A-3a and PDF/UA-1: tagged, fonts embedded; the same document gives the same bytes.
+
+    With an e-invoice it carries that as `factur-x.xml` and says so: it is Factur-X then.
 
     Texts are data, never markup. A character that no bundled font has is printed as a white square. Should
     the archival profile still refuse the text, the answer is the same pages as plain, tagged PDF 1.7. Raises
     TypesettingError where there is none.
     """
-    return typeset(source(document), created=document.issued_on)
+    attached = einvoice.decode() if einvoice else ""
+    return typeset(source(document), created=document.issued_on, attached=attached)
 
 
 def source(document: InvoiceDocument) -> dict[str, Any]:

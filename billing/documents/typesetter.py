@@ -1,7 +1,8 @@
-"""The process that sets PDFs, one request after the other; `typesetting` starts it and speaks with it.
+"""The process that sets documents, one request after the other; `typesetting` starts it and speaks with it.
 
-It imports nothing of ours. A request is the JSON that the template takes and the file's date; the answer is
-the PDF, or why there is none. It ends when nobody asks for a while and when memory does not come back.
+It imports nothing of ours. A request is JSON: the terms of an e-invoice, whose answer is the XML; or what the
+template takes, the file's date and the XML to attach, whose answer is the PDF. Either may be answered by why
+there is none. It ends when nobody asks for a while and when memory does not come back.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import json
 import os
 import select
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from struct import Struct
-from typing import IO
+from typing import IO, Any
 
 HERE = Path(__file__).parent
 SIZE = Struct(">Q")  # stands before each message
@@ -20,6 +22,7 @@ SET, REFUSED = b"+", b"-"  # the first byte of an answer
 IDLE = 30  # seconds
 AMPLE = 80 << 20  # bytes held above which what the typesetter remembers is thrown away
 MOST = 112 << 20  # bytes held after that above which the process ends
+EINVOICES = 64 << 20  # bytes more, once the libraries of e-invoices and their schema are loaded
 AGE = 12  # documents after which the typesetter forgets what it has not used again
 
 
@@ -31,10 +34,11 @@ def main() -> None:
     invoices = typst.Compiler(input=HERE / "invoice.typ", font_paths=fonts, ignore_system_fonts=True)
     nothing = typst.Compiler(input=HERE / "nothing.typ", font_paths=fonts, ignore_system_fonts=True)
 
-    def compiled(request: bytes) -> bytes:
-        told = json.loads(request)
+    def compiled(told: dict[str, Any]) -> bytes:
         created = datetime.fromisoformat(told["created"]).replace(tzinfo=UTC)
         source = {"document": json.dumps(told["document"])}
+        if told["attached"]:
+            source["attached"] = told["attached"]
         for standards in profiles:
             try:
                 pdf = invoices.compile(
@@ -45,17 +49,89 @@ def main() -> None:
             else:
                 if not isinstance(pdf, bytes):
                     raise TypeError("a PDF is one piece of bytes")
-                return SET + pdf
+                return SET + (declared(pdf) if told["attached"] else pdf)
         return REFUSED + refusal.encode(errors="replace")
 
     source, sink = _streams()
+    more = 0
     while select.select([source], [], [], IDLE)[0] and (request := receive(source)) is not None:
-        send(sink, compiled(request))
-        if _held() > AMPLE:
+        told = json.loads(request)
+        if "einvoice" in told or told["attached"]:
+            more = EINVOICES
+        send(sink, written(told["einvoice"]) if "einvoice" in told else compiled(told))
+        if _held() > AMPLE + more:
             for _ in range(AGE):  # it forgets by counting documents
                 nothing.compile(format="pdf")
-            if _held() > MOST:
+            if _held() > MOST + more:
                 break
+
+
+def written(terms: dict[str, Any]) -> bytes:
+    """The XML of an e-invoice of these business terms, which its schema holds valid.
+
+    A refusal stands for ever beside the document, so it is for what the library has against these terms. What befell
+    this process is raised and ends it: nobody is answered, and asks again.
+    """
+    from facturx import generate_cii_xml  # 40 MiB, for those who need it
+    from lxml.etree import XMLSchemaParseError
+
+    try:
+        xml = generate_cii_xml(terms, level="en16931", check_xsd=True, check_schematron=False)
+    except Exception as error:  # it has no type of its own, and the invoice has a PDF without it
+        reason: BaseException | None = error
+        while reason is not None:
+            if isinstance(reason, (MemoryError, OSError, ImportError, XMLSchemaParseError)):
+                raise
+            reason = reason.__cause__
+        return REFUSED + " ".join(str(error).split()).encode(errors="replace")
+    if not isinstance(xml, bytes):
+        raise TypeError("an XML is one piece of bytes")
+    return SET + xml
+
+
+def declared(pdf: bytes) -> bytes:
+    """The PDF, whose metadata say now that it is Factur-X; as it was where they have no place for that.
+
+    What is new stands behind the old bytes, as the format allows it, so that the rest stays as it was set.
+    """
+    from pypdf import PdfWriter
+    from pypdf.generic import StreamObject
+
+    writer = PdfWriter(BytesIO(pdf), incremental=True)
+    stream = writer.root_object["/Metadata"].get_object()
+    if not isinstance(stream, StreamObject):
+        raise TypeError("metadata are a stream")
+    told = stream.get_data()
+    if told.count(SCHEMAS) != 1 or told.count(END) != 1:
+        return pdf
+    stream.set_data(told.replace(SCHEMAS, SCHEMAS + FACTURX_SCHEMA).replace(END, FACTURX + END))
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+SCHEMAS, END = b"<pdfaExtension:schemas><rdf:Bag>", b"</rdf:RDF>"
+FACTURX = b"""<rdf:Description rdf:about="" xmlns:fx="urn:factur-x:pdfa:CrossIndustryDocument:invoice:1p0#">\
+<fx:DocumentType>INVOICE</fx:DocumentType><fx:DocumentFileName>factur-x.xml</fx:DocumentFileName>\
+<fx:Version>1.0</fx:Version><fx:ConformanceLevel>EN 16931</fx:ConformanceLevel></rdf:Description>"""
+_PROPERTIES = {
+    "DocumentFileName": "The name of the embedded XML document",
+    "DocumentType": "The type of the hybrid document",
+    "Version": "The version of the standard that the embedded XML follows",
+    "ConformanceLevel": "The profile of the embedded XML",
+}
+_LISTED = "".join(
+    f'<rdf:li rdf:parseType="Resource"><pdfaProperty:category>external</pdfaProperty:category>'
+    f"<pdfaProperty:description>{told}</pdfaProperty:description><pdfaProperty:name>{name}</pdfaProperty:name>"
+    f"<pdfaProperty:valueType>Text</pdfaProperty:valueType></rdf:li>"
+    for name, told in _PROPERTIES.items()
+)
+FACTURX_SCHEMA = (
+    '<rdf:li rdf:parseType="Resource"><pdfaSchema:schema>Factur-X PDFA Extension Schema</pdfaSchema:schema>'
+    "<pdfaSchema:namespaceURI>urn:factur-x:pdfa:CrossIndustryDocument:invoice:1p0#</pdfaSchema:namespaceURI>"
+    "<pdfaSchema:prefix>fx</pdfaSchema:prefix>"
+    f"<pdfaSchema:property><rdf:Seq>{_LISTED}</rdf:Seq></pdfaSchema:property></rdf:li>"
+).encode()
 
 
 def send(sink: IO[bytes], message: bytes) -> None:

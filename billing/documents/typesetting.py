@@ -1,4 +1,4 @@
-"""Sets PDFs in processes beside this one: what a typesetter remembers is not ours to hold.
+"""Sets PDFs and e-invoices in processes beside this one: what a typesetter remembers is not ours to hold.
 
 A process stays for the next document and ends by itself when there is none. At most two work at once.
 """
@@ -22,36 +22,53 @@ PATIENCE = 120  # seconds for one document; 3,000 lines take one or two
 AT_ONCE = 2
 
 _working = threading.BoundedSemaphore(AT_ONCE)
-_idle: list[subprocess.Popen[bytes]] = []  # those that wait for their next document
+idle: list[subprocess.Popen[bytes]] = []  # those that wait for their next document
 
 
 class TypesettingError(Exception):
-    """There is no PDF; the message is one sentence."""
+    """It is not set; the message is one sentence."""
 
 
-def typeset(document: dict[str, Any], *, created: date) -> bytes:
-    """The PDF of what the template takes. Raises TypesettingError."""
-    request = json.dumps({"document": document, "created": created.isoformat()}).encode()
+class NoAnswerError(TypesettingError):
+    """The process ended in the middle of it, which says nothing of the document: the next time it may be set."""
+
+
+def typeset(document: dict[str, Any], *, created: date, attached: str = "") -> bytes:
+    """The PDF of what the template takes, with an e-invoice attached where there is one. Raises TypesettingError."""
+    told = {"document": document, "created": created.isoformat(), "attached": attached}
+    return _answered(told, noun="PDF")
+
+
+def write_einvoice(terms: dict[str, Any]) -> bytes:
+    """The XML of these business terms of EN 16931, valid by its schema. Raises TypesettingError, and of that
+    NoAnswerError where nothing is wrong with them."""
+    return _answered({"einvoice": terms}, noun="e-invoice")
+
+
+def _answered(told: dict[str, Any], *, noun: str) -> bytes:
+    request = json.dumps(told).encode()
     with _working:
         answer = _asked_of_idle(request) or _asked(_start(), request)
     if answer is None:
-        raise TypesettingError("The typesetter ended before the PDF was set: ask for it again.")
+        raise NoAnswerError(f"The typesetter ended before the {noun} was set: ask for it again.")
     if not answer.startswith(typesetter.SET):
-        why = answer[1:].decode(errors="replace").splitlines()[0]
-        raise TypesettingError(f"The invoice could not be set as a PDF: {why}.")
+        why = (answer[1:].decode(errors="replace").splitlines() or ["no reason given"])[0]
+        raise TypesettingError(
+            f"The invoice could not be set as a{'n' if noun[0] == 'e' else ''} {noun}: {why}."
+        )
     return answer[1:]
 
 
 def close() -> None:
     """End the processes that wait."""
-    while _idle:
-        _end(_idle.pop())
+    while idle:
+        _end(idle.pop())
 
 
 def _asked_of_idle(request: bytes) -> bytes | None:
     """None where none waits, or where the one that did has ended since."""
     try:
-        process = _idle.pop()
+        process = idle.pop()
     except IndexError:
         return None
     return _asked(process, request)
@@ -75,7 +92,7 @@ def _asked(process: subprocess.Popen[bytes], request: bytes) -> bytes | None:
         if answer is None:
             _end(process)
     if answer is not None:
-        _idle.append(process)
+        idle.append(process)
     return answer
 
 
@@ -100,4 +117,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 atexit.register(close)
-os.register_at_fork(after_in_child=_idle.clear)  # they answer the parent
+os.register_at_fork(after_in_child=idle.clear)  # they answer the parent

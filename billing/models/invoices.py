@@ -1,4 +1,4 @@
-"""What is owed and what was paid. An issued invoice's rows never change: the database refuses."""
+"""What is owed. An issued invoice's rows never change: the database refuses."""
 
 from __future__ import annotations
 
@@ -8,42 +8,11 @@ import pgtrigger
 from django.db import models
 from django.db.models import F, Q, QuerySet
 
+from billing.models import guards
 from billing.models.rated import BillingPeriod
-from billing.rules.money import Money
+from billing.rules.tax import Tax
 from portal.audit import track
 from portal.tenants.models import Tenant
-
-
-@track()
-class Seller(models.Model):
-    """Who issues the invoices; copied onto each when it is issued."""
-
-    code = models.SlugField(unique=True, default="default")
-    name = models.CharField(max_length=200)
-    address = models.TextField(blank=True)
-    vat_id = models.CharField("VAT id", max_length=40, blank=True)
-    registration = models.CharField(max_length=200, blank=True)
-    email = models.EmailField(blank=True)
-    iban = models.CharField("IBAN", max_length=42, blank=True)
-    bic = models.CharField("BIC", max_length=11, blank=True)
-    invoice_prefix = models.CharField(max_length=12, default="INV")
-    tax_name = models.CharField(max_length=40, default="VAT")
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class InvoiceSeries(models.Model):
-    """A gapless run of numbers. Its row is locked by the transaction that issues."""
-
-    name = models.CharField(max_length=40, unique=True)
-    last_number = models.PositiveIntegerField(default=0)
-
-    class Meta:
-        verbose_name_plural = "invoice series"
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class InvoiceState(models.TextChoices):
@@ -63,37 +32,24 @@ MOVES: dict[InvoiceState, frozenset[InvoiceState]] = {
 }
 """The moves that a document may make; the database holds the same table."""
 
-_GUARD_INVOICE = """
-IF TG_OP = 'DELETE' THEN
-    IF OLD.state IN ('issued', 'void') THEN
-        RAISE EXCEPTION 'Invoice % is issued and cannot be deleted: correct it with a credit note.', OLD.number;
-    END IF;
-    RETURN OLD;
-END IF;
-IF OLD.state IN ('issued', 'void')
-   AND (to_jsonb(NEW) - 'state') IS DISTINCT FROM (to_jsonb(OLD) - 'state') THEN
-    RAISE EXCEPTION 'Invoice % is issued and cannot be changed: correct it with a credit note.', OLD.number;
-END IF;
-IF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN (
-    ('draft', 'parked'), ('draft', 'issued'), ('parked', 'draft'), ('parked', 'issued'), ('issued', 'void')) THEN
-    RAISE EXCEPTION 'An invoice cannot go from % to %.', OLD.state, NEW.state;
-END IF;
-IF NEW.state = 'issued' AND OLD.state <> 'issued' AND NEW.subtotal <> (
-    SELECT coalesce(sum(amount), 0) FROM billing_invoiceline WHERE invoice_id = NEW.id) THEN
-    RAISE EXCEPTION 'The lines of invoice % do not add up to its subtotal.', NEW.number;
-END IF;
-RETURN NEW;
-"""
 
-_GUARD_LINE = """
-IF TG_OP <> 'INSERT' AND (SELECT state FROM billing_invoice WHERE id = OLD.invoice_id) IN ('issued', 'void') THEN
-    RAISE EXCEPTION 'The lines of an issued invoice cannot be changed: correct it with a credit note.';
-END IF;
-IF TG_OP <> 'DELETE' AND (SELECT state FROM billing_invoice WHERE id = NEW.invoice_id) IN ('issued', 'void') THEN
-    RAISE EXCEPTION 'An issued invoice takes no more lines: correct it with a credit note.';
-END IF;
-RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
-"""
+class DocumentKind(models.TextChoices):
+    """What a document of the series of invoices and credit notes is."""
+
+    INVOICE = "invoice", "Invoice"
+    CORRECTION = "correction", "Invoice of corrections"
+    CREDIT_NOTE = "credit-note", "Credit note"
+
+
+class TaxCategory(models.TextChoices):
+    """Why a line is taxed as it is; the codes of EN 16931."""
+
+    STANDARD = "S", "Taxed"
+    ZERO = "Z", "Zero-rated"
+    EXEMPT = "E", "Exempt"
+    REVERSE_CHARGE = "AE", "Reverse charge"
+    EXPORT = "G", "Supplied to outside the EU"
+    OUTSIDE = "O", "Outside the scope of tax"
 
 
 class InvoiceQuerySet(QuerySet["Invoice"]):
@@ -102,11 +58,34 @@ class InvoiceQuerySet(QuerySet["Invoice"]):
     def issued(self) -> InvoiceQuerySet:
         return self.filter(state=InvoiceState.ISSUED)
 
+    def of_periods(self) -> InvoiceQuerySet:
+        """The one invoice that each period has, without credit notes and invoices of corrections."""
+        return self.filter(kind=DocumentKind.INVOICE)
+
 
 @track()
 class Invoice(models.Model):
-    """One tenant's invoice for one billing period. Money is in minor units of `currency`."""
+    """One tenant's invoice for one billing period, or a credit note: below zero, for a part of one invoice.
 
+    Money is in minor units of `currency`.
+    """
+
+    kind = models.CharField(max_length=12, choices=DocumentKind.choices, default=DocumentKind.INVOICE)
+    original = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="credit_notes",
+        help_text="The invoice that a credit note takes back from.",
+    )
+    replaces = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="replacements",
+        help_text="The void invoice of the same period that this one stands for.",
+    )
+    reason = models.TextField(blank=True, help_text="Why a credit note was made.")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invoices")
     period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, related_name="invoices")
     state = models.CharField(max_length=10, choices=InvoiceState.choices, default=InvoiceState.DRAFT)
@@ -119,12 +98,19 @@ class Invoice(models.Model):
     due_on = models.DateField(null=True)
     seller = models.JSONField(help_text="Frozen copy of the seller.")
     buyer = models.JSONField(help_text="Frozen copy of the tenant's billing address.")
-    terms = models.JSONField(default=dict, help_text="Frozen plan name and acceptance of incompleteness.")
+    terms = models.JSONField(default=dict, help_text="Frozen: why usage may be missing, or who credited it.")
     subtotal = models.BigIntegerField(default=0)
     tax_name = models.CharField(max_length=40, default="VAT")
     tax_rate = models.DecimalField(max_digits=6, decimal_places=3, default=0)
     tax = models.BigIntegerField(default=0)
     total = models.BigIntegerField(default=0)
+    prepaid = models.BigIntegerField(
+        default=0,
+        help_text="Minor units that a wallet paid when it was issued; below zero: what a credit note gave back to it.",
+    )
+    from_credit = models.BigIntegerField(
+        default=0, help_text="Minor units that the tenant's credit balance paid when it was issued."
+    )
     rated_through = models.BigIntegerField(
         help_text="Newest rated row of the tenant that this covers, in periods up to its own; beyond: pending."
     )
@@ -135,8 +121,13 @@ class Invoice(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["tenant", "period"],
-                condition=~Q(state="void"),
+                condition=~Q(state="void") & Q(kind="invoice"),
                 name="one_invoice_per_tenant_and_period",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind__in=["invoice", "correction"], original__isnull=True)
+                | Q(kind="credit-note", original__isnull=False, total__lte=0, replaces__isnull=True),
+                name="credit_note_takes_back_from_an_invoice",
             ),
             models.CheckConstraint(
                 condition=Q(total=F("subtotal") + F("tax")), name="invoice_net_plus_tax_is_total"
@@ -147,56 +138,199 @@ class Invoice(models.Model):
                 name="issued_invoice_has_number_and_dates",
             ),
             models.CheckConstraint(condition=Q(state__in=InvoiceState.values), name="invoice_state_is_known"),
+            models.CheckConstraint(
+                condition=Q(prepaid=0)
+                | Q(prepaid__gt=0, prepaid__lte=F("total"))
+                | Q(kind="credit-note", prepaid__lt=0, prepaid__gte=F("total")),
+                name="wallet_pays_a_part_of_the_total",
+            ),
+            models.CheckConstraint(
+                condition=Q(from_credit=0)
+                | (~Q(kind="credit-note") & Q(from_credit__gt=0, from_credit__lte=F("total") - F("prepaid"))),
+                name="credit_pays_a_part_of_what_is_left",
+            ),
         ]
         triggers: ClassVar = [
             pgtrigger.Trigger(
                 name="issued_invoice_is_frozen",
                 when=pgtrigger.Before,
                 operation=pgtrigger.Update | pgtrigger.Delete,
-                func=_GUARD_INVOICE,
-            )
+                func=guards.INVOICE,
+            ),
+            pgtrigger.Trigger(
+                name="parked_invoice_is_issued_with_approval",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Update,
+                condition=pgtrigger.Condition(
+                    "NEW.state = 'issued' AND OLD.state <> 'issued' AND NEW.kind <> 'credit-note'"
+                ),
+                func=guards.PARKED,
+            ),
+            pgtrigger.Trigger(
+                name="credit_note_is_no_older_than_its_invoice",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Update,
+                condition=pgtrigger.Condition(
+                    "NEW.state = 'issued' AND OLD.state <> 'issued' AND NEW.original_id IS NOT NULL"
+                ),
+                func=guards.CREDIT_DATE,
+            ),
         ]
 
     def __str__(self) -> str:
         return self.number or f"draft {self.pk}"
 
+    @property
+    def asked(self) -> int:
+        """What the document asks for, in minor units: as things stood when it was issued."""
+        return self.total - self.prepaid - self.from_credit
+
+
+class LineKind(models.TextChoices):
+    """What a line charges for: use, by a project, of a meter at a price; or a term of the plan."""
+
+    USAGE = "usage", "Use of a meter at a price"
+    FEE = "fee", "Flat fee"
+    COMMITMENT = "commitment", "Minimum commitment"
+    DISCOUNT = "discount", "Discount"
+    CREDIT = "credit", "Credited by hand"
+    MANUAL = "manual", "Added by hand"
+
 
 class InvoiceLine(models.Model):
-    """One project's use of one meter at one price in one service period; rounded here, once."""
+    """One project's use of one meter at one price in one service period, or a term of the plan; rounded once, here."""
 
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="lines")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
     position = models.PositiveIntegerField()
     service_period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, related_name="lines")
-    project_id = models.BigIntegerField()
-    project = models.CharField(max_length=200, help_text="Frozen name.")
-    meter = models.CharField(max_length=20)
-    price_id = models.BigIntegerField()
+    kind = models.CharField(max_length=12, choices=LineKind.choices, default=LineKind.USAGE)
+    term_id = models.BigIntegerField(null=True, help_text="The term that it states: the row of its kind.")
+    project_id = models.BigIntegerField(null=True)
+    project = models.CharField(
+        max_length=420,
+        blank=True,
+        help_text="Frozen name, behind that of the tenant it was used by where that is another; empty: of the whole "
+        "tenant.",
+    )
+    meter = models.CharField(max_length=20, blank=True)
+    price_id = models.BigIntegerField(null=True)
     description = models.TextField()
     seconds_num = models.DecimalField(
         max_digits=40, decimal_places=0, help_text="Exact resource-seconds = seconds_num / seconds_den."
     )
     seconds_den = models.BigIntegerField()
-    unit = models.CharField(max_length=20)
-    unit_price = models.DecimalField(max_digits=24, decimal_places=12)
+    unit = models.CharField(max_length=20, blank=True)
+    unit_price = models.DecimalField(
+        max_digits=24, decimal_places=12, null=True, help_text="Empty where `terms` say how it is priced."
+    )
+    terms = models.JSONField(default=dict, help_text="Frozen: by what it can be computed again.")
     amount = models.BigIntegerField(help_text="Minor units.")
     correction = models.BooleanField(default=False, help_text="Of an earlier service period.")
+    original = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="credits",
+        help_text="The line of an issued invoice that this one takes back from.",
+    )
+    tax_category = models.CharField(max_length=2, choices=TaxCategory.choices, default=TaxCategory.STANDARD)
+    tax_rate = models.DecimalField(max_digits=6, decimal_places=3, default=0, help_text="Per cent.")
 
     class Meta:
+        indexes: ClassVar = [
+            # Whether a line by hand was billed is asked at each close; there are few among all lines.
+            models.Index(fields=["term_id"], condition=Q(kind="manual"), name="lines_by_hand"),
+        ]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["invoice", "position"], name="line_stands_once_on_its_invoice")
+            models.UniqueConstraint(fields=["invoice", "position"], name="line_stands_once_on_its_invoice"),
+            models.CheckConstraint(
+                condition=~Q(kind="usage")
+                | (Q(price_id__isnull=False, project_id__isnull=False, term_id__isnull=True) & ~Q(meter="")),
+                name="line_of_usage_has_project_and_price",
+            ),
         ]
         triggers: ClassVar = [
             pgtrigger.Trigger(
                 name="issued_line_is_frozen",
                 when=pgtrigger.Before,
                 operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
-                func=_GUARD_LINE,
+                func=guards.part("lines"),
             )
         ]
 
     def __str__(self) -> str:
         return f"{self.invoice} line {self.position}"
+
+    @property
+    def taxed_as(self) -> Tax:
+        return Tax(self.tax_category, self.tax_rate)
+
+    def used_by(self) -> int | None:
+        """The tenant that used it, where the invoice is another's, which pays. `service_period` has to be loaded."""
+        user: int = self.service_period.tenant_id
+        return None if user == self.tenant_id else user
+
+
+class InvoiceTax(models.Model):
+    """What the lines of one tax come to, and the tax on it: rounded here, once."""
+
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="taxes")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
+    category = models.CharField(max_length=2, choices=TaxCategory.choices)
+    rate = models.DecimalField(max_digits=6, decimal_places=3, help_text="Per cent.")
+    net = models.BigIntegerField(help_text="Minor units.")
+    tax = models.BigIntegerField(help_text="Minor units.")
+    reason = models.CharField(
+        max_length=300, blank=True, help_text="Why no tax is charged, as it has to stand on the invoice."
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["invoice", "category", "rate"], name="tax_stands_once_on_its_invoice"
+            ),
+            models.CheckConstraint(condition=Q(rate__range=(0, 100)), name="invoice_tax_is_a_percentage"),
+        ]
+        triggers: ClassVar = [
+            pgtrigger.Trigger(
+                name="issued_tax_is_frozen",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+                func=guards.part("taxes"),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.invoice}: {self.category} {self.rate}"
+
+    @property
+    def taxed_as(self) -> Tax:
+        return Tax(self.category, self.rate)
+
+
+@track()
+class Voiding(models.Model):
+    """That an issued invoice does not hold any more: who said so, when, and why. It keeps its number."""
+
+    invoice = models.OneToOneField(Invoice, on_delete=models.PROTECT, related_name="voiding")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    on = models.DateField()
+    reason = models.TextField()
+    by = models.CharField(max_length=200)
+
+    class Meta:
+        triggers: ClassVar = [
+            pgtrigger.Trigger(
+                name="voiding_is_final",
+                when=pgtrigger.Before,
+                operation=pgtrigger.Insert | pgtrigger.Update | pgtrigger.Delete,
+                func=guards.VOIDING,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.invoice}: {self.reason}"
 
 
 class InvoiceDocument(models.Model):
@@ -206,6 +340,8 @@ class InvoiceDocument(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
     pdf = models.BinaryField()
     sha256 = models.CharField(max_length=64)
+    einvoice = models.BinaryField(null=True, help_text="The XML that the PDF carries.")
+    no_einvoice = models.TextField(blank=True, help_text="Why there is none.")
 
     class Meta:
         triggers: ClassVar = [
@@ -214,45 +350,3 @@ class InvoiceDocument(models.Model):
 
     def __str__(self) -> str:
         return f"PDF of {self.invoice}"
-
-
-@track()
-class Payment(models.Model):
-    """Money that arrived for an invoice; a mistake is taken back by a negative one."""
-
-    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="payments")
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
-    amount = models.BigIntegerField(help_text="Minor units of the invoice's currency.")
-    received_on = models.DateField()
-    reference = models.CharField(max_length=200, help_text="As on the bank statement.")
-    recorded_by = models.CharField(max_length=200)
-
-    class Meta:
-        constraints: ClassVar = [
-            models.CheckConstraint(condition=~Q(amount=0), name="payment_is_not_nothing"),
-            models.UniqueConstraint(
-                fields=["invoice", "reference", "received_on", "amount"], name="payment_is_recorded_once"
-            ),
-        ]
-        triggers: ClassVar = [
-            pgtrigger.Protect(name="payment_is_append_only", operation=pgtrigger.Update | pgtrigger.Delete)
-        ]
-
-    def __str__(self) -> str:
-        currency = self.invoice.currency
-        return f"{self.reference}: {Money.from_minor(self.amount, currency).text} {currency}"
-
-
-class CloseProof(models.Model):
-    """The conservation sums as they stood when a tenant's period was closed."""
-
-    period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, related_name="proofs")
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
-    closed_at = models.DateTimeField()
-    accepted_incomplete = models.TextField(
-        blank=True, help_text="The operator's reason, where there was one."
-    )
-    sums = models.JSONField()
-
-    def __str__(self) -> str:
-        return f"close of {self.period}"

@@ -1,11 +1,12 @@
 """What usage costs: plans, their versions, the prices of meters, and who subscribes when.
 
-Dates of versions and prices are civil dates: they begin at midnight in the zone of the tenant that
-is charged, as its billing periods do.
+Dates of versions and prices are civil dates: they begin at midnight in the zone of the billing period
+of the tenant that is charged, as that period does.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import ClassVar
 
 import pgtrigger
@@ -15,6 +16,9 @@ from django.db import models
 from django.db.models import F, Func, Q, Value
 
 from billing.models.rated import Resource
+from billing.rules.money import TOKENS, rounded_text
+from billing.rules.pricing import MAX_PRICE_DECIMALS, PerUnit, PriceModel
+from billing.rules.tiers import Scale, as_terms, first_price, of_terms
 from portal.audit import track
 from portal.tenants.models import Tenant, same
 
@@ -26,8 +30,15 @@ SELECTORS = {
     "gpu_model": "gpu_models",
     "mig_profile": "mig_profiles",
     "state": "states",
+    "use": "uses",
 }
-"""The attributes of usage that a price may select by, in the order in which they are shown: the column of each."""
+"""What a price may select usage by, in the order in which it is shown: the column of each.
+
+`use` tells apart the seconds of a run, which `clusters` knows by the hour; the others are attributes of the run.
+"""
+
+USES = ("busy", "idle", "unknown")
+"""Device-seconds that telemetry saw working or standing still, and those that it did not see."""
 
 
 # Of a price that rated usage, only the end may move; of a version, nothing.
@@ -40,37 +51,78 @@ END IF;
 RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
 """
 
-_GUARD_VERSION = """
+# Without a unit of usage a fee is billed all the same.
+_BILLED = """
+SELECT 1 FROM billing_planversion v
+JOIN (SELECT 'fee' AS kind, id, version_id FROM billing_fee
+      UNION ALL SELECT 'commitment', id, version_id FROM billing_commitment
+      UNION ALL SELECT 'discount', id, version_id FROM billing_discount) term ON term.version_id = v.id
+JOIN billing_invoiceline line ON line.kind = term.kind AND line.term_id = term.id
+"""
+
+# No index says which rows a version rated: it would cost each of them. Nobody was ever on most plans that change, and
+# nothing is rated by a version before it begins, whatever the zone: so no month is read, or those since then.
+RATED_BY = """EXISTS (
+    SELECT 1 FROM billing_planversion v JOIN billing_subscriptionevent s ON s.plan_id = v.plan_id WHERE v.id = {version}
+) AND EXISTS (
+    SELECT 1 FROM billing_ratedusage WHERE version_id = {version} AND service_month >= (
+        SELECT date_trunc('month', (effective_from - 2)::timestamp)::date FROM billing_planversion
+        WHERE id = {version}))"""
+"""Whether usage was rated by a version, taken back since or not; `version` is its id."""
+
+_GUARD_VERSION = f"""
 IF (TG_OP = 'DELETE' OR to_jsonb(NEW) IS DISTINCT FROM to_jsonb(OLD))
-   AND EXISTS (SELECT 1 FROM billing_ratedusage WHERE version_id = OLD.id) THEN
-    RAISE EXCEPTION 'Usage has been rated by this version of the plan: add a new version.';
+   AND ({RATED_BY.format(version="OLD.id")}
+        OR EXISTS ({_BILLED} WHERE v.id = OLD.id)) THEN
+    RAISE EXCEPTION 'Usage has been rated by this version of the plan, or a line billed: add a new version.';
 END IF;
 RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
 """
 
 
-_GUARD_CURRENCY = """
-IF NEW.currency <> OLD.currency AND EXISTS (
-    SELECT 1 FROM billing_periodtotal t JOIN billing_price p ON p.id = t.price_id
-    JOIN billing_planversion v ON v.id = p.version_id WHERE v.plan_id = OLD.id) THEN
-    RAISE EXCEPTION 'Usage has been rated by this plan in %: make another plan.', OLD.currency;
+_GUARD_CURRENCY = f"""
+IF (NEW.currency, NEW.settles) <> (OLD.currency, OLD.settles) AND (EXISTS (
+        SELECT 1 FROM billing_periodtotal t JOIN billing_price p ON p.id = t.price_id
+        JOIN billing_planversion v ON v.id = p.version_id WHERE v.plan_id = OLD.id)
+    OR EXISTS ({_BILLED} WHERE v.plan_id = OLD.id)) THEN
+    RAISE EXCEPTION 'Usage has been rated by this plan, or a line billed, in %, by %: make another plan.',
+        OLD.currency, OLD.settles;
 END IF;
 RETURN NEW;
-"""
+"""  # noqa: S608 - built from constants
+
+
+class Settles(models.TextChoices):
+    """What pays for usage under a plan."""
+
+    INVOICE = "invoice", "The period's invoice"
+    WALLET = "wallet", "The wallet, as it is used; there is no invoice"
+    WALLET_FIRST = "wallet-first", "The wallet, when the invoice is issued; the rest is to be paid"
+
+
+BY_INVOICE = (Settles.INVOICE, Settles.WALLET_FIRST)
+"""Plans whose use stands on invoices."""
 
 
 @track()
 class Plan(models.Model):
-    """A named offer in one currency."""
+    """A named offer in one currency, or in tokens."""
 
     name = models.SlugField(unique=True)
-    currency = models.CharField(max_length=3, help_text="ISO 4217; all prices of the plan are in it.")
+    currency = models.CharField(
+        max_length=3, help_text="ISO 4217, or TOK for tokens; all prices of the plan are in it."
+    )
+    settles = models.CharField(max_length=12, choices=Settles.choices, default=Settles.INVOICE)
 
     class Meta:
         constraints: ClassVar = [
             models.CheckConstraint(
                 condition=Q(currency__regex="^[A-Z]{3}$"), name="plan_currency_is_iso_4217"
-            )
+            ),
+            models.CheckConstraint(condition=Q(settles__in=Settles.values), name="plan_settlement_is_known"),
+            models.CheckConstraint(
+                condition=~Q(currency=TOKENS) | Q(settles=Settles.WALLET), name="tokens_are_paid_by_wallet"
+            ),
         ]
         triggers: ClassVar = [
             pgtrigger.Trigger(
@@ -121,8 +173,8 @@ def _any(help_text: str) -> ArrayField[list[str], list[str]]:
 class Price(models.Model):
     """What one unit of a meter costs, for the usage that it selects, during [valid_from, valid_until).
 
-    An empty selector matches everything. Where several prices match, the one with most selectors
-    wins, then the one that stands first.
+    An empty selector matches everything. Where several prices match, one with hours wins, then the one with most
+    selectors, then the one that stands first.
     """
 
     version = models.ForeignKey(PlanVersion, on_delete=models.PROTECT, related_name="prices")
@@ -136,11 +188,52 @@ class Price(models.Model):
     gpu_models = _any("GPU models")
     mig_profiles = _any("MIG profiles")
     states = _any("Job states")
-    specificity = models.PositiveSmallIntegerField(default=0, help_text="How many selectors are not empty.")
-    selector = models.TextField(
-        blank=True, help_text="The selectors in canonical form, as shown on invoices."
+    uses = _any("Of GPUs: busy, idle or unknown seconds, as telemetry tells them")
+    hours = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="The windows of the week in which it holds, as `billing.rules.hours` writes them; none: always.",
     )
-    unit_price = models.DecimalField(max_digits=24, decimal_places=12, help_text="Per unit of the meter.")
+    tenant = models.ForeignKey(
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="For this tenant alone; it wins over every price for all.",
+    )
+    specificity = models.PositiveSmallIntegerField(
+        default=0,
+        help_text="How many selectors are not empty; ten more with hours, a hundred more for one tenant alone.",
+    )
+    selector = models.TextField(
+        blank=True, help_text="The selectors in canonical form; `describing` has them in words."
+    )
+    model = models.CharField(
+        max_length=10,
+        choices=[(scale.value, scale.value.replace("_", " ")) for scale in Scale],
+        default=Scale.PER_UNIT.value,
+        help_text="How the price depends on the quantity.",
+    )
+    scale = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Tiers or package, as `billing.rules.tiers` writes them; none per unit.",
+    )
+    unit_price = models.DecimalField(
+        max_digits=24,
+        decimal_places=12,
+        help_text="Per unit of the meter; of a model with a scale the first unit's, by which use is valued until "
+        "its period is totalled.",
+    )
+    allowance = models.ForeignKey(
+        "billing.Allowance",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="prices",
+        help_text="Of the same version: its units cost nothing.",
+    )
     valid_from = models.DateField()
     valid_until = models.DateField(null=True, blank=True)
 
@@ -148,6 +241,19 @@ class Price(models.Model):
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(unit_price__gte=0), name="price_is_not_negative"),
             models.CheckConstraint(condition=Q(resource__in=Resource.values), name="price_resource_is_known"),
+            models.CheckConstraint(
+                condition=Q(model="per_unit", scale={})
+                | (Q(model__in=["graduated", "volume", "package"]) & ~Q(scale={})),
+                name="price_has_the_scale_of_its_model",
+            ),
+            models.CheckConstraint(
+                condition=Q(uses=[]) | Q(resource=Resource.GPU, uses__contained_by=list(USES)),
+                name="price_by_use_is_of_gpu_seconds",
+            ),
+            models.CheckConstraint(
+                condition=Q(hours={}) | Q(hours__has_keys=["windows", "zone"]),
+                name="price_hours_have_windows_and_a_clock",
+            ),
             models.CheckConstraint(
                 condition=Q(valid_until__isnull=True) | Q(valid_until__gt=F("valid_from")),
                 name="price_ends_after_it_starts",
@@ -192,6 +298,23 @@ class Price(models.Model):
 
     def __str__(self) -> str:
         return f"{self.meter} {self.selector or 'any'} at {self.unit_price.normalize():f}"
+
+
+def model_of(price: Price) -> PriceModel:
+    """The rule by which the price turns a quantity into money."""
+    return of_terms({"model": price.model, **price.scale}) if price.scale else PerUnit(price.unit_price)
+
+
+def take_model(price: Price, model: PriceModel) -> None:
+    """Have the price be of that model; it is not saved."""
+    terms = as_terms(model)
+    price.model = terms.pop("model")
+    price.scale = {} if isinstance(model, PerUnit) else terms
+    price.unit_price = (
+        model.unit_price
+        if isinstance(model, PerUnit)
+        else Decimal(rounded_text(first_price(model), MAX_PRICE_DECIMALS))
+    )
 
 
 @track()

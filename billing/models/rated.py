@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import F, Q
 
@@ -15,11 +16,21 @@ from portal.tenants.models import Project, Tenant
 
 
 class Resource(models.TextChoices):
-    """What a workload holds; `units` are whole GPUs or slices, thousandths of a core, MiB."""
+    """What a workload holds; `units` are whole GPUs or slices, thousandths of a core, MiB, Slurm's weight."""
 
     GPU = "gpu", "GPU"
     CPU = "cpu", "CPU"
     MEMORY = "memory", "Memory"
+    GPU_MEMORY = "gpu-memory", "GPU memory"
+    BILLING = "billing", "Slurm billing"
+
+    @property
+    def is_measure(self) -> bool:
+        """Whether it counts over again what the others hold: rated only for tenants one of whose plans charges it."""
+        return self in MEASURES
+
+
+MEASURES = (Resource.GPU_MEMORY, Resource.BILLING)
 
 
 class Verdict(models.TextChoices):
@@ -70,6 +81,7 @@ class RatedUsage(models.Model):
     period_id = models.BigIntegerField()
     version_id = models.BigIntegerField(null=True)
     price_id = models.BigIntegerField(null=True)
+    payer_id = models.BigIntegerField(null=True, help_text="Who paid for the tenant then; empty: itself.")
     service_from = models.BigIntegerField(help_text="UTC epoch second.")
     service_to = models.BigIntegerField()
     units = models.BigIntegerField(help_text="Signed resource units × seconds.")
@@ -111,6 +123,8 @@ class RatedJob(models.Model):
     share_den = models.IntegerField()
     cpu_milli = models.BigIntegerField()
     memory_mib = models.BigIntegerField()
+    gpu_memory_mib = models.BigIntegerField(db_default=0)
+    billing = models.BigIntegerField(db_default=0)
     nodes = models.IntegerField()
     state = models.TextField()
     submitted = models.BigIntegerField(null=True)
@@ -141,6 +155,9 @@ class RatedJob(models.Model):
                 condition=Q(ended__isnull=True),
                 name="open_jobs_of_tenant",
             ),
+            # Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the
+            # order of their ends, so that a few kilobytes lead to them.
+            BrinIndex(fields=["ended"], pages_per_range=32, name="jobs_by_end"),
         ]
 
     def __str__(self) -> str:
@@ -172,6 +189,14 @@ class PeriodTotal(Total):
     gpu_model = models.TextField()
     verdict = models.CharField(max_length=10, choices=Verdict.choices)
     price_id = models.BigIntegerField(null=True)
+    payer = models.ForeignKey(
+        Tenant,
+        on_delete=models.PROTECT,
+        null=True,
+        db_index=False,
+        related_name="+",
+        help_text="Whose invoice it goes on; empty: the tenant's own.",
+    )
     last_rated_id = models.BigIntegerField(
         help_text="Newest rated row in this sum; beyond an invoice's: pending."
     )
@@ -188,9 +213,16 @@ class PeriodTotal(Total):
                     "verdict",
                     "price_id",
                     "share_den",
+                    "payer",
                 ],
                 nulls_distinct=False,
                 name="period_total_is_kept_once",
+            )
+        ]
+        indexes: ClassVar = [
+            # Few tenants have others pay for them.
+            models.Index(
+                fields=["payer", "tenant"], condition=Q(payer__isnull=False), name="totals_that_others_pay"
             )
         ]
 

@@ -1,30 +1,36 @@
 """The jobs behind the lines of an invoice: what each adds, to the unit, on pages and as CSV.
 
 A line covers what was rated under its service period, project and price since the invoice that
-covered them before, up to its own invoice's `rated_through`. Its jobs add up to it exactly.
+covered them before, up to its own invoice's `rated_through`. Its jobs add up to it exactly. What another tenant
+used, which the invoice's pays, has its jobs on that one's pages alone.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from io import StringIO
 from typing import Any
 
 from django.db import connection
 
 from billing import coverage
-from billing.documents.csv import FORMULA
+from billing.documents.csv import FORMULA, cell
 from billing.models import Invoice, InvoiceLine
+from billing.rules.money import Money, rounded_text
+from billing.rules.pricing import MAX_PRICE_DECIMALS
+from billing.rules.sharing import per_hour
 
 PAGE = 25
 BLOCK = 65_536  # bytes: each piece of an answer passes through all of the server
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class JobOnLine:
     """What one job adds to a line; negative where it is taken back."""
 
     record_id: int
@@ -60,7 +66,7 @@ def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
 class Page:
     """Some of the jobs behind a line, the largest first."""
 
-    jobs: list[Held]
+    jobs: list[JobOnLine]
     count: int  # of all jobs of the line
     more: Cursor | None  # where the next page begins
 
@@ -79,7 +85,7 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
         cursor.execute(_PAGE, values)
         rows = cursor.fetchall()
     found = [
-        Held(record, job, user, _at(since), _at(until), units, Fraction(num, den))
+        JobOnLine(record, job, user, _at(since), _at(until), units, Fraction(num, den))
         for record, job, user, since, until, units, num, den, _, _ in rows[:PAGE]
     ]
     last = Cursor(rows[PAGE - 1][-1], found[-1].record_id, found[-1].share) if len(rows) > PAGE else None
@@ -90,8 +96,10 @@ def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:
     """One row per job and line, header first, as the database writes them, in pieces of BLOCK bytes and a row.
 
     `units` × `share` are the job's exact resource-seconds; those of a line add up to it. `hours` and
-    `amount` are the same, shortened to be read.
+    `amount` are the same, shortened to be read. Behind all jobs stand the lines without any, with their amounts.
     """
+    amounts = [line for line in lines if not _has_jobs(line)]
+    lines = [line for line in lines if _has_jobs(line)]
     values = _reach(invoice, lines) | {
         "number": invoice.number,
         "currency": invoice.currency,
@@ -100,6 +108,7 @@ def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:
         "names": [line.project for line in lines],
         "meters": [line.unit for line in lines],
         "unit_prices": [line.unit_price for line in lines],
+        "hour_prices": [hour_price(line) for line in lines],
     }
     statement = connection.ops.compose_sql(_CSV, values)  # type: ignore[attr-defined]  # of PostgreSQL
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -111,10 +120,43 @@ def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:
                 block.clear()
         if block:
             yield bytes(block)
+    if amounts:
+        yield _without_jobs(invoice, amounts)
+
+
+def _without_jobs(invoice: Invoice, lines: Sequence[InvoiceLine]) -> bytes:
+    """A row for each line whose jobs are not told: a fee, a discount, what was added by hand, what another used."""
+    text = StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    for line in lines:
+        service = line.service_period
+        used: tuple[object, ...] = ("", "", "")
+        if line.seconds_num:
+            exact = rounded_text(Fraction(int(line.seconds_num), line.seconds_den * 3600), 9)
+            hours = f"{Decimal(exact):.9f}"
+            used = (hours, line.unit, "" if line.unit_price is None else f"{line.unit_price.normalize():f}")
+        writer.writerow(
+            (
+                *(cell(invoice.number), line.position, cell(line.description), cell(line.project)),
+                *("",) * 8,
+                *(f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (service.start, service.end)),
+                *("", "", *used),
+                *(invoice.currency, Money.from_minor(line.amount, invoice.currency).text, line.kind),
+            )
+        )
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def hour_price(line: InvoiceLine) -> Decimal:
+    """What an hour of a job behind the line costs; of a price over several projects their average, to 12 decimals."""
+    if not line.terms:
+        return line.unit_price or Decimal(0)
+    return Decimal(rounded_text(per_hour(line.terms, line.invoice.currency).amount, MAX_PRICE_DECIMALS))
 
 
 def _reach(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
-    """Which rated rows each line covers."""
+    """Which rated rows each line covers; one that is an amount alone covers none, nor does what another used."""
+    lines = [line for line in lines if _has_jobs(line)]
     issued = coverage.before(invoice)
     spans = [(line.service_period.start.astimezone(UTC), line.service_period.end) for line in lines]
     return {
@@ -130,6 +172,10 @@ def _reach(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
     }
 
 
+def _has_jobs(line: InvoiceLine) -> bool:
+    return bool(line.seconds_num) and line.used_by() is None
+
+
 def _at(second: int) -> datetime:
     return datetime.fromtimestamp(second, UTC)
 
@@ -143,7 +189,7 @@ WITH line AS (
            max(r.service_to) AS service_to, sum(r.units)::bigint AS units
     FROM line l JOIN billing_ratedusage r
       ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
-    WHERE r.tenant_id = %(tenant)s AND r.id <= %(through)s
+    WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
       AND r.service_month >= %(since)s AND r.service_month < %(until)s::timestamptz AT TIME ZONE 'UTC'
     GROUP BY l.position, r.record_id, r.share_num, r.share_den
     HAVING sum(r.units) <> 0
@@ -182,10 +228,12 @@ SELECT {_text("%(number)s")} AS invoice, h.position AS line, {_text("t.descripti
        CASE WHEN h.share_den = 1 THEN h.share_num::text ELSE h.share_num || '/' || h.share_den END AS share,
        (h.units::numeric * h.share_num / (h.share_den * 3600::numeric))::numeric(40, 9) AS hours, t.unit,
        trim_scale(t.unit_price) AS unit_price, %(currency)s AS currency,
-       (h.units::numeric * h.share_num * t.unit_price / (h.share_den * 3600::numeric))::numeric(50, 9) AS amount
+       (h.units::numeric * h.share_num * t.hour_price / (h.share_den * 3600::numeric))::numeric(50, 9) AS amount,
+       'usage' AS kind
 FROM held h
 JOIN unnest(%(positions)s::int[], %(descriptions)s::text[], %(names)s::text[], %(meters)s::text[],
-            %(unit_prices)s::numeric[]) AS t (position, description, project, unit, unit_price)
+            %(unit_prices)s::numeric[], %(hour_prices)s::numeric[])
+  AS t (position, description, project, unit, unit_price, hour_price)
   ON t.position = h.position
 LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id
 ORDER BY h.position, h.service_from, h.record_id

@@ -21,6 +21,9 @@ class Tag:
     meter: Meter
     unit_price: Decimal
     currency: str
+    by_total: bool = (
+        False  # tiers or an allowance look at the total of a period: `unit_price` is the first unit's
+    )
 
 
 Tags = Mapping[int, Tag]
@@ -36,14 +39,20 @@ def tags(ids: Iterable[int | None], *, known: Tags = MappingProxyType({})) -> Ta
         return known
     with connection.cursor() as cursor:
         cursor.execute(_TAGS, [list(wanted)])
-        return {pk: Tag(Meter(meter), price, currency) for pk, meter, price, currency in cursor.fetchall()}
+        return {pk: tag(*columns) for pk, *columns in cursor.fetchall()}
 
 
-_TAGS = """
-SELECT p.id, p.meter, p.unit_price, l.currency
-FROM billing_price p JOIN billing_planversion v ON v.id = p.version_id JOIN billing_plan l ON l.id = v.plan_id
-WHERE p.id = ANY (%s)
-"""
+def tag(meter: str, unit_price: Decimal, currency: str, by_total: bool) -> Tag:
+    """Of the columns TAG, where `c` is the price, `v` its version and `l` the plan."""
+    return Tag(Meter(meter), unit_price, currency, by_total)
+
+
+TAG = "c.meter, c.unit_price, l.currency, c.scale <> '{}' OR c.allowance_id IS NOT NULL"
+_TAGS = f"""
+SELECT c.id, {TAG}
+FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id
+WHERE c.id = ANY (%s)
+"""  # noqa: S608 - built from constants
 
 
 def cost(tag: Tag, resource_seconds: Fraction) -> Money:

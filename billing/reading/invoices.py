@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Q, QuerySet
 
-from billing.collection import Balance, balance
-from billing.models import Invoice, InvoiceDocument, InvoiceLine, InvoiceState, Payment
+from billing import sums
+from billing.collection import Balance, standing
+from billing.models import (
+    Invoice,
+    InvoiceDocument,
+    InvoiceLine,
+    InvoiceState,
+    InvoiceTax,
+    Letter,
+    LetterState,
+    Payment,
+    Voiding,
+    WalletGrant,
+)
 from billing.models.invoices import InvoiceQuerySet
 from billing.reading import behind
 from billing.reading.costs import per_currency
 from billing.rules.money import Money
+from billing.wallets import paying
+from portal.tenants.asking import Ask, Rows, of_tenant
 from portal.tenants.models import Tenant
 
 PAGE = 24
+TOLD = (LetterState.SENT, LetterState.SENDING)
+"""Letters that went out: what is only kept here, its tenant never had."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ListedInvoice:
     """An invoice and what is paid of it."""
 
     invoice: Invoice
@@ -44,49 +62,80 @@ class Detail:
     lines: list[InvoiceLine]  # by position
     jobs: dict[int, int]  # how many stand behind each line, by position
     payments: list[Payment]
+    taxes: list[InvoiceTax]  # the highest rate first
+    notes: list[Invoice]  # the credit notes that take back from it
+    voiding: Voiding | None
+    replaced_by: Invoice | None
+    drawn: list[tuple[WalletGrant, int]]  # what the wallet paid when it was issued, by grant
+    einvoice: bool
+    letters: list[Letter]  # that were written about it, the newest first
 
 
-def newest(tenant: Tenant, *, on: date, after: str = "", limit: int = PAGE) -> tuple[list[Standing], str]:
+def newest(
+    tenant: Tenant, *, on: date, after: str = "", limit: int = PAGE
+) -> tuple[list[ListedInvoice], str]:
     """A page of invoices, the newest first, and the number behind which the next one begins, or ""."""
     last = _visible(tenant).filter(number=after).first() if after else None
-    values = {
-        "tenant": tenant.pk,
-        "start": last.period_start if last else None,
-        "id": last.pk if last else 0,
-        "limit": limit + 1,
-    }
-    rows = list(Invoice.objects.raw(_NEWEST, values))
-    more = rows[limit - 1].number or "" if len(rows) > limit else ""
-    return [_standing(row, on) for row in rows[:limit]], more
+    if last is None:
+        rows = ask_newest(tenant, on=on, limit=limit + 1).asked()
+    else:
+        found = _visible(tenant).filter(period_start__lte=last.period_start)
+        found = found.filter(Q(period_start__lt=last.period_start) | Q(pk__lt=last.pk))
+        invoices = sums.with_sums(found).order_by("-period_start", "-pk")[: limit + 1]
+        rows = [ListedInvoice(invoice, standing(invoice=invoice, on=on)) for invoice in invoices]
+    return rows[:limit], rows[limit - 1].invoice.number or "" if len(rows) > limit else ""
+
+
+def ask_newest(tenant: Tenant, *, on: date, limit: int) -> Ask[list[ListedInvoice]]:
+    """The newest first, as a list shows them: what an invoice has besides is read when it is asked for."""
+
+    def made(rows: Rows) -> list[ListedInvoice]:
+        found = []
+        for row in rows:
+            invoice: Any = Invoice.from_db(DEFAULT_DB_ALIAS, _LISTED, row[: len(_LISTED)])
+            for name, value in zip(_SUMS, row[len(_LISTED) :], strict=True):
+                setattr(invoice, name, value)
+            found.append(ListedInvoice(invoice, standing(invoice=invoice, on=on)))
+        return found
+
+    return Ask(f"{_newest_of()} LIMIT %(limit)s", {"tenant": tenant.pk, "limit": limit}, made, kept=True)
+
+
+_SHOWN = {
+    *("id", "kind", "state", "number", "tenant_id", "currency", "total", "prepaid"),
+    *("period_start", "period_end", "timezone", "issued_on", "due_on"),
+}
+_LISTED = [field.attname for field in Invoice._meta.concrete_fields if field.attname in _SHOWN]
+_SUMS = list(sums.Sums.__annotations__)
+
+
+@of_tenant
+def _newest_of(tenant: int) -> QuerySet[Any, Any]:
+    found = sums.with_sums(_visible(tenant)).order_by("-period_start", "-pk")
+    return found.values_list(*_LISTED, *_SUMS)
 
 
 def open_sums(tenant: Tenant) -> Open:
     """What is to be paid in all. One query."""
-    with connection.cursor() as cursor:
-        cursor.execute(_OPEN, [tenant.pk])
-        rows = cursor.fetchall()
+    return ask_open(tenant).asked()
+
+
+def ask_open(tenant: Tenant) -> Ask[Open]:
+    return Ask(_open_of(), {"tenant": tenant.pk}, _open, kept=True)
+
+
+@of_tenant
+def _open_of(tenant: int) -> QuerySet[Any, Any]:
+    found = sums.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__gt=0)
+    return found.values_list("left", "currency", "due_on")
+
+
+def _open(rows: Rows) -> Open:
     return Open(
-        per_currency(Money.from_minor(int(unpaid), currency) for unpaid, currency, _ in rows),
+        per_currency(Money.from_minor(left, currency) for left, currency, _ in rows),
         len(rows),
         min((due for *_, due in rows if due), default=None),
     )
-
-
-_NEWEST = """
-SELECT i.*, coalesce(p.received, 0) AS received
-FROM billing_invoice i
-LEFT JOIN LATERAL (SELECT sum(amount) AS received FROM billing_payment WHERE invoice_id = i.id) p ON true
-WHERE i.tenant_id = %(tenant)s AND i.state IN ('issued', 'void')
-  AND (%(start)s::timestamptz IS NULL OR (i.period_start, i.id) < (%(start)s::timestamptz, %(id)s))
-ORDER BY i.period_start DESC, i.id DESC LIMIT %(limit)s
-"""
-
-_OPEN = """
-SELECT i.total - coalesce(p.received, 0), i.currency, i.due_on
-FROM billing_invoice i
-LEFT JOIN LATERAL (SELECT sum(amount) AS received FROM billing_payment WHERE invoice_id = i.id) p ON true
-WHERE i.tenant_id = %s AND i.state = 'issued' AND i.total > coalesce(p.received, 0)
-"""
 
 
 def get(tenant: Tenant, number: str) -> Invoice:
@@ -101,13 +150,26 @@ def line(tenant: Tenant, number: str, position: int) -> InvoiceLine:
 
 
 def detail(tenant: Tenant, number: str, *, on: date) -> Detail:
-    """Raises Invoice.DoesNotExist. Five queries."""
-    invoice = get(tenant, number)
-    payments = list(invoice.payments.order_by("received_on", "pk"))
+    """Raises Invoice.DoesNotExist. Eleven queries at most."""
+    found = sums.with_sums(_visible(tenant).select_related("original", "replaces"))
+    invoice = found.get(number=number)
     lines = list(invoice.lines.select_related("service_period").order_by("position"))
-    paid = sum(payment.amount for payment in payments)
+    is_void = invoice.state == InvoiceState.VOID
     return Detail(
-        invoice, balance(invoice=invoice, on=on, paid=paid), lines, behind.counts(invoice, lines), payments
+        invoice,
+        standing(invoice=invoice, on=on),
+        lines,
+        behind.counts(invoice, lines),
+        list(invoice.payments.order_by("received_on", "pk")),
+        list(invoice.taxes.order_by("-rate", "category")),
+        list(invoice.credit_notes.issued().order_by("pk")),
+        Voiding.objects.filter(invoice=invoice).first() if is_void else None,
+        invoice.replacements.exclude(number=None).order_by("pk").last() if is_void else None,
+        paying.entries(invoice) if invoice.prepaid > 0 and not is_void else [],
+        InvoiceDocument.objects.filter(invoice=invoice, einvoice__isnull=False).exists(),
+        list(
+            Letter.objects.filter(invoice=invoice, state__in=TOLD).defer("text", "html").order_by("-sent_at")
+        ),
     )
 
 
@@ -117,11 +179,12 @@ def document(invoice: Invoice) -> bytes | None:
     return bytes(kept) if kept is not None else None
 
 
-def _visible(tenant: Tenant) -> InvoiceQuerySet:
+def einvoice(invoice: Invoice) -> bytes | None:
+    """The e-invoice as it was sent; None where there is none, or it is not rendered yet."""
+    kept = InvoiceDocument.objects.filter(invoice=invoice).values_list("einvoice", flat=True).first()
+    return bytes(kept) if kept is not None else None
+
+
+def _visible(tenant: Tenant | int) -> InvoiceQuerySet:
     found = Invoice.objects.filter(tenant=tenant)
     return found.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID])
-
-
-def _standing(invoice: Invoice, on: date) -> Standing:
-    received = int(invoice.received)  # type: ignore[attr-defined]
-    return Standing(invoice, balance(invoice=invoice, on=on, paid=received))

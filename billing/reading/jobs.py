@@ -16,9 +16,11 @@ from django.db.models import Q, QuerySet
 from billing.models import BillingPeriod, PeriodTotal, RatedJob, UserTotal, Verdict
 from billing.reading.costs import Tag, Tags, cost, tags
 from billing.rules.money import Money
+from portal.tenants.asking import Ask, Rows
 from portal.tenants.models import Project, Tenant
 
 PAGE = 50
+NEWEST = 300  # jobs that suggestions for a quote are taken from
 MOST_USERS = 200  # suggestions
 _NONE: Mapping[int, Any] = MappingProxyType({})
 LOOK_BACK = 92 * 86_400  # seconds before a period in which a job that still ran in it may have started
@@ -33,6 +35,7 @@ class Job:
     gpu_seconds: Fraction
     cost: Money | None
     verdict: Verdict
+    by_total: bool = False  # `cost` is at the first unit's price; the total of the period decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,7 @@ class Piece:
     share: Fraction  # what one unit is of a GPU, core or GiB
     tag: Tag | None
     invoice: str  # number, "" where it is on none
+    paid_by: str  # another tenant, on whose invoice it is or will be
 
     @property
     def resource_seconds(self) -> Fraction:
@@ -115,24 +119,30 @@ def newest(tenant: Tenant, wanted: Wanted, *, after: Cursor | None = None) -> tu
     return costed(tenant, rows[:PAGE]), more
 
 
-def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int, prices: Tags = _NONE) -> list[Job]:
-    """The jobs that ran in the period and have cost most in all. Two queries, one more for prices not given."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Jobs that are not costed yet, and the names of their projects."""
+
+    rows: list[RatedJob]
+    projects: dict[int, str]
+
+
+def ask_costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> Ask[Found]:
+    """The jobs that ran in the period and have cost most in all."""
     start, end = int(period.start.timestamp()), int(period.end.timestamp())
     values = {"tenant": tenant.pk, "start": start, "end": end, "before": start - LOOK_BACK, "limit": limit}
-    with connection.cursor() as cursor:
-        cursor.execute(_COSTLIEST, values)
-        found = cursor.fetchall()
-    rows = [RatedJob.from_db(connection.alias, _COLUMNS, row[:-1]) for row in found]
-    names = {job.project_id: row[-1] for job, row in zip(rows, found, strict=True)}
-    return costed(tenant, rows, prices=prices, projects=names)
+
+    def made(found: Rows) -> Found:
+        rows = [RatedJob.from_db(connection.alias, _COLUMNS, row[:-1]) for row in found]
+        return Found(rows, {job.project_id: row[-1] for job, row in zip(rows, found, strict=True)})
+
+    return Ask(_COSTLIEST, values, made)
 
 
-def count(tenant: Tenant, period: BillingPeriod) -> int:
+def ask_count(tenant: Tenant, period: BillingPeriod) -> Ask[int]:
     """How many jobs started in the period."""
     start, end = int(period.start.timestamp()), int(period.end.timestamp())
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNT, [tenant.pk, start, end])
-        return int(cursor.fetchone()[0])
+    return Ask(_COUNT, [tenant.pk, start, end], lambda rows: int(rows[0][0]), kept=True)
 
 
 def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
@@ -164,16 +174,57 @@ def _matching(tenant: Tenant, wanted: Wanted, after: Cursor | None) -> QuerySet[
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What the newest jobs were told to be, each value once, the newest first."""
+
+    gpu_models: tuple[str, ...]
+    mig_profiles: tuple[str, ...]
+    queues: tuple[str, ...]
+    qoses: tuple[str, ...]
+
+
+def shapes(tenant: Tenant) -> Shapes:
+    """One query, over at most NEWEST jobs."""
+    newest = RatedJob.objects.filter(tenant=tenant).order_by("-shown_at", "-record_id")
+    rows = list(newest.values_list("gpu_model", "mig_profile", "queue", "qos")[:NEWEST])
+    return Shapes(*(tuple(dict.fromkeys(row[place] for row in rows if row[place])) for place in range(4)))
+
+
 def costed(
     tenant: Tenant, rows: Sequence[RatedJob], *, prices: Tags = _NONE, projects: Mapping[int, str] = _NONE
 ) -> list[Job]:
     """Each job with the sum of its rated usage. Three queries, less those for prices and projects that are given."""
-    sums: dict[int, list[tuple[str, int | None, Fraction]]] = defaultdict(list)
-    if rows:
-        with connection.cursor() as cursor:
-            cursor.execute(_SUMS, {"tenant": tenant.pk, **_span(rows)})
-            for record_id, verdict, price_id, share_den, units in cursor.fetchall():
-                sums[record_id].append((verdict, price_id, Fraction(int(units), share_den)))
+    if not rows:
+        return []
+    return summed(tenant, rows, ask_sums(tenant, rows).asked(), prices=prices, projects=projects)
+
+
+Sums = Mapping[int, list[tuple[str, int | None, Fraction]]]
+"""By job: verdict, price and resource-seconds."""
+
+
+def ask_sums(tenant: Tenant, rows: Sequence[RatedJob]) -> Ask[Sums]:
+    """The rated usage of each of these jobs."""
+
+    def made(found: Rows) -> Sums:
+        sums: dict[int, list[tuple[str, int | None, Fraction]]] = defaultdict(list)
+        for record_id, verdict, price_id, share_den, units in found:
+            sums[record_id].append((verdict, price_id, Fraction(int(units), share_den)))
+        return sums
+
+    return Ask(_SUMS, {"tenant": tenant.pk, **_span(rows)}, made, kept=True)
+
+
+def summed(
+    tenant: Tenant,
+    rows: Sequence[RatedJob],
+    sums: Sums,
+    *,
+    prices: Tags = _NONE,
+    projects: Mapping[int, str] = _NONE,
+) -> list[Job]:
+    """Each job with what `ask_sums` was answered. Two queries at most, for prices and projects that are not given."""
     prices = tags((price for parts in sums.values() for _, price, _ in parts), known=prices)
     wanted = {row.project_id for row in rows}
     if not wanted <= projects.keys():
@@ -181,7 +232,7 @@ def costed(
         projects = dict(found.values_list("pk", "name"))
     jobs = []
     for row in rows:
-        parts = sums[row.record_id]
+        parts = sums.get(row.record_id, [])
         amounts = [cost(prices[price], seconds) for _, price, seconds in parts if price and price in prices]
         jobs.append(
             Job(
@@ -190,6 +241,7 @@ def costed(
                 Fraction(row.gpu_units * row.share_num, row.share_den),
                 sum(amounts[1:], amounts[0]) if len({a.currency for a in amounts}) == 1 else None,
                 _verdict(row, {verdict for verdict, _, _ in parts}),
+                any(prices[price].by_total for _, price, _ in parts if price and price in prices),
             )
         )
     return jobs
@@ -206,7 +258,7 @@ def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
     with connection.cursor() as cursor:
         cursor.execute(_PIECES, {"tenant": tenant.pk, "record": row.record_id})
         found = cursor.fetchall()
-    prices = tags(price for *_, price, _ in found)
+    prices = tags(price for *_, price, _, _ in found)
     return [
         Piece(
             project,
@@ -218,8 +270,9 @@ def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
             Fraction(share_num, share_den),
             prices.get(price),
             number or "",
+            payer or "",
         )
-        for project, resource, verdict, since, until, units, share_num, share_den, price, number in found
+        for project, resource, verdict, since, until, units, share_num, share_den, price, number, payer in found
     ]
 
 
@@ -239,7 +292,7 @@ def _month(second: int) -> date:
     return datetime.fromtimestamp(second, UTC).date().replace(day=1)
 
 
-_COLUMNS = [field.attname for field in RatedJob._meta.concrete_fields]  # noqa: SLF001 - Django documents it
+_COLUMNS = [field.attname for field in RatedJob._meta.concrete_fields]
 _ROW = ", ".join(f'j."{column}"' for column in _COLUMNS)
 
 # The first are found from the index alone: whole rows take long to sort.
@@ -270,19 +323,22 @@ HAVING sum(units::numeric * share_num) <> 0
 # An invoice covers what was rated up to `rated_through`, in its own period and those before it.
 _PIECES = """
 SELECT c.name, r.resource, r.verdict, r.service_from, r.service_to, sum(r.units), r.share_num, r.share_den,
-       r.price_id, i.number
+       r.price_id, i.number, y.payer
 FROM billing_ratedusage r
 JOIN tenants_project c ON c.id = r.project_id
 JOIN billing_billingperiod p ON p.id = r.period_id
 LEFT JOIN LATERAL (
     SELECT v.number FROM billing_invoice v
-    WHERE v.tenant_id = r.tenant_id AND v.state = 'issued' AND r.verdict = 'charged'
+    WHERE v.tenant_id = r.tenant_id AND r.payer_id IS NULL AND v.state = 'issued' AND r.verdict = 'charged'
       AND v.period_end >= p."end" AND v.rated_through >= r.id
     ORDER BY v.rated_through, v.id LIMIT 1
 ) i ON true
+LEFT JOIN (SELECT DISTINCT tenant_id, payer_id, payer FROM billing_paying) y
+  ON y.tenant_id = r.tenant_id AND y.payer_id = r.payer_id
 WHERE r.tenant_id = %(tenant)s AND r.record_id = %(record)s
-GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id, i.number
+GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id, i.number,
+         y.payer
 HAVING sum(r.units) <> 0
-ORDER BY r.service_from, CASE r.resource WHEN 'gpu' THEN 0 WHEN 'cpu' THEN 1 ELSE 2 END, i.number NULLS LAST,
+ORDER BY r.service_from, array_position(ARRAY['gpu', 'cpu', 'memory', 'gpu-memory'], r.resource), i.number NULLS LAST,
          sum(r.units) > 0, r.service_to
 """

@@ -41,7 +41,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenJob:
     """A job that runs or waits. `parts` is empty where nothing accrues or its price cannot be told."""
 
     job: Job
@@ -85,7 +85,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RunningGpus:
     """GPUs of one model and slice that run now."""
 
     gpu_model: str
@@ -96,17 +96,20 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Live:
+    """What a tenant holds now, and what that costs."""
+
     running: int
     waiting: int
     unpriced: int  # of the running ones
     unseen: int  # beside those that run or wait
-    held: list[Held]  # the most GPUs first
+    held: list[RunningGpus]  # the most GPUs first
     per_hour: list[Money]  # of all that runs, per currency
     today: Money | None  # what all jobs of the day have cost; None in several currencies or none
-    runs: list[Open]  # newest first
+    runs: list[OpenJob]  # newest first
     more_runs: Cursor | None
-    waits: list[Open]  # longest waiting first
+    waits: list[OpenJob]  # longest waiting first
     more_waits: Cursor | None
+    by_totals: bool  # amounts are at first units' prices: totals of the period decide
 
 
 def live(
@@ -138,7 +141,7 @@ def live(
     cuts = _cuts(tenant, runs)
     like = _like(tenant, [(job, told[job.row.record_id][0]) for job in jobs[len(runs) :]])
     day, charged = _today(tenant, moment, today)
-    found = [price for *_, price, _, _, _ in groups] + [price for _, _, price in _flat([cuts, like])]
+    found = [group[6] for group in groups] + [price for _, _, price in _flat([cuts, like])]
     prices = tags([*found, *charged])
     opened = [_open(job, told[job.row.record_id], cuts, like, prices, since, gone) for job in jobs]
     return Live(
@@ -153,6 +156,7 @@ def live(
         more_runs,
         opened[len(runs) :],
         more_waits,
+        any(tag.by_total for tag in prices.values()),
     )
 
 
@@ -195,6 +199,8 @@ def _asked(jobs: Sequence[Job]) -> dict[int, tuple[Asked, str, int | None]]:
                 gpu_share=(row.share_num, row.share_den) if row.gpus else wants.gpu_share,
                 cpu_milli=wants.cpu_milli or row.cpu_milli,
                 memory_mib=wants.memory_mib or row.memory_mib,
+                gpu_memory_mib=row.gpu_memory_mib,
+                billing=wants.billing or row.billing,
             ),
             requested,
             limit,
@@ -236,33 +242,38 @@ def _open(
     prices: Tags,
     since: Mapping[str, int],
     gone: Collection[int],
-) -> Open:
+) -> OpenJob:
     row = job.row
     holds, requested, limit = told
     stale = row.started is not None and not (row.seen_until or 0) >= since.get(row.cluster, 2**62)
     unseen = stale or row.record_id in gone
-    quantities = _quantities(holds.gpus, holds.gpu_share, holds.cpu_milli, holds.memory_mib)
+    quantities = _quantities(
+        holds.gpus, holds.gpu_share, holds.cpu_milli, holds.memory_mib, holds.gpu_memory_mib, holds.billing
+    )
     found = (like if row.started is None else cuts).get(row.record_id, [])
     parts = tuple(
         Part(Resource(resource), Verdict(verdict), quantities[Resource(resource)], prices.get(price or 0))
         for resource, verdict, price in found
     )
-    wanted = {resource for resource, quantity in quantities.items() if quantity}
-    if unseen or (row.started is None and wanted - {part.resource for part in parts}):
+    wanted = {resource for resource, quantity in quantities.items() if quantity and not resource.is_measure}
+    unweighed = any(part.resource.is_measure and not part.quantity for part in parts)
+    if unseen or (row.started is None and (unweighed or wanted - {part.resource for part in parts})):
         parts = ()
     until = row.seen_until
     if until is not None and not unseen:
         until = max(until, since[row.cluster] + UNSEEN)
-    return Open(job, parts, holds, requested, limit, unseen, until)
+    return OpenJob(job, parts, holds, requested, limit, unseen, until)
 
 
 def _quantities(
-    gpus: int, share: tuple[int, int], cpu_milli: int, memory_mib: int
+    gpus: int, share: tuple[int, int], cpu_milli: int, memory_mib: int, gpu_memory_mib: int, billing: int
 ) -> dict[Resource, Fraction]:
     return {
         Resource.GPU: Fraction(gpus * share[0], share[1]),
         Resource.CPU: Fraction(cpu_milli, 1000),
         Resource.MEMORY: Fraction(memory_mib, 1024),
+        Resource.GPU_MEMORY: Fraction(gpu_memory_mib, 1024),
+        Resource.BILLING: Fraction(billing),
     }
 
 
@@ -271,19 +282,19 @@ def _per_hour(parts: Iterable[Part]) -> Money | None:
     return found[0] if len(found) == 1 else None
 
 
-def _held(groups: Iterable[Sequence[Any]]) -> list[Held]:
+def _held(groups: Iterable[Sequence[Any]]) -> list[RunningGpus]:
     counts: dict[tuple[str, str, Fraction], int] = defaultdict(int)
-    for model, profile, num, den, resource, _, _, gpus, _, _ in groups:
+    for model, profile, num, den, resource, _, _, gpus, *_ in groups:
         if resource == Resource.GPU:
             counts[model, profile, Fraction(num, den)] += gpus
-    held = [Held(*key, gpus) for key, gpus in counts.items()]
+    held = [RunningGpus(*key, gpus) for key, gpus in counts.items()]
     return sorted(held, key=lambda held: (-held.gpus * held.share, held.gpu_model, held.mig_profile))
 
 
 def _amounts(groups: Iterable[Sequence[Any]], prices: Tags) -> Iterable[Money]:
-    for _, _, num, den, resource, _, price, gpus, cpu_milli, memory_mib in groups:
+    for _, _, num, den, resource, _, price, gpus, *rest in groups:
         if price in prices:
-            held = _quantities(gpus, (num, den), cpu_milli, memory_mib)[Resource(resource)]
+            held = _quantities(gpus, (num, den), *rest)[Resource(resource)]
             yield cost(prices[price], held * HOUR)
 
 

@@ -25,22 +25,23 @@ SELECT count(*) FILTER (WHERE j.started IS NULL AND j.record_id <> ALL (%(gone)s
        count(*) FILTER (WHERE j.record_id = ANY (%(gone)s) OR (j.started IS NOT NULL AND ({_SEEN}) IS NOT TRUE))
 FROM billing_ratedjob j LEFT JOIN {_MARK} ON m.cluster = j.cluster
 WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL
-"""  # noqa: S608 - built from constants
+"""
 
 NOW = f"""
 SELECT o.gpu_model, o.mig_profile, o.share_num, o.share_den, c.resource, c.verdict, c.price_id,
-       sum(o.gpus)::bigint, sum(o.cpu_milli)::bigint, sum(o.memory_mib)::bigint
+       sum(o.gpus)::bigint, sum(o.cpu_milli)::bigint, sum(o.memory_mib)::bigint,
+       sum(o.gpu_memory_mib)::bigint, sum(o.billing)::bigint
 FROM (
     SELECT j.*, j.seen_until AS finish FROM billing_ratedjob j JOIN {_MARK} ON m.cluster = j.cluster
     WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL AND j.seen_until > j.started AND {_SEEN}
 ) o CROSS JOIN LATERAL ({_CUT}) c
 GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4
-"""  # noqa: S608 - built from constants
+"""
 
 CUTS = f"""
 SELECT o.record_id, c.resource, c.verdict, c.price_id
 FROM unnest(%(records)s::bigint[], %(finishes)s::bigint[]) AS o (record_id, finish) CROSS JOIN LATERAL ({_CUT}) c
-"""  # noqa: S608 - built from constants
+"""
 
 ASKED = "SELECT record_id, requested, time_limit FROM billing_openjob WHERE record_id = ANY (%(records)s)"
 
@@ -63,4 +64,4 @@ FROM unnest(%(places)s::int[], %(clusters)s::text[], %(accounts)s::text[], %(que
             %(models)s::text[], %(profiles)s::text[])
      AS k (place, cluster, account, queue, qos, gpu_model, mig_profile)
 JOIN newest o USING (cluster, account, queue, qos, gpu_model, mig_profile) CROSS JOIN LATERAL ({_CUT}) c
-"""  # noqa: S608 - built from constants
+"""

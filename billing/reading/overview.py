@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import lcm
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS
 
 from billing.models import BillingPeriod, Resource, Verdict
-from billing.reading.costs import Tags, cost, per_currency, tags
+from billing.reading import invoices, jobs, wallets
+from billing.reading.accrued import Accrued
+from billing.reading.costs import TAG, Tag, Tags, cost, per_currency, tag
+from billing.reading.jobs import Job
+from billing.rules.forecast import LAST
 from billing.rules.money import Money, split
+from portal.tenants.asking import Ask, Rows, together
 from portal.tenants.models import Tenant
 
 SERIES = 7  # projects that a chart tells apart; the others are one
+COSTLIEST = 8  # jobs
+DAYS_BEFORE = timedelta(days=LAST)  # by which a forecast may have to look back beyond the period
 
 
 class Row(NamedTuple):
@@ -80,45 +87,82 @@ class Overview:
     gpu_seconds: Fraction
     uses: list[Use]  # by cost, then by GPU time, the largest first
     series: list[tuple[int, str]]  # projects by the same order
-    days: list[Day]
+    days: list[Day]  # of the period, and of the DAYS_BEFORE it
+    terms: list[tuple[str, Money]]  # what the plans charge, and take off, beside use
     before: Elapsed | None  # the same days of the period before, unless charged in another currency
     before_period: BillingPeriod | None
-    prices: Tags  # of both periods
+    started: int  # jobs
+    costliest: list[Job]
+    balances: list[tuple[str, int, int]]  # of wallets: unit, sum, how many
+    open: invoices.Open  # of any period
 
 
 def periods(tenant: Tenant, *, moment: datetime) -> list[BillingPeriod]:
-    """The billing periods that have begun, oldest first."""
-    return list(BillingPeriod.objects.raw(_PERIODS, [tenant.pk, moment]))
+    """The billing periods that have begun, oldest first. One query."""
+    return ask_periods(tenant, moment=moment).asked()
 
 
-def overview(tenant: Tenant, period: BillingPeriod, before: BillingPeriod | None, *, today: date) -> Overview:
-    """Five queries. `today` is a day of the period's zone: later ones are not compared with."""
-    rows = _totals(tenant, [p for p in (period, before) if p])
-    prices = tags(row.price for row in rows)
+def ask_periods(tenant: Tenant, *, moment: datetime) -> Ask[list[BillingPeriod]]:
+    def made(rows: Rows) -> list[BillingPeriod]:
+        return [BillingPeriod.from_db(DEFAULT_DB_ALIAS, _PERIOD, row) for row in rows]
+
+    return Ask(_PERIODS, [tenant.pk, moment], made, kept=True)
+
+
+def overview(
+    tenant: Tenant,
+    period: BillingPeriod,
+    before: BillingPeriod | None,
+    *,
+    today: date,
+    accrued: Accrued | None = None,
+    beside: Sequence[Ask[Any]] = (),
+) -> Overview:
+    """Eight queries in two round trips. `today` is a day of the period's zone: later ones are not compared with.
+
+    `accrued`: what the period has come to by its statement, where prices of single units do not tell it all.
+    `beside`: what is asked along with it.
+    """
+    first, end = days_of(period)
+    begun = days_of(before)[0] if before else first
+    elapsed = min(end, today + timedelta(days=1)) - first
+    totals = _ask_totals(tenant, [p for p in (period, before) if p])
+    earlier = _ask_elapsed(tenant, begun, min(begun + elapsed, first) if today < end else first)
+    costliest = jobs.ask_costliest(tenant, period, limit=COSTLIEST)
+    started, balances, open_ = (
+        jobs.ask_count(tenant, period),
+        wallets.ask_balances(tenant),
+        invoices.ask_open(tenant),
+    )
+    together(totals, earlier, costliest, started, balances, open_, *beside)
+    rows, prices = totals.answer
     own = [row for row in rows if row.period == period.pk]
     found = _currencies(own, prices)
     currency = found.pop() if len(found) == 1 else ""
-    uses, series = _uses(own, prices)
-    first, end = days_of(period)
-    days = _days(tenant, first, end, [pk for pk, _ in series])
-    elapsed = min(end, today + timedelta(days=1)) - first
-    earlier = None
-    if before is not None and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}:
-        begun = days_of(before)[0]
-        earlier = _elapsed(tenant, begun, min(begun + elapsed, first) if today < end else first)
+    uses, series = _uses(own, prices, accrued)
+    terms = accrued.terms if accrued else []
+    days = _ask_days(tenant, first - DAYS_BEFORE if today < end else first, end, [pk for pk, _ in series])
+    found_jobs = costliest.answer
+    sums = jobs.ask_sums(tenant, found_jobs.rows)
+    together(days, sums)
+    comparable = before and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}
     return Overview(
         period,
         first,
         end,
         currency,
-        per_currency(amount for use in uses for amount in use.cost),
+        per_currency([*(amount for use in uses for amount in use.cost), *(amount for _, amount in terms)]),
         sum((use.gpu_seconds for use in uses), Fraction(0)),
         uses,
         series,
-        days,
-        earlier,
+        days.answer,
+        terms,
+        earlier.answer if comparable else None,
         before,
-        prices,
+        started.answer,
+        jobs.summed(tenant, found_jobs.rows, sums.answer, prices=prices, projects=found_jobs.projects),
+        balances.answer,
+        open_.answer,
     )
 
 
@@ -128,19 +172,30 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
     return period.start.astimezone(zone).date(), period.end.astimezone(zone).date()
 
 
-def _totals(tenant: Tenant, periods: list[BillingPeriod]) -> list[Row]:
-    with connection.cursor() as cursor:
-        cursor.execute(_TOTALS, [tenant.pk, [period.pk for period in periods]])
-        return [Row(*row) for row in cursor.fetchall()]
+def _ask_totals(tenant: Tenant, periods: list[BillingPeriod]) -> Ask[tuple[list[Row], Tags]]:
+    """The totals of these periods, and the prices that they were rated by."""
+
+    def made(found: Rows) -> tuple[list[Row], Tags]:
+        rows, prices = [], dict[int, Tag]()
+        for columns in found:
+            row = Row(*columns[:PRICED])
+            rows.append(row)
+            if row.price is not None and row.price not in prices and columns[PRICED] is not None:
+                prices[row.price] = tag(*columns[PRICED:])
+        return rows, prices
+
+    return Ask(_TOTALS, [tenant.pk, [period.pk for period in periods]], made, kept=True)
 
 
 def _currencies(rows: Sequence[Row], prices: Tags) -> set[str]:
     return {prices[row.price].currency for row in rows if row.price is not None and row.price in prices}
 
 
-def _uses(rows: Sequence[Row], prices: Tags) -> tuple[list[Use], list[tuple[int, str]]]:
+def _uses(
+    rows: Sequence[Row], prices: Tags, accrued: Accrued | None
+) -> tuple[list[Use], list[tuple[int, str]]]:
     hours: dict[Key, Fraction] = defaultdict(Fraction)
-    lines: dict[tuple[int, int], dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    lines: dict[tuple[str, int], dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     for row in rows:
         key = (row.project, row.name, row.gpu_model, Verdict(row.verdict))
         seconds = Fraction(int(row.units), row.share_den)
@@ -149,8 +204,8 @@ def _uses(rows: Sequence[Row], prices: Tags) -> tuple[list[Use], list[tuple[int,
         elif key[-1] != Verdict.CHARGED:
             hours[key] += 0  # it shows, without a GPU-hour
         if row.price is not None and row.price in prices:
-            lines[row.project, row.price][key] += seconds
-    costs = _costs(lines, prices)
+            lines[row.name, row.price][key] += seconds
+    costs = _costs(lines, prices, accrued)
     seen = hours.keys() | costs.keys()
     shown = {(key[0], key[2]) for key in seen if key[-1] != Verdict.WAIVED}
     uses = {
@@ -167,16 +222,21 @@ def _uses(rows: Sequence[Row], prices: Tags) -> tuple[list[Use], list[tuple[int,
     return [uses[key] for key in ordered], largest[:SERIES]
 
 
-def _costs(lines: Mapping[tuple[int, int], Mapping[Key, Fraction]], prices: Tags) -> dict[Key, list[Money]]:
+def _costs(
+    lines: Mapping[tuple[str, int], Mapping[Key, Fraction]], prices: Tags, accrued: Accrued | None
+) -> dict[Key, list[Money]]:
     """Rounded once per project and price, as the invoice's lines are, so that a page adds up to the invoice.
 
     Where one price covers several GPU models, its rounded amount is shared by their use.
     """
     costs: dict[Key, list[Money]] = defaultdict(list)
-    for (_, price), used in lines.items():
-        line = cost(prices[price], sum(used.values(), Fraction(0))).rounded()
+    for name, used in lines.items():
+        line = accrued.use.get(name) if accrued else None
+        if line is None:
+            line = cost(prices[name[1]], sum(used.values(), Fraction(0))).rounded()
         unit = lcm(*(seconds.denominator for seconds in used.values()))
-        shares = split(line, [int(seconds * unit) for seconds in used.values()])
+        weights = [int(seconds * unit) for seconds in used.values()]
+        shares = split(line, weights if any(weights) else [1] * len(weights))
         for key, share in zip(used, shares, strict=True):
             costs[key].append(share)
     return costs
@@ -191,10 +251,12 @@ def _weight(uses: Iterable[Use]) -> tuple[Fraction, Fraction]:
     )
 
 
-def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[Day]:
-    with connection.cursor() as cursor:
-        cursor.execute(_DAYS, {"tenant": tenant.pk, "first": first, "end": end, "projects": projects})
-        rows = cursor.fetchall()
+def _ask_days(tenant: Tenant, first: date, end: date, projects: list[int]) -> Ask[list[Day]]:
+    values = {"tenant": tenant.pk, "first": first, "end": end, "projects": projects}
+    return Ask(_DAYS, values, _days, kept=True)
+
+
+def _days(rows: Rows) -> list[Day]:
     sums: dict[tuple[date, int | None], list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
     for day, series, share_den, gpu, amount in rows:
         entry = sums[day, series]
@@ -203,23 +265,31 @@ def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[D
     return [Day(day, project, gpu, amount) for (day, project), (gpu, amount) in sums.items()]
 
 
-def _elapsed(tenant: Tenant, first: date, end: date) -> Elapsed:
-    with connection.cursor() as cursor:
-        cursor.execute(_ELAPSED, {"tenant": tenant.pk, "first": first, "end": end})
-        rows = cursor.fetchall()
+def _ask_elapsed(tenant: Tenant, first: date, end: date) -> Ask[Elapsed]:
+    return Ask(_ELAPSED, {"tenant": tenant.pk, "first": first, "end": end}, _elapsed, kept=True)
+
+
+def _elapsed(rows: Rows) -> Elapsed:
     return Elapsed(
         sum((Fraction(int(gpu or 0), share_den) for share_den, gpu, _ in rows), Fraction(0)),
         sum((_amount(amount, share_den) for share_den, _, amount in rows), Fraction(0)),
     )
 
 
-_PERIODS = "SELECT * FROM billing_billingperiod WHERE tenant_id = %s AND start <= %s ORDER BY start"
+_PERIOD = [field.attname for field in BillingPeriod._meta.concrete_fields]
+_PERIODS = f"""
+SELECT {", ".join(f'"{field.column}"' for field in BillingPeriod._meta.concrete_fields)}
+FROM billing_billingperiod WHERE tenant_id = %s AND start <= %s ORDER BY start
+"""  # noqa: S608 - the names are the model's
 
-_TOTALS = """
-SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units
+PRICED = len(Row._fields)
+_TOTALS = f"""
+SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units, {TAG}
 FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
+LEFT JOIN (billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id)
+    ON c.id = t.price_id
 WHERE t.tenant_id = %s AND t.period_id = ANY (%s) AND t.units <> 0
-"""
+"""  # noqa: S608 - built from constants
 
 _DAYS = """
 SELECT day, CASE WHEN project_id = ANY (%(projects)s::bigint[]) THEN project_id END AS series, share_den,
@@ -238,8 +308,3 @@ def _amount(kept: Any, share_den: int) -> Fraction:
     """Totals keep Σ units × share_num × unit price, undivided."""
     numerator, denominator = (kept or Decimal(0)).as_integer_ratio()
     return Fraction(numerator, denominator * share_den * 3600)
-
-
-def local_day(moment: datetime, period: BillingPeriod) -> date:
-    """The day that `moment` falls on, in the period's zone."""
-    return moment.astimezone(UTC).astimezone(ZoneInfo(period.timezone)).date()

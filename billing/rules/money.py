@@ -34,7 +34,15 @@ _WITHOUT_MINOR_UNIT = (
 )
 _IN_THOUSANDTHS = ("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND")
 _EXPONENTS = dict.fromkeys(_WITHOUT_MINOR_UNIT, 0) | dict.fromkeys(_IN_THOUSANDTHS, 3)
+TOKENS = "TOK"
+"""The unit of plans and wallets that count in tokens. No currency: no invoice can be in it, nobody can pay it."""
+
+LARGEST = 10**15
+"""Minor units. What is written above it is a slip of the hand, and thousands of such still fit the column of a sum."""
+
+_EXPONENTS[TOKENS] = 6  # the smallest that a wallet holds is a millionth
 _PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
+_LONGEST = 100  # characters of a number that somebody wrote
 
 
 class CurrencyMismatchError(ValueError):
@@ -47,11 +55,11 @@ def is_currency(code: str) -> bool:
 
 
 def exponent(currency: str) -> int:
-    """How many decimals the minor unit of `currency` has: USD 2, JPY 0, KWD 3 (ISO 4217).
+    """How many decimals the minor unit of `currency` has: USD 2, JPY 0, KWD 3 (ISO 4217), tokens 6.
 
     Payment providers differ for some currencies; their exponents belong to their gateway.
     """
-    if not is_currency(currency):
+    if not is_currency(currency) and currency != TOKENS:
         raise ValueError(f"{currency!r} is not a currency of ISO 4217.")
     return _EXPONENTS.get(currency, 2)
 
@@ -77,9 +85,7 @@ class Money:
     def of(cls, amount: str | Exact, currency: str) -> Money:
         """`Money.of("1.10", "USD")`. TypeError for a float, ValueError for text that is no plain decimal."""
         if isinstance(amount, str):
-            if not _PLAIN_DECIMAL.fullmatch(amount):
-                raise ValueError(f"{amount!r} is not an amount; write it like 1.10")
-            return cls(Fraction(amount), currency)
+            return cls(Fraction(decimal_of(amount)), currency)
         return cls(_exact(amount), currency)
 
     @classmethod
@@ -106,6 +112,12 @@ class Money:
     def text(self) -> str:
         """The bare amount with every decimal of its currency: "1234.50". ValueError as `minor`."""
         return _fixed(self.minor, exponent(self.currency))
+
+    def check_bookable(self) -> None:
+        """For an amount that somebody wrote: ValueError for one that no bill comes to, and as `minor`."""
+        if abs(self.amount) * _units(self.currency) > LARGEST:
+            raise ValueError(f"It is beyond {Money.from_minor(LARGEST, self.currency).text} {self.currency}.")
+        _ = self.minor
 
     def rounded(self) -> Money:
         """The nearest whole minor units, halves away from zero, so that a refund mirrors its charge."""
@@ -135,6 +147,17 @@ class Money:
         if other.currency != self.currency:
             raise CurrencyMismatchError(f"{self.currency} does not go with {other.currency}.")
         return other.amount
+
+
+def decimal_of(text: str) -> Decimal:
+    """The number that somebody wrote: "1.10". ValueError for text that is no plain decimal, or far too long.
+
+    Whatever people write becomes a number here: `Decimal` takes exponents, and exact arithmetic with `1e-999999999`
+    takes days.
+    """
+    if len(text) > _LONGEST or not _PLAIN_DECIMAL.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not an amount; write it like 1.10")
+    return Decimal(text)
 
 
 def split(money: Money, weights: Sequence[int]) -> list[Money]:
@@ -171,10 +194,10 @@ def decimal_text(value: Fraction, places: int | None = None) -> str:
     return text.rstrip("0").rstrip(".") if shown else text
 
 
-def rounded_text(value: Fraction, places: int) -> str:
-    """`value` as decimal text with at most `places` decimals, halves away from zero, without trailing zeros."""
+def rounded_text(value: Fraction, places: int, *, fixed: bool = False) -> str:
+    """`value` as decimal text with at most `places` decimals, halves away from zero; trailing zeros if `fixed`."""
     text = _fixed(_nearest(value.numerator * 10**places, value.denominator), places)
-    return text.rstrip("0").rstrip(".") if places else text
+    return text.rstrip("0").rstrip(".") if places and not fixed else text
 
 
 def _units(currency: str) -> int:

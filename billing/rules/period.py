@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 # Not strftime: its names follow the locale of the process.
@@ -44,11 +44,6 @@ class Period:
         """Whether `moment` is in the period; its end is not, it belongs to what follows."""
         return self.start <= moment < self.end
 
-    def overlap(self, other: Period) -> Period | None:
-        """The part that both share, None where they share no second."""
-        start, end = max(self.start, other.start), min(self.end, other.end)
-        return Period(start, end) if start < end else None
-
 
 def billing_period(at: datetime, *, zone: ZoneInfo, anchor_day: int) -> Period:
     """The billing period that contains `at`, an aware datetime of any zone (ValueError if naive)."""
@@ -62,19 +57,48 @@ def billing_period(at: datetime, *, zone: ZoneInfo, anchor_day: int) -> Period:
     return _period(month, zone, anchor_day)
 
 
-def periods(since: datetime, until: datetime, *, zone: ZoneInfo, anchor_day: int) -> Iterator[Period]:
-    """The whole billing periods that touch `[since, until)`, in order; none if that is empty."""
-    moment = _aware(since)
-    _aware(until)
-    while moment < until:
-        period = billing_period(moment, zone=zone, anchor_day=anchor_day)
-        yield period
-        moment = period.end
-
-
 def period_starting_in(year: int, month: int, *, zone: ZoneInfo, anchor_day: int) -> Period:
     """The billing period whose first local day is in that month: exactly one is."""
     return _period(_ordinal(year, month), zone, anchor_day)
+
+
+def midnight(day: date, *, zone: ZoneInfo) -> datetime:
+    """The first instant of that day in the zone, in UTC: where a period that is anchored on it starts.
+
+    East of Greenwich the first day that can be written begins before that; then the first instant there is.
+    """
+    try:
+        return instant(datetime(day.year, day.month, day.day), zone=zone)  # noqa: DTZ001
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def day_after(at: datetime, *, zone: ZoneInfo) -> datetime:
+    """The first instant of the local day that follows the one of `at`, in UTC (ValueError if `at` is naive)."""
+    local = _aware(at).astimezone(zone)
+    today = datetime(local.year, local.month, local.day)  # noqa: DTZ001
+    found = instant(today + timedelta(days=1), zone=zone)
+    return found if found > at else instant(today + timedelta(days=2), zone=zone)
+
+
+def instant(local: datetime, *, zone: ZoneInfo) -> datetime:
+    """The first instant, in UTC, at which clocks of the zone show the naive `local` or later: every border falls once.
+
+    A time can happen twice (the first counts) or be skipped, alone or with a whole day; then it is the instant of
+    the jump. zoneinfo reads a skipped time with the offset before (fold=0) or after (fold=1): the jump lies between
+    the two readings.
+    """
+    reading = local.replace(tzinfo=zone).astimezone(UTC)
+    if reading.astimezone(zone).replace(tzinfo=None) == local:
+        return reading
+    early = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    while reading - early > _SECOND:
+        middle = early + (reading - early) // _SECOND // 2 * _SECOND
+        if middle.astimezone(zone).replace(tzinfo=None) < local:
+            early = middle
+        else:
+            reading = middle
+    return reading
 
 
 def parse_month(text: str) -> tuple[int, int]:
@@ -86,6 +110,17 @@ def parse_month(text: str) -> tuple[int, int]:
     if not 1 <= month <= 12 or not 1970 <= year <= 9998:
         raise ValueError(f"There is no month {text}; write year and month like 2017-10.")
     return year, month
+
+
+def shifted(month: tuple[int, int], by: int) -> tuple[int, int]:
+    """The month that comes `by` months later, or earlier where that is below zero."""
+    ordinal = _ordinal(*month) + by
+    return ordinal // 12, ordinal % 12 + 1
+
+
+def last_day(end: datetime, *, zone: ZoneInfo) -> date:
+    """The civil day of the last second before `end`; where clocks skip midnight, that is still the day before."""
+    return (_aware(end).astimezone(UTC) - _SECOND).astimezone(zone).date()
 
 
 def label(period: Period, zone: ZoneInfo) -> str:
@@ -100,28 +135,15 @@ def label(period: Period, zone: ZoneInfo) -> str:
     return f"{opening} \N{EN DASH} {_day(last)}"
 
 
-def active_seconds(*, started: int, ended: int, suspended: int, since: int, until: int) -> int:
-    """The seconds of `[since, until)` in which a run of `[started, ended)` held its resources.
-
-    All arguments are epoch seconds, `suspended` a number of seconds. Schedulers say how long a run
-    was suspended but not when, so its active seconds are spread evenly over its wall time: up to an
-    instant t they are A(t) = floor((t - started) * active / wall), and a part is A(end) - A(start).
-
-    A largest-remainder split over the cuts would depend on all the cuts at once: a price change
-    found later would move seconds between parts that were already billed. A difference of one
-    running total cannot: parts add up to the whole under any refinement of the cuts, each is known
-    without the others and in any order, and integer division in SQL gives the same number.
-
-    ValueError when the run ends before it starts or was suspended for longer than it ran.
-    """
-    wall = ended - started
-    active = wall - suspended
-    if not 0 <= active <= wall:
-        raise ValueError(f"A run of {wall} s cannot have been suspended for {suspended} s.")
-    low, high = max(since, started), min(until, ended)
-    if low >= high:
-        return 0
-    return (high - started) * active // wall - (low - started) * active // wall
+def unbroken(periods: Iterable[Period]) -> list[list[Period]]:
+    """Periods in order, told apart where one does not begin where the one before it ends."""
+    found: list[list[Period]] = []
+    for period in periods:
+        if found and found[-1][-1].end == period.start:
+            found[-1].append(period)
+        else:
+            found.append([period])
+    return found
 
 
 def _period(month: int, zone: ZoneInfo, anchor_day: int) -> Period:
@@ -134,27 +156,7 @@ def _start(ordinal: int, zone: ZoneInfo, anchor_day: int) -> datetime:
         raise ValueError(f"An anchor day is a day of the month from 1 to 31, not {anchor_day}.")
     year, month = divmod(ordinal, 12)
     last_day = calendar.monthrange(year, month + 1)[1]
-    return _first_instant(datetime(year, month + 1, min(anchor_day, last_day)), zone)  # noqa: DTZ001
-
-
-def _first_instant(midnight: datetime, zone: ZoneInfo) -> datetime:
-    """The first instant of the local day that starts at the naive `midnight`, in UTC.
-
-    Midnight can happen twice (the first counts) or be skipped, alone or with a whole day; then the
-    day, or what follows it, starts at the instant of the jump. zoneinfo reads a skipped time with
-    the offset before (fold=0) or after (fold=1): the jump lies between the two readings.
-    """
-    reading = midnight.replace(tzinfo=zone).astimezone(UTC)
-    if reading.astimezone(zone).replace(tzinfo=None) == midnight:
-        return reading
-    early = midnight.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    while reading - early > _SECOND:
-        middle = early + (reading - early) // _SECOND // 2 * _SECOND
-        if middle.astimezone(zone).replace(tzinfo=None) < midnight:
-            early = middle
-        else:
-            reading = middle
-    return reading
+    return instant(datetime(year, month + 1, min(anchor_day, last_day)), zone=zone)  # noqa: DTZ001
 
 
 def _ordinal(year: int, month: int) -> int:

@@ -25,11 +25,13 @@ class Meter(StrEnum):
     GPU_HOUR = "gpu-hour"
     CPU_CORE_HOUR = "cpu-core-hour"
     MEMORY_GIB_HOUR = "memory-gib-hour"
+    GPU_MEMORY_GIB_HOUR = "gpu-memory-gib-hour"
+    BILLING_HOUR = "billing-hour"
 
     @property
     def resource(self) -> str:
-        """The resource that a plan charges or waives: `gpu`, `cpu` or `memory`."""
-        return self.value.partition("-")[0]
+        """The resource that a plan charges or waives: `gpu`, `cpu`, `memory`, `gpu-memory` or `billing`."""
+        return _RESOURCES[self]
 
     @property
     def unit(self) -> str:
@@ -42,15 +44,26 @@ class Meter(StrEnum):
         return _LABELS[self]
 
 
+_RESOURCES = {
+    Meter.GPU_HOUR: "gpu",
+    Meter.CPU_CORE_HOUR: "cpu",
+    Meter.MEMORY_GIB_HOUR: "memory",
+    Meter.GPU_MEMORY_GIB_HOUR: "gpu-memory",
+    Meter.BILLING_HOUR: "billing",
+}
 _UNITS = {
     Meter.GPU_HOUR: "GPU-hour",
     Meter.CPU_CORE_HOUR: "core-hour",
     Meter.MEMORY_GIB_HOUR: "GiB-hour",
+    Meter.GPU_MEMORY_GIB_HOUR: "GiB-hour",
+    Meter.BILLING_HOUR: "billing-hour",
 }
 _LABELS = {
     Meter.GPU_HOUR: "GPU time",
     Meter.CPU_CORE_HOUR: "CPU time",
     Meter.MEMORY_GIB_HOUR: "Memory time",
+    Meter.GPU_MEMORY_GIB_HOUR: "GPU memory time",
+    Meter.BILLING_HOUR: "Billing time",
 }
 
 
@@ -62,8 +75,8 @@ class PriceModel(Protocol):
     """
 
     @property
-    def unit_price(self) -> Decimal:
-        """The price of one unit (hour) that an invoice prints beside the quantity."""
+    def unit_price(self) -> Decimal | None:
+        """The price of one unit (hour) that an invoice prints beside the quantity; None where no one price tells it."""
         ...
 
     def amount(self, resource_seconds: Fraction, currency: str) -> Money:

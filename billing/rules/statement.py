@@ -6,14 +6,14 @@ and voided invoices are all the same case: whatever the order, the same cents ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from billing.rules.money import Money
-from billing.rules.tax import tax_on
 
 if TYPE_CHECKING:
     from billing.rules.period import Period
@@ -30,16 +30,55 @@ class LineKey:
     price_id: int
 
 
+class TermKind(StrEnum):
+    """What a line charges for that is no use, in the order of an invoice."""
+
+    FEE = "fee"
+    COMMITMENT = "commitment"
+    DISCOUNT = "discount"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TermKey:
+    """A line that states a term of the plan for a service period; `term_id` is the row of its kind."""
+
+    service: Period
+    kind: TermKind
+    term_id: int
+
+
+Key = LineKey | TermKey
+K = TypeVar("K", bound=LineKey | TermKey)
+
+
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """All that was ever used under a key, billed or not. ValueError for a negative total."""
+    """All that was ever used under a key, billed or not. ValueError for a negative total.
+
+    `share` is what is owed for it where it is one of several keys that are priced together.
+    """
 
     resource_seconds: Fraction
-    model: PriceModel
+    model: PriceModel | None  # None of a term, whose share is all
+    share: Share | None = None
 
     def __post_init__(self) -> None:
         if self.resource_seconds < 0:
             raise ValueError(f"Nobody can have used {self.resource_seconds} resource-seconds.")
+
+    def amount(self, currency: str) -> Money:
+        """What is owed for it in whole minor units: rounded here, once, or its share of what was."""
+        if self.share is not None or self.model is None:
+            return self.share.amount if self.share else Money.zero(currency)
+        return self.model.amount(self.resource_seconds, currency).rounded()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A key's part of an amount that was computed and rounded for several; the parts add up to it."""
+
+    amount: Money
+    terms: Mapping[str, Any]  # JSON by which the amount and the part can be computed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +87,7 @@ class Billed:
 
     resource_seconds: Fraction
     amount: Money
-    unit_price: Decimal  # as those lines print it; the line that takes them back prints it again
+    unit_price: Decimal | None  # as those lines print it; the line that takes them back prints it again
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +98,16 @@ class Line:
     before it: it brings the total billed under the key to the rounded total owed.
     """
 
-    key: LineKey
+    key: Key
     resource_seconds: Fraction
-    unit_price: Decimal  # per hour of the resource
+    unit_price: Decimal | None  # per hour of the resource; None where `terms` say how it is priced
     amount: Money
     correction: bool  # of an earlier (or later) service period than the invoice's own
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """The foot of an invoice. One whose parts do not add up cannot exist (ValueError)."""
-
-    subtotal: Money
-    tax: Money
-    total: Money
-
-    def __post_init__(self) -> None:
-        if self.subtotal + self.tax != self.total:
-            raise ValueError(f"{self.subtotal} and {self.tax} do not add up to {self.total}.")
+    terms: Mapping[str, Any] = field(default_factory=dict)  # of a share, with what was billed of it before
 
 
 def statement(
-    *, owed: Mapping[LineKey, Owed], billed: Mapping[LineKey, Billed], period: Period, currency: str
+    *, owed: Mapping[K, Owed], billed: Mapping[K, Billed], period: Period, currency: str
 ) -> list[Line]:
     """The lines that bring what is billed to what is owed; no lines when they are equal.
 
@@ -94,26 +121,28 @@ def statement(
     ]
     return sorted(
         (line for line in lines if line.resource_seconds or line.amount.amount),
-        key=lambda line: (line.correction, line.key),
+        key=_place,
     )
 
 
-def totals(lines: Iterable[Line], *, tax_rate: Decimal) -> Totals:
-    """Sum the lines and tax the sum once; `tax_rate` in percent. ValueError without any line."""
-    amounts = [line.amount for line in lines]
-    if not amounts:
-        raise ValueError("An invoice without lines has no currency and no totals.")
-    subtotal = sum(amounts, Money.zero(amounts[0].currency))
-    tax = tax_on(subtotal, rate=tax_rate)
-    return Totals(subtotal=subtotal, tax=tax, total=subtotal + tax)
+def _place(line: Line) -> tuple[bool, int, Key]:
+    """Use before fees, those before the commitment, and discounts last."""
+    kind = 1 + list(TermKind).index(line.key.kind) if isinstance(line.key, TermKey) else 0
+    return line.correction, kind, line.key
 
 
-def _line(key: LineKey, owed: Owed | None, billed: Billed | None, period: Period, currency: str) -> Line:
-    seconds, amount, unit_price = Fraction(0), Money.zero(currency), Decimal(0)
+def _line(key: Key, owed: Owed | None, billed: Billed | None, period: Period, currency: str) -> Line:
+    seconds, amount, unit_price = Fraction(0), Money.zero(currency), None
+    terms: Mapping[str, Any] = {}
     if billed:
         seconds, amount, unit_price = -billed.resource_seconds, amount - billed.amount, billed.unit_price
     if owed:
         seconds += owed.resource_seconds
-        amount += owed.model.amount(owed.resource_seconds, currency).rounded()
-        unit_price = owed.model.unit_price
-    return Line(key, seconds, unit_price, amount, correction=key.service != period)
+        amount += owed.amount(currency)
+        unit_price = owed.model.unit_price if owed.model else None
+        if owed.share is not None:
+            terms = {**owed.share.terms, "billed": billed.amount.minor if billed else 0}
+    correction = key.service != period
+    if isinstance(key, TermKey):  # what is billed in advance corrects nothing
+        correction = key.service.end <= period.start
+    return Line(key, seconds, unit_price, amount, correction=correction, terms=terms)

@@ -6,10 +6,12 @@ no database, so it can be tested with a file and a clock.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, Self
 
 State = str
 """The scheduler's own word for how a run stands or ended, without its reason: `COMPLETED`.
@@ -64,6 +66,8 @@ class UsageFact:
     suspended: int = 0  # seconds within [started, ended) in which nothing was held; no position is known
     state: State = ""
     exit_code: str = ""
+    gpu_memory_mib: int = 0  # memory of the devices that it held, of all of them together
+    billing: int = 0  # Slurm's billing TRES: a weight that its administrators gave to what was held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,30 @@ class BadRow:
     raw: str  # the row as it came; bytes that are not UTF-8 as \\xNN
     line: int | None = None  # where it began in the file, from 1
     source_key: str = ""  # where it could be told
+
+
+class BusySource(StrEnum):
+    """Where a run's utilisation was taken from."""
+
+    DEVICE = "device"  # the devices that it held, told by the pod's or job's own labels
+    NODE = "node"  # this and those below are wider averages, by the operator's choice alone
+    MODEL = "model"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class BusyHour:
+    """What telemetry says of one run in one hour of UTC. Told again, the newest word replaces the one before.
+
+    Device-seconds: one of `UsageFact.gpus`, also where that is a slice, counts as one device.
+    """
+
+    source_key: str
+    hour: int  # epoch second at which the hour begins, a multiple of 3600
+    busy: Decimal  # device-seconds that its devices worked; at most nine decimals
+    covered: int  # device-seconds of the run in that hour that telemetry covered; at most what it held
+    source: BusySource
+    metric: str  # DCGM_FI_PROF_GR_ENGINE_ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +184,24 @@ class Secret:
     __str__ = __repr__
 
 
-Row = UsageFact | BadRow
+class Connected(ABC):
+    """Something that holds connections; as a context, it closes them at its end."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what is kept open. A second call does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+Row = UsageFact | BadRow | BusyHour
+"""A `BusyHour` comes any time after a fact of its key was given, in this pass or an earlier one."""
 
 
 class Connector(Protocol):

@@ -20,3 +20,18 @@ class Finding:
     subject: str
     sentence: str
     mend: str = ""
+
+
+class Findings:
+    """A look at a source, which keeps what it finds in the order in which it was found."""
+
+    findings: list[Finding]
+
+    def ok(self, subject: str, sentence: str) -> None:
+        self.findings.append(Finding(Level.OK, subject, sentence))
+
+    def warn(self, subject: str, sentence: str, mend: str = "") -> None:
+        self.findings.append(Finding(Level.WARN, subject, sentence, mend))
+
+    def fail(self, subject: str, sentence: str, mend: str = "") -> None:
+        self.findings.append(Finding(Level.FAIL, subject, sentence, mend))

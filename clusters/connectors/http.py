@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
-from clusters.connectors.base import ConnectorError, Secret
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from clusters.connectors.base import Connected, ConnectorError, Secret
 
 TIMEOUT = 300  # seconds for one answer: a scheduler builds all of it before it sends the first byte
 CONNECT_TIMEOUT = 10  # seconds
@@ -56,7 +53,7 @@ class Answer:
     location: str = ""  # host and path that a redirect names, without its query
 
 
-class Http:
+class Http(Connected):
     """Calls to one endpoint over connections that are kept and used again.
 
     Redirects are not followed and no proxy is taken from the environment, since a secret goes with each call.
@@ -104,14 +101,6 @@ class Http:
         if self._client is not None:
             self._client.close()
             self._client = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _attempt(
         self,

@@ -169,7 +169,7 @@ class RowReader:
             submitted, submitted if eligible == submit else self.clock.loosely(eligible), started, ended,
             proven if ended is None else None,
             0 if suspended in _NOT_SUSPENDED else duration("Suspended", suspended) or 0,
-            state, exit_code,
+            state, exit_code, 0, held.billing,
         )  # fmt: skip
         if proven is not None and proven > self.proven:
             self.proven = self.reading.proves_until = proven

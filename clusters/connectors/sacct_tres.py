@@ -16,7 +16,7 @@ from clusters.connectors.sacct_fields import NO_COUNT, UnreadableError
 _COUNT = re.compile(r"\d{1,20}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?([KMGTPE]?)", re.ASCII)
 _KIB = {"K": 1, "": 2**10, "M": 2**10, "G": 2**20, "T": 2**30, "P": 2**40, "E": 2**50}
-_READ = frozenset({"cpu", "mem", "node", "gres/gpu"})
+_READ = frozenset({"cpu", "mem", "node", "gres/gpu", "billing"})
 _TYPED = ("gres/gpu:", "gres/shard")
 _MOST_MIB = 2**53  # 8 ZiB: beyond any machine, within any integer column
 _MIG = re.compile(
@@ -35,6 +35,7 @@ class Tres:
     gpu_model: str = ""
     mig_profile: str = ""
     gpu_share: tuple[int, int] = (1, 1)
+    billing: int = 0
     note: str = ""  # code of something an operator should know of
 
 
@@ -81,6 +82,7 @@ def held(counts: tuple[tuple[str, int], ...]) -> Tres:
         gpu_model=model,
         mig_profile=profile,
         gpu_share=share,
+        billing=values.get("billing", 0),
         note=note,
     )
 

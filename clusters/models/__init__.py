@@ -8,8 +8,11 @@ from clusters.models.acts import AccountBlock, Act, ActKind, ActOutcome
 from clusters.models.capacity import CapacityInterval, CapacityState
 from clusters.models.cluster import ZONE_IS_KEPT, Account, Cluster, ClusterError, ClusterKind
 from clusters.models.connection import Connection
+from clusters.models.coverage import IncompleteHour
 from clusters.models.pulls import Pull, Quarantined
+from clusters.models.telemetry import Telemetry
 from clusters.models.usage import Usage, UsageRecord, UsageRevision, VanishedRun
+from clusters.models.utilisation import UtilisationHour, UtilisationSource
 
 __all__ = [
     "ZONE_IS_KEPT",
@@ -24,10 +27,14 @@ __all__ = [
     "ClusterError",
     "ClusterKind",
     "Connection",
+    "IncompleteHour",
     "Pull",
     "Quarantined",
+    "Telemetry",
     "Usage",
     "UsageRecord",
     "UsageRevision",
+    "UtilisationHour",
+    "UtilisationSource",
     "VanishedRun",
 ]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from typing import ClassVar
-from urllib.parse import urlsplit
 
-import pgtrigger
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -13,6 +11,7 @@ from django.db.models import Q
 
 from clusters.models.cluster import Cluster, ClusterKind
 from clusters.models.guarding import refuse_private_keys
+from clusters.models.reach import Reach, known_address, refuse_wrong_options, stamps
 from portal.audit import track
 from portal.vault import SealedField
 
@@ -21,7 +20,7 @@ SECRETS = ("client_key", "headers", "token", "jwt_key", "password", "aws")
 
 FITTING = {
     ClusterKind.SLURM: ("jwt_key", "slurm_cluster"),
-    ClusterKind.PROMETHEUS: ("password", "aws", "options"),
+    ClusterKind.PROMETHEUS: ("password", "aws", "options", "coverage_needed"),
 }
 """Columns that mean something for clusters of one kind only."""
 
@@ -33,72 +32,15 @@ STATE = (
 )
 """Columns that passes move by themselves."""
 
-_STAMP = f"""
-IF TG_OP = 'INSERT' OR ({", ".join(f"NEW.{name}" for name in SECRETS)})
-        IS DISTINCT FROM ({", ".join(f"OLD.{name}" for name in SECRETS)}) THEN
-    NEW.credentials_changed_at = clock_timestamp();
-END IF;
-RETURN NEW;
-"""
-
-
-def known_address(url: str) -> None:
-    """Refuse what is no address of HTTP, and a password that would stand in clear in one."""
-    try:
-        parts = urlsplit(url)
-        told = parts.port, parts.hostname
-    except ValueError:
-        raise ValidationError("its port or host is none.") from None
-    if parts.scheme not in {"http", "https"} or not told[1] or parts.query or parts.fragment:
-        raise ValidationError("write scheme, host and port, like https://slurm.example.org:6820.")
-    if parts.username or parts.password:
-        raise ValidationError(
-            "leave the password out; a proxy's belongs into the headers, which rest encrypted."
-        )
-
-
-def _refuse_wrong_options(told: object) -> None:
-    """Raises ValidationError."""
-    from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
-    from clusters.connectors.prometheus.told import options_from
-
-    try:
-        options_from(told)
-    except ConnectorError as error:
-        raise ValidationError({"options": str(error)}) from None
-
 
 @track(exclude=[*SECRETS, *STATE])
-class Connection(models.Model):
+class Connection(Reach):
     """Where a cluster's slurmrestd or Prometheus listens, what it wants to see of us, and how often it is read.
 
     The history has every change of it but no secret: of those it has who changed one, and when.
     """
 
     cluster = models.OneToOneField(Cluster, on_delete=models.PROTECT, related_name="connection")
-    base_url = models.CharField(
-        "address",
-        max_length=500,
-        blank=True,
-        help_text="Scheme, host, port and path prefix: https://slurm.example.org:6820, https://mimir.example.org/prometheus.",
-    )
-    unix_socket = models.CharField(
-        max_length=255,
-        blank=True,
-        help_text="Path of its socket on this host, instead of an address.",
-    )
-    ca = models.TextField(
-        "certificate authorities", blank=True, help_text="PEM of those to trust; empty: the system's."
-    )
-    client_certificate = models.TextField(blank=True, help_text="PEM that we show.")
-    client_key = SealedField(help_text="PEM, for the client certificate.")
-    headers = SealedField(help_text="Extra headers for an authenticating proxy, as a JSON object.")
-    user = models.CharField(
-        max_length=100,
-        blank=True,
-        help_text="Slurm: whose token it is, with AdminLevel Operator. Prometheus: whose password it is.",
-    )
-    token = SealedField(help_text="Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.")
     jwt_key = SealedField(
         help_text="The content of jwt_hs256.key in base64: short-lived tokens are made from it."
     )
@@ -107,13 +49,6 @@ class Connection(models.Model):
         max_length=100,
         blank=True,
         help_text="ClusterName in slurm.conf; empty: whichever slurmrestd answers for.",
-    )
-    password = SealedField(help_text="Of the user of a Prometheus, for basic authentication.")
-    aws = SealedField(help_text="AWS keys for Amazon Managed Service for Prometheus, as a JSON object.")
-    options = models.JSONField(
-        default=dict,
-        blank=True,
-        help_text="How the series of a Prometheus are read, as a JSON object; docs/kubernetes.md has its keys.",
     )
     first_usage_from = models.DateTimeField(
         null=True, blank=True, help_text="Where the first pass begins; empty: one look-back before it."
@@ -128,10 +63,13 @@ class Connection(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(24 * 62)],
         help_text="Hours behind the watermark that are read again once an hour, for what came late or changed.",
     )
-    enabled = models.BooleanField(default=True, help_text="It is pulled on schedule.")
-    credentials_changed_at = models.DateTimeField(
-        null=True, editable=False, help_text="When a secret was last changed; the database writes it."
+    coverage_needed = models.PositiveSmallIntegerField(
+        default=90,
+        validators=[MaxValueValidator(100)],
+        help_text="Percent of an hour in which kube-state-metrics has to have been seen: months with an hour below are "
+        "closed only by an operator's word.",
     )
+    enabled = models.BooleanField(default=True, help_text="It is pulled on schedule.")
 
     api_version = models.CharField(max_length=20, blank=True, editable=False)
     release = models.CharField(max_length=40, blank=True, editable=False)
@@ -156,21 +94,11 @@ class Connection(models.Model):
             ),
         ]
         triggers: ClassVar = [
-            pgtrigger.Trigger(
-                name="connection_credentials_stamped",
-                when=pgtrigger.Before,
-                operation=pgtrigger.Insert | pgtrigger.Update,
-                func=_STAMP,
-            )
+            stamps("connection_credentials_stamped", SECRETS),
         ]
 
     def __str__(self) -> str:
         return f"{self.cluster.name} at {self.address}"
-
-    @property
-    def address(self) -> str:
-        """Where it listens, as people write it."""
-        return f"unix:{self.unix_socket}" if self.unix_socket else self.base_url
 
     def clean(self) -> None:
         kind = ClusterKind(self.cluster.kind) if self.cluster_id else ClusterKind.IMPORT
@@ -187,14 +115,10 @@ class Connection(models.Model):
             raise ValidationError({"base_url": f"The address: {error.messages[0]}"}) from None
         refuse_private_keys(self)
         if kind == ClusterKind.PROMETHEUS:
-            _refuse_wrong_options(self.options)
+            refuse_wrong_options(self.options)
         if misfit := self.misfit(kind):
             raise ValidationError(misfit)
 
     def misfit(self, kind: str) -> str:
         """What in it contradicts itself, for a cluster of that kind: a sentence, or ""."""
-        if kind != ClusterKind.PROMETHEUS:
-            return ""
-        if sum(map(bool, (self.user, self.token, self.aws))) > 1:
-            return "More than one of user, token and AWS keys is given: keep the one that is meant."
-        return "There is a password without a user." if self.password and not self.user else ""
+        return self.prometheus_misfit() if kind == ClusterKind.PROMETHEUS else ""

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 
 if TYPE_CHECKING:
     from clusters.models.connection import Connection
+    from clusters.models.reach import Reach
 
 PUBLIC = ("ca", "client_certificate")
 """Columns of PEM that rest in clear, and go into the history."""
@@ -34,7 +35,7 @@ def refuse_private_keys(row: Connection) -> None:
 
 
 def entered_for_elsewhere(
-    row: Connection, said: Mapping[str, object], *, given: Collection[str], secrets: Collection[str]
+    row: Reach, said: Mapping[str, object], *, given: Collection[str], secrets: Collection[str]
 ) -> list[str]:
     """Secrets that the stored row would send to another address than they were entered for.
 

@@ -32,6 +32,8 @@ class Pull(models.Model):
     revised = models.BigIntegerField(default=0)
     quarantined = models.BigIntegerField(default=0)
     steps = models.BigIntegerField(default=0)
+    busy_read = models.BigIntegerField(default=0, help_text="Hours of runs that telemetry told of.")
+    busy_changed = models.BigIntegerField(default=0, help_text="Those that were new or said something else.")
     notes = models.TextField(blank=True, help_text="What was noticed and does no harm, a sentence a line.")
 
     class Meta:

@@ -43,6 +43,8 @@ class Usage(models.Model):
     suspended = models.BigIntegerField(help_text="Seconds within [started, ended) in which nothing was held.")
     state = models.TextField(help_text="The scheduler's word; decides nothing here, plans may price by it.")
     exit_code = models.TextField()
+    gpu_memory_mib = models.BigIntegerField(db_default=0, help_text="Memory of the devices that it held.")
+    billing = models.BigIntegerField(db_default=0, help_text="Slurm's billing TRES, a weight.")
 
     class Meta:
         abstract = True
@@ -66,6 +68,10 @@ class UsageRecord(Usage):
             models.CheckConstraint(
                 condition=Q(gpus__gte=0, cpu_milli__gte=0, memory_mib__gte=0, nodes__gte=0, suspended__gte=0),
                 name="usage_is_never_negative",
+            ),
+            models.CheckConstraint(
+                condition=Q(gpu_memory_mib__gte=0, billing__gte=0),
+                name="usage_weighs_never_less_than_nothing",
             ),
             models.CheckConstraint(
                 condition=Q(share_num__gte=1, share_den__gte=models.F("share_num")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import time
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
@@ -35,13 +36,13 @@ class ActingCommand(OperatorCommand):
 
     refusals: ClassVar = (LimitError, ConnectorError)
 
+    @abstractmethod
     def targets(self, parser: CommandParser) -> None:
         """Add the arguments that say on whom, after the cluster."""
-        raise NotImplementedError
 
+    @abstractmethod
     def request(self, options: dict[str, Any]) -> Request:
         """What is wanted. Raises BadInputError."""
-        raise NotImplementedError
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("cluster", metavar="CLUSTER")

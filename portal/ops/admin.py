@@ -7,13 +7,16 @@ from typing import Any
 import pghistory.core
 from django.contrib import admin
 from django.core.paginator import Paginator
-from django.db.models import QuerySet
+from django.db.models import BigIntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from pghistory.models import Events
 
 from portal.admin import ReadOnly
+from portal.tenants.models import User
 
 
 class KindFilter(admin.SimpleListFilter):
@@ -32,7 +35,7 @@ class TableFilter(admin.SimpleListFilter):
     parameter_name = "of"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        labels = (model._meta.label for model in pghistory.core.event_models())  # noqa: SLF001 - Django's public name
+        labels = (model._meta.label for model in pghistory.core.event_models())
         return sorted((label, _noun(label)) for label in labels)
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
@@ -49,7 +52,9 @@ class HistoryAdmin(ReadOnly[Events]):
     paginator = Paginator  # it is no table of its own
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Events]:
-        rows: QuerySet[Events] = Events.objects.order_by(*self.ordering)
+        user = Cast(KeyTextTransform("user", OuterRef("pgh_context")), BigIntegerField())
+        person = User.objects.filter(pk=user).values("email")[:1]
+        rows: QuerySet[Events] = Events.objects.annotate(person=Subquery(person)).order_by(*self.ordering)
         return rows
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -59,9 +64,10 @@ class HistoryAdmin(ReadOnly[Events]):
         return self.has_view_permission(request)
 
     def who(self, event: Any) -> str:
-        """Whoever wrote it, by name; a change outside of any use of ours says so."""
+        """Whoever wrote it, by name: the actor, or who was signed in; a worker's own doing has neither."""
         context = event.pgh_context or {}
-        return " – ".join(filter(None, (context.get("who"), context.get("why")))) or "nobody named"
+        told = (context.get("who") or event.person, context.get("why"))
+        return " – ".join(filter(None, told)) or "nobody named"
 
     def what(self, event: Any) -> str:
         return f"{_noun(event.pgh_model)} {event.pgh_obj_id}"

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import TracebackType
-from typing import Any, ClassVar, Self, TextIO
+from typing import Any, ClassVar, Self, TextIO, TypeVar
 from zoneinfo import ZoneInfo
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -23,6 +24,9 @@ from django.db import DatabaseError, DataError, OperationalError
 from billing.rules import period as periods
 
 REDRAW = 0.1  # seconds between two states of a progress line
+FIRST_YEAR, LAST_YEAR = 1970, 9998  # of a moment that anybody means, and that every zone has
+
+Day = TypeVar("Day", bound=date)
 
 
 class RefusedError(CommandError):
@@ -63,16 +67,23 @@ class OperatorCommand(BaseCommand):
     def arguments(self, parser: CommandParser) -> None:
         """Add the command's own arguments."""
 
+    @abstractmethod
     def answer(self, *args: Any, **options: Any) -> Answer:
         """Do the work. Raises RefusedError, BadInputError or one of `refusals`."""
-        raise NotImplementedError
 
     def add_arguments(self, parser: CommandParser) -> None:
         self.arguments(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """At the shell a refusal is its sentences and its code; code that calls us gets the exception."""
+        """At the shell a refusal is its sentences and its code; code that calls us gets the exception.
+
+        There nothing is done over a schema of another version either: a sentence, and code 3.
+        """
+        if self._called_from_command_line:
+            from portal.ops.schema import refuse_unmigrated  # loads all migrations
+
+            refuse_unmigrated()
         try:
             return super().execute(*args, **options)
         except RefusedError as refusal:
@@ -134,7 +145,7 @@ def first_line(error: DatabaseError) -> str:
 
 def midnight(day: date, zone: ZoneInfo) -> datetime:
     """The first instant of the day in the zone, in UTC: where a billing period anchored on it starts."""
-    return periods.period_starting_in(day.year, day.month, zone=zone, anchor_day=day.day).start
+    return periods.midnight(day, zone=zone)
 
 
 def moment(text: str, zone: ZoneInfo) -> datetime:
@@ -145,7 +156,7 @@ def moment(text: str, zone: ZoneInfo) -> datetime:
     allowed = "write a date like 2017-10-03 or a moment like 2017-10-03T12:00:00Z."
     try:
         if len(text) == len("2017-10-03"):
-            return midnight(date.fromisoformat(text), zone)
+            return midnight(_meant(date.fromisoformat(text), text), zone)
         read = datetime.fromisoformat(text)
     except ValueError:
         raise BadInputError(f"{text!r} is not a moment; {allowed}") from None
@@ -153,7 +164,15 @@ def moment(text: str, zone: ZoneInfo) -> datetime:
         read = read.replace(tzinfo=zone)
     if read.microsecond:
         raise BadInputError(f"{text!r} is not a whole second; {allowed}")
-    return read.astimezone(UTC)
+    return _meant(read, text).astimezone(UTC)
+
+
+def _meant(day: Day, text: str) -> Day:
+    if day.year < FIRST_YEAR:
+        raise BadInputError(f"{text} is too early: there are days from {FIRST_YEAR} on.")
+    if day.year > LAST_YEAR:
+        raise BadInputError(f"{text} is too late: there are days up to the year {LAST_YEAR}.")
+    return day
 
 
 class Progress:

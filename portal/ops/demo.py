@@ -73,13 +73,14 @@ def demo(home: Path, port: int) -> None:
         for peer in peers:
             stack.enter_context(peer)
         environ = environment(home, port, peers)
+        sandbox = stripe_sandbox(home, environ)
         prepare(home, environ)
-        children = processes(home, environ)
+        children = [*sandbox, *processes(home, environ)]
         stack.callback(stop, children)
         for child in children:
             child.start()
         wait_until_up(children, port)
-        greet(home, port)
+        greet(home, port, sandbox=bool(sandbox))
         stack.callback(say, "Stopping ...")
         while True:
             time.sleep(0.5)
@@ -117,6 +118,7 @@ def environment(home: Path, port: int, peers: list[Peer]) -> dict[str, str]:
     environ["PORT"] = str(port)
     environ.setdefault("COOKIE_SUFFIX", f"_{port}")
     environ.setdefault("STATIC_ROOT", str(home / "static"))
+    environ.setdefault("PORTAL_URL", f"http://127.0.0.1:{port}")
     environ["PYTHONUNBUFFERED"] = "1"
     if environ.get("ALLOWED_HOSTS"):
         environ["ALLOWED_HOSTS"] += ",127.0.0.1"  # where we look whether it is up, and tell people to look
@@ -129,6 +131,8 @@ def prepare(home: Path, environ: dict[str, str]) -> None:
     """Migrate and seed, and collect the static files beside that."""
     logs = home / "logs"
     logs.mkdir(exist_ok=True)
+    if not (home / "logins.txt").exists():  # a minute or more, in which nothing else is said
+        say("Making the database and filling it with made-up data (once) ...")
     static = manage(environ, logs / "static.log", "collectstatic", "--noinput", "-v0")
     try:
         finish(manage(environ, logs / "migrate.log", "migrate", "--noinput", "-v1"), "migrate", logs)
@@ -213,11 +217,54 @@ def wait_until_up(children: list[Child], port: int) -> None:
     raise ChildError(f"Nothing answers on port {port} after {UP_SECONDS} s; {children[0].log} may say why.")
 
 
-def greet(home: Path, port: int) -> None:
+def stripe_sandbox(home: Path, environ: dict[str, str]) -> list[Child]:
+    """The stand-in for Stripe, unless a key of Stripe's is set; adds to `environ` where it is.
+
+    Its address stays the same over restarts, for pages to pay on that are open.
+    """
+    if environ.get("STRIPE_SECRET_KEY"):
+        return []
+    port = _kept_port(home / "sandbox_port")
+    environ |= {
+        "STRIPE_SECRET_KEY": "sk_test_sandbox",
+        "STRIPE_MODE": "test",
+        "STRIPE_API_BASE": f"http://127.0.0.1:{port}",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "portal.ops.stripe_sandbox",
+        "--port",
+        str(port),
+        "--home",
+        str(home / "sandbox"),
+    ]
+    return [Child("sandbox", command, environ, home / "logs" / "sandbox.log")]
+
+
+def _kept_port(file: Path) -> int:
+    """The port in the file, if it is still free; else one that is, kept there."""
+    wanted = int(file.read_text()) if file.exists() else 0
+    for number in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", number))
+            except OSError:
+                continue
+            port = int(probe.getsockname()[1])
+            file.write_text(str(port))
+            return port
+    raise DemoError("No port is free for the sandbox of Stripe; set STRIPE_SECRET_KEY to do without.")
+
+
+def greet(home: Path, port: int, *, sandbox: bool) -> None:
     logins = home / "logins.txt"
     lines = [f"ClusterTab is at http://127.0.0.1:{port}/"]
     if logins.exists():
         lines += ["", logins.read_text().rstrip()]
+    if sandbox:
+        lines += ["", "Cards are charged in a sandbox: no money moves. 4242 4242 4242 4242 pays."]
     lines += ["", f"Data and logs are in {home}. Ctrl-C stops it."]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

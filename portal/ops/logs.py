@@ -55,7 +55,8 @@ def configure(*, level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler, *(other for other in root.handlers if type(other) is not type(handler))]
     root.setLevel(level)
-    for chatty in ("httpx", "httpcore", "asyncio", "celery.redirected", "kombu", "amqp"):
+    # Stripe's library would write whole answers at DEBUG, with what lets their reader confirm a payment.
+    for chatty in ("httpx", "httpcore", "asyncio", "celery.redirected", "kombu", "amqp", "stripe"):
         logging.getLogger(chatty).setLevel("WARNING")
     logging.getLogger("django.server").propagate = True
 

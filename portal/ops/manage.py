@@ -69,7 +69,7 @@ def prepare(home: Path, *, embedded: bool) -> None:
     import django
     from django.core.management import call_command
 
-    from portal.ops.schema import pending_migrations, refuse_unmigrated
+    from portal.ops.schema import current, pending_migrations, refuse_unmigrated
 
     django.setup()
     if not embedded:
@@ -77,6 +77,7 @@ def prepare(home: Path, *, embedded: bool) -> None:
         refuse_unmigrated()
         return
     if not pending_migrations():
+        current.append(True)
         return
     with alone(home / "migrate.lock"):
         if pending_migrations():

@@ -15,4 +15,5 @@ def dispatch(**_: object) -> None:
 
 @shared_task
 def consume(*, message_id: int, **_: object) -> None:
+    """Have one effect happen, unless it has, or happens elsewhere."""
     outbox.consume(message_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -10,7 +11,7 @@ from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import RangeOperators
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Func, Q, Value
 
@@ -60,6 +61,40 @@ class User(AbstractUser):
         return self.email
 
 
+class Corrections(models.TextChoices):
+    """Where usage goes that becomes known, or changes, after its invoice was issued."""
+
+    NEXT_INVOICE = "next-invoice", "On the next invoice"
+    CREDIT_NOTE = "credit-note", "What was too much on a credit note, what was missing on the next invoice"
+    OWN_INVOICE = (
+        "own-invoice",
+        "What was too much on a credit note, what was missing on an invoice of its own",
+    )
+
+
+class ZeroInvoices(models.TextChoices):
+    """What becomes of a period in which nothing was used and nothing is charged."""
+
+    SKIP = "skip", "No invoice"
+    ISSUE = "issue", "An invoice of nothing, which is paid at once"
+
+
+class TaxTreatment(models.TextChoices):
+    """How the tax of a tenant's invoices is found."""
+
+    FIXED = "", "At the tax rate given here"
+    BY_COUNTRY = "by-country", "By the countries of seller and tenant, and their VAT ids"
+    REVERSE_CHARGE = "reverse-charge", "Reverse charge"
+    EXEMPT = "exempt", "Exempt, for the reason given here"
+    OUTSIDE = "outside", "Outside the scope of tax"
+
+
+COUNTRY = RegexValidator("^[A-Z]{2}$", "write the two letters of ISO 3166-1, such as DE or US.")
+REGION = RegexValidator(
+    "^[A-Z0-9]{1,3}$", "write what ISO 3166-2 has behind the country, such as CA for California."
+)
+
+
 @track()
 class Tenant(models.Model):
     """Who is billed. Its invoices carry copies of what is here, frozen when they are issued."""
@@ -81,12 +116,52 @@ class Tenant(models.Model):
     tax_rate = models.DecimalField(
         max_digits=6, decimal_places=3, default=0, validators=[MinValueValidator(0)], help_text="Per cent."
     )
+    country = models.CharField(
+        max_length=2, blank=True, validators=[COUNTRY], help_text="ISO 3166-1, two letters: DE, US."
+    )
+    region = models.CharField(
+        "state", max_length=10, blank=True, help_text="Where the tax depends on it: CA for California."
+    )
+    tax_treatment = models.CharField(max_length=14, choices=TaxTreatment.choices, blank=True)
+    tax_category = models.SlugField(
+        max_length=30, default="standard", help_text="Of the rates that its country has."
+    )
+    tax_reason = models.CharField(
+        max_length=300, blank=True, help_text="Stands on invoices: why no tax is charged, with the law."
+    )
     payment_terms_days = models.PositiveSmallIntegerField(default=14)
+    corrections = models.CharField(
+        max_length=12, choices=Corrections.choices, blank=True, help_text="Empty: as the seller does."
+    )
+
+    zero_invoices = models.CharField(
+        max_length=5, choices=ZeroInvoices.choices, blank=True, help_text="Empty: as the seller does."
+    )
 
     class Meta:
         constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(zero_invoices__in=["", *ZeroInvoices.values]),
+                name="tenant_zero_invoices_are_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(country="") | Q(country__regex="^[A-Z]{2}$"), name="tenant_country_is_two_letters"
+            ),
+            models.CheckConstraint(
+                condition=Q(tax_treatment__in=TaxTreatment.values), name="tenant_tax_treatment_is_known"
+            ),
+            models.CheckConstraint(
+                condition=~Q(tax_treatment="exempt") | ~Q(tax_reason=""), name="tenant_exemption_says_why"
+            ),
+            models.CheckConstraint(
+                condition=~Q(tax_treatment="reverse-charge") | (~Q(country="") & ~Q(vat_id="")),
+                name="tenant_of_reverse_charge_has_country_and_vat_id",
+            ),
             models.CheckConstraint(condition=Q(anchor_day__range=(1, 31)), name="tenant_anchor_is_a_day"),
             models.CheckConstraint(condition=Q(tax_rate__range=(0, 100)), name="tenant_tax_is_a_percentage"),
+            models.CheckConstraint(
+                condition=Q(corrections__in=["", *Corrections.values]), name="tenant_corrections_are_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -165,3 +240,7 @@ class Ownership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.account} → {self.tenant}"
+
+    def validate_constraints(self, exclude: Collection[str] | None = None) -> None:
+        """For forms: one owner at a time is left to `ownership.assign`, which ends the present ownership first."""
+        super().validate_constraints({*(exclude or ()), "account"})

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
-from django.db import connection, transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 
-from clusters.models import Account
+from clusters.models import Account, Cluster
+from portal.tenants.asking import Ask
 from portal.tenants.models import Ownership, Project, Tenant
+
+LEFT = "tenant_that_left_owns_no_account"
 
 
 class OwnershipConflictError(Exception):
-    """Two tenants would own an account at one moment; the message says who and how to mend it."""
+    """The account cannot be the tenant's then; the message says why, and how to mend it."""
 
 
 @transaction.atomic
@@ -28,7 +33,8 @@ def assign(
 
     Whoever owns it at `since` gives it up at that moment and has it back at `until`. Asked again, the
     same ownership. Usage is not rewritten: the caller rates the account again. Raises
-    OwnershipConflictError where another ownership begins within the time asked for.
+    OwnershipConflictError where another ownership begins within the time asked for, and where the
+    tenant has left before its end.
     """
     Account.objects.select_for_update(no_key=True).get(pk=account.pk)
     cost_centre, _ = Project.objects.get_or_create(tenant=tenant, name=project or account.name or "default")
@@ -49,16 +55,17 @@ def assign(
         if rest is not None:
             back = {"tenant": present.tenant, "project": present.project}
             Ownership.objects.create(account=account, since=rest, until=ends, **back)
-    return Ownership.objects.create(
-        account=account, tenant=tenant, project=cost_centre, since=since, until=until
-    )
+    with _none_that_left(account, tenant):
+        return Ownership.objects.create(
+            account=account, tenant=tenant, project=cost_centre, since=since, until=until
+        )
 
 
 @transaction.atomic
 def amend(*, ownership: Ownership, since: datetime | None, until: datetime | None) -> Ownership:
     """Move the borders of an ownership; asked again, nothing changes. The caller rates the account again.
 
-    Raises OwnershipConflictError where somebody else owns the account meanwhile.
+    Raises OwnershipConflictError where somebody else owns the account meanwhile, or the tenant has left.
     """
     account = Account.objects.select_for_update(no_key=True).get(pk=ownership.account_id)
     if since is not None and until is not None and until <= since:
@@ -70,8 +77,24 @@ def amend(*, ownership: Ownership, since: datetime | None, until: datetime | Non
             )
     if (ownership.since, ownership.until) != (since, until):
         ownership.since, ownership.until = since, until
-        ownership.save(update_fields=["since", "until"])
+        with _none_that_left(account, ownership.tenant):
+            ownership.save(update_fields=["since", "until"])
     return ownership
+
+
+@contextmanager
+def _none_that_left(account: Account, tenant: Tenant) -> Iterator[None]:
+    """Say in words what the database refuses, which alone knows who has left."""
+    try:
+        with transaction.atomic():  # so that names can be asked for
+            yield
+    except IntegrityError as error:
+        if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != LEFT:
+            raise
+        raise OwnershipConflictError(
+            f"{tenant.slug} has left and is archived, so it owns no account any more: give {account} to another "
+            f"tenant, or say until when, before it left, {tenant.slug} had it."
+        ) from error
 
 
 def _overlapping(account: Account, since: datetime | None, until: datetime | None) -> list[Ownership]:
@@ -91,9 +114,22 @@ def _span(ownership: Ownership) -> str:
 
 def accounts_of(tenant: Tenant, *, at: datetime) -> list[int]:
     """The accounts that it owns at that moment, or will. One query."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT account_id FROM tenants_ownership WHERE tenant_id = %s AND (until IS NULL OR until > %s)",
-            [tenant.pk, at],
-        )
-        return [account for (account,) in cursor.fetchall()]
+    return ask_accounts(tenant.slug, at=at).asked()
+
+
+def ask_accounts(slug: str, *, at: datetime) -> Ask[list[int]]:
+    """As `accounts_of`, of the tenant of that name."""
+    return Ask(_ACCOUNTS, [slug, at], lambda rows: [account for (account,) in rows], kept=True)
+
+
+_ACCOUNTS = """
+SELECT o.account_id FROM tenants_ownership o JOIN tenants_tenant t ON t.id = o.tenant_id
+WHERE t.slug = %s AND (o.until IS NULL OR o.until > %s)
+"""
+
+
+def owners_of(cluster: Cluster, names: Collection[str], *, at: datetime) -> dict[str, Tenant]:
+    """Who owns these accounts of a cluster at that moment, by name; none of those that nobody owns. One query."""
+    rows = Ownership.objects.filter(Q(since=None) | Q(since__lte=at), Q(until=None) | Q(until__gt=at))
+    rows = rows.filter(account__cluster=cluster, account__name__in=[*names])
+    return {row.account.name: row.tenant for row in rows.select_related("account", "tenant")}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db import connection, transaction
+from django.db import NotSupportedError, connection, transaction
 
 if TYPE_CHECKING:
     from portal.tenants.models import Tenant
@@ -31,6 +31,31 @@ def tenant_scope(tenant: Tenant) -> Iterator[None]:
         if inside:
             with connection.cursor() as cursor:
                 cursor.execute(_TAKE, ["none", ""])
+
+
+@contextmanager
+def asking_scope(tenant: Tenant) -> Iterator[None]:
+    """As `tenant_scope`, for few questions: three round trips less, since there is no transaction around them.
+
+    Each statement takes the scope in the message that carries it, and such a message is a transaction. What is not
+    one message, as reading in slices or many times over, is refused.
+    """
+    if connection.in_atomic_block:
+        with tenant_scope(tenant):
+            yield
+        return
+    taken = _TAKE % ("'clustertab_portal'", f"'{tenant.pk:d}'") + ";"
+
+    def scoped(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        cursor = context["cursor"]
+        if many or getattr(cursor, "name", None):
+            raise NotSupportedError("What is asked so needs a transaction: tenant_scope.")
+        answer = execute(taken + sql, params, many, context)
+        cursor.set_result(1)
+        return answer
+
+    with connection.execute_wrapper(scoped):
+        yield
 
 
 def stream_in_scope(tenant: Tenant, pieces: Iterable[T]) -> Generator[T, None, None]:

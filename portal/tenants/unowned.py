@@ -22,15 +22,18 @@ class Unowned:
     gaps: list[Span]
 
 
-def unowned() -> list[Unowned]:
-    """All accounts that used something while nobody owned them. Two queries."""
+def unowned(*, begun: datetime | None = None) -> list[Unowned]:
+    """All accounts that used something while nobody owned them, in jobs begun then or later. Two queries."""
     owned: dict[int, list[tuple[int | None, int | None]]] = defaultdict(list)
     for account, since, until in Ownership.objects.order_by("since", "pk").values_list(
         "account", "since", "until"
     ):
         owned[account].append((_second(since), _second(until)))
     claims = [(account, since, until) for account, spans in owned.items() for since, until in spans]
-    return [Unowned(use, _gaps(owned[use.account_id], use)) for use in usage.unclaimed(claims)]
+    return [
+        Unowned(use, _gaps(owned[use.account_id], use))
+        for use in usage.unclaimed(claims, begun=_second(begun) or 0)
+    ]
 
 
 def _gaps(spans: list[tuple[int | None, int | None]], use: Unclaimed) -> list[Span]:

@@ -44,4 +44,5 @@ class SealedField(_TextField):
 
 
 def empty() -> Sealed:
+    """No secret: what a column of secrets begins with."""
     return Sealed("")

@@ -16,7 +16,7 @@ from django.shortcuts import redirect, render
 from billing.tasks import pull_due
 from clusters import due, oversight
 from clusters.connecting import ConnectionForm
-from clusters.models import ClusterKind, Connection, Pull, VanishedRun
+from clusters.models import ClusterKind, Connection, IncompleteHour, Pull, Telemetry, VanishedRun
 from clusters.models.connection import SECRETS, WHERE
 from clusters.oversight import Closer
 from portal.outbox import outbox
@@ -30,6 +30,7 @@ from portal.web.shapes import (
     FieldGroup,
     PassRow,
     Shell,
+    UnseenRow,
     VanishedRow,
 )
 from portal.web.visit import answer, operator_page
@@ -54,7 +55,7 @@ GROUPS = (
     ),
     ("TLS", "Only where the address begins with https.", ("ca", "client_certificate", "new_client_key")),
     ("How series are read", "", ("options",)),
-    ("What and how often", "", ("first_usage_from", "every", "look_back")),
+    ("What and how often", "", ("first_usage_from", "every", "look_back", "coverage_needed")),
     ("Secrets to take away", "", ("forget",)),
 )
 
@@ -147,10 +148,14 @@ def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> C
         remedy=_remedy(row, now) if row is not None and failing else "",
         progress=_progress(found.running, now),
         facts=_facts(row) if row is not None else (),
+        telemetry=_telemetry(found.telemetry, now) if found.telemetry is not None else (),
+        telemetry_trouble=found.telemetry.last_error if found.telemetry is not None else "",
         passes=tuple(_pass(pull, now) for pull in found.pulls),
         capacity=_capacity(found),
         vanished=tuple(_vanished(run) for run in found.vanished),
         vanished_runs=say.counted(found.vanished_runs, "run"),
+        unseen=tuple(_unseen(hour, row) for hour in found.unseen),
+        coverage_needed=f"{row.coverage_needed} %" if row is not None else "",
         connected=row is not None,
         kinds=tuple(
             (kind.value, WHERE[kind]) for kind in WHERE if found.cluster.kind in {kind, ClusterKind.IMPORT}
@@ -244,6 +249,7 @@ def _facts(row: Connection) -> tuple[Fact, ...]:
         Fact(label="Slurm’s cluster name", value=row.slurm_cluster or "as slurmrestd answers"),
         Fact(label="Slurm", value=row.release),
     )
+    wanted = (Fact(label="To be seen of each hour", value=f"{row.coverage_needed} %"),)
     return (
         Fact(label="Address", value=row.address),
         Fact(label="User", value=row.user),
@@ -253,6 +259,18 @@ def _facts(row: Connection) -> tuple[Fact, ...]:
         Fact(label="A pass every", value=_brief(timedelta(seconds=row.every))),
         Fact(label="Looks back", value=f"{row.look_back} h, once an hour"),
         Fact(label="First usage from", value=first),
+        *(wanted if row.cluster.kind == ClusterKind.PROMETHEUS else ()),
+    )
+
+
+def _telemetry(row: Telemetry, now: datetime) -> tuple[Fact, ...]:
+    through = row.complete_through
+    last = say.age(row.last_success_at, now=now) + " ago" if row.last_success_at else "never"
+    return (
+        Fact(label="Address", value=row.address),
+        Fact(label="Complete through", value=say.moment(through, UTC_ZONE) if through else "nothing yet"),
+        Fact(label="Last read", value=last if row.enabled else f"{last}; paused"),
+        *(Fact(label="Noticed", value=note) for note in row.notes.splitlines()),
     )
 
 
@@ -299,6 +317,14 @@ def _capacity(found: Closer) -> tuple[CapacityRow, ...]:
             total=say.whole(model.total),
         )
         for model in found.capacity
+    )
+
+
+def _unseen(hour: IncompleteHour, row: Connection | None) -> UnseenRow:
+    return UnseenRow(
+        begins=say.moment(datetime.fromtimestamp(hour.begins, UTC), UTC_ZONE),
+        seen=f"{hour.seen} %",
+        poor=row is not None and hour.seen < row.coverage_needed,
     )
 
 

@@ -24,6 +24,8 @@ COUNTED = {
     Meter.GPU_HOUR: "GPU-seconds",
     Meter.CPU_CORE_HOUR: "millicore-seconds",
     Meter.MEMORY_GIB_HOUR: "MiB-seconds",
+    Meter.GPU_MEMORY_GIB_HOUR: "MiB-seconds",
+    Meter.BILLING_HOUR: "billing-seconds",
 }
 
 
@@ -52,7 +54,7 @@ def exact_money(amount: Money) -> str:
     return shown if Fraction(text) == amount.amount else f"≈ {shown}"
 
 
-def price(unit_price: Decimal, currency: str) -> str:
+def price(unit_price: Decimal | None, currency: str) -> str:
     return price_text(unit_price, currency)
 
 

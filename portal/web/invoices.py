@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse
 
+from billing import describing
 from billing.documents import build
-from billing.documents import pdf as documents
-from billing.documents.typesetting import TypesettingError
-from billing.models import Invoice, InvoiceLine
+from billing.documents.format import country_name
+from billing.gateways.offline import BankDetails, bank_details, drawn
+from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, InvoiceTax, Letter, LineKind
 from billing.reading import behind
 from billing.reading import invoices as reading
-from billing.reading.behind import Cursor, Held
-from billing.reading.invoices import Detail, Standing
+from billing.reading.behind import Cursor, JobOnLine, Page
+from billing.reading.invoices import Detail, ListedInvoice
+from billing.rules.money import Money
 from billing.rules.pricing import Meter, PerUnit
 from portal.tenants.access import Action
 from portal.web import format as say
+from portal.web.downloads import found_line
+from portal.web.payment import moved_by, offer
 from portal.web.shapes import (
     INVOICE_BADGES,
     BankTransfer,
@@ -29,14 +34,16 @@ from portal.web.shapes import (
     InvoicePage,
     InvoiceRow,
     InvoicesPage,
+    LetterRow,
     Line,
     LineGroup,
     LineJob,
     LinePage,
     Party,
     Payment,
+    Related,
 )
-from portal.web.visit import ScopedStream, Visit, answer, tenant_page
+from portal.web.visit import Visit, answer, tenant_page
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
@@ -51,52 +58,26 @@ def invoice(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
-def pdf(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
-    del request
-    found = _invoice(visit, number)
-    try:
-        content = reading.document(found) or documents.render(build.document_of(found))
-    except TypesettingError as error:
-        return HttpResponse(str(error), status=503, content_type="text/plain; charset=utf-8")
-    return HttpResponse(content, content_type="application/pdf", headers=_file(f"{number}.pdf", "inline"))
-
-
-@tenant_page(Action.READ_INVOICES, area="invoices")
-def csv(request: HttpRequest, visit: Visit, number: str) -> HttpResponseBase:
-    del request
-    found = _invoice(visit, number)
-    lines = list(found.lines.select_related("service_period").order_by("position"))
-    return _table(visit, found, lines, f"{number}.csv")
-
-
-@tenant_page(Action.READ_INVOICES, area="invoices")
 def line(request: HttpRequest, visit: Visit, number: str, position: int) -> HttpResponse:
     page = _line_page(visit, number, position, request.GET.get("before", ""))
     return answer(request, visit.shell, page, whole="tenant/line.html", part="tenant/_line_jobs.html")
 
 
-@tenant_page(Action.READ_INVOICES, area="invoices")
-def line_csv(request: HttpRequest, visit: Visit, number: str, position: int) -> HttpResponseBase:
-    del request
-    found = _line(visit, number, position)
-    return _table(visit, found.invoice, [found], f"{number}-{position}.csv")
-
-
-def invoice_row(found: Standing) -> InvoiceRow:
+def invoice_row(found: ListedInvoice) -> InvoiceRow:
     """An invoice of a list, as shown."""
     row, stand = found.invoice, found.balance
     return InvoiceRow(
         number=row.number or "",
         period=say.span(row.period_start, row.period_end, row.timezone),
         issued=say.day(row.issued_on) if row.issued_on else "",
-        due=say.day(row.due_on) if row.due_on else "",
+        due=say.day(row.due_on) if row.due_on and row.kind != DocumentKind.CREDIT_NOTE else "",
         badge=INVOICE_BADGES[stand.settlement.value],
         total=say.minor(row.total, row.currency),
         open=say.money(stand.due) if stand.settlement in OPEN else "",
     )
 
 
-OPEN = ("due", "past_due")
+OPEN = ("due", "past_due", "charged_back")
 
 
 def _list(visit: Visit, after: str) -> InvoicesPage:
@@ -116,29 +97,68 @@ def _page(visit: Visit, number: str) -> InvoicePage:
         raise Http404("no such invoice") from missing
     row, stand = found.invoice, found.balance
     is_open = stand.settlement in OPEN
+    nothing = Money.zero(row.currency)
+    moved = moved_by(row, found.payments)
     return InvoicePage(
+        title=build.title_of(row.kind, corrects=any(line.correction for line in found.lines)),
         number=number,
         badge=INVOICE_BADGES[stand.settlement.value],
         seller=_party(row.seller),
         buyer=_party(row.buyer),
         facts=_facts(row),
         groups=_groups(found),
-        sums=_sums(row),
+        sums=_sums(found),
+        legal=tuple(dict.fromkeys(tax.reason for tax in _told(found) if tax.reason)),
         total=say.minor(row.total, row.currency),
+        from_wallet=say.money(stand.from_wallet) if stand.from_wallet.amount else "",
+        drawn=_drawn(found),
         paid=say.money(stand.paid) if stand.paid.amount else "",
+        credited=say.money(stand.credited) if found.notes else "",
+        written_off=say.money(stand.written_off) if stand.written_off.amount else "",
         due=say.money(stand.due) if is_open else "",
+        refund=say.money(-stand.due) if stand.due < nothing else "",
         payments=tuple(
             Payment(
                 date=say.day(payment.received_on),
-                method="Bank transfer",
+                method=moved[payment.pk],
                 reference=payment.reference,
                 amount=say.minor(payment.amount, row.currency),
             )
             for payment in found.payments
         ),
-        transfer=_transfer(row, say.money(stand.due)) if is_open else None,
-        note=_note(row),
+        transfer=_transfer(row, stand.due) if is_open else None,
+        letters=tuple(_written(letter, ZoneInfo(row.timezone)) for letter in found.letters),
+        related=_related(found),
+        note=_note(found),
+        offer=offer(visit, row, due=is_open),
+        evidence=row.kind != DocumentKind.CREDIT_NOTE,
+        einvoice=found.einvoice,
     )
+
+
+def _written(letter: Letter, zone: ZoneInfo) -> LetterRow:
+    return LetterRow(
+        what=f"{letter.get_kind_display()} {letter.step or ''}".strip(),
+        when=say.day(letter.sent_at.astimezone(zone).date()) if letter.sent_at else "",
+        to=", ".join(letter.to) or "an address that was erased",
+    )
+
+
+def _drawn(found: Detail) -> tuple[Payment, ...]:
+    return tuple(
+        Payment(
+            date=grant.why or grant.key,
+            method=f"Good until {say.day(grant.expires_on - timedelta(days=1))}"
+            if grant.expires_on
+            else "Without an end",
+            reference="",
+            amount=say.minor(amount, found.invoice.currency),
+        )
+        for grant, amount in found.drawn
+    )
+
+
+TERMS = (LineKind.FEE, LineKind.COMMITMENT, LineKind.DISCOUNT)
 
 
 def _groups(found: Detail) -> tuple[LineGroup, ...]:
@@ -150,10 +170,15 @@ def _groups(found: Detail) -> tuple[LineGroup, ...]:
     lines = sorted(found.lines, key=lambda each: order[each.project])
     return tuple(
         LineGroup(
-            project=project,
+            project=project or "Of the whole account",
             subtotal=say.minor(sum(each.amount for each in group), currency),
             lines=tuple(
-                _shown(each, currency, say.counted(found.jobs.get(each.position, 0), "job")) for each in group
+                _shown(
+                    each,
+                    currency,
+                    _behind(each, found.jobs.get(each.position, 0)),
+                )
+                for each in group
             ),
         )
         for project, group in (
@@ -162,16 +187,29 @@ def _groups(found: Detail) -> tuple[LineGroup, ...]:
     )
 
 
+def _behind(row: InvoiceLine, jobs: int) -> str:
+    """What a line opens to: its jobs, how it is computed, or "" for nothing."""
+    if row.seconds_num and row.used_by() is None:
+        return say.counted(jobs, "job")
+    return "how" if row.terms or row.seconds_num else ""
+
+
 def _shown(row: InvoiceLine, currency: str, jobs: str) -> Line:
-    service = row.service_period
-    detail = f"correction of {say.period(service)}" if row.correction else ""
+    seconds = _seconds(row)
+    told = "" if row.kind == LineKind.CREDIT else "correction of "
+    ahead = row.kind in TERMS and row.service_period.start >= row.invoice.period_end
+    details = [
+        f"{told}{say.period(row.service_period)}" if row.correction or row.original_id else "",
+        f"in advance for {say.period(row.service_period)}" if ahead else "",
+        describing.detail(row, currency),
+    ]
     return Line(
         position=row.position,
         description=row.description,
-        detail=detail,
-        quantity=say.long_hours(_seconds(row)),
-        unit=f"{row.unit}s",
-        unit_price=say.price(row.unit_price, currency),
+        detail="; ".join(each for each in details if each),
+        quantity=say.long_hours(seconds) if seconds else "",
+        unit=f"{row.unit}s" if seconds else "",
+        unit_price=say.price(row.unit_price, currency) if seconds else "",
         amount=say.minor(row.amount, currency),
         jobs=jobs,
     )
@@ -181,47 +219,87 @@ def _facts(row: Invoice) -> tuple[Fact, ...]:
     facts = {
         "Invoice date": say.day(row.issued_on) if row.issued_on else "",
         "Service period": say.span(row.period_start, row.period_end, row.timezone),
-        "Due": say.day(row.due_on) if row.due_on else "",
+        "Due": say.day(row.due_on) if row.due_on and row.kind != DocumentKind.CREDIT_NOTE else "",
         "Customer": row.buyer.get("slug", ""),
         "Purchase order": row.buyer.get("purchase_order", ""),
     }
     return tuple(Fact(label=label, value=value) for label, value in facts.items() if value)
 
 
-def _sums(row: Invoice) -> tuple[Fact, ...]:
+def _sums(found: Detail) -> tuple[Fact, ...]:
+    row = found.invoice
     sums = [Fact(label="Subtotal", value=say.minor(row.subtotal, row.currency))]
-    if row.tax_rate:
-        label = f"{row.tax_name} {row.tax_rate.normalize():f} %"
-        sums.append(Fact(label=label, value=say.minor(row.tax, row.currency)))
+    for tax in _told(found):
+        label = build.tax_label(tax, row, percent=" %")
+        sums.append(Fact(label=label, value=say.minor(tax.tax, row.currency)))
     return tuple(sums)
+
+
+def _told(found: Detail) -> list[InvoiceTax]:
+    return [tax for tax in found.taxes if tax.rate or tax.reason]
+
+
+def _related(found: Detail) -> tuple[Related, ...]:
+    row = found.invoice
+    one = {"Credits invoice": row.original, "Replaces": row.replaces, "Replaced by": found.replaced_by}
+    others = [
+        Related(label=label, number=other.number or "", amount="") for label, other in one.items() if other
+    ]
+    notes = [
+        Related(label="Credit note", number=note.number or "", amount=say.minor(note.total, note.currency))
+        for note in found.notes
+    ]
+    return (*others, *notes)
 
 
 def _party(frozen: dict[str, str]) -> Party:
     lines = [line for line in frozen.get("address", "").splitlines() if line.strip()]
+    if frozen.get("country"):
+        lines.append(country_name(frozen["country"]))
     if frozen.get("vat_id"):
         lines.append(f"VAT id {frozen['vat_id']}")
     return Party(name=frozen["name"], lines=tuple(lines))
 
 
-def _transfer(row: Invoice, amount: str) -> BankTransfer | None:
-    seller = row.seller
-    if not seller.get("iban"):
+def _transfer(row: Invoice, due: Money) -> BankTransfer | None:
+    bank = bank_details(seller=row.seller, name=row.number or "", amount=due)
+    if bank is None:
         return None
+    return bank_transfer(bank, amount=say.money(due), by=say.day(row.due_on) if row.due_on else "")
+
+
+def bank_transfer(bank: BankDetails, *, amount: str, by: str = "") -> BankTransfer:
     return BankTransfer(
         amount=amount,
-        by=say.day(row.due_on) if row.due_on else "",
-        holder=seller["name"],
-        iban=" ".join(re.findall(".{1,4}", seller["iban"].replace(" ", ""))),
-        bic=seller.get("bic", ""),
-        bank="",
-        reference=row.number or "",
+        by=by,
+        holder=bank.holder,
+        iban=bank.iban,
+        bic=bank.bic,
+        reference=bank.reference,
+        code=drawn(bank.code),
+        code_side=len(bank.code),
     )
 
 
-def _note(row: Invoice) -> str:
-    if row.state == "void":
-        return "This invoice is void: it is not to be paid."
+SAID = {
+    "disputed": "A payment of this invoice is disputed at the bank. Until that is decided, nothing is charged.",
+    "charged_back": "The bank took a payment of this invoice back, so that it is to be paid again.",
+}
+
+
+def _note(found: Detail) -> str:
+    row = found.invoice
+    if row.state == InvoiceState.VOID:
+        why = f" {found.voiding.reason}" if found.voiding else ""
+        return f"This invoice is void: it is not to be paid.{why}"
+    if found.balance.settlement in SAID:
+        return SAID[found.balance.settlement]
+    if row.reason:
+        return row.reason
     incomplete = row.terms.get("incomplete", "")
+    zone = build.zone_note(row)
+    if zone and not incomplete:
+        return zone
     return (
         f"Issued before all usage was read: {incomplete} What came later follows as a correction."
         if incomplete
@@ -230,31 +308,41 @@ def _note(row: Invoice) -> str:
 
 
 def _line_page(visit: Visit, number: str, position: int, before: str) -> LinePage:
-    row = _line(visit, number, position)
+    row = found_line(visit, number, position)
+    if not row.seconds_num or not row.meter:
+        raise Http404("a line without jobs")
     currency = row.invoice.currency
-    behind_it = behind.jobs(row, after=_cursor(before))
+    apart = row.used_by() is not None
+    behind_it = Page([], 0, None) if apart else behind.jobs(row, after=_cursor(before))
     whole = _seconds(row)
-    unit = Meter(row.meter).unit.replace("hour", "seconds")
-    exact = PerUnit(row.unit_price).amount(whole, currency)
+    unit = row.unit.replace("hour", "seconds")
     older = ""
     if (more := behind_it.more) is not None:
         share = f"{more.share.numerator}.{more.share.denominator}"
         older = "?" + urlencode({"before": f"{more.rank:f}_{more.record_id}_{share}"})
     return LinePage(
         number=number,
-        line=_shown(row, currency, say.counted(behind_it.count, "job")),
-        project=row.project,
-        seconds=f"{say.seconds(whole)} {unit}",
-        formula=(
-            f"{say.seconds(whole)} {unit} ÷ 3,600 × {say.price(row.unit_price, currency)} = "
-            f"{say.exact_money(exact)}, on the invoice {say.minor(row.amount, currency)}"
-        ),
+        line=_shown(row, currency, _behind(row, behind_it.count)),
+        project=row.project or row.invoice.buyer["name"],
+        seconds=f"{say.seconds(whole)} {unit}" if unit and not apart else "",
+        apart="Another tenant used it: its jobs are on that one’s pages, for its own members."
+        if apart
+        else "",
+        formula=describing.computation(row, currency) if row.terms else _formula(row, whole, unit, currency),
         jobs=tuple(_line_job(job, row, whole, visit.zone) for job in behind_it.jobs),
         more=older,
     )
 
 
-def _line_job(job: Held, row: InvoiceLine, whole: Fraction, zone: ZoneInfo) -> LineJob:
+def _formula(row: InvoiceLine, whole: Fraction, unit: str, currency: str) -> str:
+    exact = PerUnit(behind.hour_price(row)).amount(whole, currency)
+    return (
+        f"{say.seconds(whole)} {unit} ÷ 3,600 × {say.price(row.unit_price, currency)} = "
+        f"{say.exact_money(exact)}, on the invoice {say.minor(row.amount, currency)}"
+    )
+
+
+def _line_job(job: JobOnLine, row: InvoiceLine, whole: Fraction, zone: ZoneInfo) -> LineJob:
     seconds = job.resource_seconds
     return LineJob(
         record=job.record_id,
@@ -265,7 +353,7 @@ def _line_job(job: Held, row: InvoiceLine, whole: Fraction, zone: ZoneInfo) -> L
         held=say.whole(job.units),
         counted_in=say.counted_in(job.share, Meter(row.meter)),
         share=say.percent(seconds, whole),
-        amount=say.exact_money(PerUnit(row.unit_price).amount(seconds, row.invoice.currency)),
+        amount=say.exact_money(PerUnit(behind.hour_price(row)).amount(seconds, row.invoice.currency)),
     )
 
 
@@ -275,31 +363,6 @@ def _cursor(text: str) -> Cursor | None:
     if not match:
         return None
     return Cursor(Decimal(match[1]), int(match[2]), Fraction(int(match[3]), int(match[4])))
-
-
-def _invoice(visit: Visit, number: str) -> Invoice:
-    try:
-        return reading.get(visit.tenant, number)
-    except Invoice.DoesNotExist as missing:
-        raise Http404("no such invoice") from missing
-
-
-def _line(visit: Visit, number: str, position: int) -> InvoiceLine:
-    try:
-        return reading.line(visit.tenant, number, position)
-    except InvoiceLine.DoesNotExist as missing:
-        raise Http404("no such line") from missing
-
-
-def _table(visit: Visit, found: Invoice, lines: list[InvoiceLine], name: str) -> HttpResponseBase:
-    pieces = behind.as_csv(found, lines)
-    return ScopedStream(
-        visit, pieces, content_type="text/csv; charset=utf-8", headers=_file(name, "attachment")
-    )
-
-
-def _file(name: str, kind: str) -> dict[str, str]:
-    return {"Content-Disposition": f'{kind}; filename="{name}"', "X-Content-Type-Options": "nosniff"}
 
 
 def _seconds(row: InvoiceLine) -> Fraction:

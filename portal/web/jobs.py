@@ -30,6 +30,8 @@ METERS = {
     Resource.GPU: ("GPU", Meter.GPU_HOUR),
     Resource.CPU: ("CPU", Meter.CPU_CORE_HOUR),
     Resource.MEMORY: ("Memory", Meter.MEMORY_GIB_HOUR),
+    Resource.GPU_MEMORY: ("GPU memory", Meter.GPU_MEMORY_GIB_HOUR),
+    Resource.BILLING: ("Slurm billing", Meter.BILLING_HOUR),
 }
 REASONS = {
     Verdict.WAIVED: "not charged by this plan",
@@ -134,6 +136,7 @@ def job_row(found: Job, zone: ZoneInfo) -> JobRow:
         cost=say.money(found.cost) if found.cost else say.NOTHING,
         running=row.started is not None and row.ended is None,
         verdict=found.verdict,
+        by_total=found.by_total and found.cost is not None,
     )
 
 
@@ -177,6 +180,8 @@ def _facts(found: Job, zone: ZoneInfo) -> tuple[Fact, ...]:
         "Nodes": say.whole(row.nodes),
         "CPU cores": say.plain(Fraction(row.cpu_milli, 1000)),
         "Memory": _memory(row.memory_mib),
+        **({"GPU memory": _memory(row.gpu_memory_mib)} if row.gpu_memory_mib else {}),
+        **({"Slurm billing": say.whole(row.billing)} if row.billing else {}),
         "Submitted": _moment(row.submitted, zone),
         "Started": _moment(row.started, zone),
         "Ended": _moment(row.ended, zone)
@@ -206,6 +211,7 @@ def _piece(piece: reading.Piece, zone: ZoneInfo) -> Piece:
         amount=say.exact_money(cost) if cost else "",
         outcome=_outcome(piece),
         invoice=piece.invoice,
+        paid_by=piece.paid_by if piece.verdict == Verdict.CHARGED else "",
         reason=REASONS.get(piece.verdict, ""),
         reversal=piece.units < 0,
     )

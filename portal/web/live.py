@@ -13,7 +13,7 @@ from django.urls import reverse
 from billing.models import Verdict
 from billing.reading import live as reading
 from billing.reading.jobs import Cursor
-from billing.reading.live import Live, Open
+from billing.reading.live import Live, OpenJob
 from clusters.usage import Mark
 from portal.tenants.access import Action
 from portal.web import format as say
@@ -92,7 +92,8 @@ def _tiles(found: Live) -> tuple[Tile, ...]:
         Tile(
             label="Spent today",
             value=today,
-            note="since midnight; what runs on counts hourly",
+            note="since midnight; what runs on counts hourly"
+            + (", at the first unit’s prices" if found.by_totals else ""),
         ),
     )
 
@@ -105,14 +106,15 @@ def _gpus(count: Fraction) -> str:
 def _note(found: Live) -> str:
     if found.unpriced:
         return f"without {say.counted(found.unpriced, 'job')} that no price covers"
-    return "of all that runs, at today’s prices" if found.per_hour else "nothing accrues"
+    prices = "the first unit’s prices" if found.by_totals else "today’s prices"
+    return f"of all that runs, at {prices}" if found.per_hour else "nothing accrues"
 
 
 def _rate(found: Live) -> str:
     return f"{say.sums(found.per_hour)} per hour" if found.per_hour else "nothing accrues"
 
 
-def _row(found: Open, visit: Visit, through: datetime | None) -> LiveRow:
+def _row(found: OpenJob, visit: Visit, through: datetime | None) -> LiveRow:
     row = found.job.row
     since = row.started if row.started is not None else row.submitted
     until = found.until if row.started is not None else int((through or visit.moment).timestamp())
@@ -142,7 +144,7 @@ def _row(found: Open, visit: Visit, through: datetime | None) -> LiveRow:
     )
 
 
-def _rest(found: Open) -> list[str]:
+def _rest(found: OpenJob) -> list[str]:
     holds, nodes = found.holds, found.job.row.nodes
     cores = Fraction(holds.cpu_milli, 1000)
     return [
@@ -156,7 +158,7 @@ def _number(value: Fraction) -> str:
     return say.whole(value.numerator) if value.denominator == 1 else say.plain(value)
 
 
-def _why(found: Open) -> str:
+def _why(found: OpenJob) -> str:
     """Why there is no cost per hour; "" where there is one."""
     if found.unseen:
         return "not seen lately"

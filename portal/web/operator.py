@@ -69,6 +69,7 @@ def _cluster(stand: Stand, now: datetime) -> ClusterRow:
         timezone=row.timezone,
         complete_through=say.moment(row.complete_through, UTC_ZONE) if row.complete_through else "",
         lag=_lag(row.complete_through, now),
+        unseen=f"{say.counted(stand.poor_hours, 'hour')} not seen" if stand.poor_hours else "",
         accounts=say.whole(stand.accounts),
         jobs=say.whole(stand.jobs),
         pulled=say.moment(at, UTC_ZONE) if at else "",

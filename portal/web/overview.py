@@ -4,63 +4,149 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import date, timedelta
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
+from billing import calendar
 from billing.models import BillingPeriod, Verdict
-from billing.reading import invoices, jobs
+from billing.reading import invoices, paid, payers
 from billing.reading import overview as reading
+from billing.reading.accrued import Accrued, BesideUse, Paid, accrued, ask_beside
 from billing.reading.costs import per_currency
 from billing.reading.overview import Elapsed, Overview, Use
+from billing.reading.paid import Going
+from billing.reading.payers import Paying
 from billing.rules.money import Money
 from portal.tenants.access import Action
+from portal.tenants.asking import Ask
+from portal.tenants.models import Tenant
 from portal.web import format as say
+from portal.web.forecast import forecast
 from portal.web.invoices import invoice_row
 from portal.web.jobs import job_row
-from portal.web.shapes import Chart, InvoiceRow, Measure, OverviewPage, Series, SpendRow, Tile
+from portal.web.shapes import (
+    Chart,
+    Due,
+    Fact,
+    Measure,
+    OverviewPage,
+    PaidRow,
+    Series,
+    SpendRow,
+    Tile,
+)
 from portal.web.visit import Visit, answer, tenant_page
 
-COSTLIEST, INVOICES, SPEND_ROWS = 8, 6, 8
+INVOICES, SPEND_ROWS, STRETCHES = 6, 8, 4
 HOUR = 3600
+DAY = timedelta(days=1)
 
 MANIFOLD = 10  # a change by more than this many times is no longer told in per cent
 
 
-@tenant_page(Action.READ, area="overview")
-def overview(request: HttpRequest, visit: Visit) -> HttpResponse:
-    page = _page(visit, request.GET.get("period", ""))
-    return answer(request, visit.shell, page, whole="tenant/overview.html")
+@dataclass(frozen=True)
+class _Told:
+    """The periods that have begun, the place of the one asked for, and its statement where it takes one."""
+
+    periods: Sequence[BillingPeriod]
+    place: int
+    accrued: Accrued | None
+    others: Sequence[Going] = ()  # for whom the tenant pays in the period, while it runs
+    through: datetime | None = None  # how far their clusters are read, and its own
 
 
-def _page(visit: Visit, asked: str) -> OverviewPage:
-    periods = reading.periods(visit.tenant, moment=visit.moment)
+def _beside(tenant: Tenant, moment: datetime) -> tuple[Ask[list[BillingPeriod]], Ask[BesideUse]]:
+    return reading.ask_periods(tenant, moment=moment), ask_beside(tenant)
+
+
+def _told(request: HttpRequest, visit: Visit, periods: list[BillingPeriod], beside: BesideUse) -> _Told:
+    if not periods:
+        return _Told([], 0, None)
+    place = _chosen(periods, request.GET.get("period", ""))
+    found = accrued(tenant=visit.tenant, period=periods[place], known=beside)
+    if found is None or not found.others or periods[place].end <= visit.moment:
+        return _Told(periods, place, found, through=visit.complete_through)
+    return _Told(
+        periods,
+        place,
+        found,
+        paid.going(tenant=visit.tenant, accrued=found),
+        paid.read_through(tenant=visit.tenant, accrued=found, moment=visit.moment),
+    )
+
+
+@tenant_page(Action.READ, area="overview", beside=_beside, outside=_told, at_once=True)
+def overview(request: HttpRequest, visit: Visit, told: _Told) -> HttpResponse:
+    return answer(request, visit.shell, _page(visit, told), whole="tenant/overview.html")
+
+
+def _page(visit: Visit, told: _Told) -> OverviewPage:
+    periods = told.periods
     through = say.moment(visit.complete_through, visit.zone) if visit.complete_through else ""
     if not periods:
         return OverviewPage(
             period="", zone=visit.tenant.timezone, earlier="", later="", complete_through=through
         )
-    place = _chosen(periods, asked)
+    place = told.place
     period, before = periods[place], periods[place - 1] if place else None
-    today = reading.local_day(visit.moment, period)
-    found = reading.overview(visit.tenant, period, before, today=today)
-    costliest = jobs.costliest(visit.tenant, period, limit=COSTLIEST, prices=found.prices)
+    today = calendar.day_of(visit.moment, period)
+    paying = payers.ask_told(visit.tenant)
+    newest = invoices.ask_newest(visit.tenant, on=visit.today, limit=INVOICES)
+    found = reading.overview(
+        visit.tenant,
+        period,
+        before,
+        today=today,
+        accrued=told.accrued,
+        beside=(paying, newest) if visit.shell.invoices else (paying,),
+    )
     return OverviewPage(
         period=say.period(period),
         zone=period.timezone,
         earlier=_query(before),
         later=_query(periods[place + 1] if place + 1 < len(periods) else None),
         complete_through=through,
-        tiles=_tiles(visit, found, today),
-        chart=_chart(found, today),
+        tiles=_tiles(visit, found, today, told.accrued),
+        forecast=forecast(found, told.accrued, told.others, told.through) if today < found.end else None,
+        due=_due(told.accrued) if told.accrued and period.closed_at is None else None,
+        chart=_chart(found, today, "Spend at first unit’s prices" if told.accrued else "Spend"),
         spend=_spend(found),
+        terms=tuple(Fact(label=name, value=say.money(amount)) for name, amount in found.terms),
         spend_total=say.sums(found.spend),
         hours_total=say.hours(found.gpu_seconds),
-        jobs=tuple(job_row(job, visit.zone) for job in costliest),
-        invoices=_invoices(visit),
+        jobs=tuple(job_row(job, visit.zone) for job in found.costliest),
+        invoices=tuple(invoice_row(row) for row in newest.answer) if visit.shell.invoices else (),
+        paid_by=_stretches("Paid by", [(each.payer, each) for each in paying.answer if each.mine]),
+        pays_for=_stretches("Pays for", [(each.user, each) for each in paying.answer if not each.mine]),
+        paid=_paid(told.accrued.paid) if told.accrued else (),
+        paid_total=say.sums(per_currency(row.amount for row in told.accrued.paid)) if told.accrued else "",
         unpriced=_unpriced(found.uses),
+    )
+
+
+def _stretches(verb: str, told: Sequence[tuple[str, Paying]]) -> str:
+    """`Paid by Physics since 1 Apr 2026, until 30 Jun 2026`, the newest first; "" for none."""
+    texts = []
+    for name, each in told:
+        ended = f", until {say.day(each.until - DAY)}" if each.until else ""
+        texts.append(f"{name} {'since' if not ended else 'from'} {say.day(each.since)}{ended}")
+    more = f"; and {len(texts) - STRETCHES} more" if len(texts) > STRETCHES else ""
+    return f"{verb} {'; '.join(texts[:STRETCHES])}{more}." if texts else ""
+
+
+def _paid(rows: Sequence[Paid]) -> tuple[PaidRow, ...]:
+    return tuple(
+        PaidRow(
+            user=row.user,
+            project=row.project,
+            gpu_hours=say.hours(row.gpu_seconds) if row.gpu_seconds else say.NOTHING,
+            amount=say.money(row.amount),
+        )
+        for row in rows
     )
 
 
@@ -83,18 +169,43 @@ def _query(period: BillingPeriod | None) -> str:
     return f"?period={key(period)}" if period else ""
 
 
-def _tiles(visit: Visit, found: Overview, today: date) -> tuple[Tile, ...]:
-    running = today < found.end
-    count = jobs.count(visit.tenant, found.period)
-    tiles = [
-        _compared(
-            Tile(label="Spend so far" if running else "Spend", value=say.sums(found.spend), note=""),
-            found,
-            found.spend[0].amount if found.currency else Fraction(0),
-            lambda before: before.amount,
-            lambda before: say.money(Money(before.amount, found.currency)) if found.currency else "",
-            running=running,
+def _due(accrued: Accrued) -> Due:
+    """What an invoice of the period would say now, before tax."""
+    return Due(
+        rows=(
+            Fact(label="Use of this period", value=say.sums(per_currency(accrued.use.values()))),
+            *(
+                Fact(label=name, value=say.money(amount))
+                for name, amount in (*accrued.terms, *accrued.beside)
+            ),
         ),
+        total=say.sums(accrued.due),
+    )
+
+
+def _accrued(found: Overview, accrued: Accrued | None, *, running: bool) -> Tile:
+    """Days are kept at first units' prices: what a statement comes to is not compared with them."""
+    tile = Tile(label="Accrued so far" if running else "Spend", value=say.sums(found.spend), note="")
+    if accrued is not None:
+        note = "as an invoice would say it now" if running else "fees and discounts included"
+        if for_others := per_currency(row.amount for row in accrued.paid):
+            whole = say.sums(per_currency([*found.spend, *for_others]))
+            return replace(tile, value=whole, note=f"{note}, {say.sums(for_others)} of it for others")
+        return replace(tile, note=note)
+    return _compared(
+        tile,
+        found,
+        found.spend[0].amount if found.currency else Fraction(0),
+        lambda before: before.amount,
+        lambda before: say.money(Money(before.amount, found.currency)) if found.currency else "",
+        running=running,
+    )
+
+
+def _tiles(visit: Visit, found: Overview, today: date, accrued: Accrued | None) -> tuple[Tile, ...]:
+    running = today < found.end
+    tiles = [
+        _accrued(found, accrued, running=running),
         _compared(
             Tile(label="GPU-hours", value=say.hours(found.gpu_seconds), note=""),
             found,
@@ -103,11 +214,23 @@ def _tiles(visit: Visit, found: Overview, today: date) -> tuple[Tile, ...]:
             lambda before: say.hours(before.gpu_seconds),
             running=running,
         ),
-        Tile(label="Jobs", value=say.whole(count), note="started in this period"),
+        Tile(label="Jobs", value=say.whole(found.started), note="started in this period"),
     ]
-    if visit.shell.invoices:
-        tiles.append(_open_invoices(visit))
+    if found.balances:
+        tiles.append(_wallets(visit, found.balances))
+    if visit.shell.invoices and (found.open.count or not found.balances):
+        tiles.append(_open_invoices(visit, found.open))
     return tuple(tiles)
+
+
+def _wallets(visit: Visit, balances: Sequence[tuple[str, int, int]]) -> Tile:
+    """What is left of what was prepaid."""
+    return Tile(
+        label="Prepaid balance",
+        value=" + ".join(say.minor(balance, unit) for unit, balance, _ in balances),
+        note=f"in {say.counted(sum(count for *_, count in balances), 'wallet')}",
+        href=reverse("wallets", args=[visit.tenant.slug]),
+    )
 
 
 def _compared(
@@ -140,8 +263,7 @@ def _compared(
     )
 
 
-def _open_invoices(visit: Visit) -> Tile:
-    found = invoices.open_sums(visit.tenant)
+def _open_invoices(visit: Visit, found: invoices.Open) -> Tile:
     href = reverse("invoices", args=[visit.tenant.slug])
     if not found.count:
         return Tile(label="Open invoices", value="None", note="everything is paid", href=href)
@@ -152,10 +274,10 @@ def _open_invoices(visit: Visit) -> Tile:
     return Tile(label="Open invoices", value=say.sums(found.sums), note=note, href=href)
 
 
-def _chart(found: Overview, today: date) -> Chart:
+def _chart(found: Overview, today: date, spend_label: str) -> Chart:
     days = [found.first + timedelta(days=n) for n in range((found.end - found.first).days)]
     names: dict[int | None, str] = dict(found.series)
-    if any(day.project is None for day in found.days):
+    if any(day.project is None and day.day >= found.first for day in found.days):
         names[None] = "Other"
     gpu: dict[tuple[int | None, date], Fraction] = defaultdict(Fraction)
     spend: dict[tuple[int | None, date], Fraction] = defaultdict(Fraction)
@@ -184,7 +306,7 @@ def _chart(found: Overview, today: date) -> Chart:
         prefix = say.symbol(found.currency)
         measures.append(
             _measure(
-                "spend", "Spend", found.currency, names, days, begun, spend, lambda it: it, money, prefix
+                "spend", spend_label, found.currency, names, days, begun, spend, lambda it: it, money, prefix
             )
         )
     return Chart(
@@ -224,7 +346,7 @@ def _measure(
 
 
 def _spend(found: Overview) -> tuple[SpendRow, ...]:
-    total = sum((amount.amount for amount in found.spend), Fraction(0))
+    total = sum((amount.amount for use in found.uses for amount in use.cost), Fraction(0))
     shown = found.uses[:SPEND_ROWS]
     rows = [_spend_row(use, total) for use in shown]
     if rest := found.uses[SPEND_ROWS:]:
@@ -250,13 +372,6 @@ def _spend_row(use: Use, total: Fraction) -> SpendRow:
         width=say.plain(cost * 100 / total) if total else "0",
         verdict=use.verdict,
     )
-
-
-def _invoices(visit: Visit) -> tuple[InvoiceRow, ...]:
-    if not visit.shell.invoices:
-        return ()
-    rows, _ = invoices.newest(visit.tenant, on=visit.today, limit=INVOICES)
-    return tuple(invoice_row(row) for row in rows)
 
 
 def _unpriced(uses: Sequence[Use]) -> str:

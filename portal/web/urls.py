@@ -4,25 +4,57 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from portal.web.books import reconciliation
+from portal.web.closing import close
 from portal.web.clusters import cluster, connection
+from portal.web.collecting import collecting
+from portal.web.downloads import csv, evidence, line_csv, pdf, xml
 from portal.web.home import home, tenants
-from portal.web.invoices import csv, invoice, invoices, line, line_csv, pdf
+from portal.web.invoices import invoice, invoices, line
 from portal.web.jobs import job, jobs
 from portal.web.live import live
+from portal.web.one_transfer import one_transfer
 from portal.web.operator import clusters, quarantine, unowned
 from portal.web.overview import overview
+from portal.web.payment import add_card, back, change_method, pay, payment, set_automatic
+from portal.web.payouts import payout, payout_csv
+from portal.web.plan_editor import plan_editor
+from portal.web.plans import plan, plan_list
+from portal.web.quoting import job_quote
+from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
+from portal.web.top_ups import set_automatic_top_up, top_up
+from portal.web.transfers import transfers
+from portal.web.wallets import statement, statement_csv, wallet, wallets
 
 tenant_patterns: list[URLPattern] = [
     path("", overview, name="overview"),
     path("live/", live, name="live"),
     path("jobs/", jobs, name="jobs"),
+    path("quote/", job_quote, name="quote"),
     path("jobs/<int:record>/", job, name="job"),
+    path("efficiency/", efficiency, name="efficiency"),
+    path("efficiency/csv", efficiency_csv, name="efficiency_csv"),
+    path("wallets/", wallets, name="wallets"),
+    path("wallets/<int:wallet>/", wallet, name="wallet"),
+    path("wallets/<int:wallet>/top-up/", top_up, name="wallet_top_up"),
+    path("wallets/<int:wallet>/automatic/", set_automatic_top_up, name="wallet_automatic"),
+    path("wallets/<int:wallet>/statement/", statement, name="wallet_statement"),
+    path("wallets/<int:wallet>/statement/csv", statement_csv, name="wallet_statement_csv"),
+    path("payment/", payment, name="payment"),
+    path("payment/card/", add_card, name="payment_card"),
+    path("payment/automatic/", set_automatic, name="payment_automatic"),
+    path("payment/methods/<int:method>/", change_method, name="payment_method"),
+    path("payment/back/", back, name="payment_back"),
     path("invoices/", invoices, name="invoices"),
-    path("invoices/<str:number>/", invoice, name="invoice"),
-    path("invoices/<str:number>/pdf", pdf, name="invoice_pdf"),
-    path("invoices/<str:number>/csv", csv, name="invoice_csv"),
-    path("invoices/<str:number>/lines/<int:position>/", line, name="invoice_line_jobs"),
-    path("invoices/<str:number>/lines/<int:position>/csv", line_csv, name="invoice_line_csv"),
+    # Numbers from before 0.2 may have a slash in them, so the longest address stands first.
+    path("invoices/<path:number>/lines/<int:position>/", line, name="invoice_line_jobs"),
+    path("invoices/<path:number>/lines/<int:position>/csv", line_csv, name="invoice_line_csv"),
+    path("invoices/<path:number>/pay/", pay, name="invoice_pay"),
+    path("invoices/<path:number>/pdf", pdf, name="invoice_pdf"),
+    path("invoices/<path:number>/xml", xml, name="invoice_xml"),
+    path("invoices/<path:number>/csv", csv, name="invoice_csv"),
+    path("invoices/<path:number>/evidence", evidence, name="invoice_evidence"),
+    path("invoices/<path:number>/", invoice, name="invoice"),
 ]
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -32,6 +64,18 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
     path("operator/clusters/<path:name>/", cluster, name="operator_cluster"),
+    path("operator/plans/", plan_list, name="operator_plans"),
+    path("operator/plans/<slug:name>/", plan, name="operator_plan"),
+    path("operator/plan-editor/", plan_editor, name="operator_plan_editor"),
+    path("operator/close/", close, name="operator_close"),
+    path("operator/transfers/", transfers, name="operator_transfers"),
+    path("operator/transfers/<int:transfer>/", one_transfer, name="operator_transfer"),
+    path("operator/collecting/", collecting, name="operator_collecting"),
+    path("operator/reports/", reports, name="operator_reports"),
+    path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
     path("operator/unowned/", unowned, name="operator_unowned"),
     path("operator/quarantine/", quarantine, name="operator_quarantine"),
+    path("operator/reconciliation/", reconciliation, name="operator_reconciliation"),
+    path("operator/reconciliation/payouts/<str:payout>/", payout, name="operator_payout"),
+    path("operator/reconciliation/payouts/<str:payout>/csv", payout_csv, name="operator_payout_csv"),
 ]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import wraps
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseNotAllowed,
+    StreamingHttpResponse,
+)
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
@@ -19,10 +26,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters import usage
 from clusters.usage import Mark
-from portal.tenants.access import Action, DeniedError, entered, named_tenants_of
+from portal.tenants.access import Action, DeniedError, entered, entered_among, named_tenants_of
+from portal.tenants.asking import Ask, together
 from portal.tenants.models import Tenant, User
-from portal.tenants.ownership import accounts_of
-from portal.tenants.scope import stream_in_scope, tenant_scope
+from portal.tenants.ownership import ask_accounts
+from portal.tenants.scope import asking_scope, stream_in_scope, tenant_scope
 from portal.web.shapes import Area, Shell, TenantLink
 
 Page = Callable[..., HttpResponseBase]
@@ -69,11 +77,27 @@ class ScopedStream(StreamingHttpResponse):
         super().__init__(stream_in_scope(visit.tenant, pieces), **rest)
 
 
-def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
+AskedBeside = Callable[[Tenant, datetime], Sequence[Ask[Any]]]
+"""What a page asks of a tenant at a moment."""
+
+
+def tenant_page(
+    action: Action,
+    *,
+    area: Area,
+    beside: AskedBeside | None = None,
+    outside: Callable[..., Any] | None = None,
+    at_once: bool = False,
+) -> Callable[[TenantView], Page]:
     """The view of a tenant's page, called with the visit in place of the slug, inside the tenant's scope.
 
-    Whoever is not signed in is asked to; whoever may not do `action` gets 404.
+    Whoever is not signed in is asked to; whoever may not do `action` gets 404. `outside` is called before the
+    scope is entered, and the view with what it gives as `told`: what is computed by plans that tenants may not
+    read is computed there, by functions that are given the tenant. It takes the request, the visit and the answers
+    to `beside`, asked along with what the visit needs. A page that asks all it needs `at_once`, or nearly, takes
+    the scope for each question instead of for a transaction.
     """
+    scope = asking_scope if at_once else tenant_scope
 
     def decorate(view: TenantView) -> Page:
         @require_safe
@@ -81,8 +105,10 @@ def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
         def page(request: HttpRequest, *, slug: str, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
-            visit = _visit(request.user, slug, action, area)
-            with tenant_scope(visit.tenant):
+            visit, answers = _visit(request.user, slug, action, area, beside)
+            if outside is not None:
+                kwargs["told"] = outside(request, visit, *answers)
+            with scope(visit.tenant):
                 response = view(request, visit, **kwargs)
             if response.streaming and not isinstance(response, ScopedStream):
                 raise TypeError("A tenant's answer is streamed inside its scope: see ScopedStream.")
@@ -90,6 +116,37 @@ def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
             return response
 
         return page
+
+    return decorate
+
+
+def tenant_act(action: Action) -> Callable[[Callable[..., HttpResponse]], Page]:
+    """The view of something done in a tenant: posted to, called with the tenant in place of the slug.
+
+    Outside of the tenant's scope, in which nothing can be written; no transaction is open, so it may call a gateway.
+    """
+    return _outside(action, ("POST",))
+
+
+def tenant_return(action: Action) -> Callable[[Callable[..., HttpResponse]], Page]:
+    """As `tenant_act`, for an address that somebody else's page leads back to."""
+    return _outside(action, ("GET", "HEAD"))
+
+
+def _outside(action: Action, methods: tuple[str, ...]) -> Callable[[Callable[..., HttpResponse]], Page]:
+    def decorate(view: Callable[..., HttpResponse]) -> Page:
+        @wraps(view)
+        def act(request: HttpRequest, *, slug: str, **kwargs: Any) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                return _to_sign_in(request)
+            tenant, _ = entered(user=request.user, slug=slug, action=action)
+            if request.method not in methods:
+                return HttpResponseNotAllowed(methods)
+            response = view(request, tenant, **kwargs)
+            patch_cache_control(response, private=True, no_store=True)
+            return response
+
+        return act
 
     return decorate
 
@@ -126,11 +183,19 @@ def answer(request: HttpRequest, shell: Shell, page: object, *, whole: str, part
     return response
 
 
-def shell_of(
-    user: User, *, area: Area, tenant: Tenant | None = None, may: frozenset[Action] = frozenset()
+def shell_of(user: User, *, area: Area) -> Shell:
+    """Of a page outside of any tenant. One query."""
+    return _shell(user, area, named_tenants_of(user, limit=SWITCHER + 1))
+
+
+def _shell(
+    user: User,
+    area: Area,
+    named: Iterable[tuple[str, str]],
+    tenant: Tenant | None = None,
+    may: frozenset[Action] = frozenset(),
 ) -> Shell:
-    """One query."""
-    links = [TenantLink(slug=slug, name=name) for slug, name in named_tenants_of(user, limit=SWITCHER + 1)]
+    links = [TenantLink(slug=slug, name=name) for slug, name in named]
     return Shell(
         user=user.get_full_name() or user.email,
         email=user.email,
@@ -144,22 +209,44 @@ def shell_of(
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
-    """The sign-in page, which leads back. A request of htmx asks for a part: there the whole window goes."""
+    """The sign-in page, which leads back. A request of htmx asks for a part: there the whole window goes.
+
+    From a form it leads back to the form: what was sent is not done, and its address may open no page.
+    """
     if request.headers.get("HX-Request") != "true":
-        return redirect_to_login(request.get_full_path())
-    shown = re.match(r"https?://[^/?#]+(/[^#]*)", request.headers.get("HX-Current-URL", ""))
-    back = shown[1] if shown else reverse("home")
+        if request.method in {"GET", "HEAD"}:
+            return redirect_to_login(request.get_full_path())
+        messages.warning(
+            request, "You had been signed out, and nothing was done: sign in, then send it again."
+        )
+        return redirect_to_login(_shown(request, "Referer"))
+    back = _shown(request, "HX-Current-URL")
     return HttpResponse(status=401, headers={"HX-Redirect": redirect_to_login(back).url})
 
 
-def _visit(user: User, slug: str, action: Action, area: Area) -> Visit:
-    """Everything that lies outside of the tenant's scope. Four queries."""
-    tenant, may = entered(user=user, slug=slug, action=action)
+def _shown(request: HttpRequest, header: str) -> str:
+    """The page of ours that the header says is in the window; the start where it says none."""
+    found = re.match(r"https?://[^/?#]+(/[^#]*)", request.headers.get(header, ""))
+    return found[1] if found else reverse("home")
+
+
+def _visit(
+    user: User, slug: str, action: Action, area: Area, beside: AskedBeside | None
+) -> tuple[Visit, Sequence[object]]:
+    """Everything that lies outside of the tenant's scope, and the answers to `beside`. Two round trips."""
     moment = datetime.now(UTC)
-    return Visit(
+    owned = ask_accounts(slug, at=moment)
+    (tenant, may), named, accounts = entered_among(
+        user=user, slug=slug, action=action, limit=SWITCHER + 1, beside=owned
+    )
+    marks = Ask(usage.MARKS, [accounts], lambda rows: tuple(Mark(*row) for row in rows), kept=True)
+    asks = beside(tenant, moment) if beside else ()
+    together(marks, *asks)
+    visit = Visit(
         tenant=tenant,
-        shell=shell_of(user, area=area, tenant=tenant, may=may),
+        shell=_shell(user, area, named, tenant, may),
         may=may,
         moment=moment,
-        marks=tuple(usage.marks(accounts_of(tenant, at=moment))),
+        marks=marks.answer,
     )
+    return visit, [ask.answer for ask in asks]

@@ -60,7 +60,8 @@ def test_no_secret_is_written_down_or_passed_as_an_argument() -> None:
         assert "PASSWORD" not in json.dumps(service.get("command", []))
         for name, value in service.get("environment", {}).items():
             if any(word in name for word in ("PASSWORD", "SECRET", "DATABASE_URL")):
-                assert ":?set it in .env}" in value, name
+                optional = name.startswith("STRIPE_")  # without them nothing is collected by card
+                assert (f"${{{name}:-}}" if optional else ":?set it in .env}") in value, name
 
 
 def test_the_image_is_built_from_the_locked_requirements_and_not_run_as_root() -> None:

@@ -14,6 +14,7 @@ FILE_CEILING = 400  # lines
 FUNCTION_CEILING = 60  # lines, docstring and all
 FORBIDDEN_MODULES = {"utils", "helpers", "common", "services", "signals", "misc"}
 ROUNDING_PLACE = ROOT / "billing" / "rules" / "money.py"
+MONTHS_PLACE = ROOT / "billing" / "rules" / "period.py"
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
@@ -61,6 +62,21 @@ def rounding(path: Path) -> list[int]:
         if name in {"quantize", "round", "to_integral_value", "to_integral_exact", "Round"}:
             lines.append(node.lineno)
     return lines
+
+
+def test_months_are_counted_in_one_place() -> None:
+    """A year has twelve months in `period.py`; `shifted` says elsewhere which month comes when."""
+    found = [
+        place(path, node.lineno)
+        for path in python_files("billing", "clusters", "portal")
+        if path != MONTHS_PLACE
+        for node in nodes(path)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mod | ast.FloorDiv)
+        and isinstance(node.right, ast.Constant)
+        and node.right.value == 12
+    ]
+    assert found == []
 
 
 def test_no_float_comes_near_money_or_usage() -> None:

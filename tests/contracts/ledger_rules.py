@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.connectors.base import Row, UsageFact
+from clusters.connectors.base import BusyHour, Row, UsageFact
 
 
 class Merged:
@@ -12,11 +12,15 @@ class Merged:
 
     def __init__(self) -> None:
         self.facts: dict[str, UsageFact] = {}
+        self.busy: dict[tuple[str, int], BusyHour] = {}
         self.revisions = 0
 
     def take(self, rows: Iterable[Row]) -> None:
         """An open fact never reopens an ended one, and an earlier sight of a running one is old news."""
         for row in rows:
+            if isinstance(row, BusyHour):  # kept beside the facts, never a revision of one
+                self.busy[row.source_key, row.hour] = row
+                continue
             assert isinstance(row, UsageFact), row
             known = self.facts.get(row.source_key)
             if known is None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
-from clusters.connectors.base import UsageFact
+from clusters.connectors.base import BusyHour, UsageFact
 from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
 from tests.standins.prometheus import Asked, Said, StandIn
@@ -29,11 +29,20 @@ def read(
     url: str, since: int, until: int, open_keys: Collection[str] = (), **options: Any
 ) -> tuple[list[UsageFact], PrometheusConnector]:
     """All facts of one pass; there are no bad rows."""
+    facts, _, source = read_all(url, since, until, open_keys, **options)
+    return facts, source
+
+
+def read_all(
+    url: str, since: int, until: int, open_keys: Collection[str] = (), **options: Any
+) -> tuple[list[UsageFact], list[BusyHour], PrometheusConnector]:
+    """All facts of one pass and then how busy they were; there are no bad rows."""
     source = connector(url, **options)
     rows = list(source.usage(since=since, until=until, open_keys=open_keys))
     facts = [row for row in rows if isinstance(row, UsageFact)]
-    assert facts == rows
-    return facts, source
+    busy = [row for row in rows if isinstance(row, BusyHour)]
+    assert [*facts, *busy] == rows
+    return facts, busy, source
 
 
 def through(real: Http, asked: Asked) -> Said:

@@ -29,6 +29,9 @@ class World:
         self._target = worlds.lab.Target(
             random.Random(name), self.begin, self.end, {**target, "instance": f"{name}:8080"}, outages
         )
+        self._exporter = worlds.lab.Target(
+            random.Random(f"dcgm {name}"), self.begin, self.end, {"cluster": name, "job": "dcgm"}
+        )
         if up:
             self.series("up", {}, [(0, None, 1)])
         self.series("kube_node_info", {"node": "n-1"}, [(0, None, 1)])
@@ -36,11 +39,35 @@ class World:
     def series(
         self, metric: str, labels: dict[str, str], parts: Sequence[tuple[int, int | None, Any]]
     ) -> None:
-        segments = [
+        self._out.add(self._target, metric, labels, self._segments(parts))
+
+    def dcgm(
+        self,
+        parts: Sequence[tuple[int, int | None, Any]],
+        *,
+        holder: str = "",
+        metric: str = "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        gpu: int = 0,
+        **labels: str,
+    ) -> None:
+        """What an exporter tells of a device of n-1 that the pod `holder` has, where the target's own labels win."""
+        uuid = {} if "uuid" in labels else {"UUID": f"GPU-{self.name}-{gpu}"}
+        named = (
+            {"exported_namespace": "team", "exported_pod": holder, "exported_container": "main"}
+            if holder
+            else {}
+        )
+        told = {
+            "gpu": str(gpu), "Hostname": "n-1", "namespace": "gpu-operator", "pod": "dcgm-exporter-x",
+            "container": "dcgm-exporter", **uuid, **named, **labels,
+        }  # fmt: skip
+        self._out.add(self._exporter, metric, told, self._segments(parts))
+
+    def _segments(self, parts: Sequence[tuple[int, int | None, Any]]) -> list[tuple[int, int, Any]]:
+        return [
             (self.begin + since, self.end if until is None else self.begin + until, value)
             for since, until, value in parts
         ]
-        self._out.add(self._target, metric, labels, segments)
 
     def node(
         self, name: str, *, product: str, since: int = 0, until: int | None = None, memory: str = ""
@@ -65,13 +92,14 @@ class World:
         started: int | None = None,
         exported: bool = False,
         node: str = "n-1",
+        uid: str = "",
     ) -> None:
         """A pod whose series stand in [since, until), scheduled when they begin unless said otherwise.
 
         `scheduled=-1`: that metric is not kept. `phases`: Running all along unless told; `[]`: not kept.
         """
         prefix = "exported_" if exported else ""
-        told = {f"{prefix}namespace": "team", f"{prefix}pod": name, "uid": self.uid(name)}
+        told = {f"{prefix}namespace": "team", f"{prefix}pod": name, "uid": self.uid(uid or name)}
         for container in containers:
             labels = {f"{prefix}container": container, "node": node, "resource": resource, "unit": "integer"}
             self.series("kube_pod_container_resource_requests", {**told, **labels}, [(since, until, 1)])

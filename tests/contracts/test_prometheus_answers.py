@@ -11,6 +11,9 @@ from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
 from clusters.connectors.prometheus.answers import TooMuchError
 from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.coverage import HOUR, Coverage
+from clusters.connectors.prometheus.queries import Queries
+from clusters.connectors.prometheus.sweep import LONGEST, SETTLE, SHORTEST, Sweep
 from tests.contracts.prometheus_reading import connector, present, read, through
 from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
 from tests.standins.prometheus import Asked, Said, StandIn, error, success
@@ -209,6 +212,23 @@ def test_a_server_that_refuses_even_the_shortest_window_is_told_of() -> None:
         with pytest.raises(TooMuchError, match="max-samples"):
             read(prometheus.url, NOW - 86_400, NOW)
         assert len(prometheus.asked) == 7  # 24 h, 12, 6, 3, 1.5 h, 45 min, 22.5 min
+
+
+def test_of_a_hole_in_short_windows_what_was_asked_for_is_one_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    hour = 1_740_700_800
+    since, until = hour + 3000, hour + HOUR  # the hour is read from its begin, for its utilisation
+
+    def watch(*_: object, since: int, until: int) -> Coverage:
+        if SHORTEST + SETTLE < until - since < LONGEST:
+            raise TooMuchError("too many samples", retry=True)
+        return Coverage((), 60_000)
+
+    monkeypatch.setattr("clusters.connectors.prometheus.sweep.watch", watch)
+    answer = success([{"metric": {}, "value": [until, "1"]}])
+    with StandIn(lambda _: answer, now=until + 20 * LONGEST) as prometheus, _client(prometheus.url) as client:
+        sweep = Sweep(client, Queries(PrometheusOptions()))
+        assert list(sweep.rows(since=since, until=until, open_keys=())) == []
+    assert (sweep.gaps, sweep.complete_through) == ([(since, until)], until)
 
 
 def test_nobody_there_is_one_sentence() -> None:

@@ -32,14 +32,14 @@ def _records(cluster: Cluster) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in found.values_list(*BILLED)]
 
 
-def test_three_days_at_once_or_in_pieces_at_random_and_again_are_the_same_records(pushed_lab: Lab) -> None:  # noqa: F811
+def test_three_days_at_once_or_by_the_hour_at_random_and_again_are_the_same_records(pushed_lab: Lab) -> None:  # noqa: F811
     lab = pushed_lab
     at_once, in_pieces = builders.a_cluster("at-once"), builders.a_cluster("in-pieces")
     _takes_in(at_once, lab.url, lab.base, lab.end)
     records = _records(at_once)
     assert len(records) == 358
 
-    pieces = [(begin, begin + 4 * HOUR) for begin in range(lab.base, lab.end, 4 * HOUR)]
+    pieces = [(begin, begin + HOUR) for begin in range(lab.base, lab.end, HOUR)]
     for since, until in random.Random(11).sample(pieces, len(pieces)):
         _takes_in(in_pieces, lab.url, since, until)
     assert _records(in_pieces) == records

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from clusters.connectors.base import BadRow, ConnectorError, NodeSeen, NodeState, Row, UsageFact
-from clusters.connectors.prometheus import ChargeFrom, PrometheusConnector
+from clusters.connectors.prometheus import ChargeFrom, PrometheusConnector, Scope, Utilisation
 from tests.contracts.prometheus_reading import connector, present
 from tests.contracts.prometheus_worlds import World, Worlds
 from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
 
 H100 = "NVIDIA-H100-80GB-HBM3"
+UNASKED = Utilisation(scope=Scope.OFF)  # these clusters have no DCGM
 Story = Callable[[Worlds], None]
 STORIES: list[Story] = []
 
@@ -42,7 +43,8 @@ def _read(
     **options: Any,
 ) -> tuple[dict[str, Row], PrometheusConnector, int]:
     """Rows by the pod's name and container, the connector after its pass, and the world's beginning."""
-    source = connector(url or worlds.url, matcher=f'cluster="{name}"', **options)
+    told = {"utilisation": UNASKED, **options}
+    source = connector(url or worlds.url, matcher=f'cluster="{name}"', **told)
     begin = worlds.begin
     rows = source.usage(since=begin, until=begin + until, open_keys=open_keys)
     return (
@@ -122,7 +124,7 @@ def _unscheduled(worlds: Worlds) -> None:
 @pytest.mark.parametrize("first", [0, 2000])
 def test_without_its_scheduled_time_a_pod_counts_from_its_first_sample(worlds: Worlds, first: int) -> None:
     begin = worlds.begin
-    source = connector(worlds.url, matcher='cluster="no-times"')
+    source = connector(worlds.url, matcher='cluster="no-times"', utilisation=UNASKED)
     (row,) = source.usage(since=begin + first, until=begin + 6600, open_keys=())
     fact = _fact(row)
     assert fact.started is not None
@@ -227,6 +229,8 @@ def _memory(worlds: Worlds) -> None:
     world.node("n-1", product=H100, memory="80000")
     for name, told in (("part", {"annotation_gpu_memory": "20000"}),
                        ("two", {"annotation_gpu_fraction": "0.25", "annotation_gpu_fraction_num_devices": "2"}),
+                       ("many", {"annotation_gpu_fraction": "0.5",
+                                 "annotation_gpu_fraction_num_devices": "9" * 5000}),
                        ("odd", {"annotation_gpu_fraction": "lots"})):  # fmt: skip
         world.pod(name, until=3000, containers=())
         labels = {"namespace": "team", "pod": name, "uid": world.uid(name), **told}
@@ -241,6 +245,8 @@ def test_parts_of_gpus_by_annotation(worlds: Worlds) -> None:
     assert part.ended is not None
     assert begin + 2970 <= part.ended <= begin + 3000
     assert isinstance(odd, BadRow)
+    assert isinstance(rows["many/"], BadRow)
+    assert rows["many/"].code == "impossible-count"
 
 
 @story

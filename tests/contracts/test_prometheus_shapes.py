@@ -91,6 +91,7 @@ def test_parts_by_annotation_are_exact() -> None:
     assert fraction("gpu_fraction", "0.5", {}) == (1, 2)
     assert fraction("gpu_fraction", "0.35", {}) == (7, 20)
     assert fraction("gpu_fraction", "1", {}) == (1, 1)
+    assert fraction("gpu_fraction", "5e-1", {}) == (1, 2)
     memory = {"label_nvidia_com_gpu_memory": "81559"}
     assert fraction("gpu_memory", "20000", memory) == (20_000, 81_559)
 
@@ -100,6 +101,8 @@ def test_parts_by_annotation_are_exact() -> None:
     [
         ("gpu_fraction", "half", {}), ("gpu_fraction", "0", {}), ("gpu_fraction", "-0.5", {}),
         ("gpu_fraction", "1.5", {}), ("gpu_fraction", "NaN", {}), ("gpu_fraction", "Infinity", {}),
+        ("gpu_fraction", "1e-999999999", {}), ("gpu_fraction", "0." + "3" * 5000, {}),
+        ("gpu_memory", "2000", {"label_nvidia_com_gpu_memory": "9e999999999"}),
         ("gpu_memory", "2000", {}), ("gpu_memory", "2000", {"label_nvidia_com_gpu_memory": "0"}),
     ],
 )  # fmt: skip
@@ -108,6 +111,12 @@ def test_an_annotation_that_is_no_part_of_a_gpu_is_no_share(
 ) -> None:
     with pytest.raises(UnknownShareError):
         fraction(annotation, told, labels)
+
+
+def test_a_part_of_too_many_decimals_is_set_aside_with_what_to_write() -> None:
+    assert fraction("gpu_fraction", "0.333333333", {}) == (333_333_333, 1_000_000_000)
+    with pytest.raises(UnknownShareError, match="write it with nine decimals or fewer"):
+        fraction("gpu_fraction", "0.3333333333", {})
 
 
 @pytest.mark.parametrize("matcher", ['cluster="x"', ' cluster = "x" , env=~"a|b"', 'a!="",b!~"c\\"d"'])

@@ -11,21 +11,22 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
 from portal.env import ROOT
+from tests.ports import is_free
 
 SCRIPT = ROOT.parent / "shared" / "labs" / "prom" / "prom-lab"
 KEPT = ROOT / "var" / "test" / "prometheus"  # the package's programs, for the next run
@@ -50,8 +51,12 @@ shutil.rmtree(directory, ignore_errors=True)
 """
 
 
+class AbsentError(Exception):
+    """There is no Prometheus here, and its package cannot be fetched; the message says what to do."""
+
+
 class Lab:
-    """One lab, started. Skips the test where the package cannot be fetched."""
+    """One lab, started. Raises AbsentError."""
 
     def __init__(self, loader: str) -> None:
         self._lock, port = _claim()
@@ -70,7 +75,7 @@ class Lab:
         if code:
             self.purge()
             if "no prometheus package" in said:
-                pytest.skip(
+                raise AbsentError(
                     "No Prometheus here, and its package cannot be fetched: on Debian 12 let apt-get reach the "
                     "package mirror."
                 )
@@ -144,20 +149,10 @@ def _claim() -> tuple[int, int]:
         except BlockingIOError:
             os.close(lock)
             continue
-        if _free(FIRST_PORT + slot):
+        if is_free(FIRST_PORT + slot):
             return lock, FIRST_PORT + slot
         os.close(lock)
     raise RuntimeError(f"{SLOTS} labs are at work already.")
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 BARE_KEEPER = """
@@ -171,24 +166,41 @@ shutil.rmtree(directory, ignore_errors=True)
 """
 
 
+def _is_ready(url: str) -> None:
+    urlopen(f"{url}/-/ready", timeout=2).close()
+
+
 @contextmanager
-def bare(lab: Lab) -> Iterator[str]:
-    """The address of a server without any data, of the lab's own package, that takes remote writes."""
+def bare(
+    lab: Lab,
+    *,
+    config: str = "global: {}\n",
+    beside: Mapping[str, str] = MappingProxyType({}),
+    scheme: str = "http",
+    ready: Callable[[str], object] = _is_ready,
+) -> Iterator[str]:
+    """The address of a server without any data, of the lab's own package, that takes remote writes.
+
+    It reads that configuration, beside which files of those names have those contents; one that is called `web.yml`
+    says whom it lets in. `ready` raises OSError until the address answers.
+    """
     lock, port = _claim()
     directory = Path(tempfile.mkdtemp(prefix="clustertab-prom-", dir=_roomy("push")))
-    (directory / "prometheus.yml").write_text("global: {}\n")
-    url = f"http://127.0.0.1:{port}"
+    for name, text in {"prometheus.yml": config, **beside}.items():
+        (directory / name).write_text(text)
+    url = f"{scheme}://127.0.0.1:{port}"
+    guarded = [f"--web.config.file={directory}/web.yml"] if "web.yml" in beside else []
     keeper = subprocess.Popen(
         [
             sys.executable, "-c", BARE_KEEPER, str(directory), str(lab.dir / BINARIES / "prometheus"),
             f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
             "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}",
-            "--web.enable-remote-write-receiver",
+            "--web.enable-remote-write-receiver", *guarded,
         ],
         stdin=subprocess.PIPE, start_new_session=True, pass_fds=(lock,),
     )  # fmt: skip
     try:
-        _wait_for(f"{url}/-/ready")
+        _wait_for(url, ready)
         yield url
     finally:
         assert keeper.stdin is not None
@@ -197,12 +209,12 @@ def bare(lab: Lab) -> Iterator[str]:
         os.close(lock)
 
 
-def _wait_for(url: str) -> None:
+def _wait_for(url: str, ready: Callable[[str], object]) -> None:
     end = time.monotonic() + 60
     while True:
         try:
-            with urlopen(url, timeout=2):
-                return
+            ready(url)
+            return
         except OSError:
             assert time.monotonic() < end, f"{url} did not answer."
             time.sleep(0.1)
@@ -221,7 +233,10 @@ def running(loader: str) -> Iterator[Lab]:
             "The Prometheus lab fetches its package with apt-get, which is not here: run on Debian 12."
         )
     if loader not in _started:
-        _started[loader] = Lab(loader)
+        try:
+            _started[loader] = Lab(loader)
+        except AbsentError as error:
+            pytest.skip(str(error))
     yield _started[loader]
 
 

@@ -12,7 +12,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from typing import Any
 import pytest
 
 from portal.env import ROOT
+from tests.ports import is_free
 
 SCRIPT = ROOT.parent / "shared" / "labs" / "slurm" / "slurm-lab"
 SLOTS = 16
@@ -236,20 +236,10 @@ def _claim() -> tuple[int, int]:
         except BlockingIOError:
             os.close(lock)
             continue
-        if all(_free(first + offset) for offset in (*PORTS_USED, DATABASE_PORT)):
+        if all(is_free(first + offset) for offset in (*PORTS_USED, DATABASE_PORT)):
             return lock, first
         os.close(lock)
     raise RuntimeError(f"{SLOTS} labs are at work already.")
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def why_not() -> str:

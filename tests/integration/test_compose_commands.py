@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,16 +19,11 @@ import yaml
 from portal.env import ROOT
 from portal.ops.embedded.postgres import Postgres, binaries
 from portal.ops.embedded.redis import Redis
+from tests.ports import a_free_port
 
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-PATIENCE = 60  # seconds
+PATIENCE = 300  # seconds
 Stack = dict[str, str]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +39,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             "ALLOWED_HOSTS": "billing.example.org",
             "CLUSTERTAB_HOME": str(home),
             "STATIC_ROOT": str(home / "static"),
-            "PORT": str(free_port()),
+            "PORT": str(a_free_port()),
             "HEARTBEAT_FILE": str(home / "scheduler"),
             "PGHOST": str(postgres.run),
         }
@@ -103,7 +97,7 @@ def test_it_comes_up_healthy_and_stops_when_told(name: str, stack: Stack, tmp_pa
 
 
 def test_redis_comes_up_healthy(stack: Stack, tmp_path: Path) -> None:
-    port = str(free_port())
+    port = str(a_free_port())
     command = [*SERVICES["redis"]["command"], "--bind", "127.0.0.1", "--port", port]
     check = [*SERVICES["redis"]["healthcheck"]["test"][1:], "-e"]
     check[1:1] = ["-p", port]

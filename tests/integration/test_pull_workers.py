@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from billing import tasks
-from billing.pulling import Outcome
+from billing.pulling import PullOutcome
 from clusters import due
 from clusters.connectors.base import ConnectorError
 from clusters.models import ClusterKind, Connection, Pull, UsageRecord
@@ -33,34 +33,34 @@ def test_of_two_workers_one_pulls_and_the_other_says_so() -> None:
 
     slow.during = wait_in_the_middle
 
-    def one() -> Outcome:
+    def one() -> PullOutcome:
         return slow.pulled(cluster, "2026-03-01 12:00").outcome
 
-    def other() -> Outcome:
+    def other() -> PullOutcome:
         assert inside.wait(PATIENCE)
         try:
             return idle.pulled(cluster, "2026-03-01 12:00").outcome
         finally:
             told.set()
 
-    assert at_once(one, other) == [Outcome.DONE, Outcome.BUSY]
+    assert at_once(one, other) == [PullOutcome.DONE, PullOutcome.BUSY]
     assert idle.windows == []
     assert (Pull.objects.count(), UsageRecord.objects.count()) == (1, 1)
-    assert idle.pulled(cluster, "2026-03-01 12:05").outcome is Outcome.DONE
+    assert idle.pulled(cluster, "2026-03-01 12:05").outcome is PullOutcome.DONE
 
 
 def test_two_clusters_are_pulled_at_the_same_time() -> None:
     clusters = [a_connection(a_cluster(name, kind=ClusterKind.SLURM)).cluster for name in ("gpu1", "gpu2")]
     both = [Event(), Event()]
 
-    def pull(number: int) -> Outcome:
+    def pull(number: int) -> PullOutcome:
         def meet() -> None:
             both[number].set()
             assert both[1 - number].wait(PATIENCE)
 
         return Scheduler(during=meet).pulled(clusters[number], "2026-03-01 12:00").outcome
 
-    assert at_once(lambda: pull(0), lambda: pull(1)) == [Outcome.DONE, Outcome.DONE]
+    assert at_once(lambda: pull(0), lambda: pull(1)) == [PullOutcome.DONE, PullOutcome.DONE]
 
 
 def test_however_many_schedulers_run_each_due_cluster_is_told_of_once() -> None:

@@ -20,7 +20,7 @@ from portal.ops.embedded.postgres import Postgres
 from portal.ops.embedded.redis import Redis
 from tests.integration.test_run_manage import environ, run
 
-PATIENCE = 180  # seconds; the first start makes the demonstration data
+PATIENCE = 500  # seconds; the first start makes the demonstration data
 
 
 class Demo:

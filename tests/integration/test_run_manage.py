@@ -16,7 +16,7 @@ import pytest
 from portal.env import ROOT
 from portal.ops.embedded.postgres import Postgres
 
-PATIENCE = 120  # seconds
+PATIENCE = 400  # seconds
 
 COUNT_PEOPLE = """
 import json

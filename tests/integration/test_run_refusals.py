@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -13,8 +14,9 @@ from portal.ops.embedded.host import is_full
 from portal.ops.embedded.redis import Redis
 from portal.ops.processes import Child, stop
 from tests.integration.test_run_manage import environ
+from tests.ports import a_free_port
 
-PATIENCE = 60  # seconds
+PATIENCE = 300  # seconds
 
 
 def refused(home: Path, *command: str, **told: str) -> str:
@@ -25,12 +27,6 @@ def refused(home: Path, *command: str, **told: str) -> str:
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     return done.stderr.strip()
-
-
-def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("command", ["demo", "manage"])
@@ -95,3 +91,18 @@ def test_a_home_with_quotes_in_its_name_is_as_good_as_any(tmp_path: Path) -> Non
     home = tmp_path / """the "lab's" \\ home"""
     with Redis(home) as redis:
         assert redis.ready()
+
+
+def test_a_linked_environment_is_not_emptied_where_it_is(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    (theirs / "bin").mkdir(parents=True)
+    ours.mkdir()
+    for name in ("run", "requirements.txt", "requirements-dev.txt", "requirements-uv.txt"):
+        shutil.copy(ROOT / name, ours)
+    (ours / ".venv").symlink_to(theirs)
+    done = subprocess.run(
+        [ours / "run", "manage", "prove"], env=environ(tmp_path), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.strip() == ".venv is a link to another place: remove the link, and it is made here."
+    assert (theirs / "bin").exists()

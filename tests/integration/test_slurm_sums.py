@@ -56,7 +56,13 @@ def test_a_file_of_sacct_brings_the_same_records_as_a_pull(slurm_lab: Lab, tmp_p
     )
 
     told_by_one_alone = {"exit_code", "requested"}  # v0.0.38 tells neither as sacct does
-    same(ledger(by_rest, without=told_by_one_alone), ledger(by_file, without=told_by_one_alone))
+    pulled, imported = (ledger(each, without=told_by_one_alone) for each in (by_rest, by_file))
+    for row in (*pulled.values(), *imported.values()):
+        if row["node_list"] == "None assigned":
+            del row[
+                "nodes"
+            ]  # of an array that was cancelled before it began sacct prints 0, and REST what was asked
+    same(pulled, imported)
 
 
 def test_what_became_of_each_kind_of_job(slurm_lab: Lab) -> None:

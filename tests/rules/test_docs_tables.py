@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -10,13 +10,20 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from billing.documents.format import hours_text
+from billing.rules.fees import Commitment, Discount, Fee, included
+from billing.rules.forecast import pace
+from billing.rules.hours import of_terms
 from billing.rules.money import Money
-from billing.rules.period import Period, active_seconds, parse_month, period_starting_in
+from billing.rules.period import Period, parse_month, period_starting_in
 from billing.rules.pricing import Meter, PerUnit
-from billing.rules.statement import Billed, LineKey, Owed, statement, totals
-from billing.rules.tax import tax_on
+from billing.rules.sharing import shared
+from billing.rules.statement import Billed, LineKey, Owed, statement
+from billing.rules.tax import Tax, TaxRow, breakdown, credited, tax_on
+from billing.rules.tiers import Graduated, Package, Tier, Volume
+from clusters.connectors.prometheus.shapes import slice_share
 from tests import builders
 from tests.documentation import number, table
+from tests.held import held
 from tests.scenarios.real import run
 
 PAGE = "billing.md"
@@ -39,6 +46,36 @@ def test_the_meters() -> None:
     ]
 
 
+def _nights(zone: str, since: str, until: str, days: str = "mon-fri", *clock: str) -> int:
+    """Seconds of the span, in UTC, at the price for hours."""
+    begins, ends = clock or ("22:00", "06:00")
+    hours = of_terms({"windows": [{"days": days, "from": begins, "to": ends}]})
+    assert hours is not None
+    low, high = (int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) for text in (since, until))
+    return sum(end - start for start, end in hours.between(low, high, zone=ZoneInfo(zone)))
+
+
+def test_nights_at_another_price() -> None:
+    for row in table(PAGE, "Nights at another price"):
+        night = _nights(row["zone"], row["from"], row["to"])
+        whole = datetime.fromisoformat(row["to"]) - datetime.fromisoformat(row["from"])
+        day = int(whole.total_seconds()) - night
+        assert number(row["seconds at 2.00"]) == day, row
+        assert number(row["seconds at 0.50"]) == night, row
+        lines = [cost(price, Fraction(held)).rounded() for price, held in (("2.00", day), ("0.50", night))]
+        assert sum(lines[1:], lines[0]) == dollars(row["amount"]), row
+
+
+def test_case_005_nights_when_clocks_change() -> None:
+    for row in table(PAGE, "Nights when clocks change"):
+        day = date.fromisoformat(row["night of"])
+        night = _nights(
+            row["zone"], f"{day}T12:00", f"{day + timedelta(days=1)}T15:00",
+            f"{day:%a}".lower(), row["from"], row["to"],
+        )  # fmt: skip
+        assert Fraction(night, 3600) == number(row["hours"]), row
+
+
 def test_worked_example_a() -> None:
     for row in table(PAGE, "Worked example: renting out four GPUs"):
         days = int(row["for"].split()[0])
@@ -59,6 +96,19 @@ def test_halves_go_away_from_zero() -> None:
         assert Money.of(row["exact"], row["currency"]).rounded().text == row["rounded"]
 
 
+def test_the_taxes_of_credit_notes_use_up_that_of_the_invoice() -> None:
+    kind, net = Tax("S", Decimal(20)), dollars("0.99")
+    row = TaxRow(kind, net, tax_on(net, rate=kind.rate))
+    for told in table(PAGE, "An invoice of 0.99 and 20 % tax, credited in three parts"):
+        (given,) = credited([(kind, -dollars(told["credited"]))], left=[row])
+        row = TaxRow(kind, row.net + given.net, row.tax + given.tax)
+        assert [(-given.tax).text, row.net.text, row.tax.text] == [
+            told["tax given back"],
+            told["left"],
+            told["tax on what is left"],
+        ]
+
+
 def test_case_030_tax_is_taken_once() -> None:
     for row in table(PAGE, "Tax"):
         nets = [dollars(cell) for cell in row["lines"].split(" + ")]
@@ -69,8 +119,8 @@ def test_case_030_tax_is_taken_once() -> None:
             period=OCTOBER,
             currency="USD",
         )  # fmt: skip
-        foot = totals(lines, tax_rate=rate)
-        assert [foot.subtotal.text, foot.tax.text, foot.total.text] == [
+        (foot,) = breakdown((Tax("S", rate), line.amount) for line in lines)
+        assert [foot.net.text, foot.tax.text, (foot.net + foot.tax).text] == [
             row["subtotal"],
             row["tax"],
             row["total"],
@@ -101,28 +151,27 @@ def test_case_006_an_anchor_never_drifts() -> None:
         assert [found.start.date().isoformat(), found.end.date().isoformat()] == [row["begins"], row["ends"]]
 
 
+@pytest.mark.django_db
 def test_cases_001_to_003_a_job_across_borders() -> None:
     months = {"in September": "2017-09", "in October": "2017-10", "in November": "2017-11"}
     for row in table(PAGE, "A job across borders"):
-        job = Period(
-            *(datetime.fromisoformat(row[name]).replace(tzinfo=UTC) for name in ("started", "ended"))
+        started, ended = (
+            int(datetime.fromisoformat(row[name]).replace(tzinfo=UTC).timestamp())
+            for name in ("started", "ended")
         )
-        parts = {name: job.overlap(period(month, UTC_ZONE)) for name, month in months.items()}
-        held = {name: part.seconds if part else 0 for name, part in parts.items()}
-        assert held == {name: number(row[name]) for name in months}
-        assert sum(held.values()) == job.seconds
+        parts = [period(month, UTC_ZONE) for month in months.values()]
+        borders = [(int(part.start.timestamp()), int(part.end.timestamp())) for part in parts]
+        found = held(*borders, started=started, ended=ended)
+        assert found == [number(row[name]) for name in months]
+        assert sum(found) == ended - started
 
 
+@pytest.mark.django_db
 def test_suspended_seconds_are_spread_by_one_running_total() -> None:
     for row in table(PAGE, "Suspended seconds"):
-        held = active_seconds(
-            started=0,
-            ended=int(number(row["runs for"])),
-            suspended=int(number(row["suspended for"])),
-            since=int(number(row["from second"])),
-            until=int(number(row["to second"])),
-        )
-        assert held == number(row["held"])
+        part = (int(number(row["from second"])), int(number(row["to second"])))
+        runs, suspended = int(number(row["runs for"])), int(number(row["suspended for"]))
+        assert held(part, started=0, ended=runs, suspended=suspended) == [number(row["held"])]
 
 
 def test_slices_are_exact_fractions() -> None:
@@ -130,6 +179,79 @@ def test_slices_are_exact_fractions() -> None:
         seconds = number(row["slices"]) * number(row["each"]) * number(row["hours"]) * 3600
         assert hours_text(seconds) == row["GPU-hours shown"]
         assert cost("12.00", seconds).rounded() == dollars(row["amount"])
+
+
+def steps() -> tuple[Tier, ...]:
+    return tuple(
+        Tier(Decimal(row["up_to"]) if row["up_to"] else None, Decimal(row["per GPU-hour"]))
+        for row in table(PAGE, "Tiers of the example")
+    )
+
+
+def test_case_031_graduated_and_volume_prices() -> None:
+    for row in table(PAGE, "What they come to"):
+        seconds = number(row["GPU-hours"]) * 3600
+        for name, model in (("graduated", Graduated(steps())), ("volume", Volume(steps()))):
+            assert model.amount(seconds, "USD") == dollars(row[name])
+
+
+def test_case_032_packages() -> None:
+    model = Package(size=Decimal(10), price=Decimal("25.00"))
+    for row in table(PAGE, "Packages"):
+        seconds = number(row["GPU-hours"]) * 3600
+        assert model.packages(seconds) == number(row["packages"])
+        assert model.amount(seconds, "USD") == dollars(row["amount"])
+
+
+def test_case_030_projects_share_what_a_price_comes_to() -> None:
+    rows = table(PAGE, "Shares of projects")
+    used = {row["project"]: number(row["GPU-hours"]) * 3600 for row in rows}
+    owed = shared(used, Graduated(steps()), "USD")
+    assert {project: each.amount("USD") for project, each in owed.items()} == {
+        row["project"]: dollars(row["share"]) for row in rows
+    }
+
+
+def test_case_033_what_an_allowance_leaves_to_pay() -> None:
+    for row in table(PAGE, "Allowances"):
+        free, used = (number(row[name]) * 3600 for name in ("included", "used"))
+        (stands,) = included(rollover=False, periods=[(number(row["included"]), used)])
+        assert stands.available == free
+        owed = shared({"vision": used}, PerUnit(Decimal(row["at"])), "USD", included=min(used, free))
+        assert used - min(used, free) == number(row["pays for"]) * 3600
+        assert owed["vision"].amount("USD") == dollars(row["amount"])
+
+
+def test_case_043_a_fee_counts_by_seconds() -> None:
+    for row in table(PAGE, "Flat fees"):
+        part = Fraction(row["on the plan for"].split()[0]) / Fraction(row["of"].split()[0])
+        owed = Fee(Decimal(row["fee"])).owed("USD", part)
+        assert owed == dollars(row["owed"])
+        assert owed - dollars(row["billed before"]) == dollars(row["next line"])
+
+
+def test_cases_035_and_036_what_is_missing_to_a_commitment_or_lies_above() -> None:
+    for row in table(PAGE, "Minimum commitment"):
+        use = dollars(row["used"])
+        rule = Commitment(Decimal(row["committed"].replace(",", "")), Decimal(row["factor"]))
+        assert use + rule.owed(use, Fraction(1)) == dollars(row["use and commitment come to"])
+
+
+def test_case_039_a_discount_leaves_nothing_below_zero() -> None:
+    for row in table(PAGE, "Discounts"):
+        off, charged = Decimal(row["discount"].rstrip(" %")), dollars(row["charged"])
+        rule = Discount(percent=off) if "%" in row["discount"] else Discount(amount=off)
+        assert charged + rule.owed(charged, Fraction(1)) == dollars(row["comes to"])
+
+
+def test_a_percentage_in_a_part_of_a_period() -> None:
+    for row in table(PAGE, "A percentage in a part of a period"):
+        on, of, valid = (Fraction(row[name].split()[0]) for name in ("on the plan for", "of", "valid for"))
+        charged = dollars(row["charged"])
+        assert Fee(Decimal("93.00")).owed("USD", on / of) == charged
+        off, is_part = Decimal(row["discount"].rstrip(" %")), "%" in row["discount"]
+        rule = Discount(percent=off) if is_part else Discount(amount=off)
+        assert charged + rule.owed(charged, valid / (on if is_part else of)) == dollars(row["comes to"])
 
 
 def test_an_invoice_bills_the_difference() -> None:
@@ -140,6 +262,20 @@ def test_an_invoice_bills_the_difference() -> None:
         assert TWO.amount(owed.resource_seconds, "USD").rounded() == dollars(row["owed"])
         (line,) = statement(owed={key(): owed}, billed=billed, period=OCTOBER, currency="USD")
         assert line.amount == dollars(row["next line"])
+
+
+def test_the_forecast() -> None:
+    for row in table(PAGE, "The forecast"):
+        going = pace([Fraction(day) for day in row["the last whole days"].split(", ")])
+        assert going is not None
+        coming = going.coming(Fraction(row["days left"]))
+        told = [Money(each, "USD").rounded().text for each in (going.mean, coming.expected)]
+        assert told == [row["a day"], row["still to come"]]
+        if coming.low is None or coming.high is None:
+            assert row["band"] == "none"
+        else:
+            ends = [Money(each, "USD").rounded().text for each in (coming.low, coming.high)]
+            assert " to ".join(ends) == row["band"]
 
 
 @pytest.mark.django_db
@@ -163,6 +299,62 @@ def test_the_most_specific_price_applies() -> None:
 
 
 @pytest.mark.django_db
+def test_prices_by_class_and_outcome() -> None:
+    rows = table(PAGE, "Prices by class and outcome")
+    columns = ("qos", "priority_class", "state")
+    selectors = [{name: [row[name]] for name in columns if row[name]} for row in rows]
+    plan = builders.a_plan(
+        prices=[
+            ("gpu-hour", where, row["per GPU-hour"], builders.LONG_AGO)
+            for where, row in zip(selectors, rows, strict=True)
+        ]
+    )
+    cluster = builders.a_cluster()
+    told = table(PAGE, "What an hour of them costs")
+    for n, row in enumerate(told):
+        builders.a_tenant(f"tenant-{n}", plan=plan, accounts=[(cluster, f"account-{n}")])
+        builders.take_in(
+            cluster, builders.a_job(account=f"account-{n}", **{name: row[name] for name in columns})
+        )
+    run("close_period", "2026-03", "--accept-incomplete", "an example")
+    found = {each["tenant"]: each["subtotal"] for each in run("show_invoices")["invoices"]}
+    assert found == {f"tenant-{n}": row["an hour costs"] for n, row in enumerate(told)}
+    for row in told:
+        assert rows[int(row["price"]) - 1]["per GPU-hour"] == row["an hour costs"]
+
+
+def test_three_hours_of_two_gpus() -> None:
+    """Three GPU-hours busy, one idle, two unknown."""
+    for row in table(PAGE, "Three hours of two GPUs"):
+        each = (("busy", 3), ("idle", 1), ("unknown", 2))
+        lines = [cost(row[use] or row["otherwise"], Fraction(hours * 3600)) for use, hours in each]
+        assert sum(lines, Money.zero("USD")) == dollars(row["amount"])
+
+
+def test_a_run_whose_end_comes_after_an_invoice() -> None:
+    march = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
+    running, ended = (LineKey(march, "vision", Meter.GPU_HOUR, price) for price in (1, 2))
+    for row in table(PAGE, "A run whose end comes after an invoice"):
+        before, hours = number(row["hours billed as running"]), number(row["hours in all"])
+        billed = Billed(before * 3600, dollars(row["billed before"]), Decimal("2.00"))
+        assert billed.amount == cost("2.00", billed.resource_seconds)
+        price = PerUnit(Decimal(row["per GPU-hour"]))
+        key = running if price == TWO else ended
+        owed = {key: Owed(hours * 3600, price)}
+        lines = statement(owed=owed, billed={running: billed}, period=march, currency="USD")
+        assert owed[key].amount("USD") == dollars(row["owed"])
+        assert sum((line.amount for line in lines), Money.zero("USD")) == dollars(row["next invoice"])
+
+
+def test_case_040_shares_of_slices() -> None:
+    for row in table(PAGE, "Shares of slices"):
+        share = slice_share(row["model"], row["model"], row["profile"], {})
+        assert share == number(row["share"])
+        price = f"{Decimal(row['an hour of the GPU'])}"
+        assert cost(price, share * 3600).rounded() == dollars(row["an hour of the slice"])
+
+
+@pytest.mark.django_db
 def test_case_037_a_price_that_changes_during_a_job() -> None:
     rows = table(PAGE, "A price that changes during a job")
     days = [date.fromisoformat(row["from"]) for row in rows]
@@ -181,3 +373,11 @@ def test_case_037_a_price_that_changes_during_a_job() -> None:
     assert [(number(line["unit_price"]), line["quantity"], line["amount"]) for line in invoice["lines"]] == [
         (number(row["price per GPU-hour"]), row["hours of the job"], row["amount"]) for row in rows
     ]
+
+
+def test_currencies_without_decimals_and_with_three() -> None:
+    for row in table(PAGE, "Currencies without decimals, and with three"):
+        price, currency = PerUnit(Decimal(row["price"])), row["currency"]
+        net = price.amount(number(row["GPU-hours"]) * 3600, currency).rounded()
+        tax = tax_on(net, rate=Decimal(20))
+        assert [each.text for each in (net, tax, net + tax)] == [row["net"], row["20 % of it"], row["total"]]

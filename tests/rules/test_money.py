@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.rules.money import CurrencyMismatchError, Money, decimal_text, exponent, is_currency, split
+from billing.rules.money import (
+    CurrencyMismatchError,
+    Money,
+    decimal_of,
+    decimal_text,
+    exponent,
+    is_currency,
+    rounded_text,
+    split,
+)
 
 FRACTIONS = st.fractions(min_value=-(10**9), max_value=10**9, max_denominator=10**7)
 
@@ -39,10 +48,12 @@ def test_a_float_is_refused_wherever_it_tries_to_get_in() -> None:
         usd("1.10") + approximate
 
 
-@pytest.mark.parametrize("text", ["", "1,10", "1.", ".5", "1e3", "1/3", "NaN", "1_000", "١", " 1"])
+@pytest.mark.parametrize("text", ["", "1,10", "1.", ".5", "1e3", "1/3", "NaN", "1_000", "١", " 1", "1" * 101])
 def test_text_that_is_no_plain_decimal_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an amount"):
         usd(text)
+    with pytest.raises(ValueError, match="is not an amount"):
+        decimal_of(text)
 
 
 @pytest.mark.parametrize("price", [Decimal("NaN"), Decimal("Infinity")])
@@ -185,3 +196,9 @@ def test_a_third_is_never_shortened_unnoticed() -> None:
 def test_decimal_text_reads_back_as_the_same_number(digits: int, places: int) -> None:
     value = Fraction(digits, 10**places)
     assert Fraction(decimal_text(value)) == value
+
+
+def test_a_quantity_is_printed_with_all_its_decimals_where_it_has_to_be() -> None:
+    assert rounded_text(Fraction(5, 2), 2) == "2.5"
+    assert rounded_text(Fraction(5, 2), 2, fixed=True) == "2.50"
+    assert rounded_text(Fraction(3), 2, fixed=True) == "3.00"

@@ -26,6 +26,8 @@ def test_a_meter_says_what_it_counts() -> None:
         ("gpu-hour", "gpu", "GPU-hour", "GPU time"),
         ("cpu-core-hour", "cpu", "core-hour", "CPU time"),
         ("memory-gib-hour", "memory", "GiB-hour", "Memory time"),
+        ("gpu-memory-gib-hour", "gpu-memory", "GiB-hour", "GPU memory time"),
+        ("billing-hour", "billing", "billing-hour", "Billing time"),
     ]
 
 

@@ -18,13 +18,21 @@ EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 # What has to stand around a table for its keys to be asked for, and how the sentences call it.
 TABLES = {
     "[seller]": ("[seller]\n{}", "seller"),
+    "park": ("[seller]\n[seller.park]\n{}", "seller, park"),
+    "dunning": ("[seller]\n[seller.dunning]\n{}", "seller, dunning"),
+    "[[tax_rate]]": ("[[tax_rate]]\n{}", "tax_rate 1"),
     "[[cluster]]": ("[[cluster]]\n{}", "cluster 1"),
     "[cluster.connection]": ("[[cluster]]\n[cluster.connection]\n{}", "cluster 1, connection"),
+    "[cluster.telemetry]": ("[[cluster]]\n[cluster.telemetry]\n{}", "cluster 1, telemetry"),
     "[[plan]]": ("[[plan]]\n{}", "plan 1"),
     "[[plan.price]]": ("[[plan]]\n[[plan.price]]\n{}", "plan 1, price 1"),
     "where": ("[[plan]]\n[[plan.price]]\n[plan.price.where]\n{}", "plan 1, price 1, where"),
+    "hours": ("[[plan]]\n[[plan.price]]\n[plan.price.hours]\n{}", "plan 1, price 1, hours"),
+    "[[operating_cost]]": ("[[operating_cost]]\n{}", "operating_cost 1"),
+    "[[tenant.wallet]]": ("[[tenant]]\n[[tenant.wallet]]\n{}", "tenant 1, wallet 1"),
     "[[tenant]]": ("[[tenant]]\n{}", "tenant 1"),
     "accounts": ("[[tenant]]\n[[tenant.accounts]]\n{}", "tenant 1, account 1"),
+    "[[tenant.phase]]": ("[[tenant]]\n[[tenant.phase]]\n{}", "tenant 1, phase 1"),
     "[[tenant.member]]": ("[[tenant]]\n[[tenant.member]]\n{}", "tenant 1, member 1"),
 }
 
@@ -50,7 +58,7 @@ def test_every_key_is_documented_and_every_documented_key_exists(heading: str) -
 def test_the_examples_apply_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JWT", "a.b.c")
     op = Op(tmp_path)
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 5
     for example in EXAMPLES:
         assert op.applies(example) != ["Nothing to change."]
         assert op.applies(example) == ["Nothing to change."]

@@ -36,7 +36,7 @@ def op(tmp_path: Path) -> Op:
         (
             'kind = "import"',
             'colour = "red"',
-            "cluster \"philly\": there is no key 'colour'; allowed: connection, kind, name, timezone.",
+            "cluster \"philly\": there is no key 'colour'; allowed: connection, kind, name, telemetry, timezone.",
         ),
         (
             'timezone = "UTC"',
@@ -54,26 +54,26 @@ def op(tmp_path: Path) -> Op:
             '"EURO"',
             (
                 "plan \"standard\": currency is 'EURO': it is no currency; write its code of ISO 4217, "
-                "such as USD or EUR."
+                "such as USD or EUR, or TOK for tokens."
             ),
         ),
         ('currency = "USD"', "", 'plan "standard": currency is missing.'),
         (
             '["gpu"]',
             '["gpu", "disk"]',
-            "plan \"standard\": charges has 'disk' in it; allowed: gpu, cpu, memory.",
+            "plan \"standard\": charges has 'disk' in it; allowed: gpu, cpu, memory, gpu-memory, billing.",
         ),
         (
             'charges = ["gpu"]',
             "",
-            'plan "standard": charges is missing; list what is charged: gpu, cpu, memory.',
+            'plan "standard": charges is missing; list what is charged: gpu, cpu, memory, gpu-memory, billing.',
         ),
         (
             "gpu-hour",
             "gpu-hours",
             (
                 "plan \"standard\", price 1: meter is 'gpu-hours'; allowed: gpu-hour, cpu-core-hour, "
-                "memory-gib-hour."
+                "memory-gib-hour, gpu-memory-gib-hour, billing-hour."
             ),
         ),
         (
@@ -105,7 +105,7 @@ def op(tmp_path: Path) -> Op:
             "gpu =",
             (
                 "plan \"standard\", price 1, where: there is no key 'gpu'; allowed: cluster, gpu_model, "
-                "mig_profile, priority_class, qos, queue, state."
+                "mig_profile, priority_class, qos, queue, state, use."
             ),
         ),
         (
@@ -391,5 +391,5 @@ def test_a_currency_changes_only_where_a_billing_period_begins(op: Op) -> None:
 def test_the_same_price_twice_in_one_file(op: Op) -> None:
     twice = PHILLY.replace("[[plan.price]]", f"[[plan.price]]\n{PRICE}[[plan.price]]")
     assert op.is_refused(twice) == [
-        'plan "standard": two of its prices have the same meter, `where` and `from`; leave one out.'
+        'plan "standard": two of its prices have the same meter, `where`, `hours` and `from`; leave one out.'
     ]

@@ -62,7 +62,7 @@ def test_a_month_waits_for_the_one_before_it(vision: Tenant) -> None:
     assert closed("2026-04", vision).outcome == "issued"
 
 
-def test_case_011_after_an_outage_each_missed_month_is_made_once_in_order(vision: Tenant) -> None:
+def test_months_that_are_closed_late_and_twice_are_made_once_in_order(vision: Tenant) -> None:
     used_in_april()
     take_in(a_cluster(), a_job(started="2026-05-02 10:00", ended="2026-05-02 11:00"), as_of="2026-06-01")
 
@@ -142,7 +142,9 @@ def test_a_month_at_a_price_of_nothing_is_an_invoice_of_nothing() -> None:
     assert printed(invoice_of(free, "2026-03")) == [("2026-03", "vision", "1", "0.00")]
 
 
-def test_case_091_one_tenants_trouble_does_not_stop_the_others(vision: Tenant) -> None:
+def test_case_091_one_tenants_trouble_does_not_stop_the_others(
+    vision: Tenant, caplog: pytest.LogCaptureFixture
+) -> None:
     plan = vision.subscriptions.get().plan
     accounts = {name: [(a_cluster(), name)] for name in ("audio", "robotics", "zoology")}
     a_tenant("audio-lab", accounts=accounts["audio"])  # no plan
@@ -152,7 +154,7 @@ def test_case_091_one_tenants_trouble_does_not_stop_the_others(vision: Tenant) -
     robotics = Project.objects.get(tenant__slug="robotics-lab")
     Project.objects.filter(pk=robotics.pk).update(tenant=vision)  # a row that cannot be
 
-    told = close("2026-03")
+    told = close("2026-03", apart=True)
     Project.objects.filter(pk=robotics.pk).update(tenant=robotics.tenant_id)
 
     assert [(one.tenant, one.outcome, one.number) for one in told] == [
@@ -165,8 +167,21 @@ def test_case_091_one_tenants_trouble_does_not_stop_the_others(vision: Tenant) -
         "No price covers 1.00 GPU-hours on a100: give the tenant a plan, or its plan a price, and close again."
     )
     assert told[1].reason == "KeyError: 'robotics'"
+    assert _closed_apart(caplog) == [
+        ("WARNING", ["audio-lab", "robotics-lab", "vision-lab", "zoology-lab"], True)
+    ]
     Project.objects.filter(name="robotics").update(tenant=Tenant.objects.get(slug="robotics-lab"))
     assert prove()["billed"] == hours(2)
+
+
+def _closed_apart(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object, object]]:
+    """Each time as (level, tenants, whether the cause is told)."""
+    told = [(record.levelname, record.msg) for record in caplog.records]
+    return [
+        (level, event["tenants"], event["exc_info"])
+        for level, event in told
+        if isinstance(event, dict) and event["event"] == "closing apart"
+    ]
 
 
 def test_case_061_two_currencies_never_share_an_invoice(vision: Tenant) -> None:

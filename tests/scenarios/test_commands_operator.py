@@ -99,6 +99,10 @@ def test_from_the_file_to_the_money(gpu1: Cluster, tmp_path: Path) -> None:
 
     paid, code = told("record_payment", number, "8.00", "--reference", "A1", "--on", "2026-04-09")
     assert (paid["paid"], paid["due"], paid["status"], code) == ("8.00", "0.00", "paid", 0)
+    more = said("record_payment", number, "3.00", "--reference", "A2", "--on", "2026-04-09")
+    assert more == (
+        f"{number}: 8.00 USD paid, 0.00 due: paid. 3.00 USD went to the credit balance of vision-lab."
+    )
     assert told("show_invoices")[0]["invoices"][0]["settlement"] == "paid"
 
     proof, code = told("prove", "2026-03", "--source", march)

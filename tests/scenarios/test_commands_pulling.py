@@ -73,7 +73,7 @@ def test_what_failed_is_said_and_the_code_is_one(slurm: Scheduler) -> None:
     code, text = typed("gpu1", "--since", "2026-03-01", "--until", "2026-03-02")
     assert code == 1
     assert "It broke off: slurmdbd is down: start it with `systemctl start slurmdbd`.\n" in text
-    assert "It is complete through nothing yet." in text
+    assert "No time of it has been read completely yet." in text
     answer = told("gpu1", "--since", "2026-03-01", "--until", "2026-03-02")
     assert (answer["outcome"], answer["error"][:16]) == ("failed", "slurmdbd is down")
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from billing import closing, rating
-from billing.models import InvoiceLine, InvoiceState, PeriodTotal, Price, Verdict
+from billing.models import InvoiceLine, InvoiceState, PeriodTotal, Price, Subscription, Verdict
 from clusters.connectors.base import UsageFact
 from portal.tenants import ownership
 from tests.builders import a_cluster, a_plan, a_tenant, at, take_in
@@ -67,6 +67,7 @@ def jobs(draw: st.DrawFn, number: int) -> UsageFact:
         account=draw(st.sampled_from(ACCOUNTS)), gpus=draw(st.integers(0, 9)),
         gpu_model=draw(st.sampled_from(sorted(MODELS))), gpu_share=draw(st.sampled_from(SHARES)),
         cpu_milli=draw(st.sampled_from((0, 500, 16_000))), submitted=started, started=started,
+        gpu_memory_mib=draw(st.sampled_from((0, 0, 40_960))), billing=draw(st.integers(0, 3)),
         ended=min(started + wall, LAST),
         suspended=draw(st.one_of(st.just(0), st.integers(0, min(wall, LAST - started)))),
     )  # fmt: skip
@@ -107,6 +108,11 @@ class Story:
         self.tenants = [
             a_tenant(f"tenant-{n}", plan=self.plan, timezone=zone) for n, zone in enumerate(world.zones)
         ]
+        # By measures the second tenant is rated, since a plan of it once charged them; the first is not.
+        weighed = a_plan("weighed", prices=(), charges=("gpu-memory", "billing"))
+        Subscription.objects.create(
+            tenant=self.tenants[1], plan=weighed, since=at("2016-01-01"), until=at("2016-06-01")
+        )
         self.facts: dict[str, UsageFact] = {}
         self.owned: list[Handover] = []
         self.risen: set[str] = set()
@@ -246,7 +252,7 @@ class Story:
             "service_period"
         ):
             period = line.service_period
-            key = self.key(line.tenant_id, period.start, period.timezone, Fraction(line.unit_price))
+            key = self.key(line.tenant_id, period.start, period.timezone, Fraction(line.unit_price or 0))
             seconds, cents = billed.get(key, (Fraction(0), 0))
             billed[key] = seconds + Fraction(int(line.seconds_num), line.seconds_den), cents + line.amount
         for tenant in self.tenants:

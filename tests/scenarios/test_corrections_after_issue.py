@@ -100,7 +100,7 @@ def test_a_month_of_credit_alone_is_carried_forward_without_a_number_until_charg
     assert (carried.outcome, carried.number) == ("carried forward", "")
     assert carried.reason == (
         "Corrections of earlier periods exceed this period's charges by 1.00 USD; "
-        "credit notes are not available yet, so the next invoice takes the difference up."
+        "they go on invoices here, so the next invoice takes the difference up."
     )
     assert Invoice.objects.count() == 1
     prove()

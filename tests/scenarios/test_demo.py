@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from billing.models import Invoice, InvoiceDocument, Payment
+from billing.models import AutomaticTopUp, Invoice, InvoiceDocument, Payment, Transfer
+from billing.transfers import suggesting
 from clusters import truth
-from clusters.connectors.base import BadRow, UsageFact
+from clusters.connectors.base import UsageFact
 from clusters.models import Cluster, Quarantined, UsageRecord
 from portal.ops.demo_data import seeding
 from portal.ops.demo_data.cast import ATLAS, NIMBUS_GPUS
@@ -133,7 +134,11 @@ def test_people_work_by_day_and_less_at_weekends(slurm: list[UsageFact]) -> None
 
 def test_two_rows_cannot_be_true() -> None:
     rows = list(atlas(seed=1, since=JULY, until=END_OF_AUGUST))
-    bad = [row for row in rows if isinstance(row, BadRow) or truth.refuse(row, now=END_OF_AUGUST) is not None]
+    bad = [
+        row
+        for row in rows
+        if not isinstance(row, UsageFact) or truth.refuse(row, now=END_OF_AUGUST) is not None
+    ]
     assert len(bad) == 2
 
 
@@ -159,6 +164,11 @@ class TestSeeding:
         ]
         assert InvoiceDocument.objects.count() == 3
         assert Payment.objects.get().amount == invoices[0].total
+        waiting = Transfer.objects.get(state="waiting")
+        assert (waiting.amount, waiting.payer) == (invoices[1].total, "INSTITUT FUER BIOPHYSIK POTSDAM")
+        (hint,) = suggesting.hints([waiting])[waiting.pk]
+        assert (hint.number, hint.why) == ("NC-2026-0002", "same amount, a similar name")
+        assert AutomaticTopUp.objects.get().wallet.tenant.slug == "halcyon-labs"
         assert Quarantined.objects.count() == 2
         assert UsageRecord.objects.filter(account__name="visitors", account__ownerships=None).count() > 20
         assert set(Cluster.objects.values_list("kind", "complete_through")) == {("import", self.MOMENT)}

@@ -34,7 +34,7 @@ def follow(folder: Path, *options: str) -> tuple[dict[str, object], int]:
 
 def import_one(path: Path) -> Answer:
     options = {"follow": path.parent, "as_of": None, "columns": None, "delimiter": "|", "format": "sacct"}
-    return import_usage._take(Cluster.objects.get(), path, options)
+    return import_usage.import_file(Cluster.objects.get(), path, options)
 
 
 class Watched(Follower):

@@ -11,14 +11,14 @@ import pytest
 from django.apps import apps
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
-from billing import collection, invoicing
-from billing.models import MOVES, Invoice, InvoiceState, Payment, Price
+from billing import collection
+from billing.models import MOVES, Fee, Invoice, InvoiceState, Payment, Price
 from billing.rules.money import Money
 from portal.audit import acting_as
 from portal.outbox import outbox
 from portal.tenants.models import Ownership, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
-from tests.stories import closed, invoice_of
+from tests.stories import closed, draft, invoice_of, issue
 
 pytestmark = pytest.mark.django_db
 
@@ -101,12 +101,11 @@ def test_an_invoice_whose_lines_do_not_add_up_cannot_be_issued() -> None:
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     take_in(cluster, a_job())
-    draft = invoicing.draft(tenant=vision, period=vision.periods.get(start=at("2026-03-01")))
-    assert draft is not None
+    march = draft(vision, "2026-03")
     Invoice.objects.update(subtotal=201, total=201)
 
     with refused("do not add up to its subtotal"):
-        invoicing.issue(invoice=draft, on=date(2026, 4, 1))
+        issue(march, on=date(2026, 4, 1))
     with refused("invoice_net_plus_tax_is_total"):
         Invoice.objects.update(total=999)
 
@@ -212,6 +211,23 @@ def test_terms_that_rated_usage_are_frozen_by_the_database(change: str) -> None:
     a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     take_in(cluster, a_job())
     with refused("Usage has been rated by this"):
+        sql(change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE billing_plan SET currency = 'EUR'",
+        "UPDATE billing_plan SET settles = 'wallet-first'",
+        "UPDATE billing_planversion SET charges = '{cpu}'",
+    ],
+)
+def test_terms_that_billed_a_fee_are_frozen_by_the_database_without_any_usage(change: str) -> None:
+    plan = a_plan(effective_from=date(2026, 3, 1), prices=[])
+    Fee.objects.create(version=plan.versions.get(), name="Base fee", amount=100)
+    lab = a_tenant(plan=plan, plan_from=date(2026, 3, 1))
+    closed("2026-03", lab)
+    with refused("Usage has been rated by this plan, or a line billed|version of the plan, or a line billed"):
         sql(change)
 
 

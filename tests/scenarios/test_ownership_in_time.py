@@ -157,8 +157,8 @@ def test_two_owners_at_one_moment_are_refused_by_name_and_by_the_database() -> N
         )  # fmt: skip
 
 
-def test_a_waiting_job_and_one_of_no_length_are_seen_by_their_owner_and_cost_nothing() -> None:
-    """test_case_013: quantity 0, so no line, but visible."""
+def test_case_013_a_waiting_job_and_one_of_no_length_are_seen_and_have_no_line() -> None:
+    """Quantity 0: they stand among the jobs of their owner, and cost nothing."""
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     take_in(

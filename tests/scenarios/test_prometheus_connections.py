@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ from django.test import Client
 from clusters import examining, sources
 from clusters.connectors.base import Secret
 from clusters.connectors.findings import Level
-from clusters.connectors.prometheus import KUEUE, AwsKeys, ChargeFrom, PrometheusConnector
+from clusters.connectors.prometheus import (
+    KUEUE,
+    AwsKeys,
+    ChargeFrom,
+    PrometheusConnector,
+    Scope,
+    Utilisation,
+)
 from clusters.models import Cluster, ClusterKind, Connection
 from tests.builders import a_cluster, an_operator
 from tests.scenarios.configuring import Op, run
@@ -47,6 +55,11 @@ pod = "exported_pod"
 NVIDIA-H100-80GB-HBM3 = "h100"
 [cluster.connection.options.parameters]
 "replicaLabels[]" = ["replica"]
+[cluster.connection.options.utilisation]
+scope = "cluster"
+metric = "DCGM_FI_PROF_SM_ACTIVE"
+divisor = 100
+matcher = 'job="dcgm"'
 """
 
 
@@ -81,6 +94,12 @@ def test_a_file_says_how_a_kubernetes_cluster_is_read(op: Op) -> None:
             {"NVIDIA-H100-80GB-HBM3": "h100"},
             {"replicaLabels[]": ["replica"]},
         )
+        assert told.utilisation == Utilisation(
+            scope=Scope.CLUSTER,
+            metric="DCGM_FI_PROF_SM_ACTIVE",
+            divisor=Decimal(100),
+            matcher='job="dcgm"',
+        )
     kept = Connection.objects.get()
     login = sources.prometheus_login(kept)
     assert (login.user, login.password, login.aws) == ("4711", Secret(PASSWORD), None)
@@ -110,7 +129,7 @@ def test_keys_of_aws_rest_together_and_encrypted(op: Op, monkeypatch: pytest.Mon
         ('colour = "red"', "There is no option 'colour'; allowed: account_from, account_label, charge_from,"),
         ("matcher = 'cluster=kube'", "The matcher 'cluster=kube' is none: write it as cluster=\"x\""),
         ("matcher = 7", "The option matcher has to be text of one line, in quotes."),
-        ('account_from = "pod"', "allowed: namespace, namespace label, pod label."),
+        ('account_from = "pod"', "allowed: namespace, namespace label, pod label, queue."),
         ('account_from = "pod label"', "The option account_from is 'pod label': name it, as account_label."),
         ('account_label = "label_team"', "The option account_label needs account_from:"),
         ('labels = { pods = "x" }', "labels has no key 'pods'; allowed: namespace, pod, container, node."),
@@ -123,6 +142,23 @@ def test_keys_of_aws_rest_together_and_encrypted(op: Op, monkeypatch: pytest.Mon
         ("shares = { a100 = 1 }", "The option shares.a100 has to be a table."),
         ("models = { x = 2026-01-01 }", "The option models.x has to be text"),
         ("parameters = { dedup = true }", "The option parameters.dedup has to be text"),
+        ('utilisation = "device"', "The option utilisation has to be a table."),
+        ("utilisation = { span = 1 }", "has no key 'span'; allowed: divisor, matcher, metric, scope."),
+        (
+            'utilisation = { scope = "pod" }',
+            "The option utilisation.scope is 'pod'; allowed: off, device, node, model, cluster.",
+        ),
+        (
+            "utilisation = { divisor = 0.5 }",
+            'The option utilisation.divisor has to be a number: 100, or as text "0.5".',
+        ),
+        ("utilisation = { divisor = 0 }", "The divisor of utilisation has to be above 0."),
+        ('utilisation = { metric = "gpu util" }', "'gpu util' is no name of a metric"),
+        (
+            'utilisation = { metric = "gpu_busy" }',
+            "It is not known what gpu_busy counts in: give the divisor",
+        ),
+        ("utilisation = { matcher = 'job=dcgm' }", "The matcher 'job=dcgm' is none"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_refused_by_its_name(op: Op, line: str, sentence: str) -> None:

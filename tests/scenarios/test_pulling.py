@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from billing import pulling
-from billing.pulling import Outcome, PullError
+from billing.pulling import PullError, PullOutcome
 from clusters.connectors.base import ConnectorError
 from clusters.models import Cluster, Connection, Pull, UsageRecord, VanishedRun
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
@@ -33,7 +33,7 @@ def test_the_first_pull_begins_where_op_said_and_the_next_where_it_ended() -> No
     slurm = Scheduler([a_job(started="2026-03-01 10:00", ended="2026-03-01 12:00")])
 
     pulled = slurm.pulled(cluster, "2026-03-01 13:00")
-    assert (pulled.outcome, pulled.stored.new, pulled.passes) == (Outcome.DONE, 1, 1)
+    assert (pulled.outcome, pulled.stored.new, pulled.passes) == (PullOutcome.DONE, 1, 1)
     assert slurm.windows == [(epoch("2026-03-01"), epoch("2026-03-01 13:00"))]
     assert read_through(cluster) == "2026-03-01 13:00"
     assert seconds(vision) == hours(2)
@@ -101,10 +101,10 @@ def test_a_catch_up_that_breaks_off_goes_on_where_it_was() -> None:
 
     slurm.during = stop_in_the_second_pass
     pulled = slurm.pulled(cluster, "2026-03-05 00:00")
-    assert (pulled.outcome, pulled.passes) == (Outcome.FAILED, 1)
+    assert (pulled.outcome, pulled.passes) == (PullOutcome.FAILED, 1)
     assert read_through(cluster) == "2026-03-02 12:00"
     slurm.during = None
-    assert slurm.pulled(cluster, "2026-03-05 00:05").outcome is Outcome.DONE
+    assert slurm.pulled(cluster, "2026-03-05 00:05").outcome is PullOutcome.DONE
     assert read_through(cluster) == "2026-03-05 00:05"
 
 
@@ -114,7 +114,7 @@ def test_a_pass_that_fails_keeps_its_rows_and_moves_nothing() -> None:
     slurm.fails = ConnectorError("The answer broke off; it is asked again by itself.", retry=True)
     pulled = slurm.pulled(cluster, "2026-03-01 12:00")
     assert (pulled.outcome, pulled.error) == (
-        Outcome.FAILED,
+        PullOutcome.FAILED,
         "The answer broke off; it is asked again by itself.",
     )
     assert UsageRecord.objects.count() == 5000
@@ -186,7 +186,7 @@ def test_a_window_that_op_asked_for_and_did_not_get_puts_nothing_off(fails: Exce
     slurm.fails = fails
     with suppress(ZeroDivisionError):
         told = slurm.pulled(cluster, "2026-03-09 00:00", since="2026-03-01 00:00", until="2026-03-02 00:00")
-        assert (told.outcome, told.error) == (Outcome.FAILED, "It has no token.")
+        assert (told.outcome, told.error) == (PullOutcome.FAILED, "It has no token.")
     assert schedule.get() == before
     kept = Pull.objects.latest("pk")
     assert kept.outcome == Pull.Outcome.FAILED
@@ -227,9 +227,7 @@ def test_the_pass_of_a_worker_that_was_killed_is_told_as_failed_by_the_next() ->
     assert file.outcome == Pull.Outcome.RUNNING  # somebody else's import, maybe still at work
 
 
-def test_an_open_run_that_the_scheduler_no_longer_knows_is_flagged_billed_no_further_and_listed_at_close() -> (
-    None
-):
+def test_case_028_an_open_run_that_the_scheduler_no_longer_knows_is_flagged_and_billed_no_further() -> None:
     cluster = a_connection().cluster
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     runaway = a_job(job_id="7", started="2026-03-01 10:00", ended=None, seen_until="2026-03-01 12:00")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from billing import proof, rating
 from billing.models import RatedUsage
+from clusters import usage
 from clusters.models import Account
 from portal.tenants import ownership
 from portal.tenants.models import Ownership
@@ -51,4 +54,27 @@ def test_an_account_that_goes_from_one_tenant_to_nobody_to_another() -> None:
 
     rating.rate_accounts([account.pk])
     assert RatedUsage.objects.filter(resource="gpu").count() == 3
+    assert proof.prove().holds
+
+
+@pytest.mark.parametrize(("most", "told"), [(4, [2, 2, 1]), (5, [5])])
+def test_an_account_is_rated_at_once_or_slice_by_slice(
+    most: int, told: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = builders.a_cluster()
+    ann = builders.a_tenant("ann", plan=builders.a_plan(), accounts=[(cluster, "vision")])
+    jobs = [
+        builders.a_job(job_id=str(n), started="2026-03-02 10:00", ended="2026-03-02 11:00") for n in range(5)
+    ]
+    builders.take_in(cluster, *jobs)
+    account = Account.objects.get(name="vision")
+    monkeypatch.setattr(usage, "load_all", partial(usage.load_all, most=most))
+    monkeypatch.setattr(usage, "slices", partial(usage.slices, size=2))
+
+    seen: list[int] = []
+    Ownership.objects.filter(account=account).update(until=at("2026-03-01"))
+    rating.rate_accounts([account.pk], progress=seen.append)
+
+    assert seen == told
+    assert gpu_seconds(ann.pk) == 0
     assert proof.prove().holds

@@ -6,7 +6,8 @@ from datetime import date
 
 import pytest
 
-from billing.models import BillingPeriod, DayTotal, RatedUsage
+from billing.documents import build
+from billing.models import BillingPeriod, DayTotal, Invoice, RatedUsage
 from portal.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 from tests.stories import close, closed, hours, invoice_of, printed, prove, seconds
@@ -161,9 +162,16 @@ def test_case_009_a_change_of_zone_counts_from_the_next_period_without_gap_or_ov
         invoice = invoice_of(vision, month) if month != "2026-04" else vision.invoices.latest("pk")
         assert printed(invoice)[0][2] == str(count)
         assert invoice.timezone == ("UTC" if month == "2026-03" else "America/Los_Angeles")
+        assert (
+            "From this period on, days and periods are those of America/Los_Angeles" in notes(invoice)
+        ) == (month == "2026-04")
     borders = list(BillingPeriod.objects.order_by("start").values_list("start", "end"))
     assert [end for _, end in borders[:-1]] == [start for start, _ in borders[1:]]
     assert prove()["billed"] == hours(19 * 24 + 62 * 24)
+
+
+def notes(invoice: Invoice) -> str:
+    return build.document_of(invoice).notes
 
 
 def test_case_009_a_change_of_anchor_leaves_no_period_that_cannot_be_closed() -> None:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
@@ -99,17 +98,3 @@ def visit(
         yield opened
     finally:
         context.close()
-
-
-def screenshots(browser: Browser, url: str, *, folder: Path, name: str) -> list[str]:
-    """`name`-WIDTH-THEME.png in full length for both widths and themes; returns all complaints."""
-    complaints = []
-    for width in WIDTHS:
-        for theme in THEMES:
-            with visit(browser, width=width, theme=theme) as seen:
-                seen.page.goto(url, wait_until="networkidle")
-                seen.page.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)
-                complaints += [f"{name} {width} {theme}: {line}" for line in seen.complaints()]
-                if seen.overflow() > 0:
-                    complaints.append(f"{name} {width} {theme}: {seen.overflow()} px wider than the window")
-    return complaints

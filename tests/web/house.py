@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 
 from django.test import Client
 
-from billing.models import Invoice, Plan, RatedJob
+from billing.models import (
+    GatewayPayout,
+    Invoice,
+    Plan,
+    RatedJob,
+    SavedMethod,
+    Transfer,
+    Wallet,
+    WalletScope,
+)
+from billing.wallets import schemes
 from clusters.models import Cluster
 from portal.tenants.models import Role, Tenant, User
 from tests import builders, stories
+from tests.statements import Line, camt, imported
 
 APRIL = "2026-04-20"  # as far as the cluster has been read
 
@@ -30,6 +42,43 @@ class House:
     @property
     def invoice(self) -> Invoice:
         return stories.invoice_of(self.vision, "2026-03")
+
+    @property
+    def wallet(self) -> Wallet:
+        """The vision lab's, of dollars; opened when it is first asked for."""
+        schemes.set_scheme(
+            tenant=self.vision,
+            unit="USD",
+            scope=WalletScope.TENANT,
+            overdraft=0,
+            since=builders.at("2026-03-01"),
+        )
+        return Wallet.objects.get(tenant=self.vision)
+
+    @property
+    def card(self) -> SavedMethod:
+        """The vision lab's; saved when it is first asked for."""
+        told = {"kind": "card", "brand": "visa", "last4": "4242", "exp_month": 4, "exp_year": 2030}
+        return SavedMethod.objects.get_or_create(
+            tenant=self.vision,
+            external_id="pm_of_vision",
+            defaults={**told, "preferred": True, "added_at": builders.at("2026-03-01")},
+        )[0]
+
+    @property
+    def payout(self) -> GatewayPayout:
+        """What Stripe paid out to Op; read when it is first asked for."""
+        told = {"amount": 358, "currency": "USD", "state": "paid", "arrives_on": date(2026, 4, 4)}
+        return GatewayPayout.objects.get_or_create(
+            pk="po_of_op", defaults={**told, "made_at": builders.at("2026-04-03")}
+        )[0]
+
+    @property
+    def transfer(self) -> Transfer:
+        """Money that came to Op's account and names nothing; taken in when it is first asked for."""
+        if not Transfer.objects.exists():
+            imported(camt(Line(amount="7.00", text="thank you")))
+        return Transfer.objects.get()
 
     def record(self, job_id: str) -> int:
         return RatedJob.objects.get(job_id=job_id).record_id

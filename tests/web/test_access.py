@@ -9,13 +9,14 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from portal.tenants.access import Action, DeniedError, tenant_for
+from portal.tenants.access import Action, DeniedError, entered
 from tests import builders
 from tests.web.house import House, a_house, page, signed_in
 
 pytestmark = pytest.mark.django_db
 
-PUBLIC = ("healthz", "readyz", "accounts/", "admin/")  # their own gates: allauth's and the admin's
+# Their own gates: a token of the monitoring, a signature, allauth's and the admin's.
+PUBLIC = ("healthz", "readyz", "metrics", "hooks/", "accounts/", "admin/")
 
 
 def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[str]:
@@ -30,6 +31,17 @@ def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterat
 
 OURS = [route for route in routes(get_resolver().url_patterns) if not route.startswith(PUBLIC)]
 TENANTS = [route for route in OURS if "<slug:slug>" in route]
+# What is posted to, and where a hosted page leads back to with its name: no pages to open.
+ACTS = {
+    "t/<slug:slug>/wallets/<int:wallet>/top-up/": 405,
+    "t/<slug:slug>/wallets/<int:wallet>/automatic/": 405,
+    "t/<slug:slug>/payment/card/": 405,
+    "t/<slug:slug>/payment/automatic/": 405,
+    "t/<slug:slug>/payment/methods/<int:method>/": 405,
+    "t/<slug:slug>/payment/back/": 404,
+    "t/<slug:slug>/invoices/<path:number>/pay/": 405,
+}
+NOT_YET = {"t/<slug:slug>/invoices/<path:number>/xml": 404}  # no document of the house is rendered
 OPERATORS = [route for route in OURS if route.startswith("operator/")]
 
 
@@ -38,9 +50,14 @@ def address(route: str, house: House, slug: str = "vision-lab") -> str:
     return "/" + (
         route.replace("<slug:slug>", slug)
         .replace("<int:record>", str(house.record("17")))
-        .replace("<str:number>", house.invoice.number or "")
+        .replace("<path:number>", house.invoice.number or "")
         .replace("<int:position>", "1")
+        .replace("<int:wallet>", str(house.wallet.pk))
+        .replace("<int:method>", str(house.card.pk))
         .replace("<path:name>", house.cluster.name)
+        .replace("<slug:name>", "vision-deal")
+        .replace("<str:payout>", house.payout.pk)
+        .replace("<int:transfer>", str(house.transfer.pk))
     )
 
 
@@ -80,13 +97,33 @@ def test_a_part_asked_for_after_the_session_ended_leads_the_whole_window_to_the_
     assert response.content == b""
 
 
+@pytest.mark.parametrize(
+    ("shown", "back"),
+    [
+        ("https://bills.example/t/vision-lab/wallets/", "/t/vision-lab/wallets/"),
+        ("https://bills.example/operator/close/?month=2026-02", "/operator/close/%3Fmonth%3D2026-02"),
+        ("", "/"),
+    ],
+)
+def test_a_form_sent_after_the_session_ended_leads_back_to_the_form(shown: str, back: str) -> None:
+    """The address that it was sent to opens no page: whoever signed in would stand before an empty one."""
+    house = a_house()
+    for path in (f"/t/vision-lab/wallets/{house.wallet.pk}/top-up/", "/operator/close/"):
+        client = Client()
+        response = client.post(path, {"amount": "50.00"}, headers={"Referer": shown} if shown else {})
+        assert response.status_code == 302
+        assert response.headers["Location"] == f"/accounts/login/?next={back}"
+        assert "nothing was done: sign in, then send it again." in client.get("/accounts/login/").text
+
+
 def test_a_stranger_finds_nothing() -> None:
     house = a_house()
     eve = signed_in(house.eve)
     for route in TENANTS:
         assert "<" not in address(route, house), f"say what stands in {route}"
         assert (route, eve.get(address(route, house)).status_code) == (route, 404)
-        assert (route, signed_in(house.ann).get(address(route, house)).status_code) == (route, 200)
+        opened = signed_in(house.ann).get(address(route, house)).status_code
+        assert (route, opened) == (route, (ACTS | NOT_YET).get(route, 200))
 
 
 def test_what_is_not_there_looks_like_what_is_not_yours() -> None:
@@ -106,8 +143,23 @@ def test_another_tenants_objects_are_not_found_in_ones_own() -> None:
     house = a_house()
     eve = signed_in(house.eve)
     for route in TENANTS:
-        if route.count("<") > 1:
+        if route.count("<") > 1 and route not in ACTS:
             assert (route, eve.get(address(route, house, "speech-lab")).status_code) == (route, 404)
+
+
+def test_nobody_acts_for_another_tenant_nor_with_its_objects() -> None:
+    house = a_house()
+    for route in ACTS:
+        for person, slug in ((house.eve, "vision-lab"), (house.ben, "vision-lab"), (house.op, "vision-lab")):
+            answered = signed_in(person).post(address(route, house, slug)).status_code
+            assert (route, person.email, answered) == (route, person.email, 404)
+        if route.count("<") > 1:
+            assert (route, signed_in(house.eve).post(address(route, house, "speech-lab")).status_code) == (
+                route,
+                404,
+            )
+    house.card.refresh_from_db()
+    assert house.card.state == "usable"
 
 
 def test_only_operators_see_the_operators_pages() -> None:
@@ -120,10 +172,11 @@ def test_only_operators_see_the_operators_pages() -> None:
 def test_an_operator_may_look_into_any_tenant_but_not_act_for_it() -> None:
     house = a_house()
     assert "vision-lab" in page(house.op, "/t/vision-lab/jobs/")
-    assert tenant_for(user=house.op, slug="vision-lab", action=Action.READ_INVOICES) == house.vision
+    tenant, _ = entered(user=house.op, slug="vision-lab", action=Action.READ_INVOICES)
+    assert tenant == house.vision
     for action in (Action.PAY, Action.MANAGE):
         with pytest.raises(DeniedError):
-            tenant_for(user=house.op, slug="vision-lab", action=action)
+            entered(user=house.op, slug="vision-lab", action=action)
 
 
 def test_each_role_may_do_what_it_is_for() -> None:
@@ -142,7 +195,7 @@ def test_each_role_may_do_what_it_is_for() -> None:
 
 def allowed(person: object, action: Action) -> bool:
     try:
-        tenant_for(user=person, slug="vision-lab", action=action)  # type: ignore[arg-type]
+        entered(user=person, slug="vision-lab", action=action)  # type: ignore[arg-type]
     except DeniedError:
         return False
     return True
@@ -169,12 +222,12 @@ def test_somebody_who_left_gets_in_no_more() -> None:
     house.carla.is_active = False
     house.carla.save()
     with pytest.raises(DeniedError):
-        tenant_for(user=house.carla, slug="vision-lab", action=Action.READ)
+        entered(user=house.carla, slug="vision-lab", action=Action.READ)
 
 
 def test_pages_are_read_only_and_kept_by_no_shared_cache() -> None:
     house = a_house()
-    for route in TENANTS:
+    for route in set(TENANTS) - set(ACTS):
         assert signed_in(house.ann).post(address(route, house)).status_code == 405
         assert "private" in signed_in(house.ann).get(address(route, house)).headers["Cache-Control"]
 

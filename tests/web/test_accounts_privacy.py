@@ -61,6 +61,29 @@ def test_nul_is_no_part_of_any_address() -> None:
     assert op.get("/admin/autocomplete/", asked).status_code == 400
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/t/vision-lab/payment/back/?session=%00",
+        "/operator/plan-editor/?plan=vision-deal%00",
+        "/operator/plan-editor/?plan=vision-deal&version=%00",
+        "/operator/plan-editor/?plan=%%0000",
+        "/operator/plans/?x=%00",
+        "/operator/close/?month=%00",
+        "/operator/reports/?cluster=%00",
+        "/t/vision-lab/jobs/?q=%00",
+    ],
+)
+def test_nul_in_what_a_page_is_asked_is_left_out(path: str) -> None:
+    assert signed_in(a_house(close=False).op).get(path).status_code < 500
+
+
+def test_nul_in_a_form_is_left_out() -> None:
+    told = {"text": "\0", "plan": "\0", "since": "\0", "until": "\0", "tenants": "\0", "act": "try"}
+    op = signed_in(a_house(close=False).op)
+    assert op.post("/operator/plan-editor/", told).status_code == 200
+
+
 def test_what_a_signed_in_person_sees_is_kept_nowhere() -> None:
     house = a_house(close=False)
     ann, op = signed_in(house.ann), signed_in(house.op)

@@ -12,8 +12,9 @@ from billing import tasks
 from clusters import examining
 from clusters.connectors.base import ConnectorError, NodeSeen, NodeState
 from clusters.connectors.slurm.check import Finding, Level
-from clusters.models import Cluster, ClusterKind, Connection, Pull
+from clusters.models import Cluster, ClusterKind, Connection, Pull, Telemetry
 from portal.outbox import outbox
+from portal.vault import seal
 from tests import builders
 from tests.builders import a_job, an_operator, at
 from tests.schedulers import PASSWORDS, Scheduler, a_connection
@@ -207,3 +208,44 @@ def test_a_cluster_that_is_not_there_and_a_name_with_a_slash() -> None:
     assert 'href="/operator/clusters/east/gpu%201%3F/"' in op.get("/operator/clusters/").content.decode()
     assert op.get("/operator/clusters/east/gpu%201%3F/").status_code == 200
     assert op.get("/operator/clusters/east/gpu%201%3F/connection/").status_code == 200
+
+
+def test_hours_that_nobody_watched_are_listed_with_what_they_mean(op: Client) -> None:
+    cluster = a_connection(builders.a_cluster(kind=ClusterKind.PROMETHEUS), coverage_needed=80).cluster
+    hour = int(at("2026-03-01 10:00").timestamp())
+    Scheduler(gaps=[(hour + 1800, hour + 3600 + 600)]).pulled(cluster, "2026-03-01 20:00")
+    text = shown(op)
+    assert "1 Mar 2026, 11:00 83 % goes on 1 Mar 2026, 10:00 50 % needs your word" in text
+    assert "Below 80 %, the month is closed only with --accept-incomplete ." in text
+    assert "To be seen of each hour 80 %" in text
+    assert "not seen" not in shown(op, "/operator/clusters/")  # of a month that is long closed
+
+    begins = int(timezone.now().timestamp()) // 3600 * 3600 - 7200
+    cluster.incomplete_hours.create(begins=begins, read=3600, covered=0)
+    assert "1 hour not seen" in shown(op, "/operator/clusters/")
+
+
+def test_telemetry_has_its_own_standing_on_the_page(op: Client) -> None:
+    cluster = a_connection().cluster
+    Scheduler().pulled(cluster, "2026-03-01 12:00")
+    row = Telemetry.objects.create(
+        cluster=cluster, base_url="http://127.0.0.1:9090", token=seal("prom-secret")
+    )
+    row.complete_through, row.notes = at("2026-03-01 11:00"), "2 values could not be true."
+    row.save()
+    text = shown(op)
+    assert (
+        "Telemetry Address http://127.0.0.1:9090 Complete through 1 Mar 2026, 11:00 Last read never" in text
+    )
+    assert "Noticed 2 values could not be true." in text
+    assert "How busy jobs were cannot be read" not in text
+
+    Telemetry.objects.update(last_error="127.0.0.1:9090 does not answer.", failures=1)
+    assert (
+        "How busy jobs were cannot be read: 127.0.0.1:9090 does not answer. Usage is read and billed all the same; it "
+        "is tried again by itself, from where it stopped." in shown(op)
+    )
+    for page in (PATH, f"/admin/clusters/telemetry/{row.pk}/change/"):
+        answered = op.get(page).content.decode()
+        assert "http://127.0.0.1:9090" in answered
+        assert "prom-secret" not in answered

@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import re
 from datetime import date
+from decimal import Decimal
 from fractions import Fraction
 from io import StringIO
 
 import pytest
 
-from billing import calendar, invoicing, rating, tasks
+from billing import plan_terms, plans, rating, tasks
 from billing.documents.csv import cell
-from billing.models import Invoice, InvoiceLine
+from billing.models import Invoice, InvoiceLine, Plan, PlanVersion
 from billing.reading import invoices as reading
+from billing.rules.pricing import PerUnit
 from portal.tenants.models import User
 from tests import builders, stories
 from tests.web.house import House, a_house, page, signed_in
@@ -102,9 +104,7 @@ def test_a_part_payment_leaves_the_rest() -> None:
 
 def test_a_draft_is_not_the_tenants_business() -> None:
     house = a_house(close=False)
-    period = calendar.starting_in(tenant=house.vision, year=2026, month=3)
-    assert period is not None
-    assert invoicing.draft(tenant=house.vision, period=period)
+    stories.draft(house.vision, "2026-03")
     assert "No invoice yet" in page(house.ann, "/t/vision-lab/invoices/")
     assert signed_in(house.ann).get("/t/vision-lab/invoices/None/").status_code == 404
 
@@ -275,3 +275,36 @@ def test_late_usage_does_not_change_what_stands_behind_an_issued_line() -> None:
         house.cluster, builders.a_job(job_id="late", started="2026-03-09 10:00", ended="2026-03-09 11:00")
     )
     assert table(house.carla, at(house.invoice, "csv")) == before
+
+
+def test_lines_without_jobs_stand_in_the_csv_behind_all_jobs() -> None:
+    house = a_house()
+    plan = house.vision.subscriptions.get().plan
+    version = a_new_version(plan)
+    plan_terms.set_fee(version=version, name="=Access", amount=Decimal("93.00"))
+    builders.take_in(house.cluster, builders.a_job(started="2026-05-09 10:00", ended="2026-05-09 11:00"))
+    stories.close("2026-04", house.vision, on="2026-05-03", accept="test")
+    stories.close("2026-05", house.vision, on="2026-06-03", accept="test")
+    rows = table(house.carla, at(stories.invoice_of(house.vision, "2026-05"), "csv"))
+    last = rows[-1]
+    assert [row["kind"] for row in rows[:-1]] == ["usage"] * (len(rows) - 1)
+    assert (last["kind"], last["description"], last["job"], last["amount"]) == (
+        "fee",
+        "'=Access",
+        "",
+        "93.00",
+    )
+    assert (last["service_from"], last["service_to"]) == ("2026-05-01T00:00:00Z", "2026-06-01T00:00:00Z")
+
+
+def a_new_version(plan: Plan) -> PlanVersion:
+    """A version of the plan from May on, at 2.00 an hour."""
+    version = plans.new_version(plan=plan, effective_from=date(2026, 5, 1), charges=["gpu"])
+    plans.set_price(
+        version=version,
+        meter="gpu-hour",
+        where={},
+        model=PerUnit(Decimal("2.00")),
+        valid_from=date(2026, 5, 1),
+    )
+    return version

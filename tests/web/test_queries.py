@@ -13,18 +13,25 @@ from tests.web.house import House, a_house, signed_in
 pytestmark = pytest.mark.django_db
 
 PATHS = {
-    "/t/vision-lab/": 30,
+    "/t/vision-lab/": 12,
     "/t/vision-lab/live/": 25,
     "/t/vision-lab/jobs/": 20,
     "/t/vision-lab/jobs/{record}/": 20,
+    "/t/vision-lab/efficiency/": 20,
     "/t/vision-lab/invoices/": 20,
-    "/t/vision-lab/invoices/{number}/": 20,
+    "/t/vision-lab/invoices/{number}/": 25,
     "/t/vision-lab/invoices/{number}/csv": 20,
     "/t/vision-lab/invoices/{number}/lines/1/": 20,
     "/t/vision-lab/invoices/{number}/lines/1/csv": 20,
+    "/t/vision-lab/quote/": 15,
+    "/t/vision-lab/quote/?hours=2&gpus=3&gpu_model=a100": 75,
+    "/operator/plans/": 20,
+    "/operator/plans/vision-deal/": 25,
     "/operator/clusters/": 20,
+    "/operator/reports/": 25,
     "/operator/unowned/": 20,
     "/operator/quarantine/": 20,
+    "/operator/reconciliation/": 20,
     "/tenants/": 20,
 }
 

@@ -18,6 +18,7 @@ from tests.web.house import House, a_house
 CLOSED = (
     *(clusters.UsageRecord, clusters.Cluster, clusters.Account, clusters.Connection, clusters.VanishedRun),
     *(clusters.CapacityInterval, clusters.Pull),
+    *(billing.Difference, billing.Reconciliation, billing.GatewayPayout, billing.GatewayMovement),
 )
 """What no tenant's page may read."""
 

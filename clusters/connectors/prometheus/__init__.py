@@ -1,4 +1,5 @@
-"""Usage of Kubernetes clusters from a Prometheus: kube-state-metrics for what was held, and from when to when."""
+"""Usage of Kubernetes clusters from a Prometheus: kube-state-metrics for what was held, and from when to when; DCGM
+for how busy it was."""
 
 from clusters.connectors.prometheus.connector import PrometheusConnector
 from clusters.connectors.prometheus.login import PrometheusLogin
@@ -11,7 +12,10 @@ from clusters.connectors.prometheus.options import (
     ChargeFrom,
     LabelNames,
     PrometheusOptions,
+    Scope,
+    Utilisation,
 )
+from clusters.connectors.prometheus.presets import Preset
 from clusters.connectors.prometheus.signing import AwsKeys
 
 __all__ = [
@@ -23,7 +27,10 @@ __all__ = [
     "AwsKeys",
     "ChargeFrom",
     "LabelNames",
+    "Preset",
     "PrometheusConnector",
     "PrometheusLogin",
     "PrometheusOptions",
+    "Scope",
+    "Utilisation",
 ]

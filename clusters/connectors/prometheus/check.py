@@ -3,64 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.findings import Finding, Level
-from clusters.connectors.prometheus import nodes
+from clusters.connectors.findings import Finding
+from clusters.connectors.prometheus import check_presets, nodes
 from clusters.connectors.prometheus import queries as metrics
+from clusters.connectors.prometheus.check_dcgm import telemetry
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import watch
-from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, most
 from clusters.connectors.prometheus.shapes import PRODUCT, UnknownShareError, shape
+from clusters.connectors.prometheus.visit import LOOKED, Visit
 
-LOOKED = 3600  # seconds before the present that are looked at
 SKEW = 60  # seconds by which clocks may differ before it is said
 SPARSE = 60  # seconds between two scrapes beyond which ends are known less closely
 NODE_FLAG = "--metric-labels-allowlist=nodes=[nvidia.com/*]"
-UTILISATION = '{__name__=~"DCGM_FI_PROF_GR_ENGINE_ACTIVE|DCGM_FI_DEV_GPU_UTIL"}'
-
-
-@dataclass
-class Visit:
-    """What has been answered so far, and what was found."""
-
-    client: PrometheusClient
-    queries: Queries
-    ours: int  # our clock, epoch seconds
-    now: int = 0  # Prometheus's own
-    findings: list[Finding] = field(default_factory=list)
-
-    def ok(self, subject: str, sentence: str) -> None:
-        self.findings.append(Finding(Level.OK, subject, sentence))
-
-    def warn(self, subject: str, sentence: str, mend: str = "") -> None:
-        self.findings.append(Finding(Level.WARN, subject, sentence, mend))
-
-    def fail(self, subject: str, sentence: str, mend: str = "") -> None:
-        self.findings.append(Finding(Level.FAIL, subject, sentence, mend))
-
-    def count(self, selector: str) -> int:
-        """Series of the selector in the time that is looked at."""
-        found = self.client.instant(f"count(count_over_time({selector}[{LOOKED}s]))", self.now)
-        return int(found[0].value[1]) if found and found[0].value else 0
-
-    @property
-    def window(self) -> Window:
-        since = self.now - LOOKED
-        return Window(
-            since, self.now, self.now, watch(self.client, self.queries, since=since, until=self.now)
-        )
 
 
 def examine(client: PrometheusClient, options: PrometheusOptions, *, now: int) -> list[Finding]:
     """All checks, in the order in which one mends. `now` is our clock in epoch seconds. Never raises a
     ConnectorError: what cannot be checked is a finding too."""
     visit = Visit(client, Queries(options), now)
-    for subject, check in _CHECKS:
+    for subject, check in _CHECKS_OF_SAMPLED if options.sampled else _CHECKS:
         try:
             go_on = check(visit, subject)
         except ConnectorError as error:
@@ -182,28 +148,19 @@ def _account(visit: Visit, subject: str) -> bool:
     if account.source is AccountFrom.NAMESPACE:
         visit.ok(subject, "A pod's account is its namespace.")
         return True
-    of_pod = account.source is AccountFrom.POD_LABEL
+    label = visit.queries.options.account_label
+    of_pod = account.source is not AccountFrom.NAMESPACE_LABEL
     metric = metrics.POD_LABELS if of_pod else metrics.NAMESPACE_LABELS
-    found = visit.count(visit.queries.selector(metric, f'{account.label}!=""'))
+    found = visit.count(visit.queries.selector(metric, f'{label}!=""'))
     what = "pods" if of_pod else "namespaces"
     if found:
-        visit.ok(subject, f"{found:,} {what} have {account.label}.")
+        visit.ok(subject, f"{found:,} {what} have {label}.")
     else:
         visit.fail(
             subject,
-            f'No {metric} has {account.label}: all usage would go to the account "".',
+            f'No {metric} has {label}: all usage would go to the account "".',
             f"Start kube-state-metrics with --metric-labels-allowlist={what}=[…] for that label.",
         )
-    return True
-
-
-def _utilisation(visit: Visit, subject: str) -> bool:
-    """By name alone: the exporter's series need not have the matcher's labels."""
-    found = visit.client.instant(f"count({UTILISATION})", visit.now)
-    if found:
-        visit.ok(subject, "DCGM tells how busy GPUs are. Nothing is made of it yet; bills do not need it.")
-    else:
-        visit.warn(subject, "There are no DCGM series. Bills do not need them; reports of utilisation will.")
     return True
 
 
@@ -213,6 +170,11 @@ _CHECKS: tuple[tuple[str, Callable[[Visit, str], bool]], ...] = (
     ("Lifecycle", _lifecycle),
     ("Devices", _devices),
     ("Account", _account),
-    ("DCGM", _utilisation),
+    ("Queues", check_presets.queues),
+    ("DCGM", telemetry),
+)
+_CHECKS_OF_SAMPLED: tuple[tuple[str, Callable[[Visit, str], bool]], ...] = (
+    ("Address", _reach),
+    ("Users", check_presets.sampled),
 )
 _NEEDED = {"Address": "Prometheus", "kube-state-metrics": "kube-state-metrics"}

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Lock, local
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TypeVar
 from urllib.parse import urlencode
 
-from clusters.connectors.base import ConnectorError
+from clusters.connectors.base import Connected, ConnectorError
 from clusters.connectors.http import Endpoint, Http, TooSlowError
 from clusters.connectors.prometheus import answers
 from clusters.connectors.prometheus.answers import Series, TooMuchError
 from clusters.connectors.prometheus.login import PrometheusLogin
 
-if TYPE_CHECKING:
-    from types import TracebackType
+Given = TypeVar("Given")
 
 TIMEOUT = 60  # seconds for one answer; the server is told the same, so that it does not work on in vain
+AT_ONCE = (
+    3  # questions that wait for their answers together, of the twenty that a Prometheus works on unless told
+)
 
 # Thanos answers in part, and from downsampled data, unless told not to; all others pass over what they do not know.
 WHOLE: Mapping[str, str] = MappingProxyType(
@@ -24,12 +28,12 @@ WHOLE: Mapping[str, str] = MappingProxyType(
 )
 
 
-class PrometheusClient:
+class PrometheusClient(Connected):
     """Queries of one endpoint. Every failure is a `ConnectorError`; `TooMuchError`: ask for a shorter time.
 
     `parameters` go with every query, beside those that Thanos needs; a value may be a list
     (`{"replicaLabels[]": ["replica"]}`). `clock` gives epoch seconds, for signatures. `remarks` gathers what the server
-    said that does no harm. `asked` and `received` count queries and bytes.
+    said that does no harm. Several threads may ask at once, each over a connection of its own.
     """
 
     def __init__(
@@ -43,12 +47,15 @@ class PrometheusClient:
         self.http = Http(endpoint)
         self.timeout = min(endpoint.timeout, TIMEOUT)
         self.remarks: list[str] = []
-        self.asked = 0
-        self.received = 0
         self._base = endpoint.base_url.strip().rstrip("/")
         self._login = login
         self._clock = clock
         self._more = {**WHOLE, **(parameters or {})}
+        self._own = local()
+        self._beside: list[Http] = []
+        self._lock = Lock()
+        self._crew: ThreadPoolExecutor | None = None
+        self._crews: list[ThreadPoolExecutor] = []
 
     def now(self) -> int:
         """The server's own present, in whole epoch seconds."""
@@ -67,16 +74,37 @@ class PrometheusClient:
         told = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
         return self._series("query_range", told)
 
+    def together(self, asking: Iterable[Callable[[], Given]]) -> list[Given]:
+        """What each of them gives, in their order, a few of them at work at a time. They must not call this in turn.
+
+        Raises what the first of those that failed raised, once none is at work.
+        """
+        work = list(asking)
+        if len(work) < 2:
+            return [one() for one in work]
+        self._crew = crew = self._crew or self.threads(AT_ONCE)
+        coming = [crew.submit(one) for one in work]
+        try:
+            return [one.result() for one in coming]
+        finally:
+            for one in coming:
+                one.cancel()
+            wait(coming)
+
+    def threads(self, number: int) -> ThreadPoolExecutor:
+        """Threads that may ask, until `close`, which waits for what they are at."""
+        crew = ThreadPoolExecutor(number, initializer=self._take_up)
+        self._crews.append(crew)
+        return crew
+
     def close(self) -> None:
-        self.http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        for crew in self._crews:
+            crew.shutdown(cancel_futures=True)
+        self._crews.clear()
+        self._crew = None
+        for http in (self.http, *self._beside):
+            http.close()
+        self._beside.clear()
 
     def _series(self, what: str, told: Mapping[str, str]) -> list[Series]:
         path = f"/api/v1/{what}"
@@ -84,11 +112,21 @@ class PrometheusClient:
         body = urlencode(form, doseq=True).encode()
         headers = self._login.headers(f"{self._base}{path}", body, clock=self._clock)
         try:
-            answer = self.http.call("POST", path, content=body, headers=headers, timeout=self.timeout)
+            answer = self._http().call("POST", path, content=body, headers=headers, timeout=self.timeout)
         except TooSlowError as error:
             raise TooMuchError(str(error), retry=True) from None
-        self.asked += 1
-        self.received += len(answer.body)
         found, remarks = answers.series(answer, self.http.address)
-        self.remarks += [remark for remark in remarks if remark not in self.remarks]
+        if remarks:
+            with self._lock:
+                self.remarks += [remark for remark in remarks if remark not in self.remarks]
         return found
+
+    def _http(self) -> Http:
+        own: Http = getattr(self._own, "http", self.http)
+        return own
+
+    def _take_up(self) -> None:
+        """A failure closes the connection that it met, so that no two threads share one."""
+        self._own.http = Http(self.http.endpoint)
+        with self._lock:
+            self._beside.append(self._own.http)

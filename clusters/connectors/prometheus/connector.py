@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Self
 
-from clusters.connectors.base import Reading, Row
+from clusters.connectors.base import Connected, Reading, Row, UsageFact
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.coverage import incomplete_hours
+from clusters.connectors.prometheus.coverage import incomplete_hours, whole_hours
 from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.options import PrometheusOptions
+from clusters.connectors.prometheus.presets import SampledSeries
 from clusters.connectors.prometheus.queries import Queries
+from clusters.connectors.prometheus.sampled import SampledSweep
 from clusters.connectors.prometheus.sweep import Sweep
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from clusters.connectors.prometheus.utilisation import Telemetry
 
 
-class PrometheusConnector:
+class PrometheusConnector(Connected):
     """A `Connector`. `clock` gives epoch seconds, for signatures alone: windows end by Prometheus's own time.
 
     `api` is "v1"; `release` stays "", since not every backend tells one.
@@ -41,14 +40,28 @@ class PrometheusConnector:
     def usage(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         """As the protocol says, but for pods that wait for a node: they hold nothing and are not told.
 
-        The last ten minutes of Prometheus's own time are left for a later pass. Of the rows, those of one day are held
-        in memory, and those of the pods that run.
+        The last ten minutes of Prometheus's own time are left for a later pass. After the facts comes how busy their
+        devices were, for each hour of UTC that ends in the time read: also of pods that ended in it before `since`,
+        whose facts an earlier pass gave. Facts are held in memory, and the telemetry of some hours at a time.
         """
         self.reading = Reading()
+        if self.options.sampled is not None:
+            yield from self._sampled(self.options.sampled, since=since, until=until, open_keys=open_keys)
+            return
         sweep = Sweep(self.client, Queries(self.options))
+        telemetry = Telemetry(self.client, self.options)
+        facts: dict[str, UsageFact] = {}
         try:
-            yield from sweep.rows(since=since, until=until, open_keys=open_keys)
+            for row in sweep.ended(since=since, until=until, open_keys=open_keys):
+                _keep(facts, row)
+                yield row
+            for row in sweep.running:
+                _keep(facts, row)
             through = sweep.complete_through
+            facts = {fact.source_key: fact for fact in sweep.earlier} | facts
+            busy = telemetry.rows(facts.values(), whole_hours(since, through) if through else range(0))
+            yield from sweep.running
+            yield from busy
             self.reading.complete_through = through
             self.reading.missing, self.reading.unasked = sweep.missing, sweep.unasked
             self.reading.nodes = sweep.nodes
@@ -56,17 +69,29 @@ class PrometheusConnector:
                 self.reading.incomplete = incomplete_hours(sweep.gaps, since, through)
         finally:
             self.reading.notes = sweep.notes.sentences(
-                sweep.gaps, label=self.options.account.label, remarks=self.client.remarks
+                sweep.gaps, label=self.options.account_label, remarks=self.client.remarks
             )
+            self.reading.notes += telemetry.silence.sentences()
+            self.client.close()
+
+    def _sampled(
+        self, series: SampledSeries, *, since: int, until: int, open_keys: Collection[str]
+    ) -> Iterator[Row]:
+        """What users held, hour by hour; each has ended. Of open runs, which only pods make, nothing is told."""
+        sweep = SampledSweep(self.client, self.options, series)
+        try:
+            yield from sweep.rows(since=since, until=until)
+            self.reading.complete_through = sweep.complete_through
+            self.reading.unasked = sorted(open_keys)
+            self.reading.incomplete = sweep.incomplete
+        finally:
+            self.reading.notes = sweep.notes()
             self.client.close()
 
     def close(self) -> None:
         self.client.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def _keep(facts: dict[str, UsageFact], row: Row) -> None:
+    if isinstance(row, UsageFact):
+        facts[row.source_key] = row

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from statistics import median
+from statistics import median_low
 
 from clusters.connectors.base import IncompleteHour
 from clusters.connectors.prometheus.answers import Series
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.queries import NODE_INFO, POD_INFO, Queries, alternatives, span
+from clusters.connectors.prometheus.shards import MISSED, lost, targets
 
 HOUR = 3600
 MINUTE = 60
 POINTS = 10_000  # of a series in one answer; 11,000 are given
-MISSED = 3  # intervals without a scrape that make a gap: a rollout of the exporter takes two and a half
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,13 @@ class Coverage:
 
     scrapes: Sequence[int]
     interval: int
+
+    def without(self, spans: Sequence[tuple[int, int]]) -> Coverage:
+        """As if nothing had been read within those times, in milliseconds."""
+        if not spans:
+            return self
+        left = [at for at in self.scrapes if not any(begin < at < end for begin, end in spans)]
+        return Coverage(left, self.interval)
 
     def last(self, until: int) -> int | None:
         """The last scrape at or before an epoch second, in milliseconds."""
@@ -62,10 +69,15 @@ def incomplete_hours(gaps: Sequence[tuple[int, int]], since: int, until: int) ->
         for hour in range(begin - begin % HOUR, end, HOUR):
             missing[hour] = missing.get(hour, 0) + min(end, hour + HOUR) - max(begin, hour)
     hours = []
-    for hour, lost in sorted(missing.items()):
+    for hour, unseen in sorted(missing.items()):
         read = min(until, hour + HOUR) - max(since, hour)
-        hours.append(IncompleteHour(hour, read, max(read - lost, 0)))
+        hours.append(IncompleteHour(hour, read, max(read - unseen, 0)))
     return hours
+
+
+def whole_hours(since: int, until: int) -> range:
+    """The begins of the hours of UTC that end in (since, until]."""
+    return range(since - since % HOUR, until - until % HOUR, HOUR)
 
 
 def watch(client: PrometheusClient, queries: Queries, *, since: int, until: int) -> Coverage:
@@ -83,9 +95,11 @@ def watch(client: PrometheusClient, queries: Queries, *, since: int, until: int)
         return Coverage((), MINUTE * 1000)
     if "" not in jobs:
         up = queries.selector("up", f'job=~"{alternatives(sorted(jobs))}"')
-        scrapes = _of_up(client.instant(f"{up}[{span(seconds)}]", until))
+        found = client.instant(f"{up}[{span(seconds)}]", until)
+        scrapes = _of_up(found)
         if scrapes.scrapes:
-            return scrapes
+            away = lost(client, queries, targets(found), scrapes.interval, since=since, until=until)
+            return scrapes.without(away)
     return _of_minutes(client, queries.selector(metric), since, until)
 
 
@@ -96,7 +110,7 @@ def _of_up(found: Sequence[Series]) -> Coverage:
         instants = [int(at * 1000) for at, _ in one.values]
         good.update(at for at, (_, value) in zip(instants, one.values, strict=True) if value == 1)
         steps += [after - before for before, after in pairwise(instants)]
-    return Coverage(sorted(good), int(median(steps)) if steps else MINUTE * 1000)
+    return Coverage(sorted(good), median_low(steps) if steps else MINUTE * 1000)
 
 
 def _of_minutes(client: PrometheusClient, selector: str, since: int, until: int) -> Coverage:

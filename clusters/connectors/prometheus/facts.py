@@ -14,6 +14,8 @@ from clusters.connectors.prometheus.options import AccountFrom, PrometheusOption
 from clusters.connectors.prometheus.pods import Held, Owners
 from clusters.connectors.prometheus.shapes import PRODUCT, Shape, UnknownShareError, fraction, model_of, shape
 
+MOST = 2**31 - 1  # devices of one container that can be told; an annotation may say anything
+
 
 class Facts:
     """Makes rows; what is worth telling of them goes into `notes`."""
@@ -28,13 +30,13 @@ class Facts:
         node = self.labels.at(held.node, life.started)
         count = whole(held.count)
         try:
-            if count is None or count < 1:
-                raise UnknownShareError(f"It asks for {held.count} devices, which is no count.")
+            if count is None or not 1 <= count <= MOST:
+                raise UnknownShareError(f"It asks for {str(held.count)[:40]} devices, which is no count.")
             of = self._shape(held, node)
         except UnknownShareError as error:
             return BadRow(
                 reason=str(error),
-                code="impossible-count" if count is None or count < 1 else "unknown-share",
+                code="impossible-count" if count is None or not 1 <= count <= MOST else "unknown-share",
                 raw=json.dumps({**asdict(held), "node_labels": dict(node)}, default=str, sort_keys=True),
                 source_key=held.key,
             )

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.prometheus.answers import Series, whole
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.options import ChargeFrom
-from clusters.connectors.prometheus.queries import HOLDING, PHASE, SCHEDULED, STARTED, Queries, most, span
+from clusters.connectors.prometheus.queries import (
+    HOLDING,
+    PHASE,
+    SCHEDULED,
+    STARTED,
+    Queries,
+    most,
+    parts,
+    span,
+)
 
-AT_ONCE = 250  # pods whose samples one query asks for
 LONGEST_RAW = 2 * HOUR  # of a longer window, the hour that matters is found first
 LOOK_BACK = 31 * 24 * HOUR  # how far the first sight of a pod without a scheduled time is looked for
 DELETED = "Deleted"  # a pod that went without having ended: Kubernetes has no word for it
@@ -31,6 +41,31 @@ class Window:
     @property
     def length(self) -> int:
         return self.at - self.since
+
+
+Ask = Callable[[Queries, str, int], str]
+"""A query about the pods that a gate has, over so many seconds."""
+
+
+def ask_of_pods(
+    client: PrometheusClient,
+    queries: Queries,
+    window: Window,
+    gate: str,
+    ask: Ask,
+    rest: Callable[[Collection[str]], Sequence[str]],
+) -> list[Series]:
+    """What is told of the pods that are there while the window settles, then over all of it of those in `rest`.
+
+    So what was read of a pod once need not be looked for in each sample of the day: it stays what it is. `rest` is
+    given the uids that were told of.
+    """
+    found = client.instant(ask(queries, gate, window.at - window.edge), window.at)
+    left = rest({one.metric.get("uid", "") for one in found})
+    asking = [
+        partial(client.instant, ask(queries.of(some), "", window.length), window.at) for some in parts(left)
+    ]
+    return [*found, *chain.from_iterable(client.together(asking))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +95,10 @@ class Lifecycle:
         """By uid. A pod that ended at a moment before the window, so that it is not known, is left out."""
         if not pods:
             return {}
-        starts, over = self._starts(), self._over()
-        ended = self._seconds(self.queries.completed(self.gate, self.window.length))
         present = self._present()
+        starts = self._starts(pods)
+        over = self._over([uid for uid in pods if uid not in present])
+        ended = self._seconds(Queries.completed, lambda told: [uid for uid in over if uid not in told])
         # A finished sidecar gives a running pod a completion time too: only a pod that is over has ended.
         gone = [uid for uid in pods if uid not in over and uid not in present]
         quiet = [uid for uid in pods if uid in over and uid not in ended]
@@ -101,18 +137,19 @@ class Lifecycle:
             unseen=unseen or 0,
         )
 
-    def _starts(self) -> dict[str, int]:
+    def _starts(self, pods: Collection[str]) -> dict[str, int]:
         metrics = [SCHEDULED, STARTED]
         if self.queries.options.charge_from is ChargeFrom.STARTED:
             metrics.reverse()
-        first = self._seconds(self.queries.first(metrics[0], self.gate, self.window.length))
-        if first:
-            return first
-        return self._seconds(self.queries.first(metrics[1], self.gate, self.window.length))
+        for metric in metrics:
+            ask = partial(_first, metric)
+            if found := self._seconds(ask, lambda told: [uid for uid in pods if uid not in told]):
+                return found
+        return {}
 
-    def _over(self) -> dict[str, str]:
+    def _over(self, gone: Sequence[str]) -> dict[str, str]:
         """Phase of the pods that have ended. Raises `ConnectorError` where phases are not kept at all."""
-        found = self._at(self.queries.over(self.gate, self.window.length))
+        found = self._told(Queries.over, lambda _: gone)
         settling = self.window.at - self.window.edge  # short, since it looks at all pods of the cluster
         if not found and not any(
             self._at(self.queries.any(PHASE, seconds)) for seconds in (settling, self.window.length)
@@ -131,60 +168,76 @@ class Lifecycle:
 
     def _last(self, uids: Sequence[str], series: Callable[[Queries], str]) -> dict[str, int]:
         """The last sample above zero that each has in the window, in milliseconds."""
-        found: dict[str, int] = {}
-        for some in _parts(uids):
-            selector = series(self.queries.of(some))
-            for uid, instants in self._instants(selector, self.window.length, newest=True):
-                found[uid] = max(found.get(uid, 0), instants[-1])
-        return found
+        return self._instants(uids, series, self.window.length, -1)
 
     def _firsts(self, uids: Sequence[str]) -> dict[str, int]:
         """The first sample that each ever had, in whole seconds."""
-        found: dict[str, int] = {}
-        for some in _parts(uids):
-            selector = self.queries.of(some).presence(self.holder)
-            for uid, instants in self._instants(selector, LOOK_BACK, newest=False):
-                found[uid] = min(found.get(uid, instants[0]), instants[0])
+        found = self._instants(uids, lambda queries: queries.presence(self.holder), LOOK_BACK, 0)
         return {uid: at // 1000 for uid, at in found.items()}
 
-    def _instants(self, selector: str, seconds: int, *, newest: bool) -> Iterator[tuple[str, list[int]]]:
-        """By series, the instants of its samples above zero, in the newest or the oldest hour that has any."""
-        if seconds <= LONGEST_RAW:
-            yield from self._raw(selector, seconds, self.window.at)
-            return
-        hours: dict[int, set[str]] = {}
-        steps = -(-seconds // HOUR) - 1
-        found = self.client.range(
-            most("uid", selector, HOUR), start=self.window.at - steps * HOUR, end=self.window.at, step=HOUR
-        )
-        for one in found:
-            held = [int(at) for at, value in one.values if value > 0]
-            if held:
-                hours.setdefault(held[-1 if newest else 0], set()).add(one.metric.get("uid", ""))
-        for hour, those in hours.items():
-            for uid, instants in self._raw(selector, HOUR, hour):
-                if uid in those:
-                    yield uid, instants
+    def _instants(
+        self, uids: Sequence[str], series: Callable[[Queries], str], seconds: int, which: int
+    ) -> dict[str, int]:
+        """By uid, the instant of its first (`which` 0) or last (-1) sample above zero: of the hour that has it."""
+        places = [(self.window.at, list(uids))]
+        if seconds > LONGEST_RAW:
+            places, seconds = self._hours(uids, series, seconds, which), HOUR
+        asking = [
+            partial(self._raw, series(self.queries.of(some)), seconds, at, which)
+            for at, those in places
+            for some in parts(those)
+        ]
+        found: dict[str, int] = {}
+        for uid, instant in chain.from_iterable(self.client.together(asking)):
+            best = (min, max)[which](found.get(uid, instant), instant)
+            found[uid] = best
+        return found
 
-    def _raw(self, selector: str, seconds: int, at: int) -> Iterator[tuple[str, list[int]]]:
+    def _hours(
+        self, uids: Sequence[str], series: Callable[[Queries], str], seconds: int, which: int
+    ) -> list[tuple[int, list[str]]]:
+        """Ends of hours, each with the pods whose first or last samples lie in it."""
+        end, steps = self.window.at, -(-seconds // HOUR) - 1
+
+        def ask(some: Sequence[str]) -> list[tuple[str, int]]:
+            query = most("uid", series(self.queries.of(some)), HOUR)
+            told = self.client.range(query, start=end - steps * HOUR, end=end, step=HOUR)
+            held = [
+                (one.metric.get("uid", ""), [at for at, value in one.values if value > 0]) for one in told
+            ]
+            return [(uid, int(instants[which])) for uid, instants in held if instants]
+
+        hours: dict[int, list[str]] = {}
+        for uid, hour in chain.from_iterable(
+            self.client.together(partial(ask, some) for some in parts(uids))
+        ):
+            hours.setdefault(hour, []).append(uid)
+        return sorted(hours.items())
+
+    def _raw(self, selector: str, seconds: int, at: int, which: int) -> list[tuple[str, int]]:
+        """By series."""
+        found = []
         for one in self.client.instant(f"{selector}[{span(seconds)}]", at):
-            instants = [int(when * 1000) for when, value in one.values if value > 0]
+            instants = [when for when, value in one.values if value > 0]
             if instants:
-                yield one.metric.get("uid", ""), instants
+                found.append((one.metric.get("uid", ""), int(instants[which] * 1000)))
+        return found
 
     def _at(self, query: str) -> list[Series]:
         return self.client.instant(query, self.window.at)
 
-    def _seconds(self, query: str) -> dict[str, int]:
+    def _told(self, ask: Ask, rest: Callable[[Collection[str]], Sequence[str]]) -> list[Series]:
+        return ask_of_pods(self.client, self.queries, self.window, self.gate, ask, rest)
+
+    def _seconds(self, ask: Ask, rest: Callable[[Collection[str]], Sequence[str]]) -> dict[str, int]:
         """By uid, a value that is an epoch second."""
         found = {}
-        for one in self._at(query):
+        for one in self._told(ask, rest):
             second = whole(one.value[1]) if one.value else None
             if second is not None and second > 0:
                 found[one.metric.get("uid", "")] = second
         return found
 
 
-def _parts(uids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for begin in range(0, len(uids), AT_ONCE):
-        yield uids[begin : begin + AT_ONCE]
+def _first(metric: str, queries: Queries, gate: str, seconds: int) -> str:
+    return queries.first(metric, gate, seconds)

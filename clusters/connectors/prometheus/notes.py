@@ -29,25 +29,25 @@ class Notes:
         if self.unseen:
             longest = max(seconds for _, seconds in self.unseen.values())
             told.append(
-                f"{_count(len(self.unseen), 'pod')} vanished while kube-state-metrics was not seen, and "
+                f"{count_of(len(self.unseen), 'pod')} vanished while kube-state-metrics was not seen, and "
                 f"{'is' if len(self.unseen) == 1 else 'are'} billed to the last sample, up to {longest} s too "
-                f"little: {_some([pod for pod, _ in self.unseen.values()])}."
+                f"little: {naming([pod for pod, _ in self.unseen.values()])}."
             )
         if self.start_seen:
             told.append(
-                f"{_count(len(self.start_seen), 'pod')} without kube_pod_status_scheduled_time "
+                f"{count_of(len(self.start_seen), 'pod')} without kube_pod_status_scheduled_time "
                 f"{'is' if len(self.start_seen) == 1 else 'are'} billed from the first sample: "
-                f"{_some(list(self.start_seen.values()))}. Let kube-state-metrics export that metric."
+                f"{naming(list(self.start_seen.values()))}. Let kube-state-metrics export that metric."
             )
         if self.without_account:
             told.append(
-                f'{_count(len(self.without_account), "pod")} without {label} went to the account "": '
-                f"{_some(list(self.without_account.values()))}. Where no pod has it, start kube-state-metrics with "
+                f'{count_of(len(self.without_account), "pod")} without {label} went to the account "": '
+                f"{naming(list(self.without_account.values()))}. Where no pod has it, start kube-state-metrics with "
                 "--metric-labels-allowlist for that label."
             )
         if self.bare_nodes:
             told.append(
-                f"The GPU model of {_some(sorted(self.bare_nodes))} is not known, so that MIG slices there cannot be "
+                f"The GPU model of {naming(sorted(self.bare_nodes))} is not known, so that MIG slices there cannot be "
                 "told from whole GPUs: start kube-state-metrics with --metric-labels-allowlist=nodes=[nvidia.com/*]."
             )
         return told + [f"Prometheus remarks: {remark}" for remark in remarks]
@@ -57,11 +57,11 @@ def pod_name(held: Held) -> str:
     return f"{held.namespace}/{held.pod}"
 
 
-def _count(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _some(names: Sequence[str]) -> str:
+def naming(names: Sequence[str]) -> str:
     some = list(dict.fromkeys(names))
     more = len(some) - NAMED
     return ", ".join(some[:NAMED]) + (f" and {more:,} more" if more > 0 else "")

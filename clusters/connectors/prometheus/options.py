@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 
-from clusters.connectors.base import ConnectorError
+from clusters.connectors.base import BusySource, ConnectorError
+from clusters.connectors.prometheus.metrics import CATALOGUE, Metric, chosen
+from clusters.connectors.prometheus.presets import QUEUES, SAMPLED, Preset, SampledSeries
 
 _MATCHER = re.compile(r'\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*', re.ASCII)
 _LABEL = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
@@ -26,6 +29,7 @@ class AccountFrom(StrEnum):
     NAMESPACE = "namespace"  # its namespace's name
     NAMESPACE_LABEL = "namespace label"
     POD_LABEL = "pod label"
+    QUEUE = "queue"  # the queue of the preset's scheduler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +40,11 @@ class Attribution:
     label: str = ""
 
 
-KUEUE = Attribution(source=AccountFrom.POD_LABEL, label="label_kueue_x_k8s_io_cluster_queue_name")
-VOLCANO = Attribution(source=AccountFrom.POD_LABEL, label="label_volcano_sh_queue_name")
-KAI = Attribution(source=AccountFrom.POD_LABEL, label="label_kai_scheduler_queue")
-KAI_BEFORE_0_6 = Attribution(source=AccountFrom.POD_LABEL, label="label_runai_queue")
-QUEUE_LABELS = tuple(of.label for of in (KUEUE, VOLCANO, KAI, KAI_BEFORE_0_6))
+KUEUE, VOLCANO, KAI = (
+    Attribution(source=AccountFrom.POD_LABEL, label=QUEUES[preset].labels[0])
+    for preset in (Preset.KUEUE, Preset.VOLCANO, Preset.KAI)
+)
+QUEUE_LABELS = tuple(label for series in QUEUES.values() for label in series.labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,65 @@ class LabelNames:
         """Names to look under, the first that says something counts."""
         told: str = getattr(self, what)
         return (told,) if told else (f"exported_{what}", what)
+
+
+class Scope(StrEnum):
+    """How far from a run's own devices its utilisation may be taken, where they say nothing."""
+
+    OFF = "off"  # none is read
+    DEVICE = "device"  # no further: unknown is told as unknown
+    NODE = "node"  # these and those below: averages of others, device by device where it is known
+    MODEL = "model"
+    CLUSTER = "cluster"
+
+
+_REACHED: Mapping[Scope, tuple[BusySource, ...]] = {
+    Scope.OFF: (),
+    Scope.DEVICE: (),
+    Scope.NODE: (BusySource.NODE,),
+    Scope.MODEL: (BusySource.NODE, BusySource.MODEL),
+    Scope.CLUSTER: (BusySource.NODE, BusySource.MODEL, BusySource.CLUSTER),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utilisation:
+    """How it is read how busy devices are. Raises `ConnectorError` for what cannot be meant.
+
+    `divisor` makes 0 to 1 of a metric's values, against the catalogue. `matcher` None: the one of the connection.
+    """
+
+    scope: Scope = Scope.DEVICE
+    metric: str = ""  # "": the first of the catalogue that a node has and that says whether a device worked
+    divisor: Decimal | None = None
+    matcher: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.metric and not _LABEL.fullmatch(self.metric):
+            raise ConnectorError(
+                f"{self.metric!r} is no name of a metric: write one like {CATALOGUE[0].name}.", retry=False
+            )
+        if self.divisor is not None and not (self.divisor.is_finite() and self.divisor > 0):
+            raise ConnectorError("The divisor of utilisation has to be above 0.", retry=False)
+        if self.matcher and not is_matcher(self.matcher):
+            raise not_a_matcher(self.matcher)
+        try:
+            chosen(self.metric, self.divisor)
+        except KeyError:
+            raise ConnectorError(
+                f"It is not known what {self.metric} counts in: give the divisor that makes 0 to 1 of it.",
+                retry=False,
+            ) from None
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """By preference."""
+        return chosen(self.metric, self.divisor)
+
+    @property
+    def wider(self) -> tuple[BusySource, ...]:
+        """Averages that may stand in, the nearest first."""
+        return _REACHED[self.scope]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +141,12 @@ class PrometheusOptions:
         default_factory=dict
     )  # what to call a product; else as the node says it
     parameters: Mapping[str, str | list[str]] = field(default_factory=dict)  # with every query
+    preset: Preset | None = None
+    utilisation: Utilisation = field(default_factory=Utilisation)
 
     def __post_init__(self) -> None:
         if self.matcher and not is_matcher(self.matcher):
-            raise ConnectorError(
-                f'The matcher {self.matcher!r} is none: write it as cluster="x", several with commas between.',
-                retry=False,
-            )
+            raise not_a_matcher(self.matcher)
         names = (self.account.label, *(getattr(self.labels, name) for name in self.labels.__slots__))
         for name in filter(None, names):
             if not _LABEL.fullmatch(name):
@@ -92,8 +154,40 @@ class PrometheusOptions:
                     f"{name!r} is no label name: write it as kube-state-metrics does, like label_team.",
                     retry=False,
                 )
-        if self.account.source is not AccountFrom.NAMESPACE and not self.account.label:
+        if self.account.source is AccountFrom.QUEUE and self.preset not in QUEUES:
+            raise ConnectorError(
+                f"Say with preset whose queue is the account: {', '.join(QUEUES)}.", retry=False
+            )
+        if self.account.source not in {AccountFrom.NAMESPACE, AccountFrom.QUEUE} and not self.account.label:
             raise ConnectorError("Name the label that holds the account.", retry=False)
+
+    @property
+    def queue_labels(self) -> tuple[str, ...]:
+        """Labels of pods, the first of which that a pod has names its queue."""
+        series = QUEUES.get(self.preset) if self.preset else None
+        return series.labels if series else QUEUE_LABELS
+
+    @property
+    def account_label(self) -> str:
+        """The label that holds the account; "" where it is the namespace's name."""
+        return self.queue_labels[0] if self.account.source is AccountFrom.QUEUE else self.account.label
+
+    @property
+    def sampled(self) -> SampledSeries | None:
+        """What users hold, where it is read from a gauge of it instead of from pods."""
+        return SAMPLED.get(self.preset) if self.preset else None
+
+    @property
+    def busy_matcher(self) -> str:
+        """That of series that tell how busy devices are."""
+        told = self.utilisation.matcher
+        return self.matcher if told is None else told
+
+
+def not_a_matcher(text: str) -> ConnectorError:
+    return ConnectorError(
+        f'The matcher {text!r} is none: write it as cluster="x", several with commas between.', retry=False
+    )
 
 
 def is_matcher(text: str) -> bool:

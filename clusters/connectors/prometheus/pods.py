@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from clusters.connectors.prometheus.answers import Series
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window
-from clusters.connectors.prometheus.options import QUEUE_LABELS, AccountFrom, LabelNames
+from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods
+from clusters.connectors.prometheus.options import AccountFrom, LabelNames
 from clusters.connectors.prometheus.queries import DEVICES, FRACTIONS, Queries
 
 
@@ -48,6 +48,8 @@ class Owners:
         """ "" where the label is missing."""
         if self.source is AccountFrom.NAMESPACE:
             return held.namespace
+        if self.source is AccountFrom.QUEUE:
+            return self.queues.get(held.uid, "")
         if self.source is AccountFrom.NAMESPACE_LABEL:
             return self.namespaces.get(held.namespace, "")
         return self.pods.get(held.uid, "")
@@ -87,7 +89,7 @@ def _found(
     held = [one for one in held if one.namespace not in reserved]
     pods = dict.fromkeys(one.uid for one in held)
     lives = Lifecycle(client, queries, window, holder=holder).read(pods)
-    return Found(held, lives, _owners(client, queries, window, holder) if held else _nobody())
+    return Found(held, lives, _owners(client, queries, window, holder, lives) if held else _nobody())
 
 
 def _requested(client: PrometheusClient, queries: Queries, window: Window) -> list[Held]:
@@ -140,17 +142,27 @@ def _nobody() -> Owners:
     return Owners({}, {}, {}, AccountFrom.NAMESPACE)
 
 
-def _owners(client: PrometheusClient, queries: Queries, window: Window, holder: str) -> Owners:
+def _owners(
+    client: PrometheusClient, queries: Queries, window: Window, holder: str, lives: Mapping[str, Life]
+) -> Owners:
     told = queries.options.account
     by_pod = told.label if told.source is AccountFrom.POD_LABEL else ""
-    names = tuple(dict.fromkeys((*QUEUE_LABELS, *filter(None, (by_pod,)))))
+    of_queues = queries.options.queue_labels
+    names = tuple(dict.fromkeys((*of_queues, *filter(None, (by_pod,)))))
     pods: dict[str, str] = {}
     queues: dict[str, str] = {}
     namespaces: dict[str, str] = {}
-    found = client.instant(queries.labels(names, queries.gate(holder), window.length), window.at)
+    found = ask_of_pods(
+        client,
+        queries,
+        window,
+        queries.gate(holder),
+        lambda some, gate, seconds: some.labels(names, gate, seconds),
+        lambda there: [uid for uid, life in lives.items() if uid not in there and life.ended is not None],
+    )
     for one in sorted(found, key=lambda series: sorted(series.metric.items())):
         uid = one.metric.get("uid", "")
-        queue = next(filter(None, (one.metric.get(name, "") for name in QUEUE_LABELS)), "")
+        queue = next(filter(None, (one.metric.get(name, "") for name in of_queues)), "")
         queues[uid] = queue or queues.get(uid, "")
         if by_pod:
             pods[uid] = one.metric.get(by_pod, "") or pods.get(uid, "")

@@ -4,7 +4,7 @@ closed on the left before Prometheus 3 and open after it, and so both answer the
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from clusters.connectors.prometheus.options import PrometheusOptions
@@ -29,6 +29,7 @@ OVER = 'phase=~"Succeeded|Failed"'
 HOLDING = 'phase=~"Pending|Running|Unknown"'
 FRACTIONS = ("annotation_gpu_fraction", "annotation_gpu_memory")
 DEVICES = "annotation_gpu_fraction_num_devices"
+NAMED = 10_000  # characters of names in one query, some 270 uids; VictoriaMetrics takes queries of 16 KiB
 
 
 def span(seconds: int) -> str:
@@ -94,7 +95,7 @@ class Queries:
         return most(f"uid,{self.spellings('namespace', 'pod', 'node')}", self.placed, seconds)
 
     def labels(self, names: Sequence[str], gate: str, seconds: int) -> str:
-        """The labels of pods that `gate` has."""
+        """The labels of pods."""
         found = most(f"uid,{','.join(names)}", self.pod(POD_LABELS), seconds)
         return only(found, gate, seconds)
 
@@ -128,11 +129,33 @@ def most(by: str, selector: str, seconds: int) -> str:
 
 
 def only(expression: str, gate: str, seconds: int) -> str:
-    """What `gate` has had a series for; the join is made once, at the end of the window."""
-    return f"{expression} and on (uid) max by (uid) (max_over_time({gate}[{span(seconds)}]))"
+    """What `gate` has had a series for, or all without one; the join is made once, at the end of the window."""
+    return (
+        f"{expression} and on (uid) max by (uid) (max_over_time({gate}[{span(seconds)}]))"
+        if gate
+        else expression
+    )
+
+
+def parts(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Some at a time, as many as one query may name: proxies and servers limit its length."""
+    begin = size = 0
+    for at, text in enumerate(texts):
+        size += len(text) + 1
+        if size > NAMED and at > begin:
+            yield texts[begin:at]
+            begin, size = at, len(text) + 1
+    if begin < len(texts):
+        yield texts[begin:]
 
 
 def alternatives(texts: Sequence[str]) -> str:
     """A regular expression for exactly these, as it stands in a quoted matcher."""
     quoted = (re.escape(text).replace("\\-", "-") for text in sorted(texts))
     return "|".join(text.replace("\\", "\\\\").replace('"', '\\"') for text in quoted)
+
+
+def equal(name: str, value: str) -> str:
+    """A matcher of exactly that value."""
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{name}="{quoted}"'

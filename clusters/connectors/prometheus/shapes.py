@@ -16,6 +16,8 @@ Share = tuple[int, int]
 PRODUCT = "label_nvidia_com_gpu_product"
 REPLICAS = "label_nvidia_com_gpu_replicas"
 MEMORY = "label_nvidia_com_gpu_memory"  # MiB of one GPU
+FINEST = 2**31 - 1  # what a share divides a GPU into at most
+SIZE = 20  # characters of a number that somebody wrote, and decimal places to its first digit
 
 # Profiles whose share is not their compute slices of seven. "": of any model.
 KNOWN_SHARES: Mapping[tuple[str, str], Share] = MappingProxyType(
@@ -82,9 +84,9 @@ def shape(resource: str, node: Mapping[str, str], options: PrometheusOptions) ->
 def fraction(annotation: str, told: str, node: Mapping[str, str]) -> Share:
     """Of the annotations `gpu-fraction` ("0.5") and `gpu-memory` (MiB). Raises `UnknownShareError`."""
     try:
-        part = Fraction(Decimal(told))
+        part = _number(told)
         if annotation.endswith("memory"):
-            part /= Fraction(Decimal(node.get(MEMORY, "")))
+            part /= _number(node.get(MEMORY, ""))
     except (InvalidOperation, ValueError, OverflowError, ZeroDivisionError):
         raise UnknownShareError(
             f"The annotation {annotation}={told[:40]!r} gives no share of a GPU; for memory the node's label "
@@ -92,7 +94,21 @@ def fraction(annotation: str, told: str, node: Mapping[str, str]) -> Share:
         ) from None
     if not 0 < part <= 1:
         raise UnknownShareError(f"The annotation {annotation}={told[:40]!r} is not a part of one GPU.")
+    if part.denominator > FINEST:
+        raise UnknownShareError(
+            f"The annotation {annotation}={told[:40]!r} is a finer part of a GPU than is kept: write it with nine "
+            "decimals or fewer."
+        )
     return part.as_integer_ratio()
+
+
+def _number(told: str) -> Fraction:
+    """Raises ValueError or a relative where it is none of ordinary size: whoever starts a pod may write anything there,
+    and exact arithmetic with `1e-999999999` takes days."""
+    number = Decimal(told[: SIZE + 1])
+    if len(told) > SIZE or abs(number.adjusted()) > SIZE:
+        raise ValueError(told[:SIZE])
+    return Fraction(number)
 
 
 def model_of(node: Mapping[str, str], options: PrometheusOptions) -> str:

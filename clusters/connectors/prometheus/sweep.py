@@ -10,10 +10,11 @@ from clusters.connectors.http import TooLargeError
 from clusters.connectors.prometheus import nodes
 from clusters.connectors.prometheus.answers import TooMuchError
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.coverage import HOUR, Coverage, utc, watch
+from clusters.connectors.prometheus.coverage import HOUR, Coverage, utc, watch, whole_hours
 from clusters.connectors.prometheus.facts import Facts
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.notes import Notes
+from clusters.connectors.prometheus.options import Scope
 from clusters.connectors.prometheus.pods import held_in
 from clusters.connectors.prometheus.queries import NODE_INFO, Queries
 
@@ -53,13 +54,25 @@ class Sweep:
         self.missing: list[str] = []
         self.unasked: list[str] = []
         self.nodes: list[NodeSeen] | None = None
+        self.earlier: list[UsageFact] = []
+        self.running: list[Row] = []
 
     def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         """Ended pods as their window is read, running ones last. Raises `ConnectorError`."""
+        yield from self.ended(since=since, until=until, open_keys=open_keys)
+        yield from self.running
+
+    def ended(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
+        """Ended pods as their window is read; those that run are left in `running`. Raises `ConnectorError`.
+
+        With utilisation, the hour in which `since` lies is read from its begin; what ended before `since` is not given
+        but kept in `earlier`.
+        """
         now = self.client.now()
         end = min(until, now - SETTLE)
         work = _Pass(since, frozenset(open_keys), now)
-        yield from self._windows(work, min(since, end - SETTLE), end)
+        whole = whole_hours(since, end) if self.queries.options.utilisation.scope is not Scope.OFF else None
+        yield from self._windows(work, min(whole.start if whole else since, end - SETTLE), end)
         if work.through is None:
             raise ConnectorError(
                 f"{self.client.http.address} has no series of kube-state-metrics between {utc(since)} and {utc(end)}: "
@@ -69,7 +82,7 @@ class Sweep:
         if work.last is not None:
             lost = self._lost(work, work.last)
             yield from self._look_for(lost, work, work.last)
-            yield from work.running.values()
+            self.running = list(work.running.values())
             labels = nodes.labels_in(self.client, self.queries, work.last)
             self.nodes = nodes.seen(self.client, self.queries, work.last, labels)
         else:  # all of it was a hole, which says nothing of any run
@@ -99,7 +112,8 @@ class Sweep:
         if not passed:
             window, passed = self._beyond(window, since, until, coverage, work.now)
         if window is None:
-            _join(work.gaps, [(max(since, work.since), until)])
+            if until > work.since:  # else all of it is before what was asked for
+                _join(work.gaps, [(max(since, work.since), until)])
             work.through = until if passed else work.through
             return
         rows = self._read(window, self.queries)
@@ -112,9 +126,9 @@ class Sweep:
             else:
                 work.running.pop(key, None)
                 known, work.closed[key] = work.closed.get(key), row
-                if row != known and (
-                    not isinstance(row, UsageFact) or (row.ended or 0) > work.since or key in work.asked
-                ):
+                if isinstance(row, UsageFact) and (row.ended or 0) <= work.since and key not in work.asked:
+                    self.earlier.append(row)
+                elif row != known:
                     yield row
         work.last = window
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -14,11 +15,15 @@ from clusters.connectors.prometheus.options import (
     ChargeFrom,
     LabelNames,
     PrometheusOptions,
+    Scope,
+    Utilisation,
 )
+from clusters.connectors.prometheus.presets import QUEUES, SAMPLED, Preset
 from clusters.connectors.prometheus.shapes import Share
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
+_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
 _SHARE = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})", re.ASCII)
 _SPELLED = re.compile(
     r"[\w.+*?|()\[\]-]+", re.ASCII
@@ -35,12 +40,18 @@ def options_from(told: object) -> PrometheusOptions:
         if key not in _READERS:
             raise _wrong(f"There is no option {key!r}; allowed: {', '.join(sorted(_READERS))}.")
     read = {key: _READERS[key](value, key) for key, value in table.items()}
-    account = Attribution(
-        source=read.pop("account_from", AccountFrom.NAMESPACE), label=read.pop("account_label", "")
-    )
-    if account.source is AccountFrom.NAMESPACE and account.label:
+    preset = read.get("preset")
+    if preset in SAMPLED and (other := sorted(read.keys() - _OF_SAMPLED)):
+        raise _wrong(
+            f"The option {other[0]} is of pods, which the preset {preset} does not read; "
+            f"allowed with it: {', '.join(_OF_SAMPLED)}."
+        )
+    source = AccountFrom.QUEUE if preset in QUEUES else AccountFrom.NAMESPACE
+    account = Attribution(source=read.pop("account_from", source), label=read.pop("account_label", ""))
+    labelled = account.source in {AccountFrom.NAMESPACE_LABEL, AccountFrom.POD_LABEL}
+    if account.label and not labelled:
         raise _wrong("The option account_label needs account_from: 'namespace label' or 'pod label'.")
-    if account.source is not AccountFrom.NAMESPACE and not account.label:
+    if labelled and not account.label:
         raise _wrong(f"The option account_from is {account.source.value!r}: name it, as account_label.")
     return PrometheusOptions(**read, account=account)
 
@@ -85,6 +96,23 @@ def _labels(value: object, key: str) -> LabelNames:
     return LabelNames(**{name: _text(each, f"{key}.{name}") for name, each in table.items()})
 
 
+def _utilisation(value: object, key: str) -> Utilisation:
+    table = _table(value, key)
+    for name in table:
+        if name not in _OF_UTILISATION:
+            raise _wrong(
+                f"The option {key} has no key {name!r}; allowed: {', '.join(sorted(_OF_UTILISATION))}."
+            )
+    return Utilisation(**{name: _OF_UTILISATION[name](each, f"{key}.{name}") for name, each in table.items()})
+
+
+def _divisor(value: object, key: str) -> Decimal:
+    """A count, or a decimal number as text: never a float, which is not what was written."""
+    if type(value) is int or (type(value) is str and _NUMBER.fullmatch(value)):
+        return Decimal(value)
+    raise _wrong(f'The option {key} has to be a number: 100, or as text "0.5".')
+
+
 def _resources(value: object, key: str) -> str:
     text = _text(value, key)
     try:
@@ -126,6 +154,12 @@ def _parameters(value: object, key: str) -> dict[str, str | list[str]]:
     }
 
 
+_OF_UTILISATION: Mapping[str, Callable[[object, str], Any]] = {
+    "scope": _choice(Scope),
+    "metric": _text,
+    "divisor": _divisor,
+    "matcher": _text,
+}
 _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "matcher": _text,
     "labels": _labels,
@@ -137,4 +171,7 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "shares": _shares,
     "models": _models,
     "parameters": _parameters,
+    "utilisation": _utilisation,
+    "preset": _choice(Preset),
 }
+_OF_SAMPLED = ("matcher", "models", "parameters", "preset")

@@ -202,6 +202,23 @@ class SlurmActs:
             retry=False,
         )
 
+    def below(self, account: str) -> set[str]:
+        """The accounts that lie below it, at any depth: its limits hold for them too."""
+        told = self.rest.get(
+            self.rest.slurmdb("associations"), {"cluster": self.cluster}, wanted="associations"
+        )["associations"]
+        children: dict[str, set[str]] = {}
+        for row in told:
+            if row.get("account") and row.get("cluster") == self.cluster and not row.get("user"):
+                children.setdefault(row.get("parent_account") or "", set()).add(str(row["account"]))
+        found: set[str] = set()
+        asked = [account]
+        while asked:
+            new = children.get(asked.pop(), set()) - found - {account}
+            found |= new
+            asked += new
+        return found
+
     def set_limits(self, account: str, wanted: Limits, *, before: Limits) -> dict[str, int]:
         """Bring the account's limits from `before` to exactly `wanted`; what they are then.
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from clusters.connectors.base import ConnectorError, Reading
+from clusters.connectors.base import Connected, ConnectorError, Reading
 from clusters.connectors.slurm.rest import SlurmRest
 from clusters.connectors.slurm.sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
-    from types import TracebackType
 
     from clusters.connectors.base import Row
     from clusters.connectors.http import Endpoint
     from clusters.connectors.slurm.login import SlurmLogin
 
 
-class SlurmConnector:
+class SlurmConnector(Connected):
     """A `Connector`. `cluster` is Slurm's own name of it, "" for whichever slurmrestd answers for.
 
     `clock` gives epoch seconds. After use, `api` is the version that was spoken ("v0.0.42") and `release` what
@@ -53,14 +52,6 @@ class SlurmConnector:
 
     def close(self) -> None:
         self.rest.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _remember(self) -> None:
         found = self.rest.found

@@ -169,10 +169,6 @@ class RawJobs(Envelope):
     jobs: list[msgspec.Raw] | None = None
 
 
-class LiveJobs(Envelope):
-    jobs: list[LiveJob] | None = None
-
-
 class Nodes(Envelope):
     nodes: list[Node] | None = None
 
@@ -278,7 +274,6 @@ def words(state: Words) -> list[str]:
 
 raw_jobs: Reader[RawJobs] = Reader(RawJobs)
 jobs = JobsReader()
-live_jobs: Reader[LiveJobs] = Reader(LiveJobs)
 nodes: Reader[Nodes] = Reader(Nodes)
 envelopes: Reader[Envelope] = Reader(Envelope)
 specs: Reader[Spec] = Reader(Spec)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from clusters.connectors.base import ConnectorError, Secret
+from clusters.connectors.base import Connected, ConnectorError, Secret
 from clusters.connectors.http import Answer, Endpoint, Http, TooLargeError
 from clusters.connectors.slurm import decode, faults
 from clusters.connectors.slurm.pieces import Pieces
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from clusters.connectors.slurm.login import SlurmLogin
 
 OLDEST, NEWEST = 38, 45  # v0.0.38 … v0.0.45: the versions whose answers we know
@@ -48,7 +46,7 @@ class Api:
         return OLDEST <= self.number <= NEWEST
 
 
-class SlurmRest:
+class SlurmRest(Connected):
     """A client of one slurmrestd. Every failure is a `ConnectorError` with a sentence.
 
     An answer is a success if its status is 200, it is JSON, it has no errors (or only "nothing found"), and
@@ -148,14 +146,6 @@ class SlurmRest:
 
     def close(self) -> None:
         self.http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _read(self, answer: Answer, path: str, reader: decode.Reader[E], wanted: str) -> E:
         try:

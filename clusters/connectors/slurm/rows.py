@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from clusters.connectors.base import BadRow, Reading, Row, UsageFact
+from clusters.connectors.base import BadRow, Reading, UsageFact
 from clusters.connectors.sacct_fields import UnreadableError
 from clusters.connectors.sacct_rows import NOTES
 from clusters.connectors.slurm import decode, resources
@@ -38,7 +38,7 @@ class RowReader:
         self.names: set[str] = set()  # of clusters, where none is wanted above the others
         self._noted: dict[str, set[str]] = {}
 
-    def read(self, job: Job) -> Row | None:
+    def read(self, job: Job) -> UsageFact | BadRow | None:
         """None for another cluster's row. Of a row that cannot be used the fields that are read are kept."""
         if not self.is_ours(job):
             name = job.cluster or ""
@@ -166,6 +166,7 @@ def _fact(job: Job) -> tuple[UsageFact, str, bool]:
         node_list or "", requested, None if limit is None else limit * 60,
         submitted, submitted if eligible == submitted else instant(eligible), started, ended,
         seen_until, suspended, state_word(job.state.current if job.state else None), _exit_code(job.exit_code),
+        0, held.billing,
     )  # fmt: skip
     return fact, held.note, resized
 

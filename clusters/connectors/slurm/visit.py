@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from clusters.connectors.findings import Finding, Level
+from clusters.connectors.findings import Finding, Findings
 
 if TYPE_CHECKING:
     from clusters.connectors.slurm.rest import SlurmRest
@@ -16,7 +16,7 @@ Params = Mapping[str, str]
 
 
 @dataclass
-class Visit:
+class Visit(Findings):
     rest: SlurmRest
     now: int
     cluster: str
@@ -41,12 +41,3 @@ class Visit:
     @property
     def operates(self) -> bool:
         return self.level in {"Operator", "Administrator"}
-
-    def ok(self, subject: str, sentence: str) -> None:
-        self.findings.append(Finding(Level.OK, subject, sentence))
-
-    def warn(self, subject: str, sentence: str, mend: str = "") -> None:
-        self.findings.append(Finding(Level.WARN, subject, sentence, mend))
-
-    def fail(self, subject: str, sentence: str, mend: str = "") -> None:
-        self.findings.append(Finding(Level.FAIL, subject, sentence, mend))

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, TypeVar
 
 from django.db import IntegrityError, transaction
 from django.db.models import Model, Q
 
-from billing import plans, rating
+from billing import plan_terms, plans, rating, subscribing
+from billing.dunning.policies import PolicyError
 from billing.models import Plan, PlanVersion, Seller
+from billing.operating import OperatingCostError
 from billing.plans import PlanError
+from billing.rules.tiers import of_terms
+from billing.wallets.entries import WalletError
 from clusters.models import Account, Cluster, ClusterError
 from portal.ops.cli import midnight
-from portal.ops.config import changes, connections
+from portal.ops.config import (
+    changes,
+    connections,
+    costs,
+    dunning,
+    parking,
+    payers,
+    phases,
+    taxes,
+    terms,
+    wallets,
+)
 from portal.ops.config.accounts import Claim, settle
 from portal.ops.config.reading import Moment
-from portal.ops.config.shape import ConfigError, File, PlanEntry, PriceEntry, TenantEntry
+from portal.ops.config.shape import ConfigError, File, PlanEntry, PriceEntry, TenantEntry, parse
 from portal.tenants.models import Membership, Ownership, Tenant, User
 from portal.tenants.ownership import OwnershipConflictError
 
@@ -53,6 +68,11 @@ def apply(*, file: File, rehearse: bool = False, progress: Progress | None = Non
     return Applied(changes.difference(before, after), len(accounts))
 
 
+def write_plans(entries: Sequence[PlanEntry]) -> None:
+    """Have plans be as these entries say, rating nothing. Raises ConfigError: the caller's transaction ends with it."""
+    _Writer(replace(parse(""), plans=list(entries))).write()
+
+
 def _accounts(affected: changes.Affected) -> list[int]:
     """Accounts that changed hands, and all that the tenants whose terms changed ever owned."""
     tenants = Tenant.objects.filter(
@@ -74,6 +94,8 @@ class _Writer:
         """Raises ConfigError where anything was refused: the caller's transaction ends with it."""
         with self.refusals("seller"):
             self.seller()
+        for rate in self.file.tax_rates:
+            taxes.write(rate)
         for cluster in self.file.clusters:
             with self.refusals(f'cluster "{cluster.name}"'):
                 kept = Cluster.objects.filter(name=cluster.name).first()
@@ -82,16 +104,24 @@ class _Writer:
                 written = _update(kept or Cluster(name=cluster.name), cluster.fields)
                 if cluster.connection is not None:
                     connections.write(cluster=written, entry=cluster.connection)
-        for plan in self.file.plans:
-            with self.refusals(plan.table.name):
-                self.plan(plan)
+                if cluster.telemetry is not None:
+                    connections.write_telemetry(cluster=written, entry=cluster.telemetry)
+        with self.refusals("operating_cost"):
+            costs.write(self.file.costs)
         for tenant in self.file.tenants:
             with self.refusals(tenant.table.name):
                 self.tenant(tenant)
+        for plan in self.file.plans:  # which may have a price for one tenant alone
+            with self.refusals(plan.table.name):
+                self.plan(plan)
         self.owners()
+        self.payers()
         for tenant in self.file.tenants:
             with self.refusals(tenant.table.name):
                 self.subscription(tenant)
+            for wallet in tenant.wallets if tenant.slug in self.tenants else ():
+                with self.refusals(wallet.table.name):
+                    wallets.write(tenant=self.tenants[tenant.slug], entry=wallet)
         if self.errors:
             raise ConfigError(*self.errors)
 
@@ -100,7 +130,15 @@ class _Writer:
         try:
             with transaction.atomic():
                 yield
-        except (ConfigError, PlanError, OwnershipConflictError, ClusterError) as error:
+        except (
+            ConfigError,
+            PlanError,
+            OwnershipConflictError,
+            ClusterError,
+            WalletError,
+            OperatingCostError,
+            PolicyError,
+        ) as error:
             self.errors.append(f"{name}: {error}")
         except IntegrityError as error:
             self.errors.append(
@@ -108,34 +146,58 @@ class _Writer:
             )
 
     def seller(self) -> None:
+        parking.write(tenant=None, limits=self.file.park)
+        dunning.write(tenant=None, said=self.file.dunning)
         if not self.file.seller:
             return
         seller = Seller.objects.order_by("pk").first()
         if seller is None and "name" not in self.file.seller:
             raise ConfigError("name is missing; invoices begin with it.")
-        _update(seller or Seller(), self.file.seller)
+        seller = seller or Seller()
+        said = {
+            "invoice_prefix": seller.invoice_prefix,
+            "credit_prefix": seller.credit_prefix,
+        } | self.file.seller
+        if said["invoice_prefix"] == said["credit_prefix"]:
+            raise ConfigError("credit_prefix is invoice_prefix; credit notes have a series of their own.")
+        seller = _update(seller, self.file.seller)
+        if refusal := taxes.refusal_of_seller(seller):
+            raise ConfigError(refusal)
 
     def plan(self, entry: PlanEntry) -> None:
-        plan = plans.set_plan(name=entry.name, currency=entry.currency)
+        plan = plans.set_plan(name=entry.name, currency=entry.currency, settles=entry.settles)
         version = plans.new_version(plan=plan, effective_from=_first_day(plan, entry), charges=entry.charges)
+        terms.write(version, entry.terms)
         made = {}
         for price in sorted(entry.prices, key=lambda price: price.since):
             with self.refusals(price.table.name):
                 made[id(price)] = self.price(version, price)
         standing = [made[id(price)] for price in entry.prices if id(price) in made]
         if len({price.pk for price in standing}) < len(standing):
-            raise ConfigError("two of its prices have the same meter, `where` and `from`; leave one out.")
+            raise ConfigError(
+                "two of its prices have the same meter, `where`, `hours` and `from`; leave one out."
+            )
         plans.arrange(standing)
 
     def price(self, version: PlanVersion, entry: PriceEntry) -> Any:
         unknown = set(entry.where.get("cluster", ())) - set(Cluster.objects.values_list("name", flat=True))
         if unknown:
             raise ConfigError(f"where.cluster names {min(unknown)!r}, {_known_clusters()}.")
+        tenant = Tenant.objects.filter(slug=entry.tenant).first() if entry.tenant else None
+        if entry.tenant and tenant is None:
+            raise ConfigError(f"tenant is {entry.tenant!r}, which neither the file nor the database has.")
+        try:
+            model = of_terms(entry.terms)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         return plans.set_price(
             version=version,
             meter=entry.meter,
             where=entry.where,
-            unit_price=entry.unit_price,
+            hours=entry.hours,
+            model=model,
+            allowance=plan_terms.allowance_of(version, entry.allowance) if entry.allowance else None,
+            tenant=tenant,
             valid_from=entry.since,
             valid_until=entry.until,
         )
@@ -144,8 +206,13 @@ class _Writer:
         tenant = Tenant.objects.filter(slug=entry.slug).first()
         if tenant is None and "name" not in entry.fields:
             raise ConfigError("name is missing; it is what invoices are addressed to.")
-        tenant = _update(tenant or Tenant(slug=entry.slug), entry.fields)
+        tenant = tenant or Tenant(slug=entry.slug)
+        if refusal := taxes.refusal(tenant, entry.fields):
+            raise ConfigError(refusal)
+        tenant = _update(tenant, entry.fields)
         self.tenants[entry.slug] = tenant
+        parking.write(tenant=tenant, limits=entry.park)
+        dunning.write(tenant=tenant, said=entry.dunning)
         for email, role in entry.members:
             person = User.objects.filter(email=email).first() or User.objects.create_user(email)
             member = Membership.objects.filter(user=person, tenant=tenant).first()
@@ -170,8 +237,17 @@ class _Writer:
                 account, _ = Account.objects.get_or_create(cluster=clusters[cluster], name=name)
                 settle(account=account, claims=asked)
 
+    def payers(self) -> None:
+        """Before subscriptions, so that a currency may change with who pays."""
+        for tenant in self.file.tenants:
+            if tenant.payer is not None and tenant.slug in self.tenants:
+                with self.refusals(tenant.table.name):
+                    payers.write(tenant=self.tenants[tenant.slug], entry=tenant.payer)
+
     def subscription(self, entry: TenantEntry) -> None:
         tenant = self.tenants.get(entry.slug)
+        if entry.phases and tenant is not None:
+            phases.write(tenant=tenant, phases=entry.phases)
         if entry.plan is None or tenant is None:
             return
         plan = Plan.objects.filter(name=entry.plan).first()
@@ -192,7 +268,7 @@ class _Writer:
                     f"it is on plan {other.plan}; say with plan_from from when plan {plan} applies."
                 )
             since = _beginning(plan, tenant)
-        plans.subscribe(tenant=tenant, plan=plan, since=since)
+        subscribing.subscribe(tenant=tenant, plan=plan, since=since)
 
 
 def _first_day(plan: Plan, entry: PlanEntry) -> date:

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from billing.models import Plan, PlanVersion, Price, Seller, Subscription
-from clusters.models import Account, Cluster, Connection
+from billing import describing
+from billing.drafting import seller_fields
+from billing.models import (
+    Allowance,
+    Commitment,
+    Discount,
+    Fee,
+    Plan,
+    PlanVersion,
+    Price,
+    Seller,
+    Settles,
+    Subscription,
+)
+from clusters.models import Account, Cluster, ClusterKind, Connection, Telemetry
+from portal.ops.config import costs, dunning, parking, payers, taxes, wallets
 from portal.tenants.models import Membership, Ownership, Tenant, User
 
 NO_PASSWORD = "none yet: they set one with 'Forgot your password?' on the sign-in page"  # noqa: S105 - a sentence
@@ -49,10 +63,14 @@ def snapshot() -> Snapshot:
     found: Snapshot = {}
     for kind, things in (
         ("seller", _sellers()),
+        ("tax rate", _told(taxes.rates_told())),
+        ("cost", _told(costs.told())),
         ("cluster", _clusters()),
         ("connection", _connections()),
+        ("telemetry", _telemetry()),
         ("plan", _plans()),
         ("version", _versions()),
+        *((kind, _terms(model)) for kind, model in TERMS.items()),
         ("price", _prices()),
         ("tenant", _tenants()),
         ("person", _people()),
@@ -60,6 +78,11 @@ def snapshot() -> Snapshot:
         ("account", _accounts()),
         ("ownership", _ownerships()),
         ("subscription", _subscriptions()),
+        ("payer", _payers()),
+        ("bound", _told(parking.told())),
+        ("dunning", _told(dunning.told())),
+        ("wallets", _told(wallets.schemes_told())),
+        ("grant", _told(wallets.rules_told())),
     ):
         found.update({(kind, pk): thing for pk, thing in things})
     return found
@@ -90,16 +113,11 @@ class Affected:
 
 
 def affected(before: Snapshot, after: Snapshot) -> Affected:
+    """Of everything that differs between the two."""
     changed = [thing for key, thing in after.items() if before.get(key) != thing]
-    rezoned = {
-        pk
-        for (kind, pk), thing in after.items()
-        if kind == "tenant" and (kind, pk) in before
-        if before[kind, pk].fields["timezone"] != thing.fields["timezone"]  # prices begin at its midnights
-    }
     return Affected(
         plans={thing.plan for thing in changed if thing.plan is not None},
-        tenants=rezoned | {thing.tenant for thing in changed if thing.tenant is not None},
+        tenants={thing.tenant for thing in changed if thing.tenant is not None},
         accounts={thing.account for thing in changed if thing.account is not None},
     )
 
@@ -108,19 +126,9 @@ Things = Iterable[tuple[int, Thing]]
 
 
 def _sellers() -> Things:
-    columns = (
-        "name",
-        "address",
-        "vat_id",
-        "registration",
-        "email",
-        "iban",
-        "bic",
-        "invoice_prefix",
-        "tax_name",
-    )
     for row in Seller.objects.order_by("pk"):
-        yield row.pk, Thing("seller", {name: _one_line(getattr(row, name)) for name in columns})
+        told = seller_fields(row) | {"corrections": row.corrections, "zero_invoices": row.zero_invoices}
+        yield row.pk, Thing("seller", {name: _one_line(value) for name, value in told.items()})
 
 
 def _clusters() -> Things:
@@ -142,10 +150,31 @@ def _connections() -> Things:
             "first_usage_from": _instant(row.first_usage_from),
             "every": f"{row.every} s",
             "look_back": f"{row.look_back} h",
+            "coverage_needed": _percent(row),
             "enabled": "yes" if row.enabled else "no",
             "secrets": f"entered {row.credentials_changed_at:%Y-%m-%d %H:%M:%S.%f} UTC",
         }
         yield row.pk, Thing(f"connection of {row.cluster.name}", fields)
+
+
+def _telemetry() -> Things:
+    for row in Telemetry.objects.select_related("cluster").order_by("pk"):
+        fields = {
+            "url": row.base_url,
+            "unix_socket": row.unix_socket,
+            "ca": _fingerprint(row.ca),
+            "client_certificate": _fingerprint(row.client_certificate),
+            "user": row.user,
+            "options": json.dumps(row.options, sort_keys=True) if row.options else "",
+            "enabled": "yes" if row.enabled else "no",
+            "secrets": f"entered {row.credentials_changed_at:%Y-%m-%d %H:%M:%S.%f} UTC",
+        }
+        yield row.pk, Thing(f"telemetry of {row.cluster.name}", fields)
+
+
+def _percent(row: Connection) -> str:
+    """What a Prometheus has to have seen; other sources keep a record of all."""
+    return f"{row.coverage_needed} %" if row.cluster.kind == ClusterKind.PROMETHEUS else ""
 
 
 def _fingerprint(pem: str) -> str:
@@ -154,7 +183,13 @@ def _fingerprint(pem: str) -> str:
 
 def _plans() -> Things:
     for row in Plan.objects.order_by("pk"):
-        yield row.pk, Thing(f"plan {row.name}", {"currency": row.currency})
+        yield (
+            row.pk,
+            Thing(
+                f"plan {row.name}",
+                {"currency": row.currency, "paid by": "" if row.settles == Settles.INVOICE else row.settles},
+            ),
+        )
 
 
 def _versions() -> Things:
@@ -164,14 +199,38 @@ def _versions() -> Things:
 
 
 def _prices() -> Things:
-    for row in Price.objects.select_related("version__plan").order_by("version", "position", "pk"):
+    for row in Price.objects.select_related("version__plan", "allowance").order_by(
+        "version", "position", "pk"
+    ):
         label = f"plan {row.version}, price of {row.meter} {row.selector or 'for any use'}"
         fields = {
             "unit price": f"{row.unit_price.normalize():f}",
+            "model": describing.scale(row),
+            "allowance": row.allowance.name if row.allowance else "",
             "until": str(row.valid_until or ""),
             "place": str(row.position + 1),
         }
         yield row.pk, Thing(f"{label} from {row.valid_from}", fields, plan=row.version.plan_id)
+
+
+TERMS: Mapping[str, type[Allowance | Commitment | Discount | Fee]] = {
+    "allowance": Allowance,
+    "fee": Fee,
+    "commitment": Commitment,
+    "discount": Discount,
+}
+
+
+def _terms(model: type[Allowance | Commitment | Discount | Fee]) -> Things:
+    """No usage is rated again for them: they are read when an invoice is made."""
+    rows = model._default_manager.select_related("version__plan", "tenant")
+    for row in rows.order_by("version", "pk"):
+        noun = model._meta.model_name
+        yield row.pk, Thing(f"plan {row.version}, {noun} {row.name}{_alone(row)}", describing.term(row))
+
+
+def _alone(row: Allowance | Commitment | Discount | Fee) -> str:
+    return f" of {row.tenant.slug} from {row.valid_from}" if row.tenant else ""
 
 
 def _tenants() -> Things:
@@ -180,6 +239,9 @@ def _tenants() -> Things:
         fields = {name: _one_line(str(getattr(row, name))) for name in columns}
         fields["tax_rate"] = f"{row.tax_rate.normalize():f}"
         fields["payment_terms_days"] = str(row.payment_terms_days)
+        fields["corrections"] = row.corrections
+        fields["zero_invoices"] = row.zero_invoices
+        fields |= taxes.told(row)
         yield row.pk, Thing(f"tenant {row.slug}", fields)
 
 
@@ -216,6 +278,16 @@ def _subscriptions() -> Things:
     for row in Subscription.objects.select_related("tenant", "plan").order_by("pk"):
         fields = {"plan": row.plan.name, "since": _instant(row.since), "until": _instant(row.until)}
         yield row.pk, Thing(f"subscription of {row.tenant.slug}", fields, tenant=row.tenant_id)
+
+
+def _payers() -> Things:
+    for pk, tenant, label, fields in payers.told():
+        yield pk, Thing(label, fields, tenant=tenant)
+
+
+def _told(rows: Iterable[tuple[int, str, dict[str, str]]]) -> Things:
+    for pk, label, fields in rows:
+        yield pk, Thing(label, fields)
 
 
 def _instant(moment: datetime | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -11,10 +10,15 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from billing.rules.money import decimal_of
+
 Moment = date | datetime
 """As TOML writes it: a day of the zone that the reader knows, or an instant in UTC."""
 
-PLAIN_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
+FIRST_DAY = date(1970, 1, 1)
+LAST_YEAR = (
+    9998  # of an instant, which is told in the zones of several tenants; a day may be in the year after
+)
 
 
 class Written(str):
@@ -137,12 +141,11 @@ class Table:
         value = self.data[key]
         if isinstance(value, Written):
             self.wrong(key, f'is {value} without quotes, which is not exact; write "{value}" as text.')
-        elif isinstance(value, int) and not isinstance(value, bool):
-            return Decimal(value)
-        elif isinstance(value, str) and PLAIN_DECIMAL.fullmatch(value.strip()):
-            return Decimal(value.strip())
-        elif isinstance(value, str):
-            self.wrong(key, f'is {value!r}; write a number as text, like "1.10".')
+        elif isinstance(value, (int, str)) and not isinstance(value, bool):
+            try:
+                return decimal_of(str(value).strip())
+            except ValueError:
+                self.wrong(key, f'is {str(value)[:40]!r}; write a number as text, like "1.10".')
         else:
             self.wrong(key, f'is {kind_of(value)}; write a number as text, like "1.10".')
         return None
@@ -152,9 +155,12 @@ class Table:
         if not self._there(key):
             return None
         value = self.data[key]
-        if isinstance(value, date) and not isinstance(value, datetime):
+        if not isinstance(value, date) or isinstance(value, datetime):
+            self.wrong(key, f"is {kind_of(value)}; write a date like 2017-01-01, without quotes.")
+        elif value < FIRST_DAY:
+            self.wrong(key, f"is {value}; write a day from {FIRST_DAY} on.")
+        else:
             return value
-        self.wrong(key, f"is {kind_of(value)}; write a date like 2017-01-01, without quotes.")
         return None
 
     def moment(self, key: str) -> Moment | None:
@@ -165,7 +171,11 @@ class Table:
         if not isinstance(value, date):
             self.wrong(key, f"is {kind_of(value)}; write a date like 2017-01-01, without quotes.")
         elif not isinstance(value, datetime):
-            return value
+            return self.day(key)
+        elif not FIRST_DAY.year <= value.year <= LAST_YEAR:
+            self.wrong(
+                key, f"is in the year {value.year}; write a moment from {FIRST_DAY.year} to {LAST_YEAR}."
+            )
         elif value.tzinfo is None or value.microsecond:
             self.wrong(key, "has to be a whole second with its offset from UTC, like 2017-01-01T12:00:00Z.")
         else:

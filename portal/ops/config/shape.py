@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email, validate_slug
 
-from billing.models import Resource
+from billing.models import Resource, Settles
 from billing.models.plans import SELECTORS
-from billing.rules.money import is_currency
+from billing.models.sellers import PREFIX
+from billing.operating import Cost
+from billing.rules.hours import Hours
+from billing.rules.money import TOKENS, is_currency
 from billing.rules.pricing import Meter
+from billing.rules.tiers import Scale
 from clusters.models import ClusterKind
-from portal.ops.config import connections
+from portal.ops.config import connections, costs, dunning, parking, payers, taxes, wallets
 from portal.ops.config.connections import ConnectionEntry
+from portal.ops.config.hours import read as read_hours
+from portal.ops.config.payers import PayerEntry
+from portal.ops.config.phases import Phase
+from portal.ops.config.phases import read as read_phases
 from portal.ops.config.reading import Moment, Table, Written
-from portal.tenants.models import Role, known_zone
+from portal.ops.config.taxes import RateEntry
+from portal.ops.config.terms import TermsEntry
+from portal.ops.config.terms import read as read_terms
+from portal.ops.config.wallets import WalletEntry
+from portal.tenants.models import COUNTRY, Corrections, Role, ZeroInvoices, known_zone
 
 SELLER_TEXTS = {
     "name": 200,
+    "country": 2,
     "vat_id": 40,
     "registration": 200,
     "email": 254,
     "iban": 42,
     "bic": 11,
     "invoice_prefix": 12,
+    "credit_prefix": 12,
     "tax_name": 40,
 }
 """Columns of the seller and how many characters each holds."""
-
-PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]*", re.ASCII)
 
 
 class ConfigError(Exception):
@@ -52,6 +62,7 @@ class ClusterEntry:
     name: str
     fields: dict[str, str]
     connection: ConnectionEntry | None
+    telemetry: ConnectionEntry | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,10 @@ class PriceEntry:
     table: Table
     meter: str
     where: dict[str, list[str]]
-    unit_price: Decimal
+    hours: Hours | None
+    terms: dict[str, Any]  # as `billing.rules.tiers.of_terms` reads them
+    allowance: str | None
+    tenant: str | None
     since: date
     until: date | None
 
@@ -71,10 +85,12 @@ class PlanEntry:
     table: Table
     name: str
     currency: str
+    settles: Settles | None  # None: the file does not say
     charges: list[str]
     since: date
     said_from: bool
     prices: list[PriceEntry]
+    terms: TermsEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +110,24 @@ class TenantEntry:
     fields: dict[str, Any]
     plan: str | None
     plan_from: Moment | None
+    phases: list[Phase]
     accounts: list[AccountEntry]
     members: list[tuple[str, str]]  # e-mail address, role
+    wallets: list[WalletEntry]
+    park: parking.Limits
+    dunning: dunning.Said
+    payer: PayerEntry | None
 
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """All that a file says, in the order in which it is written down."""
+
     seller: dict[str, str]
+    park: parking.Limits  # of everyone
+    dunning: dunning.Said  # of everyone
+    tax_rates: list[RateEntry]
+    costs: list[Cost]
     clusters: list[ClusterEntry]
     plans: list[PlanEntry]
     tenants: list[TenantEntry]
@@ -116,14 +143,34 @@ def parse(text: str) -> File:
     except ValueError as error:  # a date that is none
         raise ConfigError(f"This is not TOML: {error}.") from error
     top = Table("the file", data, errors)
+    seller, park, late = _seller(top)
     file = File(
-        seller=_seller(top),
+        seller=seller,
+        park=park,
+        dunning=late,
+        costs=[
+            cost
+            for table in top.tables("operating_cost", lambda place, _: f"operating_cost {place}")
+            if (cost := costs.read(table))
+        ],
+        tax_rates=[
+            rate
+            for table in top.tables("tax_rate", _named("tax_rate", "country"))
+            if (rate := taxes.read(table))
+        ],
         clusters=[c for table in top.tables("cluster", _named("cluster", "name")) if (c := _cluster(table))],
         plans=[p for table in top.tables("plan", _named("plan", "name")) if (p := _plan(table))],
         tenants=[t for table in top.tables("tenant", _named("tenant", "slug")) if (t := _tenant(table))],
     )
     top.done()
     errors += _twice("cluster", (cluster.name for cluster in file.clusters))
+    errors += _twice(
+        "tax_rate",
+        (
+            " ".join(filter(None, (each.country, each.region, each.category, f"from {each.since}")))
+            for each in file.tax_rates
+        ),
+    )
     errors += _twice("plan", (f"{plan.name} from {plan.since}" for plan in file.plans))
     errors += _twice("tenant", (tenant.slug for tenant in file.tenants))
     if errors:
@@ -144,16 +191,24 @@ def _twice(noun: str, names: Iterable[str]) -> list[str]:
     ]
 
 
-def _seller(top: Table) -> dict[str, str]:
+def _seller(top: Table) -> tuple[dict[str, str], parking.Limits, dunning.Said]:
     table = top.table("seller")
     table.name = "seller"
-    checks: dict[str, Callable[[str], None]] = {"email": validate_email, "invoice_prefix": _prefix}
+    checks: dict[str, Callable[[str], None]] = {
+        "email": validate_email,
+        "invoice_prefix": PREFIX,
+        "credit_prefix": PREFIX,
+        "country": COUNTRY,
+    }
     read = {
         key: table.text(key, longest=longest, check=checks.get(key)) for key, longest in SELLER_TEXTS.items()
     }
     read["address"] = table.lines("address")
+    read["corrections"] = table.choice("corrections", Corrections.values)
+    read["zero_invoices"] = table.choice("zero_invoices", ZeroInvoices.values)
+    park, late = parking.read(table), dunning.read(table)
     table.done()
-    return {key: value for key, value in read.items() if value is not None}
+    return {key: value for key, value in read.items() if value is not None}, park, late
 
 
 def _cluster(table: Table) -> ClusterEntry | None:
@@ -162,15 +217,18 @@ def _cluster(table: Table) -> ClusterEntry | None:
     timezone = table.text("timezone", longest=64, check=known_zone)
     within = table.table("connection")
     connection = connections.read(within) if "connection" in table.data else None
+    beside = table.table("telemetry")
+    telemetry = connections.read_telemetry(beside) if "telemetry" in table.data else None
     table.done()
     said = {key: value for key, value in {"kind": kind, "timezone": timezone}.items() if value}
-    return ClusterEntry(name, said, connection) if name else None
+    return ClusterEntry(name, said, connection, telemetry) if name else None
 
 
 def _plan(table: Table) -> PlanEntry | None:
     errors = len(table.errors)
     name = table.text("name", required=True, longest=50, check=validate_slug)
     currency = table.text("currency", required=True, check=_currency)
+    settles = table.choice("settles", Settles.values)
     charges = table.texts("charges")
     if charges is None and "charges" not in table.data:
         table.wrong("charges", f"is missing; list what is charged: {', '.join(Resource.values)}.")
@@ -183,15 +241,18 @@ def _plan(table: Table) -> PlanEntry | None:
     if first is None and len(table.errors) == errors:
         table.wrong("from", "is missing, and no price says from when it holds; write from = 2017-01-01.")
     prices = [price for entry in entries if (price := _price(entry, since))]
+    said = read_terms(table, first)
     table.done()
     if len(table.errors) > errors or name is None or currency is None or charges is None or first is None:
         return None
-    return PlanEntry(table, name, currency, charges, first, since is not None, prices)
+    pays = Settles(settles) if settles else None
+    return PlanEntry(table, name, currency, pays, charges, first, since is not None, prices, said)
 
 
 def _price(table: Table, plan_since: date | None) -> PriceEntry | None:
     meter = table.choice("meter", list(Meter), required=True)
-    unit_price = table.decimal("unit_price", required=True)
+    terms, allowance = _scale(table), table.text("allowance", longest=100)
+    tenant = table.text("tenant", longest=50, check=validate_slug)
     since, until = table.day("from"), table.day("until")
     if since is None and plan_since is None and "from" not in table.data:
         table.wrong("from", "is missing; write from = 2017-01-01, for the price or for its plan.")
@@ -202,10 +263,47 @@ def _price(table: Table, plan_since: date | None) -> PriceEntry | None:
     for name, values in where.items():
         if not values:
             selecting.wrong(name, "is an empty list; leave it out to select everything.")
+    hours = read_hours(table)
     table.done()
-    if meter is None or unit_price is None or since is None:
+    if meter is None or terms is None or since is None:
         return None
-    return PriceEntry(table, meter, where, unit_price, since, until)
+    return PriceEntry(table, meter, where, hours, terms, allowance or None, tenant or None, since, until)
+
+
+def _scale(table: Table) -> dict[str, Any] | None:
+    """How the price depends on the quantity, None where something of it is wrong."""
+    model = table.choice("model", list(Scale)) or Scale.PER_UNIT
+    needed = {"graduated": ["tiers"], "volume": ["tiers"], "package": ["package", "package_price"]}
+    keys = needed.get(model, ["unit_price"])
+    numbers = {
+        key: table.decimal(key, required=key in keys) for key in ("unit_price", "package", "package_price")
+    }
+    tiers = [_tier(each) for each in table.tables("tiers", lambda place, _: f"{table.name}, tier {place}")]
+    if "tiers" in keys and not tiers:
+        table.wrong(
+            "tiers", 'is missing; write tiers = [{ up_to = 100, unit_price = "3" }, { unit_price = "2" }].'
+        )
+    for key in ("unit_price", "tiers", "package", "package_price"):
+        if key in table.data and key not in keys:
+            table.wrong(key, f"does not go with model {model}, which needs {' and '.join(keys)}.")
+    said = {key: f"{number:f}" for key, number in numbers.items() if number is not None}
+    if model == Scale.PER_UNIT:
+        return {"model": model, **said} if "unit_price" in said else None
+    if model == Scale.PACKAGE:
+        return (
+            {"model": model, "size": said["package"], "price": said["package_price"]}
+            if len(said) == 2
+            else None
+        )
+    return None if not tiers or None in tiers else {"model": model, "tiers": tiers}
+
+
+def _tier(table: Table) -> dict[str, Any] | None:
+    up_to, unit_price = table.decimal("up_to"), table.decimal("unit_price", required=True)
+    table.done()
+    if unit_price is None:
+        return None
+    return {"up_to": None if up_to is None else f"{up_to:f}", "unit_price": f"{unit_price:f}"}
 
 
 def _tenant(table: Table) -> TenantEntry | None:
@@ -218,12 +316,18 @@ def _tenant(table: Table) -> TenantEntry | None:
         "vat_id": table.text("vat_id", longest=40),
         "email": table.text("email", longest=254, check=validate_email),
         "purchase_order": table.text("purchase_order", longest=100),
-        "tax_rate": _tax_rate(table),
+        "tax_rate": taxes.percentage(table, "tax_rate"),
+        **taxes.of_tenant(table),
         "payment_terms_days": table.whole("payment_terms_days", lowest=0, highest=365),
+        "corrections": table.choice("corrections", ["", *Corrections.values]),
+        "zero_invoices": table.choice("zero_invoices", ["", *ZeroInvoices.values]),
     }
     plan, plan_from = table.text("plan"), table.moment("plan_from")
     if plan_from is not None and plan is None:
         table.wrong("plan_from", "says from when a plan applies, but `plan` is missing.")
+    phases = read_phases(table.tables("phase", lambda place, _: f"{table.name}, phase {place}"))
+    if phases and plan is not None:
+        table.wrong("plan", "is said beside phases, which say the plans; leave one of them out.")
     accounts = [
         account
         for entry in table.tables("accounts", lambda place, _: f"{table.name}, account {place}")
@@ -234,12 +338,22 @@ def _tenant(table: Table) -> TenantEntry | None:
         for entry in table.tables("member", lambda place, _: f"{table.name}, member {place}")
         if (member := _member(entry))
     ]
+    found = [
+        wallet
+        for entry in table.tables("wallet", lambda place, _: f"{table.name}, wallet {place}")
+        if (wallet := wallets.read(entry))
+    ]
+    park, late = parking.read(table), dunning.read(table)
+    payer = payers.read(table)
     table.done()
+    table.errors += _twice(f"{table.name}, wallet", (wallet.unit for wallet in found))
     table.errors += _twice(f"{table.name}, member", (email for email, _ in members))
     if not slug:
         return None
     fields = {key: value for key, value in said.items() if value is not None}
-    return TenantEntry(table, slug, fields, plan or None, plan_from, accounts, members)
+    return TenantEntry(
+        table, slug, fields, plan or None, plan_from, phases, accounts, members, found, park, late, payer
+    )
 
 
 def _account(table: Table) -> AccountEntry | None:
@@ -262,21 +376,8 @@ def _member(table: Table) -> tuple[str, str] | None:
     return (email.lower(), role) if email and role else None
 
 
-def _tax_rate(table: Table) -> Decimal | None:
-    rate = table.decimal("tax_rate")
-    if rate is None:
-        return None
-    places = -int(rate.as_tuple().exponent)
-    if not 0 <= rate <= 100 or places > 3:
-        table.wrong("tax_rate", f"is {rate}; it is a percentage from 0 to 100 with at most three decimals.")
-    return rate
-
-
 def _currency(code: str) -> None:
-    if not is_currency(code):
-        raise ValidationError("it is no currency; write its code of ISO 4217, such as USD or EUR.")
-
-
-def _prefix(text: str) -> None:
-    if not PREFIX.fullmatch(text):
-        raise ValidationError("invoice numbers begin with letters, digits and . / _ - only.")
+    if not is_currency(code) and code != TOKENS:
+        raise ValidationError(
+            f"it is no currency; write its code of ISO 4217, such as USD or EUR, or {TOKENS} for tokens."
+        )

@@ -7,14 +7,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from billing import closing, collection, intake
-from billing.models import Invoice
+from billing.collecting import automatic
+from billing.models import Invoice, Wallet
 from billing.rules.money import Money
+from billing.transfers import importing
 from clusters.connectors.base import Reading, Row
 from clusters.models import Cluster, Pull
 from portal.ops.config.apply import apply
 from portal.ops.config.shape import parse
 from portal.ops.demo_data.generator import atlas
 from portal.ops.demo_data.kubernetes import nimbus
+from portal.ops.demo_data.telemetry import observe_nodes, with_telemetry
 from portal.outbox import outbox
 from portal.tenants.models import Tenant, User
 
@@ -56,10 +59,14 @@ def seed(*, moment: datetime, say: Say) -> None:
     moment = first.started_at if first is not None else moment
     month = _previous_month(moment)
     since, until = int(month.timestamp()), int(moment.timestamp())
+    observe_nodes(since=month)
     _read("atlas", atlas(seed=SEED, since=since, until=until), moment, say)
-    _read("nimbus", nimbus(seed=SEED, since=since, until=until), moment, say)
+    pods = nimbus(seed=SEED, since=since, until=until)
+    _read("nimbus", with_telemetry(pods, since=since), moment, say)
     say(f"Closing {month:%Y-%m} ...")
     _close(month, moment)
+    _wallet(moment)
+    _statement(moment)
     outbox.drain()  # the PDFs of the invoices
     for email, _ in LOGINS[1:]:
         person = User.objects.get(email=email)
@@ -105,3 +112,28 @@ def _close(month: datetime, moment: datetime) -> None:
             reference=f"SEPA {invoice.number}",
             recorded_by="demonstration",
         )
+
+
+def _wallet(moment: datetime) -> None:
+    """Of Halcyon Labs: tops itself up once somebody has saved a card."""
+    wallet = Wallet.objects.get(tenant__slug="halcyon-labs")
+    automatic.set_rule(
+        wallet=wallet, active=True, below=1_000_00, amount=5_000_00, most=20_000_00, by=LOGINS[1][0], moment=moment
+    )  # fmt: skip
+
+
+def _statement(moment: datetime) -> None:
+    """A transfer that names no invoice waits for the operator; rent that was paid is none of ours."""
+    invoice = Invoice.objects.issued().filter(tenant__slug="biophysik").order_by("pk").first()
+    if invoice is None or invoice.issued_on is None:
+        return
+    on = min(moment.date(), invoice.issued_on + timedelta(days=5))
+    total = Money.from_minor(invoice.total, invoice.currency).text
+    rows = [
+        "booked_on;amount;currency;payer;payer_iban;text;bank_reference",
+        f"{on};{total};EUR;INSTITUT FUER BIOPHYSIK POTSDAM;DE75512108001245126199;GPU letzter Monat;1107-88",
+        f"{on};-2400.00;EUR;Hafenlager Verwaltung;DE02500105170137075030;Miete;1107-91",
+    ]
+    importing.take_in(
+        data="\n".join(rows).encode(), name="account.csv", by="demonstration", moment=moment, decimal="."
+    )

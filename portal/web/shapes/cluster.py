@@ -53,6 +53,15 @@ class VanishedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnseenRow:
+    """An hour in which the source did not look all along."""
+
+    begins: str
+    seen: str  # "83 %"
+    poor: bool  # it keeps its month from being closed
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterPage:
     """`refresh` is how often the page asks for itself, as htmx writes it; "" for one that only files feed."""
 
@@ -69,10 +78,14 @@ class ClusterPage:
     remedy: str  # when it is tried again, and what to do meanwhile
     progress: str  # of the pass under way
     facts: tuple[Fact, ...]
+    telemetry: tuple[Fact, ...]  # of what tells how busy jobs were; () for none
+    telemetry_trouble: str  # why its last reading failed
     passes: tuple[PassRow, ...]
     capacity: tuple[CapacityRow, ...]
     vanished: tuple[VanishedRow, ...]
     vanished_runs: str  # "2 runs"
+    unseen: tuple[UnseenRow, ...]
+    coverage_needed: str  # "90 %"
     connected: bool
     kinds: tuple[tuple[str, str], ...]  # it can be connected as: kind, and what is asked then
     may_pull: bool

@@ -6,7 +6,27 @@ from dataclasses import dataclass
 from typing import Literal
 
 Tone = Literal["ok", "run", "wait", "late", "muted"]
-Area = Literal["overview", "live", "jobs", "invoices", "tenants", "unowned", "clusters", "quarantine", ""]
+Area = Literal[
+    "overview",
+    "live",
+    "jobs",
+    "quote",
+    "efficiency",
+    "invoices",
+    "wallet",
+    "payment",
+    "tenants",
+    "unowned",
+    "clusters",
+    "plans",
+    "close",
+    "transfers",
+    "collecting",
+    "reports",
+    "quarantine",
+    "reconciliation",
+    "",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +41,20 @@ class Badge:
 class Fact:
     label: str
     value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A line drawing in a field of `width` × `height`, y downwards; each text is points of SVG, or empty."""
+
+    line: str  # what is known
+    dashed: str = ""  # what is expected
+    band: str = ""  # a polygon around it
+    high: str = ""  # of the axes, as shown
+    first: str = ""
+    last: str = ""
+    width: int = 600
+    height: int = 200
 
 
 @dataclass(frozen=True, kw_only=True)

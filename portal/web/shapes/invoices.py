@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from portal.web.shapes.frame import Badge, Fact
+from portal.web.shapes.payment import PayOffer
 
 INVOICE_BADGES: Mapping[str, Badge] = {
     "draft": Badge(label="Draft", tone="muted"),
     "due": Badge(label="Due", tone="wait"),
     "past_due": Badge(label="Past due", tone="late"),
+    "credited": Badge(label="Credited", tone="ok"),
+    "written_off": Badge(label="Written off", tone="muted"),
+    "credit_note": Badge(label="Credit note", tone="muted"),
     "paid": Badge(label="Paid", tone="ok"),
+    "disputed": Badge(label="Disputed", tone="wait"),
+    "charged_back": Badge(label="Charged back", tone="late"),
     "void": Badge(label="Void", tone="muted"),
 }
 
@@ -49,7 +55,7 @@ class Line:
     unit: str  # "GPU-hours"
     unit_price: str
     amount: str
-    jobs: str  # "1,204 jobs"
+    jobs: str  # "1,204 jobs"; "" where the line is an amount alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +74,9 @@ class BankTransfer:
     holder: str
     iban: str
     bic: str
-    bank: str
     reference: str
+    code: str  # a QR code that banking apps read, as a path of SVG
+    code_side: int  # of it, in places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +88,24 @@ class Payment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LetterRow:
+    what: str  # "Reminder 2"
+    when: str  # "3 Mar 2026"
+    to: str  # addresses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Related:
+    """Another document that this one stands in relation to."""
+
+    label: str  # "Credits invoice"
+    number: str
+    amount: str  # "" where it does not matter here
+
+
+@dataclass(frozen=True, kw_only=True)
 class InvoicePage:
+    title: str  # "Credit note"
     number: str
     badge: Badge
     seller: Party
@@ -89,12 +113,23 @@ class InvoicePage:
     facts: tuple[Fact, ...]  # invoice date, service period, due date, customer number, purchase order
     groups: tuple[LineGroup, ...]
     sums: tuple[Fact, ...]  # subtotal, each tax
+    legal: tuple[str, ...] = ()  # why no tax is charged, a sentence each
     total: str
+    from_wallet: str  # "" if nothing was
+    drawn: tuple[Payment, ...]  # by grant, what the wallet paid when it was issued
     paid: str  # "" if nothing was
+    credited: str  # "" if nothing was
+    written_off: str = ""  # "" if nothing is
     due: str  # "" if nothing is
+    refund: str  # what is to be paid back, "" if nothing is
     payments: tuple[Payment, ...] = ()
+    letters: tuple[LetterRow, ...] = ()  # the newest first
+    related: tuple[Related, ...] = ()
     transfer: BankTransfer | None = None  # while something is due
     note: str = ""  # why it is void, what it corrects
+    offer: PayOffer | None = None  # while something is due, and cards are taken
+    evidence: bool = True  # it can be computed again from a bundle; a credit note states what it takes back
+    einvoice: bool = False  # it has one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +152,8 @@ class LinePage:
     number: str
     line: Line
     project: str
-    seconds: str  # of all jobs of the line: "32,400,000 GPU-seconds"
+    seconds: str  # of all jobs of the line: "32,400,000 GPU-seconds"; "" where they are not told
+    apart: str  # why the jobs are not told, "" where they are
     formula: str  # "32,400,000 GPU-seconds ÷ 3,600 × $2.85 = $25,650.00, rounded once"
     jobs: tuple[LineJob, ...]
     more: str

@@ -49,6 +49,7 @@ class JobRow:
     cost: str  # "" where unpriced or waived
     running: bool = False  # hours and cost are so far
     verdict: Verdict = Verdict.CHARGED
+    by_total: bool = False  # the cost is at the first unit's price: the total of the period decides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +99,7 @@ class Piece:
     amount: str  # before rounding, "" unless charged
     outcome: Literal["invoiced", "pending", "waived", "unpriced"]
     invoice: str = ""  # number, where invoiced
+    paid_by: str = ""  # another tenant, on whose invoices it is charged
     reason: str = ""  # why waived or unpriced
     reversal: bool = False  # takes back an earlier piece
 

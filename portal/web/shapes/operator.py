@@ -36,6 +36,7 @@ class ClusterRow:
     timezone: str
     complete_through: str  # "" before the first import
     lag: Badge  # "2 min", "3 days"
+    unseen: str  # "2 hours not seen"; "" for none
     accounts: str
     jobs: str  # new ones of the last day
     pulled: str  # when the last pass ended, or began while it runs; "" before the first

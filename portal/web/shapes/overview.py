@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from billing.models import Verdict
+from portal.web.shapes.frame import Fact, Plot
 
 if TYPE_CHECKING:
     from portal.web.shapes.invoices import InvoiceRow
@@ -89,6 +90,40 @@ class SpendRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Due:
+    """What an invoice of the period would say now, before tax."""
+
+    rows: tuple[Fact, ...]
+    total: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaidRow:
+    """What another tenant used that this one pays for."""
+
+    user: str
+    project: str  # "" of terms of its plan
+    gpu_hours: str
+    amount: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What the period will come to. `value` is empty where `why` says that it is too early for one."""
+
+    until: str  # "30 Nov 2026", the period's last day
+    value: str = ""
+    band: str = ""  # "from $11,204.10 to $13,020.00", "" where too few days tell
+    method: str = ""
+    why: str = ""
+    plot: Plot | None = None
+    rows: tuple[
+        Fact, ...
+    ] = ()  # of the table behind the plot: by day what had accrued, then what is forecast
+    parts: tuple[Fact, ...] = ()  # that add up to `value`: own use, and what is paid for others where it is
+
+
+@dataclass(frozen=True, kw_only=True)
 class OverviewPage:
     """A tenant's billing period at a glance. Without any usage ever, `chart` is None."""
 
@@ -99,9 +134,16 @@ class OverviewPage:
     complete_through: str  # "20 Nov 2026, 08:00", "" before the first import
     tiles: tuple[Tile, ...] = ()
     chart: Chart | None = None
+    forecast: Forecast | None = None
+    due: Due | None = None
     spend: tuple[SpendRow, ...] = ()
+    terms: tuple[Fact, ...] = ()  # fees, commitment and discounts
     spend_total: str = ""
     hours_total: str = ""
     jobs: tuple[JobRow, ...] = ()
     invoices: tuple[InvoiceRow, ...] = ()
+    paid_by: str = ""  # "Paid by Physics since 1 Apr 2026", "" where it pays for itself
+    pays_for: str = ""  # "Pays for Vision Lab since 1 Apr 2026; for Audio Lab since …"
+    paid: tuple[PaidRow, ...] = ()
+    paid_total: str = ""
     unpriced: str = ""  # "1,204 GPU-hours on MI300X": what no price covers, "" if nothing

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Hashable, Iterable
+from functools import cache, lru_cache
 from html import escape
 
 from django import template
 from django.forms import BoundField, CheckboxInput, RadioSelect, Select
+from django.template.loader import render_to_string
 from django.templatetags.static import static
+from django.urls import get_script_prefix
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 register = template.Library()
 
 SPRITE = "vendor/tabler-icons-3.51.0/icons.svg"
+PARTS = 500  # of a few KiB each, that a process keeps
 
 
 @register.simple_tag
@@ -26,6 +29,23 @@ def icon(name: str) -> SafeString:
 @cache
 def _icon(sprite: str, name: str) -> SafeString:
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', sprite, name)
+
+
+@register.simple_tag
+def part(template_name: str, **values: Hashable) -> SafeString:
+    """A part of a page that hangs on these values alone: they are all that its template is given.
+
+    It is rendered once for the same values and kept, since a menu takes as long as the page that it stands beside.
+    """
+    return _part(static(SPRITE), get_script_prefix(), template_name, tuple(values.items()))
+
+
+@lru_cache(PARTS)
+def _part(
+    _sprite: str, _prefix: str, template_name: str, values: tuple[tuple[str, Hashable], ...]
+) -> SafeString:
+    """Kept by the addresses too that the part holds without being told."""
+    return render_to_string(template_name, dict(values))
 
 
 @register.simple_tag

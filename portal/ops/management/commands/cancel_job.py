@@ -20,8 +20,8 @@ class Command(ActingCommand):
 
     def request(self, options: dict[str, Any]) -> Request:
         job: str = options["job"]
-        if not (job.isascii() and job.isdigit() and int(job)):
+        if not (job.isascii() and job.isdigit() and len(job) < 19 and int(job)):
             raise BadInputError(
-                f"{job!r} is not a job's number; write it as `squeue -o %A` prints it, like 4711."
+                f"{job[:40]!r} is not a job's number; write it as `squeue -o %A` prints it, like 4711."
             )
         return Request(kind=ActKind.CANCEL, job=int(job))

@@ -8,15 +8,12 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing import closing
-from billing.closing import Closed, Outcome
-from billing.documents.format import money_text
+from billing import closing, telling
+from billing.closing import Closed
 from billing.rules.period import parse_month
 from portal.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, moment
 from portal.tenants.models import Tenant
-
-STUCK = frozenset({Outcome.BLOCKED, Outcome.FAILED})
 
 
 class Command(OperatorCommand):
@@ -80,29 +77,8 @@ def _answer(month: str, closed: list[Closed], *, rehearsed: bool) -> Answer:
     data = {
         "month": month,
         "dry_run": rehearsed,
-        "tenants": [
-            {
-                "tenant": one.tenant,
-                "outcome": one.outcome.value,
-                "number": None if rehearsed and one.outcome is Outcome.ISSUED else one.number or None,
-                "currency": one.total.currency if one.total else None,
-                "total": one.total.text if one.total else None,
-                "reason": one.reason or None,
-                "note": one.note or None,
-            }
-            for one in closed
-        ],
+        "tenants": [telling.data(one, rehearsed=rehearsed) for one in closed],
     }
-    lines = [f"Rehearsal of {month}: nothing was kept." if rehearsed else f"Close of {month}:"]
-    lines += [_line(one, rehearsed=rehearsed) for one in closed] or ["There are no tenants yet."]
-    return Answer(data, "\n".join(lines), 1 if any(one.outcome in STUCK for one in closed) else 0)
-
-
-def _line(one: Closed, *, rehearsed: bool) -> str:
-    outcome = "would be issued" if rehearsed and one.outcome is Outcome.ISSUED else one.outcome.value
-    number = one.number if not (rehearsed and one.outcome is Outcome.ISSUED) else ""
-    words = [f"  {one.tenant}: {outcome}", number, money_text(one.total) if one.total else ""]
-    sentences = [sentence for sentence in (one.reason, one.note) if sentence]
-    return ". ".join(
-        [" ".join(word for word in words if word), *([" ".join(sentences)] if sentences else [])]
-    )
+    head = f"Rehearsal of {month}: nothing was kept." if rehearsed else f"Close of {month}:"
+    lines = [head, *telling.lines(closed, rehearsed=rehearsed)]
+    return Answer(data, "\n".join(lines), 1 if any(one.outcome in telling.STUCK for one in closed) else 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from billing import explanation
+from billing import describing, explanation
 from billing.documents.format import money_text, plain_price
 from billing.models import Invoice, InvoiceLine, Price
 from billing.proof import seconds_text
@@ -27,7 +27,7 @@ class Command(OperatorCommand):
         invoice = Invoice.objects.select_related("tenant").filter(number=options["number"]).first()
         if invoice is None:
             raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
-        lines = invoice.lines.select_related("service_period").order_by("position")
+        lines = invoice.lines.select_related("service_period", "original__invoice").order_by("position")
         if options["line"] is not None:
             lines = lines.filter(position=options["line"])
         explained = [_explain(invoice, line) for line in lines]
@@ -43,28 +43,30 @@ class Command(OperatorCommand):
 
 
 def _explain(invoice: Invoice, line: InvoiceLine) -> dict[str, Any]:
-    jobs = list(explanation.jobs_of(line))
+    jobs = list(explanation.jobs_of(line)) if line.seconds_num and line.meter else []
     seconds = Fraction(int(line.seconds_num), line.seconds_den)
-    price = Price.objects.select_related("version__plan").get(pk=line.price_id)
+    price = Price.objects.select_related("version__plan").filter(pk=line.price_id or 0).first()
     amount = Money.from_minor(line.amount, invoice.currency)
     return {
         "position": line.position,
+        "kind": line.kind,
+        "description": line.description,
         "project": line.project,
         "meter": line.meter,
         "resource_seconds": seconds_text(seconds),
         "jobs_resource_seconds": seconds_text(sum((job.resource_seconds for job in jobs), Fraction(0))),
         "unit_price": plain_price(line.unit_price, invoice.currency),
         "amount": amount.text,
-        "plan": price.version.plan.name,
-        "plan_version_from": price.version.effective_from,
-        "price": {
-            "id": price.pk,
-            "from": price.valid_from,
-            "until": price.valid_until,
-            "where": price.selector,
-        },
-        "formula": f"{seconds_text(seconds)} s ÷ 3600 × {plain_price(line.unit_price, invoice.currency)} "
-        f"{invoice.currency}, rounded once = {money_text(amount)}",
+        "plan": price.version.plan.name if price else None,
+        "plan_version_from": price.version.effective_from if price else None,
+        "price": _price(price) if price else None,
+        "original": {"number": line.original.invoice.number, "position": line.original.position}
+        if line.original
+        else None,
+        "formula": describing.computation(line, invoice.currency)
+        if line.terms
+        else _formula(line, seconds, amount),
+        "terms": line.terms,
         "jobs": [
             {
                 "job": job.job_id,
@@ -80,16 +82,39 @@ def _explain(invoice: Invoice, line: InvoiceLine) -> dict[str, Any]:
     }
 
 
+def _price(price: Price) -> dict[str, Any]:
+    return {
+        "id": price.pk,
+        "from": price.valid_from,
+        "until": price.valid_until,
+        "where": price.selector,
+    }
+
+
+def _formula(line: InvoiceLine, seconds: Fraction, amount: Money) -> str:
+    if not seconds:
+        return f"{line.description} = {money_text(amount)}"
+    price = plain_price(line.unit_price, amount.currency)
+    return (
+        f"{seconds_text(seconds)} s ÷ 3600 × {price} {amount.currency}, rounded once = {money_text(amount)}"
+    )
+
+
 def _text(data: dict[str, Any]) -> Iterator[str]:
     yield f"{data['number']} of {data['tenant']}"
     for line in data["lines"]:
-        price = line["price"]
-        until = f" until {price['until']}" if price["until"] else ""
-        yield f"\nLine {line['position']}: {line['project']}, {line['meter']}: {line['formula']}"
-        yield (
-            f"  plan {line['plan']}, version from {line['plan_version_from']}; "
-            f"price for {price['where'] or 'any use'} from {price['from']}{until}"
-        )
+        what = ", ".join(word for word in (line["project"], line["meter"]) if word) or line["description"]
+        yield f"\nLine {line['position']}: {what}: {line['formula']}"
+        if line["original"]:
+            yield f"  takes back from line {line['original']['position']} of {line['original']['number']}"
+        if price := line["price"]:
+            until = f" until {price['until']}" if price["until"] else ""
+            yield (
+                f"  plan {line['plan']}, version from {line['plan_version_from']}; "
+                f"price for {price['where'] or 'any use'} from {price['from']}{until}"
+            )
+        if not line["jobs"]:
+            continue
         for job in line["jobs"]:
             span = f"{instant_text(job['from'])} – {instant_text(job['to'])}"
             yield f"  job {job['job']:<20} {job['user']:<16} {span}  {job['resource_seconds']:>16} s"

@@ -67,7 +67,7 @@ class Command(OperatorCommand):
             )
         if options["follow"]:
             return _follow(cluster, options)
-        return _take(cluster, options["file"], options)
+        return import_file(cluster, options["file"], options)
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ def _follow(cluster: Cluster, options: dict[str, Any]) -> Answer:
     stop = following.Stop()
     follower = following.Follower(
         options["follow"],
-        take=lambda path: _take(
+        take=lambda path: import_file(
             cluster, path, {**options, "as_of": following.as_of(path.name)}, between=stop.check
         ),
         say=lambda line: print(line, file=sys.stderr, flush=True),
@@ -99,7 +99,7 @@ def _follow(cluster: Cluster, options: dict[str, Any]) -> Answer:
     return following.summary(follower, cluster=cluster.name, once=options["once"])
 
 
-def _take(
+def import_file(
     cluster: Cluster, path: Path, options: dict[str, Any], *, between: Callable[[], None] = lambda: None
 ) -> Answer:
     """Import one file; `between` is called after each batch."""
@@ -167,6 +167,6 @@ def _answer(cluster: str, file: str, taken: intake.TakenIn, notes: list[str]) ->
         lines.append(f"It proves usage through {instant_text(taken.as_of)}.")
     if stored.quarantined:
         lines.append(
-            "Quarantined rows wait with their reason on the operator's quarantine page and in the admin."
+            "Quarantined rows wait with their reason on the operator's page Quarantine and in the administration."
         )
     return Answer(data, "\n".join(lines + notes))

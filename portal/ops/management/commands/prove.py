@@ -20,7 +20,13 @@ from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.models import Cluster
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
 
-UNITS = {"gpu": "GPU-seconds", "cpu": "core-seconds", "memory": "GiB-seconds"}
+UNITS = {
+    "gpu": "GPU-seconds",
+    "cpu": "core-seconds",
+    "memory": "GiB-seconds",
+    "gpu-memory": "GiB-seconds of GPU memory",
+    "billing": "billing-seconds",
+}
 
 
 class Command(OperatorCommand):

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django.core.management.base import CommandParser
 
 from billing import pulling
-from billing.pulling import Outcome, Pulled, PullError
+from billing.pulling import Pulled, PullError, PullOutcome
 from clusters.models import Cluster
 from portal.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
@@ -41,7 +41,7 @@ class Command(OperatorCommand):
                 found, since=begin, until=end, moment=now, progress=lambda stored: progress.to(stored.read)
             )
         return Answer(
-            _data(cluster, pulled), _text(cluster, pulled), 0 if pulled.outcome is Outcome.DONE else 1
+            _data(cluster, pulled), _text(cluster, pulled), 0 if pulled.outcome is PullOutcome.DONE else 1
         )
 
 
@@ -65,7 +65,7 @@ def _data(cluster: str, pulled: Pulled) -> dict[str, Any]:
 
 
 def _text(cluster: str, pulled: Pulled) -> str:
-    if pulled.outcome is Outcome.BUSY:
+    if pulled.outcome is PullOutcome.BUSY:
         return f"{cluster} is being pulled already; its page shows how far that is."
     stored = pulled.stored
     passes = "one pass" if pulled.passes == 1 else f"{pulled.passes} passes"
@@ -82,12 +82,15 @@ def _text(cluster: str, pulled: Pulled) -> str:
         lines.append(f"{_runs(pulled.healed)} known to the scheduler again.")
     if stored.quarantined:
         lines.append(
-            "Quarantined rows wait with their reason on the operator's quarantine page and in the admin."
+            "Quarantined rows wait with their reason on the operator's page Quarantine and in the administration."
         )
     if pulled.error:
         lines.append(f"It broke off: {pulled.error}")
-    through = instant_text(pulled.complete_through) if pulled.complete_through else "nothing yet"
-    return "\n".join([*lines, f"It is complete through {through}.", *pulled.notes])
+    if pulled.complete_through:
+        lines.append(f"It is complete through {instant_text(pulled.complete_through)}.")
+    else:
+        lines.append("No time of it has been read completely yet.")
+    return "\n".join([*lines, *pulled.notes])
 
 
 def _runs(count: int) -> str:

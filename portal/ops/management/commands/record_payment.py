@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import collection
+from billing import collection, receiving
 from billing.models import Invoice
 from billing.rules.money import Money
 from portal.audit import acting_as
@@ -16,7 +16,7 @@ from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 class Command(OperatorCommand):
     help = "Record a bank transfer for an issued invoice. The same transfer again changes nothing."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (collection.PaymentError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = receiving.REFUSALS
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("number", metavar="NUMBER", help="the invoice's")
@@ -28,7 +28,8 @@ class Command(OperatorCommand):
         invoice = Invoice.objects.filter(number=options["number"]).first()
         if invoice is None:
             raise BadInputError(f"There is no invoice {options['number']!r}.")
-        today = datetime.now(UTC).date()
+        now = datetime.now(UTC)
+        today = now.date()
         try:
             amount = Money.of(options["amount"], invoice.currency)
             if amount != amount.rounded():
@@ -37,24 +38,38 @@ class Command(OperatorCommand):
         except ValueError as error:
             raise BadInputError(str(error)) from error
         with acting_as("record_payment"):
-            payment = collection.record_payment(
+            received = receiving.record(
                 invoice=invoice,
                 amount=amount,
                 received_on=on,
                 reference=options["reference"],
                 recorded_by="record_payment",
+                at=now,
             )
         stand = collection.balance(invoice=invoice, on=today)
         return Answer(
             {
                 "invoice": invoice.number,
-                "payment": payment.pk,
+                "payment": received.payment.pk,
                 "amount": amount.text,
+                "from_wallet": stand.from_wallet.text,
                 "paid": stand.paid.text,
+                "credited": stand.credited.text,
+                "written_off": stand.written_off.text,
                 "due": stand.due.text,
+                "to_credit": received.to_credit.text,
                 "currency": invoice.currency,
                 "status": stand.settlement.value,
             },
             f"{invoice.number}: {stand.paid.text} {invoice.currency} paid, {stand.due.text} due: "
-            f"{stand.settlement.value.replace('_', ' ')}.",
+            f"{stand.settlement.value.replace('_', ' ')}.{_told(invoice, received.to_credit)}",
         )
+
+
+def _told(invoice: Invoice, to_credit: Money) -> str:
+    """What became of what was paid too much, or where what is taken back came from."""
+    if not to_credit.amount:
+        return ""
+    moved = Money(abs(to_credit.amount), to_credit.currency).text
+    way = "went to" if to_credit.amount > 0 else "came from"
+    return f" {moved} {invoice.currency} {way} the credit balance of {invoice.tenant.slug}."

@@ -26,11 +26,11 @@ class Command(OperatorCommand):
 
 def _rotate(model: type[Model]) -> int:
     """All rows or none: a secret that no key opens leaves everything as it was."""
-    columns = [field.name for field in model._meta.get_fields() if isinstance(field, SealedField)]  # noqa: SLF001 - it is Django's public name
+    columns = [field.name for field in model._meta.get_fields() if isinstance(field, SealedField)]
     if not columns:
         return 0
     count = 0
-    for row in model._default_manager.select_for_update(no_key=True).order_by("pk"):  # noqa: SLF001
+    for row in model._default_manager.select_for_update(no_key=True).order_by("pk"):
         held = [name for name in columns if getattr(row, name)]
         for name in held:
             setattr(row, name, getattr(row, name).rotated())

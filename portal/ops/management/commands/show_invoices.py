@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
-from django.db.models import Prefetch, Sum
+from django.db.models import Prefetch
+from django_stubs_ext import WithAnnotations
 
-from billing import collection
+from billing import collection, describing, sums
 from billing.documents.format import hours_text, plain_price
-from billing.models import Invoice, InvoiceLine
+from billing.models import Invoice, InvoiceLine, InvoiceTax
 from billing.proof import seconds_text
 from billing.rules.money import Money
 from billing.rules.period import parse_month
@@ -33,12 +35,13 @@ class Command(OperatorCommand):
         return Answer({"invoices": invoices}, text)
 
 
-def _chosen(tenant: str | None, month: str | None) -> list[Invoice]:
-    lines = InvoiceLine.objects.select_related("service_period").order_by("position")
+def _chosen(tenant: str | None, month: str | None) -> list[WithAnnotations[Invoice, sums.Sums]]:
+    lines = InvoiceLine.objects.select_related("service_period", "original__invoice").order_by("position")
+    taxes = InvoiceTax.objects.order_by("-rate", "category")
     invoices = (
-        Invoice.objects.select_related("tenant")
-        .prefetch_related(Prefetch("lines", lines))
-        .annotate(received=Sum("payments__amount"))
+        sums.with_sums(Invoice.objects.all())
+        .select_related("tenant", "original", "replaces", "voiding")
+        .prefetch_related(Prefetch("lines", lines), Prefetch("taxes", taxes))
         .order_by("period_start", "tenant__slug", "pk")
     )
     if tenant:
@@ -57,15 +60,20 @@ def _month(invoice: Invoice) -> tuple[int, int]:
     return local.year, local.month
 
 
-def _invoice(invoice: Invoice, today: date) -> dict[str, Any]:
+def _invoice(invoice: WithAnnotations[Invoice, sums.Sums], today: date) -> dict[str, Any]:
     money = [
         Money.from_minor(minor, invoice.currency).text
         for minor in (invoice.subtotal, invoice.tax, invoice.total)
     ]
-    stand = collection.balance(invoice=invoice, on=today, paid=invoice.received or 0)  # type: ignore[attr-defined]
+    stand = collection.standing(invoice=invoice, on=today)
+    voiding = getattr(invoice, "voiding", None)
     zone = ZoneInfo(invoice.timezone)
     return {
         "number": invoice.number,
+        "kind": invoice.kind,
+        "original": invoice.original.number if invoice.original else None,
+        "replaces": invoice.replaces.number if invoice.replaces else None,
+        "reason": (voiding.reason if voiding else invoice.reason) or None,
         "tenant": invoice.tenant.slug,
         "period": {
             "start": invoice.period_start,
@@ -80,7 +88,21 @@ def _invoice(invoice: Invoice, today: date) -> dict[str, Any]:
         "due_on": invoice.due_on,
         "subtotal": money[0],
         "tax": money[1],
+        "taxes": [
+            {
+                "category": row.category,
+                "rate": f"{row.rate.normalize():f}",
+                "net": Money.from_minor(row.net, invoice.currency).text,
+                "tax": Money.from_minor(row.tax, invoice.currency).text,
+                "reason": row.reason,
+            }
+            for row in invoice.taxes.all()
+        ],
         "total": money[2],
+        "from_wallet": stand.from_wallet.text,
+        "paid": stand.paid.text,
+        "credited": stand.credited.text,
+        "written_off": stand.written_off.text,
         "due": stand.due.text,
         "lines": [_line(line, invoice) for line in invoice.lines.all()],
     }
@@ -91,29 +113,46 @@ def _line(line: InvoiceLine, invoice: Invoice) -> dict[str, Any]:
     service = line.service_period
     return {
         "position": line.position,
+        "kind": line.kind,
         "project": line.project,
         "meter": line.meter,
         "description": line.description,
-        "quantity": hours_text(seconds).replace(",", ""),
+        "detail": describing.detail(line, invoice.currency),
+        "quantity": hours_text(seconds).replace(",", "") if line.unit else "",
         "unit": line.unit,
         "resource_seconds": seconds_text(seconds),
         "unit_price": plain_price(line.unit_price, invoice.currency),
         "amount": Money.from_minor(line.amount, invoice.currency).text,
         "service_month": service.start.astimezone(ZoneInfo(service.timezone)).strftime("%Y-%m"),
         "correction": line.correction,
+        "tax_rate": f"{line.tax_rate.normalize():f}",
+        "tax_category": line.tax_category,
+        "original": {"number": line.original.invoice.number, "position": line.original.position}
+        if line.original
+        else None,
     }
+
+
+def _at(unit_price: str) -> str:
+    return f"× {unit_price:>8}" if unit_price else ""
 
 
 def _text(invoice: dict[str, Any]) -> str:
     head = (
         f"{invoice['number'] or 'draft'}  {invoice['tenant']}  {invoice['period']['month']}  "
         f"{invoice['status']}, {invoice['settlement'].replace('_', ' ')}"
+        + (f", credits {invoice['original']}" if invoice["original"] else "")
+        + (f", replaces {invoice['replaces']}" if invoice["replaces"] else "")
+        + (f": {invoice['reason']}" if invoice["reason"] else "")
     )
     lines = [
         f"  {line['position']:>3}  {line['project']:<24} {line['description']:<32} "
-        f"{line['quantity']:>18} {line['unit']:<10} × {line['unit_price']:>8} = {line['amount']:>14}"
+        f"{line['quantity']:>18} {line['unit']:<10} {_at(line['unit_price']):>10} = {line['amount']:>14}"
         + (f"  (correction of {line['service_month']})" if line["correction"] else "")
+        + (f"\n       {line['detail']}" if line["detail"] else "")
         for line in invoice["lines"]
     ]
     foot = f"  subtotal {invoice['subtotal']}, tax {invoice['tax']}, total {invoice['total']} {invoice['currency']}"
+    if Decimal(invoice["from_wallet"]):
+        foot += f", {invoice['from_wallet']} paid from wallet, {invoice['due']} due"
     return "\n".join([head, *lines, foot])

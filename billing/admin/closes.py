@@ -1,0 +1,25 @@
+"""How each period was closed: when, although what was missing, and the sums as they stood."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+from django.contrib import admin
+
+from billing.models import CloseProof
+from portal.admin import ReadOnly
+
+
+@admin.register(CloseProof)
+class CloseProofAdmin(ReadOnly[CloseProof]):
+    list_display = ("tenant", "month", "closed_at", "accepted_incomplete")
+    list_filter = (("accepted_incomplete", admin.EmptyFieldListFilter), "tenant")
+    list_select_related = ("tenant", "period")
+    fields = ("tenant", "month", "closed_at", "accepted_incomplete", "sums")
+    search_fields = ("tenant__slug", "accepted_incomplete")
+    ordering = ("-closed_at", "-pk")
+
+    @admin.display(description="month", ordering="period__start")
+    def month(self, proof: CloseProof) -> str:
+        """In which the period starts, in its zone."""
+        return f"{proof.period.start.astimezone(ZoneInfo(proof.period.timezone)):%Y-%m}"

@@ -1,0 +1,176 @@
+"""Collecting, to look at: how each attempt stands, what the gateway told of, and what waits for a person."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from billing.admin.invoices import Why, money_of
+from billing.collecting import reviewing
+from billing.collecting.door import CollectingError
+from billing.gateways import amounts
+from billing.models import (
+    BillingAccount,
+    GatewayEvent,
+    PaymentAttempt,
+    PaymentDispute,
+    PaymentRefund,
+    SavedMethod,
+)
+from portal.admin import ReadOnly, Recorded
+from portal.audit import acting_as
+
+
+@admin.register(PaymentAttempt)
+class AttemptAdmin(ReadOnly[PaymentAttempt]):
+    """What needs review stays until somebody says what became of it."""
+
+    action_form = Why
+    actions = ("not_made",)
+    list_display = (
+        "invoice",
+        "tenant",
+        "state",
+        "asked",
+        "kept",
+        "method",
+        "code",
+        "message",
+        "made_at",
+        "external_id",
+    )
+    list_filter = ("state", "tenant")
+    list_select_related = ("invoice", "tenant", "method")
+    search_fields = ("invoice__number", "external_id")
+    ordering = ("-made_at",)
+
+    @admin.display(description="amount")
+    def asked(self, row: PaymentAttempt) -> str:
+        return money_of(row.amount, row.currency)
+
+    @admin.display(description="fee")
+    def kept(self, row: PaymentAttempt) -> str:
+        """What the gateway kept, in the currency in which it settled."""
+        if row.fee is None:
+            return "–"
+        currency = row.fee_currency or row.currency
+        return f"{amounts.as_money(row.fee, currency).rounded().text} {currency}"
+
+    @admin.action(description="No money came, for the reason beside")
+    def not_made(self, request: HttpRequest, queryset: QuerySet[PaymentAttempt]) -> None:
+        why = request.POST.get("why", "").strip()
+        for row in queryset:
+            try:
+                with acting_as(str(request.user), why=why):
+                    reviewing.not_made(attempt=row, why=why)
+            except CollectingError as refusal:
+                self.message_user(request, str(refusal), messages.ERROR)
+            else:
+                self.message_user(request, f"{row.invoice} can be paid again.", messages.SUCCESS)
+
+
+@admin.register(GatewayEvent)
+class EventAdmin(ReadOnly[GatewayEvent]):
+    """What is parked stops the charging of its tenant."""
+
+    action_form = Why
+    actions = ("apply_again", "dealt_with")
+    list_display = ("id", "type", "object_id", "state", "tenant_slug", "why", "received_at", "applied_at")
+    list_filter = ("state", "type")
+    search_fields = ("id", "object_id")
+    ordering = ("-received_at",)
+    show_full_result_count = False
+
+    @admin.action(description="Apply again in the next round")
+    def apply_again(self, request: HttpRequest, queryset: QuerySet[GatewayEvent]) -> None:
+        for row in queryset:
+            try:
+                reviewing.apply_again(event=row)
+            except CollectingError as refusal:
+                self.message_user(request, str(refusal), messages.ERROR)
+            else:
+                self.message_user(request, f"{row} is applied again within a minute.", messages.SUCCESS)
+
+    @admin.action(description="Dealt with, as the reason beside says")
+    def dealt_with(self, request: HttpRequest, queryset: QuerySet[GatewayEvent]) -> None:
+        why = request.POST.get("why", "").strip()
+        for row in queryset:
+            try:
+                reviewing.dealt_with(event=row, who=str(request.user), why=why, moment=datetime.now(UTC))
+            except CollectingError as refusal:
+                self.message_user(request, str(refusal), messages.ERROR)
+
+
+@admin.register(PaymentRefund)
+class RefundAdmin(ReadOnly[PaymentRefund]):
+    """What was given back at the gateway rests until a credit note, or somebody, says what for."""
+
+    action_form = Why
+    actions = ("stays_owed",)
+    list_display = (
+        "attempt",
+        "credit_note",
+        "state",
+        "given",
+        "reason",
+        "made_at",
+        "asked_by",
+        "dealt_with",
+        "external_id",
+    )
+    list_filter = ("state", "tenant")
+    list_select_related = ("attempt__invoice", "credit_note")
+    ordering = ("-made_at",)
+
+    @admin.action(description="It stays owed without a credit note, for the reason beside")
+    def stays_owed(self, request: HttpRequest, queryset: QuerySet[PaymentRefund]) -> None:
+        who, why = str(request.user), request.POST.get("why", "").strip()
+        for row in queryset:
+            try:
+                with acting_as(who, why=why):
+                    reviewing.stays_owed(refund=row, who=who, why=why)
+            except CollectingError as refusal:
+                self.message_user(request, str(refusal), messages.ERROR)
+            else:
+                self.message_user(request, f"{row.attempt.invoice} is charged again.", messages.SUCCESS)
+
+    @admin.display(description="amount", ordering="amount")
+    def given(self, row: PaymentRefund) -> str:
+        return money_of(row.amount, row.attempt.currency)
+
+
+@admin.register(PaymentDispute)
+class DisputeAdmin(ReadOnly[PaymentDispute]):
+    list_display = ("attempt", "state", "taken", "reason", "opened_at", "external_id")
+    list_filter = ("state", "tenant")
+    list_select_related = ("attempt__invoice",)
+    ordering = ("-opened_at",)
+
+    @admin.display(description="amount", ordering="amount")
+    def taken(self, row: PaymentDispute) -> str:
+        return money_of(row.amount, row.attempt.currency)
+
+
+@admin.register(SavedMethod)
+class MethodAdmin(ReadOnly[SavedMethod]):
+    list_display = ("tenant", "__str__", "state", "preferred", "exp_month", "exp_year", "added_at")
+    list_filter = ("state", "tenant")
+    list_select_related = ("tenant",)
+    ordering = ("tenant__slug", "-added_at")
+
+
+@admin.register(BillingAccount)
+class AccountAdmin(Recorded[BillingAccount]):
+    fields = ("tenant", "customer", "automatic")
+    readonly_fields = ("tenant", "customer")
+    list_display = ("tenant", "customer", "automatic")
+    list_select_related = ("tenant",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: BillingAccount | None = None) -> bool:
+        return False

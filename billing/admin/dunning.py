@@ -1,0 +1,131 @@
+"""What follows when an invoice is not paid: policies to set, pauses and what was written off to look at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from billing.admin.invoices import money_of
+from billing.dunning import policies, posting
+from billing.dunning.posting import LetterError
+from billing.models import DunningPause, DunningPolicy, Letter, SuspendedAccount, Suspension, WriteOff
+from portal.admin import ReadOnly, Recorded
+
+
+class PolicyForm(forms.ModelForm[DunningPolicy]):
+    class Meta:
+        model = DunningPolicy
+        fields = (
+            "tenant",
+            "since",
+            *("letters", "thanks", "retries", "reminders", "past_due", "suspend", "announce", "write_off"),
+        )
+
+    def clean(self) -> dict[str, Any]:
+        told: dict[str, Any] = super().clean() or {}
+        if self.errors:
+            return told
+        row = DunningPolicy(pk=self.instance.pk, **{name: told.get(name) for name in self.Meta.fields})
+        for name in ("retries", "reminders"):  # an empty field says nothing; none at all is said in a file
+            if not told.get(name):
+                told[name] = None
+                setattr(row, name, None)
+        if wrong := policies.problem_with(row):
+            raise ValidationError(wrong)
+        return told
+
+
+@admin.register(DunningPolicy)
+class PolicyAdmin(Recorded[DunningPolicy]):
+    """Versions with their first day; an invoice goes by the one that held on the day it was due."""
+
+    form = PolicyForm
+    list_display = ("whose", "since", "letters", "reminders", "retries", "past_due", "suspend", "write_off")
+    list_filter = ("tenant",)
+    list_select_related = ("tenant",)
+    ordering = ("tenant__slug", "-since")
+    autocomplete_fields = ("tenant",)
+
+    @admin.display(description="of", ordering="tenant__slug")
+    def whose(self, row: DunningPolicy) -> str:
+        return row.tenant.name if row.tenant else "everyone"
+
+
+@admin.register(Letter)
+class LetterAdmin(ReadOnly[Letter]):
+    """Every letter as it was sent, or kept where EMAIL_URL is not set. One that may have arrived is never sent again
+    by itself."""
+
+    actions = ("send_again",)
+    list_display = ("made_at", "kind", "step", "tenant", "invoice", "state", "addressed", "sent_at", "why")
+    list_filter = ("state", "kind", "tenant")
+    list_select_related = ("tenant", "invoice")
+    search_fields = ("invoice__number", "subject")
+    ordering = ("-made_at", "-pk")
+    fields = ("tenant", "invoice", "kind", "state", "why", "addressed", "sent_at", "subject", "shown")
+    readonly_fields = ("addressed", "shown")
+
+    @admin.display(description="to")
+    def addressed(self, row: Letter) -> str:
+        return ", ".join(row.to) or "–"
+
+    @admin.display(description="text")
+    def shown(self, row: Letter) -> str:
+        return row.text or "It is written when it is sent."
+
+    @admin.action(description="Send what failed, was only kept, or may not have arrived")
+    def send_again(self, request: HttpRequest, queryset: QuerySet[Letter]) -> None:
+        for row in queryset:
+            try:
+                posting.again(letter=row, moment=datetime.now(UTC))
+            except LetterError as refusal:
+                self.message_user(request, str(refusal), messages.ERROR)
+            else:
+                self.message_user(request, f"{row} is sent within a minute.", messages.SUCCESS)
+
+
+@admin.register(Suspension)
+class SuspensionAdmin(ReadOnly[Suspension]):
+    list_display = ("tenant", "invoice", "began_at", "ended_at", "why_ended")
+    list_filter = (("ended_at", admin.EmptyFieldListFilter), "tenant")
+    list_select_related = ("tenant", "invoice")
+    ordering = ("-began_at",)
+
+
+@admin.register(SuspendedAccount)
+class SuspendedAccountAdmin(ReadOnly[SuspendedAccount]):
+    """What of a suspension could not be done yet says why, and is tried again."""
+
+    list_display = ("account", "tenant", "state", "error", "tries", "next_at")
+    list_filter = ("state", "tenant")
+    list_select_related = ("account__cluster", "tenant")
+    ordering = ("-pk",)
+
+
+@admin.register(DunningPause)
+class PauseAdmin(ReadOnly[DunningPause]):
+    list_display = ("tenant", "invoice", "until", "why", "by", "since", "ended_at", "ended_by")
+    list_filter = (("ended_at", admin.EmptyFieldListFilter), "tenant")
+    list_select_related = ("tenant", "invoice")
+    ordering = ("-since",)
+
+
+@admin.register(WriteOff)
+class WriteOffAdmin(ReadOnly[WriteOff]):
+    """Written off in the list of invoices; what comes after all makes it smaller by itself."""
+
+    list_display = ("invoice", "tenant", "lost", "on", "why", "by", "undone_at", "undone_by", "undone_why")
+    list_filter = (("undone_at", admin.EmptyFieldListFilter), "tenant")
+    list_select_related = ("invoice", "tenant")
+    search_fields = ("invoice__number",)
+    ordering = ("-on", "-pk")
+
+    @admin.display(description="amount")
+    def lost(self, row: WriteOff) -> str:
+        return money_of(row.amount, row.invoice.currency)

@@ -1,0 +1,91 @@
+"""Lines by hand: added with who and why, removed before they are billed, never changed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from billing import manual
+from billing.admin.invoices import money_of
+from billing.manual import ManualLineError
+from billing.models import InvoiceLine, LineKind, ManualLine
+from billing.rules.money import Money
+from portal.admin import Recorded
+
+
+class NewLine(forms.ModelForm[ManualLine]):
+    net = forms.CharField(
+        label="Amount", max_length=30, help_text="Before tax, like 50.00; below zero takes off."
+    )
+
+    class Meta:
+        model = ManualLine
+        fields = ("tenant", "description", "currency", "why")
+
+    def clean(self) -> dict[str, Any]:
+        told: dict[str, Any] = super().clean() or {}
+        if "net" in told and "currency" in told:
+            try:
+                told["money"] = Money.of(told["net"].strip(), told["currency"])
+                told["money"].check_bookable()
+            except ValueError as error:
+                raise ValidationError({"net": str(error)}) from error
+        return told
+
+
+@admin.register(ManualLine)
+class ManualLineAdmin(Recorded[ManualLine]):
+    refusals = (ManualLineError,)
+    form = NewLine
+    list_display = ("description", "tenant", "net_amount", "added_on", "by", "billed_on")
+    list_filter = ("tenant",)
+    list_select_related = ("tenant",)
+    search_fields = ("description", "why", "tenant__slug")
+    ordering = ("-pk",)
+    autocomplete_fields = ("tenant",)
+
+    def get_fields(self, request: HttpRequest, obj: ManualLine | None = None) -> tuple[str, ...]:
+        if obj is None:
+            return ("tenant", "description", "net", "currency", "why")
+        return ("tenant", "description", "net_amount", "why", "by", "added_on", "billed_on")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ManualLine | None = None) -> tuple[str, ...]:
+        return self.get_fields(request, obj) if obj else ()
+
+    def has_change_permission(self, request: HttpRequest, obj: ManualLine | None = None) -> bool:
+        return False
+
+    @admin.display(description="amount", ordering="amount")
+    def net_amount(self, line: ManualLine) -> str:
+        return money_of(line.amount, line.currency)
+
+    @admin.display(description="billed by")
+    def billed_on(self, line: ManualLine) -> str:
+        held = InvoiceLine.objects.filter(
+            kind=LineKind.MANUAL, term_id=line.pk, invoice__number__isnull=False
+        ).order_by("-pk")
+        on = held.values_list("invoice__number", flat=True).first()
+        return on or "–"
+
+    def save_model(self, request: HttpRequest, obj: ManualLine, form: Any, change: bool) -> None:
+        obj.pk = manual.add(
+            tenant=obj.tenant,
+            description=obj.description,
+            net=form.cleaned_data["money"],
+            why=obj.why,
+            by=str(request.user),
+            on=datetime.now(UTC).date(),
+        ).pk
+
+    def delete_model(self, request: HttpRequest, obj: ManualLine) -> None:
+        manual.remove(line=obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ManualLine]) -> None:
+        for line in queryset.select_related("tenant").order_by("pk"):
+            manual.remove(line=line)

@@ -1,0 +1,94 @@
+"""What is issued without a look, and what waits for a decision: approved or refused with a reason."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from billing import parking
+from billing.admin.invoices import Why
+from billing.models import Bound, Decision, Measure, Parking
+from billing.parking import ParkingError
+from billing.rules.money import is_currency
+from portal.admin import ReadOnly, Recorded
+from portal.audit import acting_as
+
+
+class BoundForm(forms.ModelForm[Bound]):
+    class Meta:
+        model = Bound
+        fields = ("tenant", "measure", "currency", "limit")
+
+    def clean(self) -> dict[str, Any]:
+        told: dict[str, Any] = super().clean() or {}
+        currency = told.get("currency", "")
+        if told.get("measure") == Measure.TOTAL and not is_currency(currency):
+            raise ValidationError({"currency": "A total is in a currency of ISO 4217, such as USD or EUR."})
+        if told.get("measure") not in {Measure.TOTAL, None} and currency:
+            raise ValidationError({"currency": "Only a total has a currency."})
+        return told
+
+
+@admin.register(Bound)
+class BoundAdmin(Recorded[Bound]):
+    form = BoundForm
+    list_display = ("whose", "measure", "limit", "currency")
+    list_filter = ("measure", "tenant")
+    list_select_related = ("tenant",)
+    ordering = ("tenant__slug", "measure", "currency")
+    autocomplete_fields = ("tenant",)
+
+    @admin.display(description="of", ordering="tenant__slug")
+    def whose(self, bound: Bound) -> str:
+        return bound.tenant.name if bound.tenant else "everyone"
+
+
+@admin.register(Parking)
+class ParkingAdmin(ReadOnly[Parking]):
+    """Each is approved or refused alone; the next close issues what is approved."""
+
+    action_form = Why
+    actions = ("approve", "refuse")
+    list_display = ("tenant", "month", "state", "comes_to", "lines", "reason", "by", "why", "decided_at")
+    list_filter = ("state", "tenant")
+    list_select_related = ("tenant", "period")
+    ordering = ("-period__start", "tenant__slug")
+
+    @admin.display(ordering="period__start")
+    def month(self, row: Parking) -> str:
+        return f"{row.period.start.astimezone(ZoneInfo(row.period.timezone)):%Y-%m}"
+
+    @admin.display(description="total", ordering="total")
+    def comes_to(self, row: Parking) -> str:
+        return parking.amount_of(row)
+
+    @admin.action(description="Approve, for the reason beside")
+    def approve(self, request: HttpRequest, queryset: QuerySet[Parking]) -> None:
+        self._each(request, queryset, Decision.APPROVED)
+
+    @admin.action(description="Refuse, for the reason beside")
+    def refuse(self, request: HttpRequest, queryset: QuerySet[Parking]) -> None:
+        self._each(request, queryset, Decision.REFUSED)
+
+    def _each(self, request: HttpRequest, queryset: QuerySet[Parking], decision: Decision) -> None:
+        why, by = request.POST.get("why", "").strip(), str(request.user)
+        for row in queryset.select_related("period__tenant").order_by("pk"):
+            try:
+                with acting_as(by, why=why):
+                    kept = parking.decide(
+                        period=row.period,
+                        decision=decision,
+                        by=by,
+                        why=why,
+                        moment=datetime.now(UTC).replace(microsecond=0),
+                    )
+                self.message_user(request, f"{kept}.", messages.SUCCESS)
+            except ParkingError as refusal:
+                self.message_user(request, f"{row.tenant}: {refusal}", messages.ERROR)

@@ -1,0 +1,93 @@
+"""What was paid. None of it is ever changed: a mistake is taken back by a negative payment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.widgets import AdminDateWidget
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from billing import receiving
+from billing.admin.invoices import money_of
+from billing.models import DocumentKind, Invoice, InvoiceState, Payment
+from billing.rules.money import Money
+from portal.admin import Recorded
+
+
+class NewPayment(forms.ModelForm[Payment]):
+    invoice = forms.ModelChoiceField(
+        Invoice.objects.filter(state=InvoiceState.ISSUED).exclude(kind=DocumentKind.CREDIT_NOTE)
+    )
+    paid = forms.CharField(
+        label="Amount",
+        max_length=30,
+        help_text="In the invoice's currency, like 1250.00; what is more than due becomes the tenant's credit. "
+        "Below zero takes a payment back that was recorded by mistake.",
+    )
+    received_on = forms.DateField(widget=AdminDateWidget)
+
+    class Meta:
+        model = Payment
+        fields = ("invoice", "received_on", "reference")
+
+    def clean(self) -> dict[str, Any]:
+        told: dict[str, Any] = super().clean() or {}
+        if "invoice" in told and "paid" in told:
+            try:
+                told["money"] = Money.of(told["paid"].strip(), told["invoice"].currency)
+                told["money"].check_bookable()
+            except ValueError as error:
+                raise ValidationError({"paid": str(error)}) from error
+        return told
+
+
+@admin.register(Payment)
+class PaymentAdmin(Recorded[Payment]):
+    """Bank transfers that arrived. None is ever changed: a mistake is taken back by a negative one."""
+
+    refusals = receiving.REFUSALS
+    list_display = ("invoice", "tenant", "received_on", "paid", "reference", "recorded_by")
+    list_filter = ("tenant",)
+    list_select_related = ("invoice", "tenant")
+    search_fields = ("reference", "invoice__number")
+    date_hierarchy = "received_on"
+    ordering = ("-received_on", "-pk")
+    form = NewPayment
+    autocomplete_fields = ("invoice",)
+
+    def get_fields(self, request: HttpRequest, obj: Payment | None = None) -> tuple[str, ...]:
+        return ("invoice", "paid", "received_on", "reference", *(("recorded_by",) if obj else ()))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Payment | None = None) -> tuple[str, ...]:
+        return ("paid",) if obj else ()
+
+    def has_change_permission(self, request: HttpRequest, obj: Payment | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Payment | None = None) -> bool:
+        return False
+
+    @admin.display(description="amount", ordering="amount")
+    def paid(self, payment: Payment) -> str:
+        return money_of(payment.amount, payment.invoice.currency)
+
+    def save_model(self, request: HttpRequest, obj: Payment, form: Any, change: bool) -> None:
+        received = receiving.record(
+            invoice=obj.invoice,
+            amount=form.cleaned_data["money"],
+            received_on=obj.received_on,
+            reference=obj.reference,
+            recorded_by=str(request.user),
+            at=datetime.now(UTC),
+        )
+        obj.pk, obj.amount = received.payment.pk, received.payment.amount
+        if received.to_credit.amount > 0:
+            self.message_user(
+                request,
+                f"{received.to_credit.text} {obj.invoice.currency} more than was due are credit of "
+                f"{obj.invoice.tenant}: it pays what is due next.",
+            )

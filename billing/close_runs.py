@@ -1,0 +1,172 @@
+"""Closes that operators ask for: kept, done by one worker at a time, and gone on with where a worker died."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Count, Sum
+
+from billing import closing, telling
+from billing.models import CloseKind, CloseResult, CloseRun
+from billing.outcomes import Closed
+from billing.rules.period import parse_month
+from portal import locks
+from portal.audit import acting_as
+from portal.locks import Work
+from portal.tenants.models import Tenant
+
+ATTEMPTS = 5
+"""Workers that may die over a run before it is given up."""
+
+
+class RunError(Exception):
+    """A close cannot be asked for now; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many tenants of a run came out so, and what that comes to, in minor units of one currency."""
+
+    outcome: str
+    currency: str
+    tenants: int
+    total: int
+
+
+def ask(*, month: str, kind: CloseKind, by: str, moment: datetime, accept_incomplete: str = "") -> CloseRun:
+    """Keep that the month is to be rehearsed or closed for all tenants, and when that was asked for.
+
+    The results of the month's runs before are dropped. Raises RunError while another run of the month
+    is under way, and for a month that is none or has not begun.
+    """
+    try:
+        year, number = parse_month(month)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+    if not (2000, 1) <= (year, number) <= (moment.year, moment.month):
+        raise RunError(f"{month} is no month that can be closed.")
+    try:
+        with transaction.atomic(), acting_as(by, why=accept_incomplete):
+            run = CloseRun.objects.create(
+                month=month,
+                kind=kind,
+                by=by,
+                asked_at=moment,
+                accept_incomplete=accept_incomplete.strip(),
+                total=Tenant.objects.count(),
+            )
+            CloseResult.objects.filter(run__month=month).exclude(run=run).delete()
+    except IntegrityError as error:
+        other = CloseRun.objects.undone().filter(month=month).first()
+        if other is None:
+            raise RunError("Another close of this month has just ended: look at it first.") from error
+        doing = "rehearses" if other.kind == CloseKind.REHEARSAL else "closes"
+        raise RunError(f"{other.by} {doing} {month} at this moment: wait until that has ended.") from error
+    return run
+
+
+def perform(run_id: int, *, clock: Callable[[], datetime]) -> bool:
+    """Close tenant by tenant, and keep what becomes of each; whether this call did anything.
+
+    Called again, or by two workers at once, it goes on where it ended. What a worker had issued when it
+    died is found as issued already. Each tenant is closed as of the clock, however long ago that was asked for:
+    documents are dated, and wallets pay, when it is done. A month that is issued waits for those before it, which
+    another worker may be at.
+    """
+    with locks.alone(Work.CLOSING, run_id) as ours:
+        run = CloseRun.objects.undone().filter(pk=run_id).first() if ours else None
+        if run is None or _waits_for_another(run):
+            return False
+        known = run.results.values("tenant")
+        waiting = list(Tenant.objects.exclude(pk__in=known).order_by("slug"))
+        run.begun_at, run.attempts = run.begun_at or clock(), run.attempts + 1
+        run.total = run.done + len(waiting)
+        if run.attempts > ATTEMPTS:
+            run.error = "It was begun several times and never ended: the worker's log says why. Ask again."
+            waiting = []
+        with acting_as(run.by, why=run.accept_incomplete):
+            run.save()
+            for start in range(0, len(waiting), closing.TOGETHER):
+                _close(run, waiting[start : start + closing.TOGETHER], clock())
+            run.ended_at = clock()
+            run.save()
+    return True
+
+
+def _waits_for_another(run: CloseRun) -> bool:
+    earlier = CloseRun.objects.undone().filter(kind=CloseKind.ISSUE, month__lt=run.month)
+    return run.kind == CloseKind.ISSUE and earlier.exists()
+
+
+def newest(month: str) -> CloseRun | None:
+    """The last run of the month that was asked for."""
+    return CloseRun.objects.filter(month=month).order_by("-pk").first()
+
+
+def counts(run: CloseRun) -> list[Tally]:
+    """One query."""
+    rows = run.results.values("outcome", "currency").annotate(tenants=Count("id"), sum=Sum("total"))
+    return [
+        Tally(row["outcome"], row["currency"], row["tenants"], int(row["sum"] or 0))
+        for row in rows.order_by("outcome", "currency")
+    ]
+
+
+def in_the_way(run: CloseRun) -> list[tuple[str, int]]:
+    """What blocks, by its code, and how many tenants; what blocks most is first. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(_IN_THE_WAY, [run.pk])
+        return [(code, tenants) for code, tenants in cursor.fetchall()]
+
+
+def results(
+    run: CloseRun, *, outcomes: Sequence[str] = (), code: str = "", after: int = 0, limit: int
+) -> tuple[list[CloseResult], int]:
+    """The first results behind one, by tenant, and the cursor of the page behind them; 0 where there is none."""
+    found = run.results.filter(pk__gt=after).select_related("tenant").order_by("pk")
+    if outcomes:
+        found = found.filter(outcome__in=outcomes)
+    if code:
+        found = found.filter(told__blocks__contains=[{"code": code}])
+    rows = list(found[: limit + 1])
+    return rows[:limit], rows[limit - 1].pk if len(rows) > limit else 0
+
+
+def _close(run: CloseRun, tenants: Sequence[Tenant], moment: datetime) -> None:
+    year, month = parse_month(run.month)
+    closed = list(
+        closing.close(
+            tenants=tenants,
+            year=year,
+            month=month,
+            moment=moment,
+            accept_incomplete=run.accept_incomplete,
+            rehearse=run.kind == CloseKind.REHEARSAL,
+        )
+    )
+    ids = {tenant.slug: tenant.pk for tenant in tenants}
+    with transaction.atomic():
+        CloseResult.objects.bulk_create([_result(run, ids[one.tenant], one) for one in closed])
+        run.done += len(closed)
+        run.save(update_fields=["done"])
+
+
+def _result(run: CloseRun, tenant: int, one: Closed) -> CloseResult:
+    return CloseResult(
+        run=run,
+        tenant_id=tenant,
+        outcome=one.outcome.value,
+        number="" if run.kind == CloseKind.REHEARSAL and one.outcome == "issued" else one.number,
+        currency=one.total.currency if one.total else "",
+        total=one.total.minor if one.total else None,
+        told=telling.data(one, rehearsed=run.kind == CloseKind.REHEARSAL),
+    )
+
+
+_IN_THE_WAY = """
+SELECT block ->> 'code', count(*) FROM billing_closeresult r, jsonb_array_elements(r.told -> 'blocks') AS block
+WHERE r.run_id = %s GROUP BY 1 ORDER BY 2 DESC, 1
+"""

@@ -1,0 +1,98 @@
+"""Tenants as customers of the gateway."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from billing.collecting import door
+from billing.collecting.door import CollectingError
+from billing.dunning import letters
+from billing.gateways.base import Gateway, GatewayError, Happened
+from billing.models import Archive, BillingAccount, MethodState, SavedMethod
+from portal.tenants.models import Tenant
+
+
+def account_of(tenant: Tenant) -> BillingAccount:
+    """The row of the tenant, made where there is none; nothing is asked of the gateway."""
+    return BillingAccount.objects.get_or_create(tenant=tenant)[0]
+
+
+def refuse_archived(tenant: Tenant) -> None:
+    """CollectingError for a tenant that has left: nobody spends what it would buy, and its people may be erased."""
+    archive = Archive.objects.filter(tenant=tenant).first()
+    if archive is not None:
+        raise CollectingError(
+            f"{tenant} has left, and is archived since {archive.at:%Y-%m-%d}: no card is saved and no credit bought "
+            "for it any more."
+        )
+
+
+def customer_of(tenant: Tenant, *, gateway: Gateway, moment: datetime) -> str:
+    """The tenant's customer at the gateway; made once, however often and by whomever this is asked.
+
+    Raises GatewayError; asked again, it goes on where it was.
+    """
+    account = _asking(tenant, moment)
+    if account.customer is not None:
+        return account.customer
+    customer = _found_or_made(account, gateway, moment)
+    BillingAccount.objects.filter(pk=account.pk, customer=None, turn=account.turn).update(customer=customer)
+    return customer
+
+
+def forget_customer(customer: str, *, moment: datetime) -> None:
+    """The customer was deleted at the gateway, and its cards with it: the next call makes another one.
+
+    Who had a card that was charged is told.
+    """
+    with transaction.atomic():
+        account = BillingAccount.objects.select_for_update().filter(customer=customer).first()
+        if account is None:
+            return
+        card = SavedMethod.objects.filter(tenant=account.tenant, preferred=True).first()
+        SavedMethod.objects.filter(tenant=account.tenant).update(state=MethodState.GONE, preferred=False)
+        if card is not None:
+            letters.card_is_gone(card, moment=moment)
+        account.customer, account.asked_at, account.params = None, None, {}
+        account.turn += 1
+        account.save()
+
+
+@transaction.atomic
+def _asking(tenant: Tenant, moment: datetime) -> BillingAccount:
+    """The account, with what its customer is made of committed before anybody asks for it."""
+    account = BillingAccount.objects.select_for_update().get(pk=account_of(tenant).pk)
+    if account.customer is None and account.asked_at is None:
+        account.params = {
+            "name": tenant.name,
+            "description": tenant.slug,
+            "metadata": door.tags(tenant=tenant.slug, turn=account.turn),
+        }
+        if tenant.email:
+            account.params["email"] = tenant.email
+        account.asked_at = moment
+        account.save()
+    return account
+
+
+def _found_or_made(account: BillingAccount, gateway: Gateway, moment: datetime) -> str:
+    if account.asked_at is None:
+        raise TypeError("the account was not asked for")
+    if door.is_fresh(account.asked_at, moment=moment):
+        try:
+            key = door.key_for("customer", f"{account.tenant_id}:{account.turn}")
+            return gateway.create_customer(account.params, key=key)
+        except GatewayError as error:
+            if error.happened is not Happened.STORED:
+                raise
+    wanted = account.params["metadata"]
+    for customer, told in gateway.customers(since=int((account.asked_at - door.CLOCKS_DIFFER).timestamp())):
+        if told == wanted:
+            return customer
+    # Nothing came of it, and its key may be forgotten or bring the same failure: under another one.
+    BillingAccount.objects.filter(pk=account.pk, customer=None, turn=account.turn).update(
+        turn=account.turn + 1, asked_at=None
+    )
+    raise GatewayError("The customer was not made; the next try makes it.", Happened.BUSY)

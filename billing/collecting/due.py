@@ -1,0 +1,131 @@
+"""Which invoices are to be charged now: due, not paid, not held, and not tried in vain a short time ago."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django_stubs_ext import WithAnnotations
+
+from billing import credit, sums
+from billing.collecting import declines, refunds
+from billing.collecting.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, Held, chargeable
+from billing.dunning import pausing
+from billing.dunning.policies import Policies
+from billing.models import (
+    OPEN_LINKS,
+    UNDER_WAY,
+    AttemptState,
+    DisputeState,
+    EventState,
+    GatewayEvent,
+    Invoice,
+    MethodState,
+    PayLink,
+    PaymentAttempt,
+    PaymentDispute,
+    SavedMethod,
+)
+
+SLICE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An invoice that is to be charged, and the day it is where it was issued."""
+
+    invoice: Invoice
+    on: date
+
+
+def invoices(*, moment: datetime, limit: int) -> list[Due]:
+    """Longest due first, leaving out what waits for its next try, and what is too little or too much for a charge:
+    however much of that there is, it keeps nobody from being charged. A query each for slices of candidates."""
+    rows = _unpaid(moment).order_by("due_on", "pk").values_list("pk", "left", "currency")
+    wanted = [pk for pk, left, currency in rows if not isinstance(chargeable(left, currency), Held)]
+    found: list[Due] = []
+    for first in range(0, len(wanted), SLICE):
+        if len(found) >= limit:
+            break
+        found += _to_be_tried(wanted[first : first + SLICE], moment)
+    return found[:limit]
+
+
+def _to_be_tried(wanted: list[int], moment: datetime) -> list[Due]:
+    refused = refusals(wanted)
+    policies = Policies()
+    due = []
+    for invoice in Invoice.objects.filter(pk__in=wanted).select_related("tenant").order_by("due_on", "pk"):
+        today = moment.astimezone(ZoneInfo(invoice.timezone)).date()
+        if invoice.due_on is None or invoice.due_on > today:
+            continue
+        retries = policies.of(invoice.tenant_id, invoice.due_on).retries
+        if _is_time(refused.get(invoice.pk, []), retries, moment):
+            due.append(Due(invoice, today))
+    return due
+
+
+def next_try(refused: Sequence[PaymentAttempt], retries: Sequence[int]) -> datetime | None:
+    """When an invoice is tried again after these refusals of one means of payment, newest last; None: no more.
+
+    `retries`: days to the next try after the first, second, third.
+    """
+    if not refused:
+        return None
+    newest = refused[-1]
+    if newest.state == AttemptState.NEEDS_ACTION or declines.is_hard(newest) or len(refused) > len(retries):
+        return None
+    return newest.made_at + timedelta(days=retries[len(refused) - 1])
+
+
+def _is_time(refused: Sequence[PaymentAttempt], retries: Sequence[int], moment: datetime) -> bool:
+    if not refused:
+        return True
+    again = next_try(refused, retries)
+    return again is not None and again <= moment
+
+
+def refusals(wanted: Collection[int]) -> dict[int, list[PaymentAttempt]]:
+    """By invoice: what was refused since the method that is preferred now was saved or renewed, oldest first."""
+    found: dict[int, list[PaymentAttempt]] = {}
+    rows = PaymentAttempt.objects.filter(
+        invoice__in=wanted,
+        state__in=(AttemptState.FAILED, AttemptState.NEEDS_ACTION),
+        method__preferred=True,
+        made_at__gte=F("method__added_at"),
+    ).order_by("made_at")
+    for attempt in rows:
+        if attempt.invoice_id is not None:
+            found.setdefault(attempt.invoice_id, []).append(attempt)
+    return found
+
+
+def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, sums.Left]]:
+    usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
+    flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
+    disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
+    given_back = refunds.unexplained(attempt__invoice=OuterRef("pk"))
+    open_pages = PayLink.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS)
+    refused = PaymentAttempt.objects.filter(
+        invoice=OuterRef("pk"),
+        state=AttemptState.CANCELED,
+        code__in=OUT_OF_BOUNDS,
+        made_at__gt=moment - BOUNDS_HOLD,
+    )
+    today = moment.date() + timedelta(days=1)  # somewhere it is tomorrow
+    rows = (
+        sums.with_left(Invoice.objects.filter(due_on__lte=today))
+        .filter(left__gt=0)
+        .filter(Exists(usable))
+        .filter(
+            ~Exists(flying), ~Exists(disputed), ~Exists(given_back), ~Exists(open_pages), ~Exists(refused)
+        )
+        .filter(Q(tenant__billing_account__isnull=True) | Q(tenant__billing_account__automatic=True))
+        .filter(~Exists(credit.held_for()))
+        .filter(~Exists(pausing.of_invoices(moment.date())))
+    )
+    parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
+    return rows.exclude(tenant__slug__in=parked.values("tenant_slug"))

@@ -1,0 +1,141 @@
+"""Issuing what is owed at the end of a period: the invoice, and what stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
+
+from billing import calendar, comparing, crediting, drafting, invoicing, parking
+from billing.drafting import Bill, Owing
+from billing.models import BillingPeriod, CloseProof, Decision, Invoice, LineKind, Parking
+from billing.outcomes import Block, Closed, Outcome, beside, blocked, closed
+from billing.proof import tenant_sums
+from billing.rules.money import Money
+from portal.tenants.models import Tenant
+
+
+def issue_each(owing: Sequence[Owing], *, moment: datetime, compare: bool = False) -> dict[int, Closed]:
+    """Issue what is owed, and mark the periods closed. By tenant, for a caller that holds their locks.
+
+    `compare`: say what differs from the period before.
+    """
+    bills = drafting.bill_each(owing)
+    outcomes = _issue(bills, moment)
+    changes = comparing.with_last([bill for bill in bills if not bill.untaxed]) if compare else {}
+    return {pk: replace(outcome, change=changes.get(pk)) for pk, outcome in outcomes.items()}
+
+
+def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:
+    outcomes = {
+        bill.owing.tenant.pk: blocked(bill.owing.tenant.slug, [Block("untaxed", bill.untaxed)])
+        for bill in bills
+        if bill.untaxed
+    }
+    bills = [bill for bill in bills if not bill.untaxed]
+    carried = {bill.owing.tenant.pk: bill for bill in bills if bill.wanted and bill.total.amount < 0}
+    due = [bill for bill in bills if bill.owing.tenant.pk not in carried]
+    parked = parking.park_each(due, moment=moment)
+    waiting = [bill for bill in due if bill.owing.tenant.pk in parked]
+    due = [bill for bill in due if bill.owing.tenant.pk not in parked]
+    billed = [bill for bill in due if bill.wanted]
+    drafted = [*billed, *(bill for bill in waiting if bill.wanted)]
+    for bill in bills:
+        if bill.owing.standing is not None and bill not in drafted:
+            invoicing.discard(invoice=bill.owing.standing)
+    drafts = dict(zip([bill.owing.tenant.pk for bill in drafted], drafting.draft_each(drafted), strict=True))
+    parking.mark(draft for pk, draft in drafts.items() if pk in parked)
+    invoices = {pk: draft for pk, draft in drafts.items() if pk not in parked}
+    others = {bill.owing.tenant.pk: _beside(bill) for bill in due}
+    documents = [(bill, invoices[bill.owing.tenant.pk]) for bill in billed]
+    documents += [(bill, other) for bill in due for other in others[bill.owing.tenant.pk]]
+    invoicing.issue_each(
+        [
+            (bill.owing.tenant, invoice, _dated(moment, bill.owing.period, invoice))
+            for bill, invoice in documents
+        ],
+        moment=moment,
+    )
+    _mark_closed(moment, [bill.owing.period for bill in bills if bill.owing.tenant.pk not in parked])
+    _keep_proofs(moment, due)
+    outcomes |= {pk: _carried(bill) for pk, bill in carried.items()}
+    outcomes |= {bill.owing.tenant.pk: _parked(bill, parked[bill.owing.tenant.pk]) for bill in waiting}
+    for bill in due:
+        tenant = bill.owing.tenant
+        outcomes[tenant.pk] = _outcome(tenant, invoices.get(tenant.pk), others[tenant.pk])
+    return outcomes
+
+
+def _dated(moment: datetime, period: BillingPeriod, invoice: Invoice) -> date:
+    """Where a tenant moved west meanwhile, its day may be the one before its invoice's: a credit note is no older."""
+    day = calendar.day_of(moment, period)
+    if invoice.original is None or invoice.original.issued_on is None:
+        return day
+    return max(day, invoice.original.issued_on)
+
+
+def _beside(bill: Bill) -> list[Invoice]:
+    """The drafts of what is issued beside the period's invoice: corrections, and what other currencies have."""
+    apart = [drafting.draft_apart(bill)] if bill.divided.apart else []
+    own = apart + crediting.draft_notes(bill)
+    return own + [document for other in bill.others for document in _beside(other)]
+
+
+def _outcome(tenant: Tenant, invoice: Invoice | None, others: Sequence[Invoice]) -> Closed:
+    if invoice is not None:
+        outcome = closed(tenant.slug, invoice, Outcome.ISSUED)
+    else:
+        outcome = Closed(tenant.slug, Outcome.CORRECTED if others else Outcome.NOTHING)
+    return replace(outcome, beside=tuple(beside(other) for other in others))
+
+
+def _carried(bill: Bill) -> Closed:
+    """More is taken off than the period costs: no invoice says so, the next one takes all of it up."""
+    total = bill.total
+    if any(line.kind == LineKind.MANUAL and line.amount < 0 for line in bill.divided.lines):
+        return Closed(
+            bill.owing.tenant.slug,
+            Outcome.CARRIED,
+            reason=f"What is taken off by hand or corrected exceeds this period's charges by {(-total).text} "
+            f"{total.currency}; the next invoice takes the difference up.",
+        )
+    return Closed(
+        bill.owing.tenant.slug,
+        Outcome.CARRIED,
+        reason=f"Corrections of earlier periods exceed this period's charges by {(-total).text} {total.currency}; "
+        f"they go on invoices here, so the next invoice takes the difference up.",
+    )
+
+
+def _parked(bill: Bill, row: Parking) -> Closed:
+    """It is beyond its bounds, and nobody has approved as much."""
+    slug = bill.owing.tenant.slug
+    month = f"{bill.owing.period.start.astimezone(ZoneInfo(bill.owing.period.timezone)):%Y-%m}"
+    why, todo = row.reason, f"Approve or refuse it: approve_invoice {slug} {month} --why REASON."
+    if row.state == Decision.REFUSED:
+        why = f"{why} {row.by} refused it: {row.why.rstrip('.')}."
+        todo = "Correct what is wrong and close again."
+    total = Money.from_minor(row.total, row.currency)
+    told = (Block("parked", why),)
+    return Closed(slug, Outcome.PARKED, total=total, reason=f"{why} {todo}", blocks=told)
+
+
+def _mark_closed(moment: datetime, periods: Sequence[BillingPeriod]) -> None:
+    BillingPeriod.objects.filter(pk__in=[period.pk for period in periods]).update(closed_at=moment)
+
+
+def _keep_proofs(moment: datetime, bills: Sequence[Bill]) -> None:
+    sums = tenant_sums([bill.owing.period for bill in bills])
+    CloseProof.objects.bulk_create(
+        [
+            CloseProof(
+                period=bill.owing.period,
+                tenant=bill.owing.tenant,
+                closed_at=moment,
+                accepted_incomplete=bill.owing.terms.get("accepted_incomplete", ""),
+                sums=sums[bill.owing.period.pk],
+            )
+            for bill in bills
+        ]
+    )

@@ -1,0 +1,136 @@
+"""What is written to tenants about what they owe, each letter once; and whether its accounts are blocked for it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from billing.models.collecting import PaymentAttempt
+from billing.models.invoices import Invoice
+from clusters.models import Account
+from portal.audit import track
+from portal.tenants.models import Tenant
+
+
+class LetterKind(models.TextChoices):
+    REFUSED = "refused", "Payment refused"
+    CONFIRM = "confirm", "The bank asks for a confirmation"
+    CARD_GONE = "card-gone", "Card removed"
+    CARD_EXPIRED = "card-expired", "Card expired"
+    PAST_DUE = "past-due", "Past due"
+    REMINDER = "reminder", "Reminder"
+    ANNOUNCE = "announce", "Suspension announced"
+    SUSPENDED = "suspended", "Suspended"
+    RESTORED = "restored", "Restored"
+    PAID = "paid", "Thanks"
+
+
+class LetterState(models.TextChoices):
+    WAITING = "waiting", "Waiting to be sent"
+    SENDING = "sending", "Given to the mail server, which has not answered"
+    SENT = "sent", "Sent"
+    KEPT = "kept", "Kept here: EMAIL_URL is not set"
+    SKIPPED = "skipped", "Not needed any more"
+    FAILED = "failed", "Could not be sent"
+
+
+class Letter(models.Model):
+    """One e-mail: a row of the transaction that causes it, sent at most once, kept as it was sent."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="letters")
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, null=True, related_name="letters")
+    attempt = models.ForeignKey(PaymentAttempt, on_delete=models.PROTECT, null=True, related_name="letters")
+    kind = models.CharField(max_length=12, choices=LetterKind.choices)
+    step = models.PositiveSmallIntegerField(default=0, help_text="Which reminder.")
+    key = models.CharField(max_length=100, unique=True, help_text="What it is about: written once.")
+    told = models.JSONField(
+        default=dict, help_text="What it says that is not found any more when it is sent."
+    )
+    state = models.CharField(max_length=8, choices=LetterState.choices, default=LetterState.WAITING)
+    made_at = models.DateTimeField()
+    not_before = models.DateTimeField(help_text="Later than made where the mail server refused it.")
+    tries = models.PositiveSmallIntegerField(default=0)
+    sent_at = models.DateTimeField(null=True, help_text="When it was given to the mail server, or kept.")
+    to = ArrayField(models.EmailField(), default=list)
+    subject = models.TextField(blank=True)
+    text = models.TextField(blank=True)
+    html = models.TextField(blank=True)
+    why = models.TextField(blank=True, help_text="Why it was not sent, or not yet.")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(state__in=LetterState.values) & Q(kind__in=LetterKind.values),
+                name="letter_is_of_a_known_kind",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=["sending", "sent", "kept"])
+                | (Q(sent_at__isnull=False) & ~Q(subject="") & ~Q(text="")),
+                name="letter_is_kept_as_sent",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index("not_before", "id", condition=Q(state="waiting"), name="letters_to_send"),
+        ]
+
+    def __str__(self) -> str:
+        step = f" {self.step}" if self.step else ""
+        return f"{self.get_kind_display()}{step}, {self.invoice or self.tenant}"
+
+
+@track()
+class Suspension(models.Model):
+    """That a tenant's accounts are blocked for what it owes: begins once per crossing, ends when nothing demands it."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="suspensions")
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="+")
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, help_text="Since then its accounts are unblocked.")
+    why_ended = models.TextField(blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant"],
+                condition=Q(ended_at__isnull=True),
+                name="tenant_is_suspended_once_at_a_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"suspension of {self.tenant}"
+
+
+class BlockState(models.TextChoices):
+    ASKED = "asked", "To be blocked"
+    BLOCKED = "blocked", "Blocked"
+    THEIRS = "theirs", "Left as somebody else blocked it"
+    LIFTING = "lifting", "To be unblocked"
+    LIFTED = "lifted", "Unblocked"
+
+
+@track(exclude=["tries", "next_at"])
+class SuspendedAccount(models.Model):
+    """One account of a suspension: what is wanted of it, and what was read back from its scheduler."""
+
+    suspension = models.ForeignKey(Suspension, on_delete=models.PROTECT, related_name="accounts")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="+")
+    state = models.CharField(max_length=8, choices=BlockState.choices, default=BlockState.ASKED)
+    error = models.TextField(blank=True, help_text="Why it could not be done yet; it is tried again.")
+    tries = models.PositiveIntegerField(default=0)
+    next_at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["suspension", "account"], name="account_is_suspended_once_at_a_time"
+            ),
+            models.CheckConstraint(condition=Q(state__in=BlockState.values), name="block_state_is_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.account}: {self.get_state_display()}"

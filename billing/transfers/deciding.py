@@ -1,0 +1,163 @@
+"""What people decide of transfers that nobody could be sure of: who, when and why is in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from django.db import transaction
+
+from billing.locking import lock_each
+from billing.models import DocumentKind, Invoice, RefusedEntry, Transfer, TransferState
+from billing.rules.money import Money
+from billing.transfers import booking, matching
+from billing.transfers.booking import OnCredit, OnInvoice, Share
+from billing.transfers.matching import REFUSALS
+from portal.tenants.models import Tenant
+
+
+class DecisionError(Exception):
+    """It cannot be decided so; the message says why and what to do."""
+
+
+@contextmanager
+def _held(transfer: Transfer, tenants: Sequence[Tenant], *states: TransferState) -> Iterator[Transfer]:
+    """The transfer, locked behind its tenants, where it is in one of the states."""
+    with transaction.atomic():
+        lock_each(tenants)
+        row = Transfer.objects.select_for_update().get(pk=transfer.pk)
+        if row.state not in states:
+            raise DecisionError(
+                f"This transfer is {row.get_state_display().lower()} already: look at it again."
+            )
+        try:
+            yield row
+        except REFUSALS as refusal:
+            raise DecisionError(str(refusal)) from refusal
+
+
+def assign(
+    *, transfer: Transfer, numbers: Sequence[str], tenant: Tenant | None, by: str, moment: datetime
+) -> Transfer:
+    """Book a waiting transfer on these invoices in their order, as far as each is due, and the rest as credit.
+
+    Without invoices all of it becomes credit of `tenant`; what is left over of invoices goes to their tenant, or to
+    `tenant`. A second call is refused. Raises DecisionError.
+    """
+    invoices = _payable(transfer, numbers)
+    heir = tenant or (invoices[0].tenant if len({each.tenant_id for each in invoices}) == 1 else None)
+    concerned = [each.tenant for each in invoices] + ([heir] if heir else [])
+    if not concerned:
+        raise DecisionError("Say which invoices it pays, or whose credit it is.")
+    with _held(transfer, concerned, TransferState.WAITING) as row:
+        if row.amount < 0:
+            raise DecisionError(
+                "This money left the account: say which transfer it takes back, or set it aside."
+            )
+        shares: list[Share] = []
+        left = row.amount
+        for invoice in invoices:
+            due = booking.owed(invoice, row.booked_on)
+            if due <= 0:
+                raise DecisionError(f"Nothing is due of {invoice}: leave it out.")
+            if left > 0:
+                shares.append(OnInvoice(invoice, min(due, left)))
+                left -= min(due, left)
+            else:
+                raise DecisionError(f"Nothing is left of the transfer for {invoice}: leave it out.")
+        if left and heir is None:
+            over = Money.from_minor(left, row.currency).text
+            raise DecisionError(f"{over} {row.currency} are left over: say whose credit they are.")
+        if left and heir is not None:
+            shares.append(OnCredit(heir, left))
+        booking.book(row, shares, by=by, at=moment)
+    return row
+
+
+def set_aside(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
+    """It is none of what is collected here, for this reason. A second call is refused. Raises DecisionError."""
+    if not why.strip():
+        raise DecisionError("Say why it is set aside: the reason is kept with it.")
+    with _held(transfer, (), TransferState.WAITING) as row:
+        row.state, row.why, row.decided_by, row.decided_at = TransferState.ASIDE, why.strip(), by, moment
+        row.save()
+    return row
+
+
+def look_again(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
+    """Take back what was decided: it waits again, and what it was booked on is due again. Raises DecisionError.
+
+    A debit that took a transfer back gives it free: both wait, and that one is booked again by who knows on what.
+    """
+    if not why.strip():
+        raise DecisionError("Say why it is taken back: the reason is kept with it.")
+    tenants = [part.tenant for part in transfer.parts.select_related("tenant")]
+    with _held(transfer, tenants, TransferState.BOOKED, TransferState.ASIDE) as row:
+        rows = [row]
+        if row.undoes_id is not None:
+            rows.append(Transfer.objects.select_for_update().get(pk=row.undoes_id))
+            row.undoes = None
+        for each in rows:
+            _refuse_others(each, tenants)
+            booking.undo(
+                each, state=TransferState.WAITING, why=why.strip(), by=by, at=moment, on=row.booked_on
+            )
+    return row
+
+
+def takes_back(*, transfer: Transfer, original: Transfer, by: str, moment: datetime) -> Transfer:
+    """A waiting debit takes this transfer back: what that one paid is due again. Raises DecisionError."""
+    if (original.account, original.currency, original.amount) != (
+        transfer.account,
+        transfer.currency,
+        -transfer.amount,
+    ):
+        raise DecisionError("They are not over the same amount of the same account.")
+    tenants = [part.tenant for part in original.parts.select_related("tenant")]
+    with _held(transfer, tenants, TransferState.WAITING, TransferState.ASIDE) as row:
+        other = Transfer.objects.select_for_update().get(pk=original.pk)
+        if other.amount < 0 or other.state == TransferState.RETURNED:
+            raise DecisionError("That transfer went back already.")
+        _refuse_others(other, tenants)
+        matching.take_back(row, other, by=by, moment=moment)
+    return row
+
+
+def _refuse_others(row: Transfer, locked: Sequence[Tenant]) -> None:
+    """Who was quicker may have booked it on tenants whose credit is not locked here. For who holds its lock."""
+    standing = row.parts.filter(amount__gt=0, undone_by=None)
+    if not set(standing.values_list("tenant", flat=True)) <= {tenant.pk for tenant in locked}:
+        raise DecisionError("Somebody has just decided on this transfer: look at it again.")
+
+
+@transaction.atomic
+def settle(*, entry: RefusedEntry, why: str, by: str) -> None:
+    """Somebody did what is to be done about an entry in quarantine. A second call is refused."""
+    if not why.strip():
+        raise DecisionError("Say what was done: the reason is kept with it.")
+    row = RefusedEntry.objects.select_for_update().get(pk=entry.pk)
+    if row.settled_why:
+        raise DecisionError("It is settled already.")
+    row.settled_by, row.settled_why = by, why.strip()
+    row.save()
+
+
+def _payable(transfer: Transfer, numbers: Sequence[str]) -> list[Invoice]:
+    found = {
+        row.number: row
+        for row in Invoice.objects.issued()
+        .filter(number__in=numbers)
+        .exclude(kind=DocumentKind.CREDIT_NOTE)
+        .select_related("tenant")
+    }
+    invoices = []
+    for number in dict.fromkeys(numbers):
+        if number not in found:
+            raise DecisionError(f"There is no issued invoice {number}.")
+        if found[number].currency != transfer.currency:
+            raise DecisionError(
+                f"{number} is in {found[number].currency}, the transfer in {transfer.currency}."
+            )
+        invoices.append(found[number])
+    return invoices

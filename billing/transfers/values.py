@@ -1,0 +1,88 @@
+"""What a bank statement says, as plain values, whichever format it came in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date
+from hashlib import sha256
+
+MOST_BYTES = 20 << 20
+"""Of a file. A statement of 20,000 entries has about half of that."""
+RAW = 4_000  # characters of an entry's text that are kept
+TEXT = 2_000  # of what the payer wrote
+NAME = 200
+
+NOTHING = frozenset({"NOTPROVIDED", "NONREF", "NOT PROVIDED"})
+"""What payers' banks write where there is no reference."""
+
+
+def known(name: str) -> str:
+    """The reference, or "" where it says that there is none."""
+    return "" if name.strip().upper() in NOTHING else name
+
+
+class StatementError(Exception):
+    """A file is no statement that can be taken in; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Money that came (above zero) or went. Amounts are in minor units of the account's currency."""
+
+    amount: int
+    currency: str
+    booked_on: date
+    bank_reference: str = ""  # the bank's own name for it
+    end_to_end: str = ""  # the payer's name for it
+    payer: str = ""  # the other side
+    payer_iban: str = ""
+    text: str = ""  # what the payer wrote, a line each
+    reference: str = ""  # a creditor reference that stands in a field of its own
+    reversal: bool = False
+    raw: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same entry in another file, where the bank has no name for it."""
+        told = (
+            str(self.booked_on), str(self.amount), self.currency, self.payer, self.payer_iban, self.text,
+            self.reference, self.end_to_end,
+        )  # fmt: skip
+        return sha256("\x1f".join(told).encode()).hexdigest()[:32]
+
+
+def discreet(entry: Entry) -> Entry:
+    """With a hash as the bank's name for it where who paid stands in that: it is kept when they are erased."""
+    name = entry.bank_reference.casefold()
+    words = [word for word in entry.payer.casefold().split() if len(word) > 3]
+    if not any(word and word in name for word in (entry.payer_iban.casefold(), *words)):
+        return entry
+    return replace(entry, bank_reference=hashed(entry.bank_reference))
+
+
+def hashed(name: str) -> str:
+    """What is kept of a bank's name for an entry that tells who paid."""
+    return f"#{sha256(name.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadEntry:
+    """One that cannot be taken in by itself: kept to be looked at."""
+
+    place: str  # "entry 12", "line 40"
+    reason: str
+    raw: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """opening + Σ of its entries = closing, where the format has balances."""
+
+    account: str  # IBAN, or another number of it
+    currency: str
+    name: str  # what the bank calls the statement
+    opening: int | None
+    closing: int | None
+    entries: tuple[Entry, ...]
+    bad: tuple[BadEntry, ...]
+    pending: int  # entries that the bank has not booked yet: they come again

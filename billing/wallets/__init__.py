@@ -1,0 +1,1 @@
+"""Prepaid balances: opening and filling them, booking what was used, holding and spending."""

@@ -1,0 +1,145 @@
+"""Booking what was used: each wallet's service days are brought to what rating says of them.
+
+Totals are compared, not events: whatever the order and however often, the same amounts are booked.
+Usage that happened is booked in full, below the limit if need be.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from typing import NamedTuple
+
+from django.db import transaction
+from django.db.models import Q, Sum
+
+from billing.models.wallets import (
+    EntrySide,
+    Wallet,
+    WalletBooking,
+    WalletDay,
+    WalletEntry,
+    WalletScheme,
+    WalletScope,
+    WalletTotal,
+)
+from billing.rules.money import Money
+from billing.rules.pricing import SECONDS_PER_HOUR
+from billing.rules.wallet import Piece, burn, give_back
+from billing.wallets import apart, granting
+from billing.wallets.entries import Booking, grants_of, locked, post, repay_debt, stay_expired
+from portal.tenants.models import Tenant
+
+
+class Owner(NamedTuple):
+    """Whose wallet of a scheme: a project's, a user's, or, with neither, the tenant's."""
+
+    project: int | None
+    user: str
+
+
+def book_due(*, moment: datetime) -> int:
+    """Book for every tenant whose totals have changed, each in its own transaction; how many.
+
+    One that cannot be booked stays due and holds up no other. Raises LeftOverError at the end.
+    """
+    due = list(WalletBooking.objects.filter(due=True).order_by("pk").values_list("pk", flat=True))
+    tenants = Tenant.objects.filter(pk__in=due).order_by("pk")
+    apart.each(tenants, lambda tenant: book(tenant=tenant, moment=moment))
+    return len(due)
+
+
+@transaction.atomic
+def book(*, tenant: Tenant, moment: datetime) -> None:
+    """Book what was rated since the last time; asked again, nothing is left to book.
+
+    Wallets that are needed and not there are opened. Nothing is rated for the tenant meanwhile.
+    """
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    state, _ = WalletBooking.objects.get_or_create(tenant=tenant)
+    changed = WalletTotal.objects.filter(tenant=tenant, last_rated_id__gt=state.rated_through)
+    news = list(changed.values_list("unit", "day", "project", "user", "last_rated_id"))
+    for unit in sorted({row[0] for row in news}):
+        _book_unit(tenant, unit, [row[1:4] for row in news if row[0] == unit], moment)
+    state.rated_through = max([state.rated_through, *(row[4] for row in news)])
+    state.due = False
+    state.save()
+
+
+def wallet_of(scheme: WalletScheme, owner: Owner) -> Wallet:
+    """The owner's wallet, opened where there is none yet."""
+    row = Wallet.objects.filter(scheme=scheme, project=owner.project, user=owner.user).first()
+    return row or Wallet.objects.create(
+        scheme=scheme,
+        tenant_id=scheme.tenant_id,
+        project_id=owner.project,
+        user=owner.user,
+        unit=scheme.unit,
+        opened_at=scheme.since,
+    )
+
+
+def _book_unit(tenant: Tenant, unit: str, news: Iterable[tuple[date, int, str]], moment: datetime) -> None:
+    scheme = WalletScheme.objects.filter(tenant=tenant, unit=unit).first() or _plain(tenant, unit)
+    days: dict[Owner, set[date]] = defaultdict(set)
+    for day, project, user in news:
+        days[_owner(scheme, project, user)].add(day)
+    wallets = {owner: wallet_of(scheme, owner) for owner in sorted(days, key=str)}
+    rows = locked(wallet.pk for wallet in wallets.values())
+    for owner, wallet in wallets.items():
+        row = rows[wallet.pk]
+        granting.accrue(wallet=row, moment=moment)
+        row.refresh_from_db(fields=["balance"])
+        _book_days(row, _owed(scheme, owner, days[owner]), moment)
+        repay_debt(row, day=moment.astimezone(tenant.zone).date(), at=moment)
+
+
+def _plain(tenant: Tenant, unit: str) -> WalletScheme:
+    """Nobody said how: one wallet for the tenant, empty from the beginning, so that its debt is seen."""
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    return WalletScheme.objects.create(tenant=tenant, unit=unit, since=start)
+
+
+def _owner(scheme: WalletScheme, project: int, user: str) -> Owner:
+    if scheme.scope == WalletScope.PROJECT:
+        return Owner(project, "")
+    return Owner(None, user if scheme.scope == WalletScope.USER else "")
+
+
+def _owed(scheme: WalletScheme, owner: Owner, days: Iterable[date]) -> dict[date, int]:
+    """What the days come to, in smallest units: rounded once, per day."""
+    whose = Q(project=owner.project) if owner.project is not None else Q()
+    if scheme.scope == WalletScope.USER:
+        whose = Q(user=owner.user)
+    totals = WalletTotal.objects.filter(whose, tenant=scheme.tenant_id, unit=scheme.unit, day__in=list(days))
+    exact: dict[date, Fraction] = defaultdict(Fraction)
+    for day, share_den, amount in totals.values_list("day", "share_den").annotate(sum=Sum("amount")):
+        exact[day] += Fraction(amount) / share_den / SECONDS_PER_HOUR
+    return {day: Money(amount, scheme.unit).rounded().minor for day, amount in sorted(exact.items())}
+
+
+def _book_days(wallet: Wallet, owed: Mapping[date, int], moment: datetime) -> None:
+    booked = dict(WalletDay.objects.filter(wallet=wallet, day__in=owed).values_list("day", "booked"))
+    for day, amount in owed.items():
+        more = amount - booked.get(day, 0)
+        if more > 0:
+            taken = burn(more, grants_of(wallet), day=day)
+            pieces = [Piece(piece.grant, -piece.amount) for piece in taken]
+            post(wallet, Booking(pieces, EntrySide.USED, moment, memo=f"Use of {day}", day=day))
+        elif more < 0:
+            pieces = give_back(-more, _taken(wallet, day))
+            post(wallet, Booking(pieces, EntrySide.USED, moment, memo=f"Less use of {day}", day=day))
+            stay_expired(wallet, pieces, moment)
+        if more:
+            WalletDay.objects.update_or_create(wallet=wallet, day=day, defaults={"booked": amount})
+
+
+def _taken(wallet: Wallet, day: date) -> list[Piece]:
+    """What the day's use took and did not give back, in the order in which it was taken."""
+    found: dict[int | None, int] = {}
+    entries = WalletEntry.objects.filter(wallet=wallet, day=day, side=EntrySide.BALANCE).order_by("pk")
+    for grant, amount in entries.values_list("grant", "amount"):
+        found[grant] = found.get(grant, 0) - amount
+    return [Piece(grant, amount) for grant, amount in found.items() if amount > 0]

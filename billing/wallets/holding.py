@@ -1,0 +1,85 @@
+"""Holding credit for work that is admitted, and spending it: both end at the wallet's limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime
+
+from django.db import transaction
+from django.db.models import F, Q, Sum
+
+from billing.models.wallets import EntrySide, Wallet, WalletGrant, WalletHold
+from billing.rules.money import Money
+from billing.rules.wallet import Piece, burn
+from billing.wallets.entries import Booking, WalletError, grants_of, locked, post
+
+
+def available(wallets: Iterable[Wallet], *, day: date) -> dict[int, int]:
+    """By wallet what may be held or spent on `day`, overdraft included; below zero where the limit is passed.
+
+    Grants that do not pay for that day do not count, although they are in the balance. One query.
+    """
+    rows = {wallet.pk: wallet for wallet in wallets}
+    pays = Q(usable_from__lte=day) & (Q(expires_on=None) | Q(expires_on__gt=day))
+    idle = WalletGrant.objects.filter(~pays, wallet__in=rows, left__gt=0).values_list("wallet")
+    found = dict(idle.annotate(sum=Sum("left")))
+    return {pk: row.balance - found.get(pk, 0) - row.held + row.scheme.overdraft for pk, row in rows.items()}
+
+
+@transaction.atomic
+def hold(*, wallet: Wallet, amount: int, key: str, moment: datetime) -> WalletHold:
+    """Set `amount` aside; held once per `key`: asked again with the same amount, the same hold.
+
+    Raises WalletError where the limit does not allow it, however many ask at once, and for another amount
+    under the same key.
+    """
+    row = locked([wallet.pk])[wallet.pk]
+    known = WalletHold.objects.filter(wallet=row, key=key).first()
+    if known is not None:
+        if known.amount != amount:
+            raise WalletError(f"{key!r} is held already with another amount: release it first.")
+        return known
+    _allow(row, amount, _today(row, moment))
+    Wallet.objects.filter(pk=row.pk).update(held=F("held") + amount)
+    return WalletHold.objects.create(
+        wallet=row, tenant_id=row.tenant_id, key=key, amount=amount, placed_at=moment
+    )
+
+
+@transaction.atomic
+def release(*, wallet: Wallet, key: str, moment: datetime) -> None:
+    """Give the hold free; released already or never placed, nothing."""
+    row = locked([wallet.pk])[wallet.pk]
+    standing = WalletHold.objects.filter(wallet=row, key=key, released_at=None).first()
+    if standing is not None:
+        Wallet.objects.filter(pk=row.pk).update(held=F("held") - standing.amount)
+        WalletHold.objects.filter(pk=standing.pk).update(released_at=moment)
+
+
+@transaction.atomic
+def spend(*, wallet: Wallet, amount: int, moment: datetime, memo: str) -> None:
+    """Take `amount` for something that somebody chose to buy. Raises WalletError where the limit does not allow it.
+
+    A second call spends again: whoever may be interrupted holds under a key first.
+    """
+    row = locked([wallet.pk])[wallet.pk]
+    today = _today(row, moment)
+    _allow(row, amount, today)
+    pieces = [Piece(piece.grant, -piece.amount) for piece in burn(amount, grants_of(row), day=today)]
+    post(row, Booking(pieces, EntrySide.SPENT, moment, memo=memo))
+
+
+def _today(wallet: Wallet, moment: datetime) -> date:
+    return moment.astimezone(wallet.tenant.zone).date()
+
+
+def _allow(wallet: Wallet, amount: int, day: date) -> None:
+    if amount <= 0:
+        raise WalletError("Say how much: more than nothing.")
+    free = available([wallet], day=day)[wallet.pk]
+    if amount > free:
+        unit = wallet.unit
+        raise WalletError(
+            f"{Money.from_minor(amount, unit).text} {unit} is more than the "
+            f"{Money.from_minor(max(free, 0), unit).text} {unit} that {wallet} may still spend: top it up first."
+        )

@@ -1,0 +1,209 @@
+"""How busy devices were, by series and hour of UTC: sums and counts of samples, without those that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from itertools import pairwise
+from statistics import median_low
+
+from clusters.connectors.prometheus.answers import Sample, Series, whole
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.coverage import HOUR, MINUTE
+from clusters.connectors.prometheus.metrics import HIGHEST_RATIO, RATIO, Metric
+from clusters.connectors.prometheus.queries import alternatives, equal, span
+
+AT_ONCE = 250  # devices or pods whose samples one query asks for
+UUIDS = ("UUID", "uuid")
+HOSTS = ("Hostname", "hostname")
+DEVICE = (*UUIDS, *HOSTS, "gpu", "GPU_I_ID", "GPU_I_PROFILE", "vgpu")
+OBSERVER = ("job", "replica", "prometheus_replica")
+
+Labels = Mapping[str, str]
+Device = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Samples of one series in one hour: their sum in the metric's own unit, and how many."""
+
+    total: Decimal
+    count: int
+
+
+@dataclass(slots=True)
+class DeviceSeries:
+    """One device as one observer told of it under one set of labels. `hours`: by the epoch second of their begin.
+
+    `device` is the same for all who tell of it: its UUID, else its node and number; slice and replica. `observer` is
+    who told: a device that two jobs or two replicas scrape is told of twice.
+    """
+
+    labels: Labels
+    hours: dict[int, Tally] = field(default_factory=dict)
+    device: Device = field(init=False)
+    observer: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        told = first(self.labels, UUIDS)
+        place = (told,) if told else (first(self.labels, HOSTS), self.labels.get("gpu", ""))
+        self.device = (*place, self.labels.get("GPU_I_ID", ""), self.labels.get("vgpu", ""))
+        self.observer = tuple(self.labels.get(name, "") for name in OBSERVER)
+
+
+class Samples:
+    """Reads one metric. `others`: labels to keep beside the device's. `left_out` counts samples that are none."""
+
+    def __init__(
+        self, client: PrometheusClient, metric: Metric, *, matchers: Sequence[str], others: Sequence[str]
+    ) -> None:
+        self.client = client
+        self.metric = metric
+        self.matchers = matchers
+        self.kept = (*OBSERVER, *DEVICE, *others)
+        self.left_out = 0
+        self._there = False
+        self.peak = Decimal(0)  # of a percentage, as far as it matters
+
+    def selector(self, *more: str) -> str:
+        return f"{self.metric.name}{{{','.join(filter(None, (*more, *self.matchers)))}}}"
+
+    def there(self, hours: range) -> bool:
+        """Whether the metric has a series at all: in these hours, or in others that were asked after."""
+        if self._there:
+            return True
+        seconds = hours.stop - hours.start
+        found = self.client.instant(f"count(count_over_time({self.selector()}[{span(seconds)}]))", hours.stop)
+        self._there = bool(found)
+        return self._there
+
+    def read(self, hours: range) -> list[DeviceSeries]:
+        """All series of whole hours, `hours` being their begins. Raises `ConnectorError`."""
+        by, samples = ",".join(self.kept), f"{self.selector()}[{span(HOUR)}]"
+        found: dict[tuple[str, ...], DeviceSeries] = {}
+        odd: dict[int, set[tuple[str, ...]]] = {}
+        sums, counts, beyond = self.client.together(
+            partial(self._range, query, hours)
+            for query in (
+                f"sum by ({by}) (sum_over_time({samples}))",
+                f"sum by ({by}) (count_over_time({samples}))",
+                f"count by ({by}) (max_over_time({samples}) > {self.metric.limit} or min_over_time({samples}) < 0)",
+            )
+        )
+        for one in sums:
+            series = found[self._key(one.metric)] = DeviceSeries(one.metric)
+            for at, total in one.values:
+                series.hours[int(at) - HOUR] = Tally(total, 0)
+                if not total.is_finite():
+                    odd.setdefault(int(at) - HOUR, set()).add(self._key(one.metric))
+        for one in counts:
+            counted = found.get(self._key(one.metric))
+            for at, value in one.values:
+                if counted is not None and int(at) - HOUR in counted.hours:
+                    counted.hours[int(at) - HOUR].count = whole(value) or 0
+        for one in beyond:
+            for at, _ in one.values:
+                odd.setdefault(int(at) - HOUR, set()).add(self._key(one.metric))
+        for hour, keys in odd.items():
+            self._clean(found, hour, keys)
+        for series in found.values():  # samples that came between the two answers are for the next pass
+            series.hours = {hour: tally for hour, tally in series.hours.items() if tally.count}
+        return [series for series in found.values() if series.hours]
+
+    def raw(self, hour: int, matchers: Iterable[str]) -> Iterator[tuple[Labels, list[Sample]]]:
+        """Labels and good samples, with their epoch seconds, of series in an hour."""
+        for labels, good, _ in self._samples(hour, matchers):
+            yield labels, good
+
+    def interval(self, series: Iterable[DeviceSeries]) -> dict[str, int]:
+        """Seconds from scrape to scrape by job: from the series of each that has most samples in an hour."""
+        best: dict[str, tuple[int, int, DeviceSeries]] = {}
+        for one in series:
+            job = one.labels.get("job", "")
+            hour, tally = max(one.hours.items(), key=lambda pair: pair[1].count)
+            if job not in best or tally.count > best[job][0]:
+                best[job] = tally.count, hour, one
+        return {job: self._distance(hour, one) for job, (_, hour, one) in best.items()}
+
+    def look_for_peak(self, series: Iterable[DeviceSeries], hours: range) -> None:
+        """Raise `peak` to the largest sample of a percentage, or to the largest mean where that is no ratio's."""
+        if not self.metric.is_percent or self.peak > HIGHEST_RATIO:
+            return
+        means = (tally.total / tally.count for one in series for tally in one.hours.values())
+        self.peak = max(self.peak, max(means, default=Decimal(0)))
+        if self.peak <= HIGHEST_RATIO:
+            query = f"max(max_over_time({self.selector()}[{span(hours.stop - hours.start)}]))"
+            found = self.client.instant(query, hours.stop)
+            value = found[0].value[1] if found and found[0].value else Decimal(0)
+            self.peak = max(self.peak, value if value.is_finite() else self.peak)
+
+    def _distance(self, hour: int, series: DeviceSeries) -> int:
+        """In whole seconds, so that scrapes which come a few milliseconds early or late tell the same each time."""
+        steps = [
+            int((after - before) * 1000)
+            for _, samples in self.raw(hour, [equal(name, value) for name, value in series.labels.items()])
+            for (before, _), (after, _) in pairwise(samples)
+        ]
+        return max((median_low(steps) + 500) // 1000, 1) if steps else MINUTE
+
+    def _clean(
+        self, found: dict[tuple[str, ...], DeviceSeries], hour: int, keys: set[tuple[str, ...]]
+    ) -> None:
+        """Sums of those series from their single samples, without those that are none."""
+        sums: dict[tuple[str, ...], Tally] = {}
+        for matchers in _parts([found[key].labels for key in sorted(keys) if key in found]):
+            for labels, good, odd in self._samples(hour, matchers):
+                key = self._key(labels)
+                tally = sums.setdefault(key, Tally(Decimal(0), 0))
+                tally.total += sum(value for _, value in good)
+                tally.count += len(good)
+                self.left_out += odd if key in keys else 0
+        for key in keys & found.keys():
+            tally = sums.get(key, Tally(Decimal(0), 0))
+            found[key].hours[hour] = tally
+            if not tally.count:
+                del found[key].hours[hour]
+
+    def _samples(self, hour: int, matchers: Iterable[str]) -> Iterator[tuple[Labels, list[Sample], int]]:
+        """Labels, good samples, and the number of the others."""
+        for one in self.client.instant(f"{self.selector(*matchers)}[{span(HOUR)}]", hour + HOUR):
+            labels = {name: one.metric[name] for name in self.kept if one.metric.get(name)}
+            good = [(at, value) for at, value in one.values if self._is_one(value)]
+            yield labels, good, len(one.values) - len(good)
+
+    def _is_one(self, value: Decimal) -> bool:
+        return value.is_finite() and 0 <= value <= self.metric.limit
+
+    def _key(self, labels: Labels) -> tuple[str, ...]:
+        return tuple(labels.get(name, "") for name in self.kept)
+
+    def _range(self, query: str, hours: range) -> list[Series]:
+        return self.client.range(query, start=hours.start + HOUR, end=hours.stop, step=HOUR)
+
+
+def left_out(samples: Samples) -> str:
+    """A sentence on samples that are none."""
+    metric = samples.metric
+    told = (
+        f"{samples.left_out:,} samples of {metric.name} were blank or above {metric.limit}, and do not count"
+    )
+    if metric.divisor == RATIO:
+        return f"{told}. If it is a percentage here, set the option utilisation.divisor to 100."
+    return f"{told}."
+
+
+def first(labels: Labels, names: Iterable[str]) -> str:
+    """What is told under the first of these names that says something."""
+    return next(filter(None, (labels.get(name, "") for name in names)), "")
+
+
+def _parts(devices: Sequence[Labels]) -> Iterator[list[str]]:
+    """Matchers that together select all of these devices, some hundred at a time."""
+    for name in UUIDS:
+        uuids = sorted({labels[name] for labels in devices if labels.get(name)})
+        for begin in range(0, len(uuids), AT_ONCE):
+            yield [f'{name}=~"{alternatives(uuids[begin : begin + AT_ONCE])}"']
+    if any(not first(labels, UUIDS) for labels in devices):
+        yield ['UUID=""', 'uuid=""']

@@ -1,0 +1,190 @@
+"""How busy the devices of each run were in each hour: by their own samples, else by an average if so told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+
+from clusters.connectors.base import BusyHour, BusySource, UsageFact
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.coverage import HOUR
+from clusters.connectors.prometheus.metrics import Metric
+from clusters.connectors.prometheus.options import PrometheusOptions, Scope
+from clusters.connectors.prometheus.queries import alternatives
+from clusters.connectors.prometheus.runs import NAMES, Named, Run, Runs
+from clusters.connectors.prometheus.samples import AT_ONCE, DeviceSeries, Samples, Tally
+from clusters.connectors.prometheus.silence import Silence
+from clusters.connectors.prometheus.tallies import ByParts, Tallies, busy, stands_for
+
+RunHour = tuple[int, str]
+"""Begin of an hour, and the key of a run."""
+
+
+@dataclass(slots=True)
+class Average:
+    """Of devices in an hour, from 0 to 1. `covered`: seconds of the hour that the best seen of them has samples for."""
+
+    total: Decimal = Decimal(0)
+    count: int = 0
+    covered: int = 0
+
+    def add(self, tally: Tally, metric: Metric, interval: int) -> None:
+        self.total += tally.total / metric.divisor
+        self.count += tally.count
+        self.covered = max(self.covered, stands_for(tally.count, interval, HOUR))
+
+
+@dataclass(slots=True)
+class _Part:
+    """Some hours at work: what was held in them, and what has been told of it. Averages by source, hour and name."""
+
+    hours: range
+    held: Mapping[RunHour, Run]
+    told: dict[RunHour, BusyHour] = field(default_factory=dict)
+    averages: dict[tuple[BusySource, int, str, str], Average] = field(default_factory=dict)
+
+    def average(self, source: BusySource, hour: int, name: str, metric: Metric) -> Average:
+        return self.averages.setdefault((source, hour, name, metric.name), Average())
+
+
+class Telemetry:
+    """Reads utilisation of runs. `silence` gathers what the operator should know."""
+
+    def __init__(self, client: PrometheusClient, options: PrometheusOptions) -> None:
+        self.client = client
+        self.options = options.utilisation
+        self.silence = Silence(client.http.address)
+        self.readers = [
+            Samples(client, metric, matchers=(options.busy_matcher,), others=NAMES)
+            for metric in self.options.metrics
+        ]
+
+    @property
+    def on(self) -> bool:
+        return self.options.scope is not Scope.OFF
+
+    def rows(self, facts: Iterable[UsageFact], hours: range) -> Iterator[BusyHour]:
+        """Rows in order of hours, of which some are held at a time. `hours`: begins of whole hours of UTC.
+
+        What the first are made of is asked for at once. Raises `ConnectorError`.
+        """
+        if not self.on or not hours:
+            return iter(())
+        return self._rows(ByParts(self.client, hours, partial(self._read, Runs(facts))))
+
+    def _rows(self, parts: Iterator[_Part]) -> Iterator[BusyHour]:
+        for part in parts:
+            self.silence.heard(part.held, part.told, self.readers)
+            yield from (row for _, row in sorted(part.told.items()))
+
+    def _read(self, runs: Runs, hours: range) -> _Part:
+        held = {(hour, run.key): run for run in runs.all for hour in _hours_of(run, hours)}
+        part = _Part(hours, held)
+        if not held:
+            return part
+        for samples in self.readers:
+            if not self._wanted(part, samples.metric):
+                continue
+            if samples.there(hours):
+                self._tell(part, runs, samples)
+                self.silence.met(samples)
+        for (hour, key), run in held.items():
+            if (hour, key) not in part.told and (row := self._averaged(part, run, hour)):
+                part.told[hour, key] = row
+        return part
+
+    def _wanted(self, part: _Part, metric: Metric) -> bool:
+        """Whether a node is left that no metric before told of, with a run that this one may tell of."""
+        heard = {(hour, part.held[hour, key].node) for hour, key in part.told}
+        return any(
+            (hour, run.node) not in heard and (metric.mig or not run.profile)
+            for (hour, _), run in part.held.items()
+        )
+
+    def _tell(self, part: _Part, runs: Runs, samples: Samples) -> None:
+        series = samples.read(part.hours)
+        intervals = samples.interval(series)
+        heard = {(hour, part.held[hour, key].node) for hour, key in part.told}
+        found: dict[RunHour, Tallies] = {}
+        shared: dict[int, list[tuple[DeviceSeries, Named]]] = {}
+        for one in series:
+            named = runs.named(one.labels)
+            for hour, tally in one.hours.items():
+                if BusySource.CLUSTER in self.options.wider:
+                    average = part.average(BusySource.CLUSTER, hour, "", samples.metric)
+                    average.add(tally, samples.metric, intervals[one.labels.get("job", "")])
+                live = [run for run in named.runs if (hour, run.key) in part.held]
+                if len({run.uid for run in live}) > 1:
+                    shared.setdefault(hour, []).append((one, named))
+                elif run := named.meant(live, one.labels):
+                    found.setdefault((hour, run.key), Tallies()).add(one, tally)
+        for hour, those in shared.items():
+            _cut(samples, hour, those, found)
+        for (hour, key), tallies in found.items():
+            run = part.held[hour, key]
+            if (hour, run.node) not in heard:
+                self._row(part, run, hour, tallies, samples.metric, intervals)
+        samples.look_for_peak(series, part.hours)
+
+    def _row(
+        self, part: _Part, run: Run, hour: int, tallies: Tallies, metric: Metric, intervals: Mapping[str, int]
+    ) -> None:
+        worked, covered = tallies.worked(metric, intervals, seconds=run.seconds(hour), devices=run.gpus)
+        part.told[hour, run.key] = BusyHour(run.key, hour, worked, covered, BusySource.DEVICE, metric.name)
+        for source, name in ((BusySource.NODE, run.node), (BusySource.MODEL, run.model)):
+            if source not in self.options.wider:
+                continue
+            for job, tally in tallies.best():
+                part.average(source, hour, name, metric).add(tally, metric, intervals[job])
+
+    def _averaged(self, part: _Part, run: Run, hour: int) -> BusyHour | None:
+        """By the nearest average that there is and that may stand in."""
+        names = {BusySource.NODE: run.node, BusySource.MODEL: run.model, BusySource.CLUSTER: ""}
+        for source in self.options.wider:
+            for samples in self.readers:
+                found = part.averages.get((source, hour, names[source], samples.metric.name))
+                if found is not None:
+                    covered = run.seconds(hour) * run.gpus * found.covered // HOUR
+                    worked = busy(found.total / found.count, covered)
+                    return BusyHour(run.key, hour, worked, covered, source, samples.metric.name)
+        return None
+
+
+def _hours_of(run: Run, hours: range) -> range:
+    """Those of `hours` in which it held its devices."""
+    begin = max(run.started - run.started % HOUR, hours.start)
+    return range(begin, min(run.until, hours.stop), HOUR)
+
+
+def _cut(
+    samples: Samples,
+    hour: int,
+    shared: Sequence[tuple[DeviceSeries, Named]],
+    found: dict[RunHour, Tallies],
+) -> None:
+    """Pods that had one name in one hour: each sample is of the one that had begun last."""
+    by_labels = {frozenset(one.labels.items()): named for one, named in shared}
+    for spelled in sorted({named.spelled for _, named in shared}):
+        pods = sorted({one.labels[spelled] for one, named in shared if named.spelled == spelled})
+        for begin in range(0, len(pods), AT_ONCE):
+            matcher = f'{spelled}=~"{alternatives(pods[begin : begin + AT_ONCE])}"'
+            for labels, values in samples.raw(hour, [matcher]):
+                named = by_labels.get(frozenset(labels.items()), Named(()))
+                _share_out(DeviceSeries(labels), named, hour, values, found)
+
+
+def _share_out(
+    series: DeviceSeries,
+    named: Named,
+    hour: int,
+    values: Iterable[tuple[Decimal, Decimal]],
+    found: dict[RunHour, Tallies],
+) -> None:
+    live = sorted((run for run in named.runs if run.seconds(hour)), key=lambda run: run.started)
+    for at, value in values:
+        last = next((run.uid for run in reversed(live) if run.started <= at), None)
+        run = named.meant([run for run in live if run.uid == last], series.labels)
+        if run is not None:
+            found.setdefault((hour, run.key), Tallies()).add(series, Tally(value, 1))

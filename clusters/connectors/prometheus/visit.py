@@ -1,0 +1,34 @@
+"""One look at a Prometheus: what has been answered so far, and what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from clusters.connectors.findings import Finding, Findings
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.coverage import watch
+from clusters.connectors.prometheus.lifecycle import Window
+from clusters.connectors.prometheus.queries import Queries
+
+LOOKED = 3600  # seconds before the present that are looked at
+
+
+@dataclass
+class Visit(Findings):
+    client: PrometheusClient
+    queries: Queries
+    ours: int  # our clock, epoch seconds
+    now: int = 0  # Prometheus's own
+    findings: list[Finding] = field(default_factory=list)
+
+    def count(self, selector: str) -> int:
+        """Series of the selector in the time that is looked at."""
+        found = self.client.instant(f"count(count_over_time({selector}[{LOOKED}s]))", self.now)
+        return int(found[0].value[1]) if found and found[0].value else 0
+
+    @property
+    def window(self) -> Window:
+        since = self.now - LOOKED
+        return Window(
+            since, self.now, self.now, watch(self.client, self.queries, since=since, until=self.now)
+        )

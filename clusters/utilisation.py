@@ -1,0 +1,152 @@
+"""How busy runs were: storing what telemetry told of them, by their keys or by the numbers of their jobs.
+
+In device-seconds: one of a record's `gpus`, also where that is a slice, is one device. What a run held and telemetry
+did not cover is unknown: no row says so, the seconds that are missing do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from django.db import connection
+
+from clusters import utilisation_sql as sql
+from clusters import worktables
+from clusters.connectors.base import BusyHour, BusySource
+from clusters.models import Cluster
+
+if TYPE_CHECKING:
+    from clusters.connectors.prometheus.hpc_job import JobHour
+
+HOUR = 3600
+NOISE = Decimal("1.5")
+"""How much more than all the time a device may seem to have worked: that counts as all of it; more cannot be."""
+
+_MOST = Decimal(10) ** 15  # that the column holds before its nine decimals
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """Hours that were not stored for one reason, and one of them."""
+
+    count: int = 0
+    example: str = ""
+
+    def __add__(self, other: Odd) -> Odd:
+        return Odd(self.count + other.count, self.example or other.example)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of hours: `read` is all of them, `changed` those that were new or said something else."""
+
+    read: int = 0
+    changed: int = 0
+    unknown: Odd = field(default_factory=Odd)  # of runs that the ledger does not hold
+    refused: Odd = field(default_factory=Odd)  # that cannot be true
+
+    def __add__(self, other: Told) -> Told:
+        return Told(
+            self.read + other.read,
+            self.changed + other.changed,
+            self.unknown + other.unknown,
+            self.refused + other.refused,
+        )
+
+    def sentences(self) -> list[str]:
+        """For the operator: what was not stored, why, and what to do."""
+        told = []
+        if self.unknown.count:
+            told.append(
+                f"{_hours(self.unknown.count)} of utilisation left out, of runs that are not recorded here "
+                f"({self.unknown.example}): rows in quarantine may be theirs, or their usage was never read."
+            )
+        if self.refused.count:
+            told.append(
+                f"{_hours(self.refused.count)} of utilisation left out as impossible ({self.refused.example}): reports "
+                "tell that time as unknown; check the metric and its divisor in the connection's options."
+            )
+        return told
+
+
+def _hours(count: int) -> str:
+    return "1 hour" if count == 1 else f"{count} hours"
+
+
+def store(*, cluster: Cluster, hours: Sequence[BusyHour]) -> Told:
+    """Write what differs from what stands; of one run's hour told twice, the last word. Runs in a transaction.
+
+    The facts of these runs are stored before, and the cluster is locked. The same again changes nothing. What cannot
+    be true (`impossible`, or more than the run's devices have seconds) and what belongs to no record is counted.
+    """
+    if not hours:
+        return Told()
+    refused = Odd()
+    newest: dict[tuple[str, int], BusyHour] = {}
+    for told in hours:
+        if why := impossible(told):
+            refused += Odd(1, why)
+        else:
+            newest[told.source_key, told.hour] = told
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.STAGED)
+        with cursor.copy(sql.COPY_STAGE) as copy:
+            copy.write("".join(map(_line, newest.values())).encode())
+        cursor.execute(sql.MERGE, {"cluster": cluster.pk})
+        changed, strangers, stranger, large, example = cursor.fetchone()
+    if large:
+        refused += Odd(large, f"{example} had more seconds than its devices")
+    return Told(len(hours), changed, Odd(strangers, stranger or ""), refused)
+
+
+def impossible(told: BusyHour) -> str:
+    """Why it cannot be true whatever the run held, or "": "pod-1/main/gpu at 10: 30 busy seconds of 12"."""
+    where = f"{told.source_key!r} in the hour from {told.hour}"
+    if told.hour % HOUR or not 0 < told.hour < 2**40:
+        return f"{where}, where no hour begins"
+    if not told.busy.is_finite() or not 0 <= told.covered < 2**62:
+        return f"{where} was covered for {told.covered} s and busy for {told.busy} s"
+    if not 0 <= told.busy <= min(told.covered * NOISE, _MOST):
+        return f"{where} was busy for {told.busy.normalize():f} s of {told.covered} s"
+    return "\\x00 in a name" if "\x00" in told.source_key + told.metric else ""
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def _line(told: BusyHour) -> str:
+    """A line of COPY's text format."""
+    key, metric = told.source_key.translate(_ESCAPES), told.metric.translate(_ESCAPES)
+    busy = min(told.busy, Decimal(told.covered))
+    return f"{key}\t{told.hour}\t{busy:f}\t{told.covered}\t{told.source.value}\t{metric}\n"
+
+
+def store_jobs(*, cluster: Cluster, hours: Sequence[JobHour]) -> Told:
+    """`store` for hours that name jobs as Slurm numbers them, of the cluster's runs that overlap them.
+
+    Several runs of one number in an hour (a job that was requeued) share it by what each held of it. Device-seconds
+    beyond what the run held go, with their part of `busy`: DCGM does not know when in the hour it began. Hours of jobs
+    that held no GPU here are counted as unknown.
+    """
+    if not hours:
+        return Told()
+    lines = (
+        f"{one.job_id.translate(_ESCAPES)}\t{one.hour}\t{one.busy:f}\t{one.covered}\t{one.metric.translate(_ESCAPES)}\n"
+        for one in hours
+    )
+    begins = [one.hour for one in hours]
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PREPARE)
+        worktables.empty(cursor, *sql.STAGED)
+        with cursor.copy(sql.COPY_JOBS) as copy:
+            copy.write("".join(lines).encode())
+        span = {"since": min(begins), "until": max(begins) + HOUR}
+        cursor.execute(sql.STAGE_JOBS, {"cluster": cluster.pk, "source": BusySource.DEVICE.value, **span})
+        strangers, stranger = cursor.fetchone()
+        cursor.execute(sql.MERGE, {"cluster": cluster.pk})
+        changed = cursor.fetchone()[0]
+    return Told(len(hours), changed, Odd(strangers, f"job {stranger}" if stranger else ""))

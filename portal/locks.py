@@ -1,0 +1,41 @@
+"""Work that one process does at a time: locks of the session, not of a transaction, since networks are asked within.
+
+A process that dies gives its locks free with its connection to the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import IntEnum
+
+from django.db import DatabaseError, connection
+
+
+class Work(IntEnum):
+    """What is done alone, by the number of its advisory lock, which only has to be nobody else's."""
+
+    ACTING = 0x0AC7  # on one cluster
+    PULLING = 0x0C1057E3  # one cluster
+    CLOSING = 0x0C105E  # one run of a close
+    COLLECTING = 0xC011EC7
+    RECONCILING = 0xBA1A9CE
+
+
+@contextmanager
+def alone(work: Work, *row: int) -> Iterator[bool]:
+    """Whether nobody else does this work until the block ends; with the key of a row, on that row. Does not wait."""
+    ours = _ask("pg_try_advisory_lock", work, *row)
+    try:
+        yield ours
+    finally:
+        if ours:
+            with suppress(DatabaseError):  # gone with its connection otherwise
+                _ask("pg_advisory_unlock", work, *row)
+
+
+def _ask(function: str, *key: int) -> bool:
+    with connection.cursor() as cursor:
+        cursor.callproc(function, [int(number) for number in key])
+        (answer,) = cursor.fetchone()
+    return bool(answer)

@@ -1,0 +1,149 @@
+"""What a Kubernetes cluster's GPUs do now, in PromQL: the connector's series, matcher and label names.
+
+Each expression is an instant vector, so that it draws a graph and answers a table alike. Pods are joined by their uid,
+and whatever joins is made one series by `max by`: replicas and rollouts of the exporter change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from clusters.connectors.prometheus.metrics import Metric
+from clusters.connectors.prometheus.options import PrometheusOptions
+from clusters.connectors.prometheus.queries import (
+    HOLDING,
+    NODE_ALLOCATABLE,
+    NODE_LABELS,
+    PHASE,
+    REQUESTS,
+    Queries,
+)
+from clusters.connectors.prometheus.shapes import PRODUCT
+
+# Gauges of the schedulers' own, beside what pods hold; Volcano counts thousandths.
+KUEUE = "kueue_cluster_queue_resource_usage"
+VOLCANO = "volcano_queue_allocated_scalar_resources"
+KAI = "kai_queue_allocated_gpus"
+GPU = 'resource="nvidia.com/gpu"'
+THOUSANDTHS = 1000
+
+NAMESPACES = '"$namespace"'
+MODELS = f'{PRODUCT}=~"$model"'
+DEVICE = "namespace,pod,Hostname,hostname,UUID,uuid,gpu,GPU_I_ID"
+"""Labels that tell a device, or a slice of one, and who holds it, in all releases of dcgm-exporter."""
+SPELLINGS = {"namespace": ("pod_namespace", "exported_namespace"), "pod": ("pod_name", "exported_pod")}
+"""How else dcgm-exporter and what scrapes it call who holds a device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """For one cluster's options. What names a namespace or model is narrowed by the dashboard's variables."""
+
+    options: PrometheusOptions
+
+    @property
+    def _queries(self) -> Queries:
+        return Queries(self.options)
+
+    def allocated(self, *, narrowed: bool = True) -> str:
+        """Devices by pod, container and resource that scheduled pods hold and have not given back; a slice is one."""
+        held = f"max by (namespace,pod,uid,node,container,resource) ({self._requests(narrowed=narrowed)})"
+        phase = self._queries.selector(PHASE, HOLDING)
+        return f"{held} * on (uid) group_left () max by (uid) ({phase} == 1)"
+
+    def allocatable(self) -> str:
+        """Devices by node and resource that pods may ask for."""
+        found = self._queries.selector(NODE_ALLOCATABLE, self._resources)
+        return f"max by (node,resource) ({self._told(found, 'node')})"
+
+    def idle(self) -> str:
+        """Devices by node and resource that no pod holds, whichever namespaces are chosen."""
+        there = f"sum by (node,resource) ({self.allocatable()})"
+        held = f"sum by (node,resource) ({self.allocated(narrowed=False)})"
+        return f"{there} - ({held} or {there} * 0)"
+
+    def with_model(self, expression: str) -> str:
+        """Of something by node: with the product that its node has, of the chosen models."""
+        labels = self._told(self._queries.selector(NODE_LABELS, MODELS), "node")
+        # While a node is cut into other slices it has two products for a moment, which could not be joined.
+        product = f"topk by (node) (1, max by (node,{PRODUCT}) ({labels}))"
+        return f"({expression}) * on (node) group_left ({PRODUCT}) {product}"
+
+    def busy(self) -> str:
+        """Part of the time, 0 to 1, that each device works which a pod holds by its request."""
+        told = sorted(self.options.utilisation.metrics, key=lambda metric: metric.divisor)
+        parts = [
+            self._readings(list(metrics)) for _, metrics in groupby(told, key=lambda metric: metric.divisor)
+        ]
+        found = " or on (namespace,pod) ".join(parts)
+        holders = f"max by (namespace,pod) ({self.allocated()})"
+        return f"({found}) and on (namespace,pod) {holders}"
+
+    def kueue(self) -> str:
+        return f"max by (cluster_queue,flavor) ({self._queries.selector(KUEUE, GPU)})"
+
+    def volcano(self) -> str:
+        return f"max by (queue_name) ({self._queries.selector(VOLCANO, GPU)}) / {THOUSANDTHS}"
+
+    def kai(self) -> str:
+        return f"max by (queue_name) ({self._queries.selector(KAI)})"
+
+    @property
+    def namespaces(self) -> str:
+        """One series for each namespace that there is to choose."""
+        return f"count by (namespace) ({self._requests(narrowed=False)})"
+
+    @property
+    def models(self) -> str:
+        return self._queries.selector(NODE_LABELS, f'{PRODUCT}!=""')
+
+    @property
+    def _resources(self) -> str:
+        return f'resource=~"{self.options.resources}"'
+
+    def _requests(self, *, narrowed: bool) -> str:
+        placed = f'{self.options.labels.node or "node"}!=""'
+        given = (REQUESTS, self._resources, placed)
+        return self._told(
+            self._narrowed(*given) if narrowed else self._queries.selector(*given),
+            "namespace",
+            "pod",
+            "container",
+            "node",
+        )
+
+    def _narrowed(self, metric: str, *matchers: str) -> str:
+        """Series of the chosen namespaces. Where the label's name is not told, each series says which it has."""
+        told = self.options.labels.namespace
+        if told:
+            return self._queries.selector(metric, *matchers, f"{told}=~{NAMESPACES}")
+        renamed = self._queries.selector(metric, *matchers, f"exported_namespace=~{NAMESPACES}")
+        plain = self._queries.selector(metric, *matchers, 'exported_namespace=""', f"namespace=~{NAMESPACES}")
+        return f"({renamed} or {plain})"
+
+    def _told(self, expression: str, *whats: str) -> str:
+        """With these labels under their own names, however they are spelled there."""
+        for what in whats:
+            told: str = getattr(self.options.labels, what) or f"exported_{what}"
+            if told != what:
+                expression = renamed(expression, told, what)
+        return expression
+
+    def _readings(self, metrics: list[Metric]) -> str:
+        """Samples of metrics that count alike, as 0 to 1, under the names of the pods that hold the devices."""
+        limit, divisor = metrics[0].limit, metrics[0].divisor
+        names = "|".join(metric.name for metric in metrics)
+        own = self.options.utilisation.matcher
+        matchers = (f'__name__=~"{names}"', self.options.matcher if own is None else own)
+        found = f"{{{','.join(filter(None, matchers))}}} <= {limit}"
+        for what, spellings in SPELLINGS.items():
+            for spelling in spellings:
+                found = renamed(found, spelling, what)
+        device = f"max by ({DEVICE}) ({found})"
+        return device if divisor == 1 else f"{device} / {divisor}"
+
+
+def renamed(expression: str, spelling: str, name: str) -> str:
+    """Where a series says something under that spelling, the name has it too."""
+    return f'label_replace({expression}, "{name}", "$1", "{spelling}", "(.+)")'

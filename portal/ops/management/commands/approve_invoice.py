@@ -1,0 +1,95 @@
+"""`approve_invoice TENANT YYYY-MM --why REASON`: decide what is parked; without a tenant, list it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from django.core.management.base import CommandParser
+
+from billing import calendar, parking
+from billing.models import BillingPeriod, Decision, Parking
+from billing.rules.money import Money
+from billing.rules.period import parse_month
+from portal.audit import acting_as
+from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.tenants.models import Tenant
+
+
+class Command(OperatorCommand):
+    help = "Approve or refuse an invoice that a close has parked. Without a tenant: list what is parked."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (parking.ParkingError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("tenant", metavar="TENANT", nargs="?", help="its slug")
+        parser.add_argument("month", metavar="YYYY-MM", nargs="?", help="in which its period starts")
+        parser.add_argument("--why", metavar="REASON", default="", help="kept with the decision")
+        parser.add_argument("--refuse", action="store_true", help="refuse it instead")
+
+    def answer(self, **options: Any) -> Answer:
+        if options["tenant"] is None:
+            return _listed()
+        if options["month"] is None:
+            raise BadInputError("Say of which month, such as 2026-03.")
+        period = _period(options["tenant"], options["month"])
+        with acting_as("approve_invoice", why=options["why"]):
+            row = parking.decide(
+                period=period,
+                decision=Decision.REFUSED if options["refuse"] else Decision.APPROVED,
+                by="approve_invoice",
+                why=options["why"],
+                moment=datetime.now(UTC).replace(microsecond=0),
+            )
+        told = f"{row.tenant.slug}, {_month(row)}: {parking.amount_of(row)} {row.state}."
+        if row.state == Decision.APPROVED:
+            told += f" `close_period {_month(row)} --tenant {row.tenant.slug}` issues it."
+        return Answer(_data(row), told)
+
+
+def _period(slug: str, month: str) -> BillingPeriod:
+    tenant = Tenant.objects.filter(slug=slug).first()
+    if tenant is None:
+        raise BadInputError(f"There is no tenant {slug!r}.")
+    try:
+        year, number = parse_month(month)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+    found = Parking.objects.filter(tenant=tenant).select_related("period__tenant")
+    for row in found:
+        if _month(row) == month:
+            return row.period
+    period = calendar.starting_in(tenant=tenant, year=year, month=number)
+    if period is None:
+        raise BadInputError(f"No period of {slug} starts in {month}.")
+    return period
+
+
+def _listed() -> Answer:
+    rows = Parking.objects.exclude(state=Decision.APPROVED).select_related("tenant", "period")
+    found = list(rows.order_by("period__start", "tenant__slug"))
+    lines = [
+        f"{row.tenant.slug}, {_month(row)}: {parking.amount_of(row)}, {row.state}. {row.reason}"
+        for row in found
+    ]
+    return Answer({"parked": [_data(row) for row in found]}, "\n".join(lines) or "Nothing is parked.")
+
+
+def _month(row: Parking) -> str:
+    return f"{row.period.start.astimezone(ZoneInfo(row.period.timezone)):%Y-%m}"
+
+
+def _data(row: Parking) -> dict[str, Any]:
+    return {
+        "tenant": row.tenant.slug,
+        "month": _month(row),
+        "state": row.state,
+        "reason": row.reason,
+        "currency": row.currency,
+        "total": Money.from_minor(row.total, row.currency).text,
+        "lines": row.lines,
+        "since": row.since,
+        "by": row.by or None,
+        "why": row.why or None,
+        "decided_at": row.decided_at,
+    }

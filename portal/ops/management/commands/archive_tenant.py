@@ -1,0 +1,59 @@
+"""`archive_tenant SLUG --why REASON`: keep that a tenant has left, once all of it is billed and paid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from billing import archiving
+from billing.plans import PlanError
+from portal.audit import acting_as
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError, moment
+from portal.tenants.models import Tenant
+from portal.tenants.ownership import OwnershipConflictError
+
+
+class Command(OperatorCommand):
+    help = "Archive a tenant that leaves. Its documents stay; what is left to do before that is listed."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (PlanError, OwnershipConflictError)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("tenant", metavar="SLUG")
+        parser.add_argument("--why", metavar="REASON", default="", help="kept with the archive")
+        parser.add_argument("--leave", action="store_true", help="first end its accounts and its plan")
+        parser.add_argument("--at", metavar="T", help="when they end; now unless said")
+
+    def answer(self, **options: Any) -> Answer:
+        tenant = Tenant.objects.filter(slug=options["tenant"]).first()
+        if tenant is None:
+            raise BadInputError(f"There is no tenant {options['tenant']!r}.")
+        now = datetime.now(UTC).replace(microsecond=0)
+        at = moment(options["at"], tenant.zone) if options["at"] else now
+        if at > now:
+            raise BadInputError("--at lies in the future: say it when it has come.")
+        ended = 0
+        with acting_as("archive_tenant", why=options["why"]):
+            if options["leave"]:
+                ended = archiving.leave(tenant=tenant, at=at)
+            try:
+                kept = archiving.archive(tenant=tenant, by="archive_tenant", why=options["why"], moment=now)
+            except archiving.ArchiveError as error:
+                if not options["leave"]:
+                    raise RefusedError(*error.sentences) from error
+                told = [f"{tenant.slug} has left; before it is archived:", *error.sentences]
+                return Answer(_data(tenant, ended, None, error.sentences), "\n  ".join(told), 1)
+        return Answer(_data(tenant, ended, kept.at), f"{tenant.slug} is archived. Its invoices stay.")
+
+
+def _data(
+    tenant: Tenant, ended: int, archived_at: datetime | None, left: Sequence[str] = ()
+) -> dict[str, Any]:
+    return {
+        "tenant": tenant.slug,
+        "archived_at": archived_at,
+        "accounts_ended": ended,
+        "left": list(left),
+    }

@@ -1,0 +1,47 @@
+"""`check_stripe`: whether all is set up to collect through Stripe, and what is missing. Changes nothing there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.core.management.base import CommandParser
+
+from billing.collecting import door
+from billing.gateways.base import GatewayError
+from portal.ops.cli import Answer, OperatorCommand
+
+
+class Command(OperatorCommand):
+    help = "Say whether Stripe accepts the key, which rights it lacks, and what this portal is called there."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (door.CollectingError, GatewayError)
+
+    def arguments(self, parser: CommandParser) -> None:
+        del parser
+
+    def answer(self, **_: Any) -> Answer:
+        gateway = door.gateway()
+        asked = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+        missing = list(gateway.missing_rights(key=door.key_for("rights", asked)))
+        deployment = str(door.collector().deployment)
+        data = {
+            "mode": "live" if gateway.live else "test",
+            "sandbox": door.is_sandbox(),
+            "deployment": deployment,
+            "deployment_set": bool(settings.STRIPE_DEPLOYMENT),
+            "webhook": bool(settings.STRIPE_WEBHOOK_SECRETS),
+            "missing_rights": missing,
+        }
+        mode = "Sandbox: no money moves" if door.is_sandbox() else f"Stripe, {data['mode']} mode"
+        said = [
+            f"{mode}. " + (door.lacks(missing) if missing else "The key may do all that is needed."),
+            f"This portal is {deployment} there.",
+        ]
+        if not settings.STRIPE_DEPLOYMENT:
+            said.append(
+                f"Keep that with your keys, as STRIPE_DEPLOYMENT={deployment}: backups may be older than it."
+            )
+        if not settings.STRIPE_WEBHOOK_SECRETS:
+            said.append("Without STRIPE_WEBHOOK_SECRETS events are fetched every minute.")
+        return Answer(data, "\n".join(said), 1 if missing else 0)

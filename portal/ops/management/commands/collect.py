@@ -1,0 +1,34 @@
+"""`collect`: a round of collecting now, as the worker does it every minute."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from billing.collecting import door, rounds
+from portal.ops.cli import Answer, OperatorCommand
+
+
+class Command(OperatorCommand):
+    help = "Charge what is due, and take in what the payment service tells. Again at once, nothing twice."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (door.CollectingError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        del parser
+
+    def answer(self, **_: Any) -> Answer:
+        done = rounds.run(gateway=door.gateway(), clock=lambda: datetime.now(UTC))
+        said = f"{done.charged} charged, {done.held} held back, {done.followed} followed, {done.applied} told of."
+        return Answer(
+            {
+                "charged": done.charged,
+                "held": done.held,
+                "followed": done.followed,
+                "applied": done.applied,
+                "troubles": done.troubles,
+            },
+            "\n".join([said, *done.troubles]),
+            1 if done.troubles else 0,
+        )

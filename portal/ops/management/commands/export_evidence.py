@@ -1,0 +1,43 @@
+"""`export_evidence NUMBER [FILE]`: all that it takes to compute an invoice again, and the program that does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from billing.documents import evidence
+from billing.models import Invoice
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+
+
+class Command(OperatorCommand):
+    help = (
+        "Write the evidence of an issued invoice: a ZIP that verify_invoice.py, which is in it, recomputes."
+    )
+    refusals: ClassVar[tuple[type[Exception], ...]] = (evidence.EvidenceError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("number", metavar="NUMBER")
+        parser.add_argument("file", metavar="FILE", nargs="?", help="default: NUMBER-evidence.zip")
+
+    def answer(self, **options: Any) -> Answer:
+        invoice = Invoice.objects.filter(number=options["number"]).first()
+        if invoice is None:
+            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+        path = Path(options["file"] or f"{invoice.number}-evidence.zip")
+        half = path.with_name(f".{path.name}.half")  # a file of that name is whole, or it is not there
+        try:
+            with half.open("wb") as file:
+                for piece in evidence.bundle(invoice):
+                    file.write(piece)
+            half.replace(path)
+        except OSError as error:
+            raise RefusedError(f"{path} cannot be written: {error.strerror}.") from error
+        finally:
+            half.unlink(missing_ok=True)
+        return Answer(
+            {"invoice": invoice.number, "file": path.name, "bytes": path.stat().st_size},
+            f"{path}: unpack verify_invoice.py from it and run `python3 verify_invoice.py {path.name}`.",
+        )

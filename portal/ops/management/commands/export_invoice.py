@@ -1,0 +1,56 @@
+"""`export_invoice NUMBER [FILE]`: the PDF of an issued document, or its e-invoice, as it was sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from billing.documents import issued
+from billing.documents.issued import Made
+from billing.documents.typesetting import TypesettingError
+from billing.models import Invoice, InvoiceDocument
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+
+
+class Command(OperatorCommand):
+    help = "Write an issued invoice or credit note: FILE.pdf, or FILE.xml for the e-invoice alone."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (TypesettingError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("number", metavar="NUMBER")
+        parser.add_argument(
+            "file", metavar="FILE", nargs="?", help="default: NUMBER.pdf; ends with .pdf or .xml"
+        )
+
+    def answer(self, **options: Any) -> Answer:
+        invoice = Invoice.objects.filter(number=options["number"]).first()
+        if invoice is None:
+            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+        path = Path(options["file"] or f"{invoice.number}.pdf")
+        if path.suffix not in {".pdf", ".xml"}:
+            raise BadInputError(f"{path.name} ends neither with .pdf nor with .xml: say which it is to be.")
+        made = _sent(invoice)
+        content = made.pdf if path.suffix == ".pdf" else made.einvoice
+        if content is None:
+            raise RefusedError(f"{invoice} has no e-invoice. {made.refusal}")
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise RefusedError(f"{path} cannot be written: {error.strerror}.") from error
+        carries = made.einvoice is not None
+        told = " with its e-invoice in it" if carries and path.suffix == ".pdf" else ""
+        return Answer(
+            {"invoice": invoice.number, "file": path.name, "bytes": len(content), "einvoice": carries},
+            f"{path}: {invoice}{told}.",
+        )
+
+
+def _sent(invoice: Invoice) -> Made:
+    """As it is kept; made now where it is not rendered yet."""
+    kept = InvoiceDocument.objects.filter(invoice=invoice).first()
+    if kept is None:
+        return issued.made(invoice)
+    xml = bytes(kept.einvoice) if kept.einvoice is not None else None
+    return Made(bytes(kept.pdf), xml, kept.no_einvoice or "It was issued before there were any.")

@@ -1,0 +1,111 @@
+"""`import_statement FILE`: take in a bank statement, and book the transfers that are sure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from billing.models import TransferState
+from billing.rules.money import Money
+from billing.transfers import importing
+from billing.transfers.importing import Imported
+from billing.transfers.values import MOST_BYTES, StatementError
+from portal.audit import acting_as
+from portal.ops.cli import Answer, BadInputError, OperatorCommand
+
+
+class Command(OperatorCommand):
+    help = "Take in a bank statement (camt.053 or CSV). The same file again, or one that overlaps, books nothing twice."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (StatementError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, metavar="FILE")
+        parser.add_argument(
+            "--format", choices=("camt", "csv"), default="", help="seen from the file, unless said"
+        )
+        parser.add_argument("--account", default="", metavar="IBAN", help="the seller's, unless said")
+        parser.add_argument("--currency", default="", metavar="CUR", help="of a CSV without such a column")
+        parser.add_argument(
+            "--decimal", choices=(".", ","), default="", help="what stands before cents in a CSV"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="say what would be booked; keep nothing")
+
+    def answer(self, **options: Any) -> Answer:
+        file: Path = options["file"]
+        try:
+            with file.open("rb") as handle:
+                data = handle.read(MOST_BYTES + 1)
+        except OSError as error:
+            raise BadInputError(f"{file} cannot be read: {error.strerror}.") from error
+        with acting_as("import_statement"):
+            done = importing.take_in(
+                data=data,
+                name=file.name,
+                by="import_statement",
+                moment=datetime.now(UTC).replace(microsecond=0),
+                form=options["format"],
+                account=options["account"],
+                currency=options["currency"],
+                decimal=options["decimal"],
+                rehearse=options["dry_run"],
+            )
+        return Answer(_data(done, rehearsed=options["dry_run"]), sentence(done, rehearsed=options["dry_run"]))
+
+
+def _data(done: Imported, *, rehearsed: bool) -> dict[str, Any]:
+    return {
+        "dry_run": rehearsed,
+        "statements": [
+            {
+                "account": row.account,
+                "name": row.name,
+                "currency": row.currency,
+                "opening": _text(row.opening, row.currency),
+                "closing": _text(row.closing, row.currency),
+                "entries": row.entries,
+                "new": row.new,
+                "pending": row.pending,
+            }
+            for row in done.statements
+        ],
+        "known": done.known,
+        "refused": [{"place": place, "reason": reason} for place, reason in done.refused],
+        "transfers": [
+            {
+                "booked_on": row.booked_on,
+                "amount": _text(row.amount, row.currency),
+                "currency": row.currency,
+                "payer": row.payer,
+                "state": row.state,
+                "why": row.why,
+            }
+            for row in done.rows
+        ],
+    }
+
+
+def sentence(done: Imported, *, rehearsed: bool = False) -> str:
+    """What came of a file, in words."""
+    count = done.states
+    told = [
+        f"{len(done.rows)} new, {done.known} known before",
+        f"{count[TransferState.BOOKED]} booked, {count[TransferState.WAITING]} to be looked at",
+    ]
+    if count[TransferState.ASIDE]:
+        told.append(f"{count[TransferState.ASIDE]} that left the account set aside")
+    if count[TransferState.NEW]:
+        told.append(
+            f"{count[TransferState.NEW]} not matched yet, which a worker tries each minute (its log has why)"
+        )
+    if done.refused:
+        told.append(f"{len(done.refused)} in quarantine")
+    if pending := sum(row.pending for row in done.statements):
+        told.append(f"{pending} not booked by the bank yet")
+    return ("Nothing was kept; it would be: " if rehearsed else "") + "; ".join(told) + "."
+
+
+def _text(minor: int | None, currency: str) -> str | None:
+    return None if minor is None else Money.from_minor(minor, currency).text

@@ -1,0 +1,48 @@
+"""`pause_dunning TENANT --why TEXT`: charge, write and suspend nothing for a while."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from billing.dunning import pausing
+from portal.audit import acting_as
+from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.pausing import found, targets
+
+
+class Command(OperatorCommand):
+    help = "Let all of a tenant's invoices rest, or one of them: nothing is charged, written or suspended."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (pausing.PauseError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        targets(parser)
+        parser.add_argument("--why", metavar="TEXT", required=True, help="kept with the pause")
+        parser.add_argument(
+            "--until", metavar="DATE", help="the day on which it goes on by itself; never unless said"
+        )
+
+    def answer(self, **options: Any) -> Answer:
+        tenant, invoice = found(options["tenant"], options["invoice"])
+        try:
+            until = date.fromisoformat(options["until"]) if options["until"] else None
+        except ValueError as error:
+            raise BadInputError(
+                f"--until {options['until']!r} is no day; write one like 2026-12-31."
+            ) from error
+        with acting_as("pause_dunning", why=options["why"]):
+            row = pausing.pause(
+                tenant=tenant,
+                invoice=invoice,
+                until=until,
+                why=options["why"],
+                by="pause_dunning",
+                moment=datetime.now(UTC),
+            )
+        when = f"until {row.until}" if row.until else "until it is resumed"
+        return Answer(
+            {"tenant": tenant.slug, "invoice": invoice.number if invoice else None, "until": row.until},
+            f"{invoice or f'Every invoice of {tenant.slug}'} rests {when}.",
+        )

@@ -1,0 +1,185 @@
+"""`report_cost CLUSTER`: allocated, effective, waste and unknown, in GPU-hours and money."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from django.core.management.base import CommandParser
+
+from billing.reporting.margin import Margin, MarginError, by_models, margin
+from billing.reporting.reporting import MOST_PODS, ReportError, of_cluster
+from billing.reporting.shapes import By, Report, Row, Split
+from billing.reporting.table import REST, as_csv, as_data, digits
+from billing.rules.money import rounded_text
+from clusters.models import Cluster
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
+from portal.tenants.models import Tenant
+
+HOUR = 3600
+ZONE = ZoneInfo("UTC")
+AMOUNT = re.compile(r"\d{1,12}(?:\.\d{1,12})?", re.ASCII)
+
+
+class Command(OperatorCommand):
+    help = "Report what GPUs were held for: allocated, effective, waste and unknown, in GPU-hours and money."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (MarginError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("cluster")
+        parser.add_argument("--from", dest="since", required=True, metavar="MOMENT", help="in UTC; inclusive")
+        parser.add_argument("--to", dest="until", required=True, metavar="MOMENT", help="in UTC; exclusive")
+        parser.add_argument("--by", choices=[by.value for by in By], default=By.TENANT.value)
+        parser.add_argument("--tenant", metavar="SLUG", help="this tenant's use alone")
+        parser.add_argument("--limit", type=int, default=MOST_PODS, help="of pods, how many are rows")
+        parser.add_argument(
+            "--costliest", type=int, default=0, help="name that many of each row's costliest jobs"
+        )
+        parser.add_argument(
+            "--operating-cost",
+            metavar="AMOUNT",
+            help="what a GPU-hour of capacity costs to run: adds the margin",
+        )
+        parser.add_argument(
+            "--margin",
+            action="store_true",
+            help="add the margin, by the operating costs that were entered for each GPU model",
+        )
+        parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows there too")
+
+    def answer(self, **options: Any) -> Answer:
+        cluster = Cluster.objects.filter(name=options["cluster"]).first()
+        if cluster is None:
+            raise BadInputError(f"There is no cluster {options['cluster']!r}.")
+        if options["limit"] < 1 or options["costliest"] < 0:
+            raise BadInputError("--limit takes a number from 1 on, --costliest one from 0 on.")
+        cost = _amount(options["operating_cost"]) if options["operating_cost"] is not None else None
+        if cost is not None and options["margin"]:
+            raise BadInputError("Give --operating-cost, or --margin for the costs that were entered.")
+        report = _report(cluster, options)
+        if options["margin"]:
+            left: Margin | None = by_models(report, cluster)
+        else:
+            left = margin(report, operating_cost=cost) if cost is not None else None
+        data = {
+            "cluster": cluster.name,
+            "from": _instant(report.since),
+            "to": _instant(report.until),
+            "tenant": options["tenant"],
+            **_spelled(as_data(report)),
+            "margin": _margin(left) if left is not None else None,
+        }
+        if options["csv"]:
+            _write(options["csv"], report)
+        return Answer(data, _text(cluster.name, report, data))
+
+
+def _report(cluster: Cluster, options: dict[str, Any]) -> Report:
+    try:
+        return of_cluster(
+            cluster,
+            since=int(moment(options["since"], ZONE).timestamp()),
+            until=int(moment(options["until"], ZONE).timestamp()),
+            by=By(options["by"]),
+            tenant=_tenant(options["tenant"]),
+            limit=options["limit"],
+            costliest=options["costliest"],
+        )
+    except ReportError as error:
+        raise BadInputError(str(error)) from error
+
+
+def _tenant(slug: str | None) -> Tenant | None:
+    if slug is None:
+        return None
+    found = Tenant.objects.filter(slug=slug).first()
+    if found is None:
+        raise BadInputError(f"There is no tenant {slug!r}.")
+    return found
+
+
+def _amount(text: str) -> Fraction:
+    if not AMOUNT.fullmatch(text):
+        raise BadInputError(f"{text[:40]!r} is no cost of a GPU-hour: write it like 1.00.")
+    return Fraction(text)
+
+
+def _write(file: Path, report: Report) -> None:
+    try:
+        with file.open("wb") as target:
+            target.writelines(as_csv(report))
+    except OSError as error:
+        raise BadInputError(f"{file} cannot be written: {error.strerror}.") from error
+
+
+def _spelled(data: dict[str, Any]) -> dict[str, Any]:
+    """Instants as the other commands write them."""
+    if data["capacity"]:
+        data["capacity"] |= {end: _instant(data["capacity"][end]) for end in ("from", "to")}
+    return data
+
+
+def _instant(second: int) -> str:
+    return instant_text(datetime.fromtimestamp(second, UTC))
+
+
+def _margin(found: Margin) -> dict[str, str]:
+    return {
+        "currency": found.currency,
+        "revenue": digits(found.revenue),
+        "operating_cost": digits(found.operating_cost),
+        "margin": digits(found.margin),
+    }
+
+
+def _text(cluster: str, report: Report, data: dict[str, Any]) -> str:
+    lines = [f"{cluster}, {data['from']} to {data['to']}, by {report.by}: GPU-hours, then their cost", ""]
+    lines.append(_line("", "", "allocated", "effective", "waste", "unknown", "covered"))
+    for row in report.rows:
+        lines += _row(row)
+    lines.append(_numbers("Total", f"{report.jobs:,} jobs", report.seconds, Fraction(1, HOUR)))
+    lines += [_numbers("", code, money) for code, money in report.money.items()]
+    if report.capacity:
+        nodes = data["capacity"]["gpu_hours"]
+        parts = " + ".join(
+            f"{_short(nodes[part])} {part}" for part in ("down", "drained", "idle", "allocated")
+        )
+        lines += ["", f"Capacity: {_short(nodes['total'])} GPU-hours = {parts}"]
+    if data["margin"]:
+        of = {name: _short(text) for name, text in data["margin"].items() if name != "currency"}
+        currency = data["margin"]["currency"]
+        sums = f"{of['revenue']} charged − {of['operating_cost']} to run"
+        lines += ["", f"Margin: {of['margin']} {currency} = {sums}"]
+    return "\n".join([*lines, *([""] if report.notes else []), *report.notes])
+
+
+def _row(row: Row) -> list[str]:
+    name = REST if row.rest else " / ".join(text or "–" for text in row.labels.values())
+    lines = [_numbers(name, row.standing.value, row.seconds, Fraction(1, HOUR))]
+    if row.money is not None:
+        lines.append(_numbers("", row.currency, row.money))
+    lines += [
+        f"    {job.pod} {job.name} of {job.user}: {rounded_text(job.cost, 2)} {row.currency}"
+        for job in row.costliest
+    ]
+    return lines
+
+
+def _numbers(name: str, what: str, split: Split, factor: Fraction = Fraction(1)) -> str:
+    parts = [split.allocated, split.effective, split.waste, split.unknown]
+    share = split.coverage
+    covered = f"{rounded_text(share * 100, 1)} %" if share is not None and factor != 1 else ""
+    return _line(name, what, *(f"{Decimal(rounded_text(part * factor, 2)):,.2f}" for part in parts), covered)
+
+
+def _line(name: str, what: str, *numbers: str) -> str:
+    return f"{name:<40} {what:<10}" + "".join(f" {number:>14}" for number in numbers)
+
+
+def _short(text: str) -> str:
+    return f"{Decimal(rounded_text(Fraction(text), 2)):,.2f}"

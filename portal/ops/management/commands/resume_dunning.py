@@ -1,0 +1,34 @@
+"""`resume_dunning TENANT`: go on with what was let rest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from billing.dunning import pausing
+from portal.audit import acting_as
+from portal.ops.cli import Answer, OperatorCommand
+from portal.ops.pausing import found, targets
+
+
+class Command(OperatorCommand):
+    help = "Go on with a tenant's invoices, or one of them, after pause_dunning."
+
+    def arguments(self, parser: CommandParser) -> None:
+        targets(parser)
+
+    def answer(self, **options: Any) -> Answer:
+        tenant, invoice = found(options["tenant"], options["invoice"])
+        with acting_as("resume_dunning"):
+            was = pausing.resume(
+                tenant=tenant, invoice=invoice, by="resume_dunning", moment=datetime.now(UTC)
+            )
+        whose = invoice or f"every invoice of {tenant.slug}"
+        return Answer(
+            {"tenant": tenant.slug, "invoice": invoice.number if invoice else None, "resumed": was},
+            f"It goes on with {whose}."
+            if was
+            else f"Nothing to resume: {whose} was not paused by that name.",
+        )

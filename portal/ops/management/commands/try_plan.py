@@ -1,0 +1,174 @@
+"""`try_plan FILE.toml`: what months that have been would have come to under a plan of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from billing import trying
+from billing.reading.costs import per_currency
+from billing.rules.money import Money, rounded_text
+from billing.rules.period import parse_month
+from billing.trying import Months, Row, Tried
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text
+from portal.ops.config import drafts
+from portal.ops.config.shape import ConfigError, parse
+from portal.ops.management.commands.apply import read
+from portal.tenants.models import Tenant
+
+MONTHS = 36  # at most, in one question
+
+
+class Command(OperatorCommand):
+    help = "Try a plan on what was used: what past months would have come to under it. Changes nothing."
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", metavar="FILE.toml")
+        parser.add_argument("--plan", metavar="NAME", default="", help="which one, of several in the file")
+        parser.add_argument("--from", dest="since", required=True, metavar="YYYY-MM", help="the first month")
+        parser.add_argument("--to", dest="until", metavar="YYYY-MM", help="the last one; --from without it")
+        parser.add_argument("--tenant", action="append", metavar="SLUG", help="this tenant; may be repeated")
+
+    def answer(self, **options: Any) -> Answer:
+        months = months_of(options["since"], options["until"] or options["since"])
+        try:
+            file = parse(read(Path(options["file"])))
+            name = drafts.the_plan(file, options["plan"])
+            entries = drafts.begun(drafts.draft_of(file, name), date(*months[0], 1))
+            tenants = _tenants(options["tenant"], name, months)
+            total = trying.size(tenants=tenants, months=months)
+            with Progress("Records tried", total=total) as progress:
+                found = trying.try_plan(
+                    tenants=tenants,
+                    months=months,
+                    draft=partial(drafts.write, entries),
+                    progress=progress.add,
+                )
+        except ConfigError as error:
+            raise BadInputError(*error.sentences, "Nothing was tried.") from error
+        return Answer(_data(name, months, found), _text(name, months, found))
+
+
+def months_of(since: str, until: str) -> Months:
+    """BadInputError for what are no months, for too many, and for a first one after the last."""
+    try:
+        first, last = parse_month(since), parse_month(until)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+    count = (last[0] - first[0]) * 12 + last[1] - first[1] + 1
+    if not 1 <= count <= MONTHS:
+        raise BadInputError(
+            f"From {since} to {until} are {count} months; try 1 to {MONTHS}, the earlier one first."
+        )
+    return first, last
+
+
+def _tenants(slugs: Sequence[str] | None, plan: str, months: Months) -> list[Tenant]:
+    if not slugs:
+        return trying.whom(plan=plan, months=months)
+    found = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
+    for slug in slugs:
+        if slug not in found:
+            raise BadInputError(f"There is no tenant {slug!r}.")
+    return [found[slug] for slug in sorted(found)]
+
+
+def _data(plan: str, months: Months, found: Sequence[Tried]) -> dict[str, Any]:
+    return {
+        "plan": plan,
+        "from": _month(months[0]),
+        "to": _month(months[1]),
+        "tenants": [
+            {
+                "tenant": each.tenant,
+                "now": _sums(each.now),
+                "tried": _sums(each.tried),
+                "unpriced": [
+                    {"resource": resource, "gpu_model": model, "hours": rounded_text(hours, 6)}
+                    for resource, model, hours in each.unpriced
+                ],
+                "lines": [_line(row) for row in each.rows],
+            }
+            for each in found
+        ],
+        "now": _sums(_all(each.now for each in found)),
+        "tried": _sums(_all(each.tried for each in found)),
+    }
+
+
+def _line(row: Row) -> dict[str, Any]:
+    currency = (row.now or row.tried or Money.zero("USD")).currency
+    now, tried = (each.text if each else None for each in (row.now, row.tried))
+    return {
+        "period_start": instant_text(row.period.start),
+        "period_end": instant_text(row.period.end),
+        "line": row.line,
+        "currency": currency,
+        "now": now,
+        "tried": tried,
+    }
+
+
+def _all(sums: Iterable[Sequence[Money]]) -> list[Money]:
+    return per_currency(amount for each in sums for amount in each)
+
+
+def _sums(amounts: Iterable[Money]) -> dict[str, str]:
+    return {amount.currency: amount.text for amount in amounts}
+
+
+def _month(month: tuple[int, int]) -> str:
+    return f"{month[0]}-{month[1]:02}"
+
+
+def _text(plan: str, months: Months, found: Sequence[Tried]) -> str:
+    if not found:
+        return "Nobody was on any plan in these months: there is nothing to try it on."
+    lines = [
+        f"Plan {plan}, tried on {_month(months[0])} to {_month(months[1])}. Before tax; nothing was changed.",
+        "",
+    ]
+    lines.append(_columns("", "now", "tried", "difference"))
+    for each in found:
+        lines += _of_tenant(each)
+    total = Tried("All tenants")
+    now, tried = _all(each.now for each in found), _all(each.tried for each in found)
+    lines += _summed(total.tenant, now, tried)
+    return "\n".join(lines)
+
+
+def _of_tenant(each: Tried) -> list[str]:
+    lines = _summed(each.tenant, each.now, each.tried)
+    sums: dict[str, tuple[list[Money], list[Money]]] = {}
+    for row in each.rows:
+        now, tried = sums.setdefault(row.line, ([], []))
+        now += [row.now] if row.now else []
+        tried += [row.tried] if row.tried else []
+    for line, (now, tried) in sums.items():
+        lines += _summed(f"  {line}", per_currency(now), per_currency(tried))
+    for resource, model, hours in each.unpriced:
+        on = f" on {model}" if model else ""
+        shown = rounded_text(Fraction(hours), 2)
+        lines.append(f"  No price of the plan covers {shown} {resource}-hours{on}: they are in no sum.")
+    return lines
+
+
+def _summed(name: str, now: Sequence[Money], tried: Sequence[Money]) -> list[str]:
+    sums = [{each.currency: each for each in amounts} for amounts in (now, tried)]
+    lines = []
+    for currency in sorted(sums[0].keys() | sums[1].keys()):
+        before, after = (each.get(currency, Money.zero(currency)) for each in sums)
+        lines.append(
+            _columns(name, f"{before.text} {currency}", f"{after.text} {currency}", (after - before).text)
+        )
+    return lines or [_columns(name, "nothing", "nothing", "")]
+
+
+def _columns(name: str, *cells: str) -> str:
+    return f"{name:<48}" + "".join(f" {cell:>18}" for cell in cells)

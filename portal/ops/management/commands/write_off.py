@@ -1,0 +1,48 @@
+"""`write_off NUMBER --reason TEXT`: give up what an invoice has due, or take that back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from django.core.management.base import CommandParser
+
+from billing import calendar, collection, writing_off
+from billing.models import Invoice
+from portal.audit import acting_as
+from portal.ops.cli import Answer, BadInputError, OperatorCommand
+
+
+class Command(OperatorCommand):
+    help = "Write off what an issued invoice has due: it is told apart, and comes back when it is paid after all."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (writing_off.WriteOffError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("number", metavar="NUMBER", help="the invoice's")
+        parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it is kept in the history")
+        parser.add_argument(
+            "--take-back", action="store_true", help="have what is written off of it due again instead"
+        )
+
+    def answer(self, **options: Any) -> Answer:
+        invoice = Invoice.objects.select_related("tenant", "period").filter(number=options["number"]).first()
+        if invoice is None:
+            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+        now, why = datetime.now(UTC), options["reason"]
+        today = calendar.day_of(now, invoice.period)
+        with acting_as("write_off", why=why):
+            if options["take_back"]:
+                writing_off.take_back(invoice=invoice, why=why, by="write_off", moment=now)
+            else:
+                writing_off.write_off(invoice=invoice, why=why, by="write_off", on=today)
+        stand = collection.balance(invoice=invoice, on=today)
+        sums = ("from_wallet", "paid", "credited", "written_off", "due")
+        return Answer(
+            {
+                "invoice": invoice.number,
+                "currency": invoice.currency,
+                **{name: getattr(stand, name).text for name in sums},
+                "status": stand.settlement.value,
+            },
+            f"{invoice.number}: {stand.written_off.text} {invoice.currency} written off, {stand.due.text} due.",
+        )

@@ -1,0 +1,64 @@
+"""Where Stripe tells of what happened: verified, stored once, answered at once, applied by a worker."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+from kombu import Connection
+
+from billing.collecting import door, events
+from billing.collecting.door import CollectingError
+from billing.gateways.base import SignatureError
+from billing.tasks import apply_event
+
+MOST = 1 << 20  # bytes of a notification
+PATIENCE = 2  # seconds with a broker that does not answer
+
+
+@csrf_exempt
+@require_POST
+def hook(request: HttpRequest) -> HttpResponse:
+    """200 for what is stored, known or not ours; 400, and nothing kept, for what Stripe did not sign."""
+    if not door.is_configured() or not settings.STRIPE_WEBHOOK_SECRETS:
+        return _said(404, "No webhook is set up here: set STRIPE_WEBHOOK_SECRETS.")
+    if len(request.body) > MOST:
+        return _said(413, "That is no notification of Stripe.")
+    signature = request.headers.get("Stripe-Signature", "")
+    try:
+        event = door.gateway().verified(request.body, signature, settings.STRIPE_WEBHOOK_SECRETS)
+    except CollectingError as error:
+        return _said(503, str(error))  # Stripe tells again
+    except (SignatureError, KeyError, ValueError) as error:
+        return _said(
+            400, str(error) if isinstance(error, SignatureError) else "That is no notification of Stripe."
+        )
+    with transaction.atomic():
+        if events.store(event, moment=datetime.now(UTC)):
+            transaction.on_commit(lambda: _wake(event.id))
+    return _said(200, "")
+
+
+def _wake(event: str) -> None:
+    """Only to be quicker: a round applies what no worker was told of.
+
+    By a connection that is tried once: that of the tasks tries again and again, while Stripe waits for its answer.
+    """
+    once = {**settings.CELERY_BROKER_TRANSPORT_OPTIONS, "max_retries": 0, "socket_timeout": PATIENCE}
+    try:
+        with Connection(settings.CELERY_BROKER_URL, transport_options=once) as broker:
+            apply_event.apply_async(
+                kwargs={"event_id": event},
+                retry=False,
+                connection=broker,  # type: ignore[call-arg]  # Celery takes it, its types do not tell
+            )
+    except Exception:  # noqa: BLE001 - the broker is down, in whichever way: the event is stored
+        return
+
+
+def _said(status: int, text: str) -> HttpResponse:
+    return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")

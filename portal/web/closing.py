@@ -1,0 +1,348 @@
+"""The close of a month: who is ready, what blocks whom, rehearse, approve, issue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
+
+from babel.dates import format_date
+from django.contrib import messages
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from billing import close_runs, parking
+from billing.close_runs import RunError, Tally
+from billing.documents.format import LOCALE
+from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Decision, Parking
+from billing.outcomes import Outcome
+from billing.parking import ParkingError
+from billing.rules.money import Money
+from billing.rules.period import parse_month, shifted
+from billing.tasks import closes_due
+from portal.audit import acting_as
+from portal.outbox import outbox
+from portal.web import format as say
+from portal.web.shapes import (
+    Badge,
+    ClosePage,
+    CloseRow,
+    CloseTile,
+    InTheWay,
+    Option,
+    ParkedRow,
+    Shell,
+)
+from portal.web.visit import answer, operator_page
+
+UTC_ZONE = ZoneInfo("UTC")
+PAGE = 50  # tenants
+PARKED = 20
+MONTHS = 18  # that are offered
+LINES = 3  # that differ most, of each tenant
+DIGITS = (
+    30  # of a number that is sent here: none that is kept has as many, so what is cut off is another number
+)
+
+READY = "ready"
+SHOWN: dict[str, tuple[str, ...]] = {
+    READY: (Outcome.ISSUED, Outcome.CORRECTED),
+    "issued": (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY),
+    "stuck": (Outcome.BLOCKED, Outcome.FAILED),
+    "parked": (Outcome.PARKED,),
+    "nothing": (Outcome.NOTHING, Outcome.CARRIED, Outcome.ALREADY),
+    "without": (Outcome.NOTHING, Outcome.CARRIED),
+}
+"""By the name in an address, the outcomes that it shows."""
+
+BADGES = {
+    Outcome.ISSUED: Badge(label="Issued", tone="ok"),
+    Outcome.CORRECTED: Badge(label="Corrected", tone="ok"),
+    Outcome.ALREADY: Badge(label="Already issued", tone="muted"),
+    Outcome.NOTHING: Badge(label="Nothing to bill", tone="muted"),
+    Outcome.CARRIED: Badge(label="Carried forward", tone="muted"),
+    Outcome.PARKED: Badge(label="Waiting for approval", tone="wait"),
+    Outcome.BLOCKED: Badge(label="Blocked", tone="late"),
+    Outcome.FAILED: Badge(label="Failed", tone="late"),
+}
+DECIDED = {
+    Decision.WAITING: Badge(label="Waiting for approval", tone="wait"),
+    Decision.APPROVED: Badge(label="Approved", tone="ok"),
+    Decision.REFUSED: Badge(label="Refused", tone="late"),
+}
+WAYS = {
+    "not-over": ("The period has not ended", "Close it after its end, in each tenant’s own zone."),
+    "earlier-open": ("An earlier month is open", "Close months in order: choose the earlier one first."),
+    "earlier-parked": ("An earlier month waits for approval", "Decide it above, and close that month first."),
+    "unpriced": (
+        "Usage without a price",
+        "Give the tenant a plan, or its plan a price, then rehearse again.",
+    ),
+    "incomplete": (
+        "Usage may be missing",
+        "Have the cluster read to the period’s end, or give a reason when you issue.",
+    ),
+    "untaxed": ("How it is taxed is not known", "The sentence beside the tenant says what is missing."),
+    "mixed-currencies": ("Two currencies in one period", "Move the change of plan to a period’s border."),
+}
+
+
+@operator_page("close", acts=True)
+def close(request: HttpRequest, shell: Shell) -> HttpResponse:
+    now = datetime.now(UTC).replace(microsecond=0)
+    asked = request.POST if request.method == "POST" else request.GET
+    month = _month(asked.get("month", ""), now)
+    if request.method == "POST":
+        _act(request, month, now)
+        return redirect(f"{reverse('operator_close')}?{urlencode({'month': month})}")
+    return answer(
+        request,
+        shell,
+        _page(month, request.GET, now),
+        whole="operator/close.html",
+        part="operator/_close.html",
+    )
+
+
+def _month(text: str, now: datetime) -> str:
+    """The month that is asked for; last month, unless said."""
+    if not text:
+        return _other((now.year, now.month), -1)
+    try:
+        year, number = parse_month(text)
+    except ValueError as error:
+        raise Http404 from error
+    if not 2000 <= year <= now.year + 1:
+        raise Http404
+    return f"{year:04d}-{number:02d}"
+
+
+def _other(month: tuple[int, int], by: int) -> str:
+    year, number = shifted(month, by)
+    return f"{year:04d}-{number:02d}"
+
+
+def _act(request: HttpRequest, month: str, now: datetime) -> None:
+    act, by = request.POST.get("act", ""), str(request.user)
+    why = request.POST.get("why", "").replace("\0", "").strip()
+    try:
+        if act in CloseKind.values:
+            _ask(CloseKind(act), month, by, why, now)
+            messages.info(request, "Asked for: a worker begins in a moment.")
+        elif act in {Decision.APPROVED.value, Decision.REFUSED.value}:
+            row = _decide(request.POST, Decision(act), by, why, now)
+            again = " Issue the month to send it." if row.state == Decision.APPROVED else ""
+            messages.success(request, f"{row.tenant}, {parking.amount_of(row)}: {row.state}.{again}")
+    except (RunError, ParkingError) as refusal:
+        messages.error(request, str(refusal))
+
+
+def _ask(kind: CloseKind, month: str, by: str, why: str, now: datetime) -> None:
+    """Through the outbox: a worker takes it up although this process may die now."""
+    with transaction.atomic():
+        close_runs.ask(month=month, kind=kind, by=by, moment=now, accept_incomplete=why)
+        outbox.add(closes_due)
+
+
+def _decide(posted: QueryDict, decision: Decision, by: str, why: str, now: datetime) -> Parking:
+    period, total, lines = (posted.get(name, "") for name in ("period", "total", "lines"))
+    if not (period.isdecimal() and lines.isdecimal() and total.removeprefix("-").isdecimal()):
+        raise Http404
+    found = BillingPeriod.objects.select_related("tenant").filter(pk=int(period[:18])).first()
+    if found is None:
+        raise Http404
+    seen = int(total[:DIGITS]), int(lines[:DIGITS])
+    with acting_as(by, why=why):
+        return parking.decide(period=found, decision=decision, by=by, why=why, moment=now, seen=seen)
+
+
+def _page(month: str, asked: QueryDict, now: datetime) -> ClosePage:
+    year, number = parse_month(month)
+    run = close_runs.newest(month)
+    busy = run is not None and run.ended_at is None
+    show, code = asked.get("show", ""), asked.get("block", "")
+    show, code = show if show in SHOWN else "", code if code in WAYS else ""
+    after = asked.get("after", "")
+    place = int(after) if after.isdecimal() and len(after) < 19 else 0
+    tallies = close_runs.counts(run) if run else []
+    rows, more = (
+        close_runs.results(run, outcomes=SHOWN.get(show, ()), code=code, after=place, limit=PAGE)
+        if run
+        else ([], 0)
+    )
+    parked, more_parked = _parked() if not busy else ((), "")
+    kept = {"show": show, "block": code}
+    return ClosePage(
+        month=month,
+        name=_named(month),
+        earlier=_href(_other((year, number), -1)),
+        later=_href(_other((year, number), 1)) if month < f"{now:%Y-%m}" else "",
+        months=_months(month, now),
+        run=_said(run) if run else "",
+        rehearsed=run is not None and run.kind == CloseKind.REHEARSAL,
+        busy=busy,
+        progress=_progress(run) if run and busy else "",
+        done=run.done if run else 0,
+        total=run.total if run else 0,
+        error=run.error if run else "",
+        tiles=_tiles(month, run, tallies, show) if run else (),
+        blocks=tuple(_way(month, code, count) for code, count in close_runs.in_the_way(run)) if run else (),
+        parked=parked,
+        more_parked=more_parked,
+        rows=tuple(_row(row) for row in rows),
+        shown=WAYS[code][0] if code else _TITLES.get(show, ""),
+        everything=_href(month),
+        more=_href(month, **kept, after=str(more)) if more else "",
+        first=not place,
+        href=_href(month, **kept, after=str(place or "")),
+        refresh="every 2s" if busy else "",
+    )
+
+
+_TITLES = {
+    READY: "Ready",
+    "issued": "Issued",
+    "stuck": "Blocked",
+    "parked": "Waiting for approval",
+    "nothing": "Nothing to do",
+    "without": "No invoice",
+}
+
+
+def _href(month: str, **asked: str) -> str:
+    return "?" + urlencode({"month": month} | {name: value for name, value in asked.items() if value})
+
+
+def _named(month: str) -> str:
+    year, number = parse_month(month)
+    return format_date(datetime(year, number, 1, tzinfo=UTC).date(), "MMMM y", locale=LOCALE)
+
+
+def _months(chosen: str, now: datetime) -> tuple[Option, ...]:
+    offered = [_other((now.year, now.month), -back) for back in range(MONTHS)]
+    if chosen not in offered:
+        offered.append(chosen)
+    return tuple(Option(value=each, label=_named(each), selected=each == chosen) for each in offered)
+
+
+def _said(run: CloseRun) -> str:
+    what = "Rehearsed" if run.kind == CloseKind.REHEARSAL else "Issued"
+    at = say.moment(run.ended_at or run.asked_at, UTC_ZONE)
+    why = f" Usage may be missing; accepted: {run.accept_incomplete}" if run.accept_incomplete else ""
+    if run.ended_at is None:
+        return f"Asked for by {run.by}, {at}.{why}"
+    return f"{what} by {run.by}, {at}.{why}"
+
+
+def _progress(run: CloseRun) -> str:
+    doing = "Rehearsing" if run.kind == CloseKind.REHEARSAL else "Issuing"
+    if run.begun_at is None:
+        return f"{doing} {_named(run.month)}: waiting for a worker."
+    return f"{doing} {_named(run.month)}: {say.whole(run.done)} of {say.counted(run.total, 'tenant')}."
+
+
+def _tiles(month: str, run: CloseRun, tallies: Sequence[Tally], show: str) -> tuple[CloseTile, ...]:
+    rehearsed = run.kind == CloseKind.REHEARSAL
+    told = (
+        [(READY, "Ready to issue", ""), ("stuck", "Blocked", "see what is in the way")]
+        if rehearsed
+        else [("issued", "Issued", ""), ("stuck", "Blocked", "issue again once mended")]
+    )
+    told.append(("parked", "Waiting for approval", "beyond their bounds"))
+    told.append(("nothing", "Nothing to do", "issued before, or nothing to bill") if rehearsed else
+                ("without", "No invoice", "nothing to bill, or carried forward"))  # fmt: skip
+    tiles = []
+    for name, label, note in told:
+        own = [tally for tally in tallies if tally.outcome in SHOWN[name]]
+        sums = [
+            Money.from_minor(tally.total, tally.currency) for tally in own if tally.currency and tally.total
+        ]
+        summed = say.sums(_summed(sums)) if sums and name not in {"stuck", "nothing", "without"} else note
+        tiles.append(
+            CloseTile(
+                label=label,
+                value=say.whole(sum(tally.tenants for tally in own)),
+                note=summed or "no tenant yet",
+                href=_href(month, show=name),
+                current=show == name,
+            )
+        )
+    return tuple(tiles)
+
+
+def _summed(amounts: Sequence[Money]) -> list[Money]:
+    found: dict[str, Money] = {}
+    for amount in amounts:
+        found[amount.currency] = found.get(amount.currency, Money.zero(amount.currency)) + amount
+    return list(found.values())
+
+
+def _way(month: str, code: str, tenants: int) -> InTheWay:
+    title, remedy = WAYS.get(code, (code, ""))
+    return InTheWay(
+        title=title, remedy=remedy, tenants=say.counted(tenants, "tenant"), href=_href(month, block=code)
+    )
+
+
+def _parked() -> tuple[tuple[ParkedRow, ...], str]:
+    """What waits or was decided and is not issued, of every month; and how many more there are."""
+    found = Parking.objects.filter(period__closed_at__isnull=True).select_related("tenant", "period")
+    rows = list(found.order_by("-state", "period__start", "tenant__slug")[: PARKED + 1])
+    more = f"{found.count() - PARKED} more" if len(rows) > PARKED else ""
+    return tuple(_parked_row(row) for row in rows[:PARKED]), more
+
+
+def _parked_row(row: Parking) -> ParkedRow:
+    decided = ""
+    if row.decided_at is not None:
+        decided = f"{row.by}, {say.moment(row.decided_at, UTC_ZONE)}: {row.why}"
+    return ParkedRow(
+        period=row.period_id,
+        slug=row.tenant.slug,
+        tenant=row.tenant.name,
+        month=say.period(row.period),
+        total=say.minor(row.total, row.currency),
+        lines=say.whole(row.lines),
+        reason=row.reason,
+        since=say.moment(row.since, UTC_ZONE),
+        badge=DECIDED[Decision(row.state)],
+        decision=decided,
+        seen=str(row.total),
+        seen_lines=str(row.lines),
+    )
+
+
+def _row(row: CloseResult) -> CloseRow:
+    told: dict[str, Any] = row.told
+    rehearsed = row.number == "" and row.outcome == Outcome.ISSUED
+    badge = Badge(label="Ready", tone="ok") if rehearsed else BADGES[Outcome(row.outcome)]
+    blocks = [block["sentence"] for block in told["blocks"]]
+    sentences = blocks or ([told["reason"]] if told["reason"] else [])
+    change = told["change"]
+    return CloseRow(
+        slug=row.tenant.slug,
+        tenant=row.tenant.name,
+        badge=badge,
+        total=say.minor(row.total, row.currency) if row.total is not None else "",
+        number=row.number,
+        change=_change(change) if change else "",
+        lines=tuple(_line(line, change["currency"]) for line in change["lines"][:LINES]) if change else (),
+        sentences=(*sentences, *([told["note"]] if told["note"] else [])),
+    )
+
+
+def _change(told: dict[str, Any]) -> str:
+    difference = Money.of(Fraction(told["difference"]), told["currency"])
+    sign = "+" if difference.amount > 0 else ""
+    return f"{sign}{say.money(difference)}" + (f" ({told['percent']} %)" if told["percent"] else "")
+
+
+def _line(told: dict[str, Any], currency: str) -> str:
+    name = ", ".join(part for part in (told["project"], told["description"]) if part)
+    before, now = (say.money(Money.of(Fraction(told[key]), currency)) for key in ("before", "now"))
+    return f"{name}: {before} → {now}"

@@ -1,0 +1,90 @@
+"""What is downloaded of an invoice: its PDF, its e-invoice, the jobs behind it, and its evidence."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+
+from billing.documents import evidence as evidence_of
+from billing.documents import issued
+from billing.documents.typesetting import TypesettingError
+from billing.models import DocumentKind, Invoice, InvoiceLine
+from billing.reading import behind
+from billing.reading import invoices as reading
+from portal.tenants.access import Action
+from portal.web.visit import ScopedStream, Visit, tenant_page
+
+
+@tenant_page(Action.READ_INVOICES, area="invoices")
+def pdf(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
+    del request
+    found = _invoice(visit, number)
+    try:
+        content = reading.document(found) or issued.made(found).pdf
+    except TypesettingError as error:
+        return HttpResponse(str(error), status=503, content_type="text/plain; charset=utf-8")
+    return HttpResponse(content, content_type="application/pdf", headers=_file(f"{number}.pdf", "inline"))
+
+
+@tenant_page(Action.READ_INVOICES, area="invoices")
+def csv(request: HttpRequest, visit: Visit, number: str) -> HttpResponseBase:
+    del request
+    found = _invoice(visit, number)
+    lines = list(found.lines.select_related("service_period").order_by("position"))
+    return _table(visit, found, lines, f"{number}.csv")
+
+
+@tenant_page(Action.READ_INVOICES, area="invoices")
+def evidence(request: HttpRequest, visit: Visit, number: str) -> HttpResponseBase:
+    """All that it takes to compute the invoice again, and the program that does; 404 for a credit note."""
+    del request
+    found = _invoice(visit, number)
+    if found.kind == DocumentKind.CREDIT_NOTE:
+        raise Http404("a credit note has no evidence of its own")
+    return ScopedStream(
+        visit,
+        evidence_of.bundle(found),
+        content_type="application/zip",
+        headers=_file(f"{number}-evidence.zip", "attachment"),
+    )
+
+
+@tenant_page(Action.READ_INVOICES, area="invoices")
+def xml(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
+    """The e-invoice as it is in the PDF; 404 for a document that EN 16931 cannot state, or is not rendered yet."""
+    del request
+    content = reading.einvoice(_invoice(visit, number))
+    if content is None:
+        raise Http404("no e-invoice")
+    return HttpResponse(content, content_type="application/xml", headers=_file(f"{number}.xml", "attachment"))
+
+
+@tenant_page(Action.READ_INVOICES, area="invoices")
+def line_csv(request: HttpRequest, visit: Visit, number: str, position: int) -> HttpResponseBase:
+    del request
+    found = found_line(visit, number, position)
+    return _table(visit, found.invoice, [found], f"{number}-{position}.csv")
+
+
+def _invoice(visit: Visit, number: str) -> Invoice:
+    try:
+        return reading.get(visit.tenant, number)
+    except Invoice.DoesNotExist as missing:
+        raise Http404("no such invoice") from missing
+
+
+def found_line(visit: Visit, number: str, position: int) -> InvoiceLine:
+    try:
+        return reading.line(visit.tenant, number, position)
+    except InvoiceLine.DoesNotExist as missing:
+        raise Http404("no such line") from missing
+
+
+def _table(visit: Visit, found: Invoice, lines: list[InvoiceLine], name: str) -> HttpResponseBase:
+    pieces = behind.as_csv(found, lines)
+    return ScopedStream(
+        visit, pieces, content_type="text/csv; charset=utf-8", headers=_file(name, "attachment")
+    )
+
+
+def _file(name: str, kind: str) -> dict[str, str]:
+    return {"Content-Disposition": f'{kind}; filename="{name}"', "X-Content-Type-Options": "nosniff"}

@@ -1,0 +1,267 @@
+"""Paying by card: saved cards, paying an invoice on a hosted page, and coming back from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import cast
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from billing import credit
+from billing.collecting import accounts, booking, door, links, methods
+from billing.collecting.door import CollectingError
+from billing.gateways.base import GatewayError
+from billing.models import (
+    AttemptState,
+    BillingAccount,
+    DocumentKind,
+    Invoice,
+    InvoiceState,
+    LinkState,
+    MethodState,
+    PayLink,
+    Payment,
+    PaymentAttempt,
+    SavedMethod,
+)
+from portal.tenants.access import Action
+from portal.tenants.models import Tenant, User
+from portal.web import format as say
+from portal.web.shapes import AttemptRow, Badge, MethodRow, PaymentPage, PayOffer
+from portal.web.visit import Visit, answer, tenant_act, tenant_page, tenant_return
+
+SHOWN = 12
+LATER = "The payment service cannot be reached now; nothing was charged. Please try again in a few minutes."
+BADGES = {
+    AttemptState.READY: Badge(label="Under way", tone="run"),
+    AttemptState.UNKNOWN: Badge(label="Under way", tone="run"),
+    AttemptState.PROCESSING: Badge(label="Under way", tone="run"),
+    AttemptState.OFFERED: Badge(label="Page open", tone="wait"),
+    AttemptState.NEEDS_ACTION: Badge(label="Needs your confirmation", tone="late"),
+    AttemptState.NEEDS_REVIEW: Badge(label="Being looked at", tone="wait"),
+    AttemptState.SUCCEEDED: Badge(label="Paid", tone="ok"),
+    AttemptState.FAILED: Badge(label="Refused", tone="late"),
+    AttemptState.CANCELED: Badge(label="Not made", tone="muted"),
+}
+TRANSFER = "Bank transfer"
+MEANS = {"sepa_debit": "Bank debit", None: "Payment page"}
+_REFUND, _DISPUTE = ("Given back", "Came back again"), ("Charged back", "Dispute won")
+WENT = {"re": _REFUND, "pyr": _REFUND, "dp": _DISPUTE, "du": _DISPUTE}
+"""By what its name at the gateway begins with: said of money that went back, and of what took that back."""
+METHOD_BADGES = {
+    MethodState.USABLE: Badge(label="Ready", tone="ok"),
+    MethodState.REFUSED: Badge(label="Refused by its bank", tone="late"),
+    MethodState.GONE: Badge(label="Removed", tone="muted"),
+}
+
+
+@tenant_page(Action.READ_INVOICES, area="payment")
+def payment(request: HttpRequest, visit: Visit) -> HttpResponse:
+    account = BillingAccount.objects.filter(tenant=visit.tenant).first()
+    saved = SavedMethod.objects.filter(tenant=visit.tenant).exclude(state=MethodState.GONE)
+    tried = PaymentAttempt.objects.filter(tenant=visit.tenant).exclude(state=AttemptState.OFFERED)
+    page = PaymentPage(
+        methods=tuple(_method(row) for row in saved.order_by("-preferred", "-added_at")),
+        attempts=tuple(
+            _attempt(row, visit)
+            for row in tried.select_related("invoice", "method").order_by("-made_at")[:SHOWN]
+        ),
+        automatic=account is None or account.automatic,
+        ready=door.is_configured(),
+        sandbox=door.is_sandbox(),
+        may_pay=Action.PAY in visit.may,
+        credit=" + ".join(
+            say.minor(amount, currency)
+            for (_, currency), amount in credit.balances([visit.tenant.pk]).items()
+        ),
+    )
+    return answer(request, visit.shell, page, whole="tenant/payment.html")
+
+
+@tenant_act(Action.PAY)
+def pay(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
+    """To the hosted page on which the invoice is paid."""
+    invoice = Invoice.objects.filter(tenant=tenant, number=number, state=InvoiceState.ISSUED).first()
+    if invoice is None or invoice.kind == DocumentKind.CREDIT_NOTE:
+        raise Http404("no such invoice to pay")
+    here = reverse("invoice", args=[tenant.slug, number])
+
+    def opened() -> PayLink:
+        return links.pay_page(
+            invoice=invoice,
+            gateway=door.gateway(),
+            back=back_of(request, tenant, here),
+            who=person_of(request),
+            moment=datetime.now(UTC),
+        )
+
+    return _onwards(request, opened, here)
+
+
+@tenant_act(Action.PAY)
+def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """To the hosted page on which a card is saved."""
+    here = reverse("payment", args=[tenant.slug])
+
+    def opened() -> PayLink:
+        return links.card_page(
+            tenant=tenant,
+            gateway=door.gateway(),
+            back=back_of(request, tenant, here),
+            who=person_of(request),
+            moment=datetime.now(UTC),
+        )
+
+    return _onwards(request, opened, here)
+
+
+@tenant_act(Action.PAY)
+def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    account = accounts.account_of(tenant)
+    account.automatic = request.POST.get("automatic") == "yes"
+    account.save(update_fields=["automatic"])
+    told = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
+    messages.success(request, f"Invoices {told}.")
+    return redirect("payment", tenant.slug)
+
+
+@tenant_act(Action.PAY)
+def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResponse:
+    found = SavedMethod.objects.filter(tenant=tenant, pk=method).exclude(state=MethodState.GONE).first()
+    if found is None:
+        raise Http404("no such card")
+    if request.POST.get("act") == "prefer":
+        try:
+            methods.prefer(method=found)
+        except CollectingError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, f"{label_of(found)} is charged from now on.")
+    elif request.POST.get("act") == "remove":
+        try:
+            methods.remove(method=found, gateway=door.gateway())
+        except (GatewayError, CollectingError):
+            messages.error(request, "The payment service cannot be reached now; the card is still saved.")
+        else:
+            messages.success(request, f"{label_of(found)} is removed.")
+    return redirect("payment", tenant.slug)
+
+
+@tenant_return(Action.PAY)
+def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """Back from a hosted page. What happened there is asked of the gateway, never believed of the address."""
+    link = PayLink.objects.filter(tenant=tenant, external_id=request.GET.get("session", "")).first()
+    if link is None:
+        raise Http404("no such page of this tenant")
+    try:
+        known = links.come_back(link=link, gateway=door.gateway(), moment=datetime.now(UTC))
+        known = known or link.state in {LinkState.COMPLETE, LinkState.EXPIRED}
+    except (GatewayError, CollectingError):
+        known = False
+    if not known:
+        messages.info(request, "Thank you. What you did is being confirmed; it shows here in a few minutes.")
+    invoice = link.attempt.invoice if link.attempt is not None else None
+    if link.attempt is not None and link.attempt.top_up is not None:
+        return redirect("wallet", tenant.slug, link.attempt.top_up.wallet_id)
+    if invoice is None:
+        return redirect("payment", tenant.slug)
+    return redirect("invoice", tenant.slug, invoice.number)
+
+
+def offer(visit: Visit, invoice: Invoice, *, due: bool) -> PayOffer | None:
+    """How the invoice can be paid by card; None where it cannot, or need not. One query."""
+    if not door.is_configured() or not due:
+        return None
+    newest = PaymentAttempt.objects.filter(invoice=invoice).order_by("-made_at").first()
+    state = AttemptState(newest.state) if newest else None
+    amount = say.minor(newest.amount, newest.currency) if newest else ""
+    note, tone = "", "info"
+    if state in {AttemptState.READY, AttemptState.UNKNOWN, AttemptState.PROCESSING}:
+        note = f"A payment of {amount} is under way; nothing needs to be done."
+    elif state is AttemptState.NEEDS_REVIEW:
+        note = f"A payment of {amount} is being looked at; please do not pay twice."
+    elif state is AttemptState.NEEDS_ACTION:
+        note, tone = "Your bank asks you to confirm the payment: pay here to do so.", "danger"
+    elif state is AttemptState.FAILED and newest is not None:
+        note, tone = newest.message or "The last payment was refused.", "danger"
+    under_way = tone == "info" and bool(note)
+    return PayOffer(
+        note=note, tone=tone, button=Action.PAY in visit.may and not under_way, sandbox=door.is_sandbox()
+    )
+
+
+def _onwards(request: HttpRequest, opened: Callable[[], PayLink], here: str) -> HttpResponse:
+    try:
+        link = opened()
+    except CollectingError as error:
+        messages.error(request, str(error))
+    except GatewayError:
+        messages.error(request, LATER)
+    else:
+        if link.url:
+            return HttpResponseRedirect(link.url, status=303)
+        messages.error(request, LATER)
+    return redirect(here)
+
+
+def back_of(request: HttpRequest, tenant: Tenant, here: str) -> links.Back:
+    return links.Back(
+        done=request.build_absolute_uri(reverse("payment_back", args=[tenant.slug])),
+        stopped=request.build_absolute_uri(here),
+    )
+
+
+def person_of(request: HttpRequest) -> str:
+    return cast("User", request.user).email
+
+
+def _method(row: SavedMethod) -> MethodRow:
+    return MethodRow(
+        pk=row.pk,
+        label=label_of(row),
+        expires=f"{row.exp_month:02d}/{row.exp_year}" if row.exp_month and row.exp_year else "",
+        badge=METHOD_BADGES[MethodState(row.state)],
+        usable=row.state == MethodState.USABLE,
+        preferred=row.preferred,
+    )
+
+
+def label_of(row: SavedMethod) -> str:
+    name = {"sepa_debit": "Bank account"}.get(row.kind) or row.brand.title() or row.kind
+    return f"{name} ending in {row.last4}" if row.last4 else name
+
+
+def moved_by(invoice: Invoice, payments: Iterable[Payment]) -> dict[int, str]:
+    """By payment how its money came or went. A query where the gateway moved some."""
+    found = list(payments)
+    if not any(payment.recorded_by == booking.BY for payment in found):
+        return {payment.pk: _moved(payment, {}) for payment in found}
+    charged = PaymentAttempt.objects.filter(invoice=invoice, external_id__isnull=False)
+    means = dict(charged.values_list("external_id", "method__kind"))
+    return {payment.pk: _moved(payment, means) for payment in found}
+
+
+def _moved(payment: Payment, means: Mapping[str | None, str | None]) -> str:
+    if payment.recorded_by == credit.REFERENCE:
+        return "From credit" if payment.amount > 0 else "Back to credit"
+    if payment.recorded_by != booking.BY:
+        return TRANSFER
+    if payment.reference in means:
+        return MEANS.get(means[payment.reference], "Card")
+    back, again = WENT.get(payment.reference.partition("_")[0], (TRANSFER, TRANSFER))
+    return back if payment.amount < 0 else again
+
+
+def _attempt(row: PaymentAttempt, visit: Visit) -> AttemptRow:
+    return AttemptRow(
+        at=say.moment(row.made_at, visit.zone),
+        invoice=(row.invoice.number or "") if row.invoice else "",
+        method=label_of(row.method) if row.method else "Payment page",
+        amount=say.minor(row.amount, row.currency),
+        badge=BADGES[AttemptState(row.state)],
+        message=row.message if row.state in {AttemptState.FAILED, AttemptState.NEEDS_REVIEW} else "",
+    )

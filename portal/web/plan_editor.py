@@ -1,0 +1,210 @@
+"""Writing a version of a plan: its curves and example bills while it is a draft, then publishing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from billing import trying
+from billing.models import Plan, PlanVersion, Price
+from billing.reading import plans as reading
+from billing.reading.costs import per_currency
+from billing.rules.money import Money
+from billing.trying import Months, Tried
+from portal.ops.cli import BadInputError
+from portal.ops.config import drafts
+from portal.ops.config.publishing import one_plan, publish
+from portal.ops.config.shape import ConfigError, PlanEntry
+from portal.ops.config.writing import plan_text
+from portal.ops.management.commands.try_plan import months_of
+from portal.tenants.models import Tenant
+from portal.web import format as say
+from portal.web.curves import curve_of
+from portal.web.shapes import Bill, Curve, EditorPage, Shell
+from portal.web.visit import answer, operator_page
+
+FIELDS = ("text", "plan", "since", "until", "tenants")
+LONGEST = 200_000  # characters of a draft
+TOO_LONG = f"A page takes {LONGEST:,} characters, and the draft has {{:,}}: give it to apply as a file."
+AT_ONCE = 200_000  # records that a page tries a plan on; more is for the command
+EXAMPLE = 50_000  # records of an example bill
+
+NEW = """[[plan]]
+name = "standard"
+currency = "USD"
+charges = ["gpu"]
+from = {tomorrow}
+
+[[plan.price]]
+meter = "gpu-hour"
+model = "graduated"
+tiers = [{{ up_to = 1000, unit_price = "2.50" }}, {{ unit_price = "2.00" }}]
+"""
+
+
+@operator_page("plans", acts=True)
+def plan_editor(request: HttpRequest, shell: Shell) -> HttpResponse:
+    if request.method != "POST":
+        return _answer(request, shell, _begun(request))
+    asked = {name: request.POST.get(name, "").replace("\0", "") for name in FIELDS}
+    text = asked["text"].replace("\r\n", "\n")
+    page = EditorPage(
+        text=text,
+        plan=asked["plan"][:50],
+        since=asked["since"][:10],
+        until=asked["until"][:10],
+        tenants=asked["tenants"][:1000],
+    )
+    if len(text) > LONGEST:  # cut, it might be a plan all the same: one without its last prices
+        return _answer(request, shell, replace(page, errors=(TOO_LONG.format(len(text)),)))
+    act = request.POST.get("act", "preview")
+    try:
+        if act == "publish":
+            published = publish(text)
+            told = f"Plan {published.version} is published."
+            messages.success(request, f"{told} {_rated(published.tenants)}".strip())
+            return redirect("operator_plan", published.version.plan.name)
+        return _answer(request, shell, _previewed(page, trial=act == "try"))
+    except (ConfigError, BadInputError) as error:
+        return _answer(request, shell, replace(page, errors=error.sentences))
+
+
+def _answer(request: HttpRequest, shell: Shell, page: EditorPage) -> HttpResponse:
+    return answer(request, shell, page, whole="operator/plan_editor.html")
+
+
+def _rated(tenants: int) -> str:
+    return f"The usage of {say.counted(tenants, 'tenant')} is rated again." if tenants else ""
+
+
+def _begun(request: HttpRequest) -> EditorPage:
+    """A new plan, a new version of one, or one that is not in use yet."""
+    name, key = request.GET.get("plan", ""), request.GET.get("version", "")
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    if not name:
+        return EditorPage(text=NEW.format(tomorrow=tomorrow), plan="")
+    versions = PlanVersion.objects.filter(plan__name=name).select_related("plan").order_by("effective_from")
+    found = next((each for each in versions if each.effective_from.isoformat() == key), None)
+    if found is None and key:
+        raise Http404("no such version")
+    last = versions.last()
+    if found is not None:
+        return EditorPage(text=plan_text(found), plan=name)
+    if last is None:
+        if not Plan.objects.filter(name=name).exists():
+            raise Http404("no such plan")
+        return EditorPage(text=NEW.format(tomorrow=tomorrow).replace('"standard"', f'"{name}"'), plan=name)
+    since = max(tomorrow, last.effective_from + timedelta(days=1))
+    return EditorPage(text=plan_text(last, since=since), plan=name)
+
+
+def _previewed(page: EditorPage, *, trial: bool) -> EditorPage:
+    """With its curves and example bills, and what a trial came to. Raises ConfigError and BadInputError."""
+    entry = one_plan(page.text)
+    now = datetime.now(UTC)
+    month = reading.last_month(moment=now)
+    bills, why = _examples(entry, month)
+    page = replace(
+        page,
+        checked=True,
+        plan=entry.name,
+        begins=say.day(entry.since),
+        curves=_curves(entry),
+        bills=bills,
+        no_bills=why,
+        bills_of=f"{date(*month, 1):%B %Y}" if month else "",
+        since=page.since or (f"{month[0]}-{month[1]:02}" if month else ""),
+    )
+    return _tried(page, entry) if trial else page
+
+
+def _curves(entry: PlanEntry) -> tuple[Curve, ...]:
+    """As the version would be, were it published; it is written and taken back."""
+    with transaction.atomic():
+        drafts.write([entry], f"trial~{entry.name}"[:50])
+        prices = Price.objects.filter(version__plan__name=f"trial~{entry.name}"[:50])
+        rows = prices.select_related("version__plan", "tenant", "allowance").order_by("position", "pk")
+        curves = tuple(curve_of(price) for price in rows)
+        transaction.set_rollback(True)
+    return curves
+
+
+def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bill, ...], str]:
+    chosen = reading.examples(plan=entry.name, month=month) if month else []
+    if month is None or not chosen:
+        return (), "Nobody has used anything yet: bills of real tenants are shown once a month is over."
+    months = (month, month)
+    small = [
+        (size, tenant) for size, tenant in chosen if trying.size(tenants=[tenant], months=months) <= EXAMPLE
+    ]
+    found = _try(entry, [tenant for _, tenant in small], months)
+    by_slug = {each.tenant: each for each in found}
+    bills = tuple(_bill(by_slug[tenant.slug], size) for size, tenant in small)
+    why = (
+        ""
+        if len(small) == len(chosen)
+        else "A tenant of too many jobs is left out; try the plan on it below."
+    )
+    return bills, why
+
+
+def _try(entry: PlanEntry, tenants: Sequence[Tenant], months: Months) -> list[Tried]:
+    begun = drafts.begun([entry], date(*months[0], 1))
+    return trying.try_plan(tenants=tenants, months=months, draft=partial(drafts.write, begun))
+
+
+def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
+    months = months_of(page.since, page.until or page.since)
+    slugs = page.tenants.replace(",", " ").split()
+    known = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
+    if missing := [slug for slug in slugs if slug not in known]:
+        raise BadInputError(f"There is no tenant {missing[0]!r}.")
+    tenants = [known[slug] for slug in sorted(known)] or trying.whom(plan=entry.name, months=months)
+    count = trying.size(tenants=tenants, months=months)
+    if count > AT_ONCE:
+        until = f" --to {page.until}" if page.until else ""
+        raise BadInputError(
+            f"These are {count:,} jobs, more than a page tries at once ({AT_ONCE:,}): name fewer tenants or months, "
+            f"or save the draft and run try_plan FILE.toml --from {page.since}{until}."
+        )
+    found = _try(entry, tenants, months)
+    now = per_currency(amount for each in found for amount in each.now)
+    tried = per_currency(amount for each in found for amount in each.tried)
+    return replace(
+        page,
+        trial=tuple(_bill(each, "") for each in found),
+        trial_total=(say.sums(now), say.sums(tried)),
+        trial_of=page.since if page.until in {"", page.since} else f"{page.since} to {page.until}",
+    )
+
+
+def _bill(found: Tried, size: str) -> Bill:
+    lines: dict[str, tuple[list[Money], list[Money]]] = {}
+    for row in found.rows:
+        now, tried = lines.setdefault(row.line, ([], []))
+        now += [row.now] if row.now else []
+        tried += [row.tried] if row.tried else []
+    hours = (
+        f"{say.hours(hours * 3600)} {resource}-hours{f' on {model}' if model else ''}"
+        for resource, model, hours in found.unpriced
+    )
+    return Bill(
+        size=size,
+        tenant=found.tenant,
+        now=say.sums(found.now),
+        tried=say.sums(found.tried),
+        lines=tuple(_line(name, sums) for name, sums in lines.items()),
+        unpriced=", ".join(hours),
+    )
+
+
+def _line(name: str, sums: tuple[list[Money], list[Money]]) -> tuple[str, str, str]:
+    now, tried = sums
+    return name, say.sums(per_currency(now)), say.sums(per_currency(tried))

@@ -1,0 +1,92 @@
+"""The close of a month, as the operator sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from portal.web.shapes.frame import Badge
+    from portal.web.shapes.jobs import Option
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloseTile:
+    """How many tenants came out so; `href` shows them alone."""
+
+    label: str
+    value: str
+    note: str  # what they come to, or what it means
+    href: str
+    current: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class InTheWay:
+    """One thing that blocks, with what to do about it."""
+
+    title: str
+    remedy: str
+    tenants: str
+    href: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParkedRow:
+    """An invoice that waits, or was decided and is not issued yet."""
+
+    period: int  # by which it is decided
+    slug: str
+    tenant: str
+    month: str
+    total: str
+    lines: str
+    reason: str
+    since: str
+    badge: Badge
+    decision: str  # who decided, when and why; "" while it waits
+    seen: str  # the figures, as they come back with the decision: minor units
+    seen_lines: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloseRow:
+    """What became of one tenant."""
+
+    slug: str
+    tenant: str
+    badge: Badge
+    total: str
+    number: str  # "" where there is no invoice
+    change: str  # "+$6.00 (+300 %)"; "" where there was nothing before
+    lines: tuple[str, ...]  # that differ most
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosePage:
+    """`refresh` asks for the page again while a worker is at it; "" when nothing moves by itself."""
+
+    month: str  # 2026-03
+    name: str  # March 2026
+    earlier: str
+    later: str
+    months: tuple[Option, ...]
+    run: str  # what was asked for last, by whom and when; "" for nothing yet
+    rehearsed: bool
+    busy: bool
+    progress: str
+    done: int
+    total: int
+    error: str
+    tiles: tuple[CloseTile, ...]
+    blocks: tuple[InTheWay, ...]
+    parked: tuple[ParkedRow, ...]
+    more_parked: str
+    rows: tuple[CloseRow, ...]
+    shown: str  # which of them; "" for all
+    everything: str
+    more: str
+    first: bool
+    href: str
+    refresh: str

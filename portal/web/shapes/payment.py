@@ -1,0 +1,48 @@
+"""What the page of payment shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portal.web.shapes.frame import Badge
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodRow:
+    pk: int
+    label: str  # "Visa ending in 4242"
+    expires: str  # "04/2030", "" where it does not
+    badge: Badge
+    usable: bool
+    preferred: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptRow:
+    at: str
+    invoice: str  # its number; "" for a top-up
+    method: str
+    amount: str
+    badge: Badge
+    message: str  # why it was refused, "" where it was not
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaymentPage:
+    methods: tuple[MethodRow, ...]
+    attempts: tuple[AttemptRow, ...]
+    automatic: bool
+    ready: bool  # something is charged here at all
+    sandbox: bool  # no money moves
+    may_pay: bool
+    credit: str  # what was paid too much, and pays what comes next; "" for none
+
+
+@dataclass(frozen=True, kw_only=True)
+class PayOffer:
+    """How an invoice can be paid by card now."""
+
+    note: str  # "A payment of $ 4.00 is under way", why the last one was refused
+    tone: str  # "info", "danger"
+    button: bool
+    sandbox: bool

@@ -1,0 +1,198 @@
+"""Buying credit for a wallet: at once, by transfer, or by itself whenever it runs low."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from billing.collecting import automatic, door, top_ups
+from billing.collecting.door import CollectingError
+from billing.gateways.base import GatewayError
+from billing.gateways.offline import bank_details
+from billing.models import (
+    AttemptState,
+    AutomaticTopUp,
+    MethodState,
+    PaymentAttempt,
+    SavedMethod,
+    Seller,
+    Wallet,
+)
+from billing.rules.money import TOKENS, Money
+from billing.rules.references import WALLET
+from portal.tenants.access import Action
+from portal.tenants.models import Tenant
+from portal.web import format as say
+from portal.web.invoices import bank_transfer
+from portal.web.payment import BADGES, LATER, back_of, label_of, person_of
+from portal.web.shapes import Badge
+from portal.web.shapes.invoices import BankTransfer
+from portal.web.shapes.wallets import AutomaticPanel, TopUpPanel, TopUpRow
+from portal.web.visit import Visit, tenant_act
+
+SHOWN = 6
+
+
+@tenant_act(Action.PAY)
+def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
+    """Buy credit with the saved card, or on the hosted page."""
+    row = _wallet(tenant, wallet)
+    here = reverse("wallet", args=[tenant.slug, wallet])
+    try:
+        amount = _minor(request.POST.get("amount", ""), row.unit)
+        key = top_ups.key_of(request.POST.get("key", ""))
+        now, who, gateway = datetime.now(UTC), person_of(request), door.gateway()
+        if request.POST.get("by") == "card":
+            made = top_ups.charge(wallet=row, amount=amount, key=key, gateway=gateway, who=who, moment=now)
+            _say(request, made)
+            return redirect(here)
+        back = back_of(request, tenant, here)
+        link = top_ups.page(
+            wallet=row, amount=amount, key=key, gateway=gateway, back=back, who=who, moment=now
+        )
+        if link.url:
+            return HttpResponseRedirect(link.url, status=303)
+        messages.error(request, LATER)
+    except CollectingError as error:
+        messages.error(request, str(error))
+    except GatewayError:
+        messages.error(request, "The payment service cannot be reached now; what comes of it shows below.")
+    return redirect(here)
+
+
+@tenant_act(Action.PAY)
+def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
+    row = _wallet(tenant, wallet)
+    now, who = datetime.now(UTC), person_of(request)
+    try:
+        if request.POST.get("act") == "off":
+            automatic.turn_off(wallet=row, by=who, moment=now)
+            messages.success(request, "Nothing is bought by itself any more.")
+        else:
+            below, amount, most = (
+                _minor(request.POST.get(name, ""), row.unit, least=least)
+                for name, least in (("below", 0), ("amount", 1), ("most", 1))
+            )
+            automatic.set_rule(
+                wallet=row, active=True, below=below, amount=amount, most=most, by=who, moment=now
+            )
+            messages.success(request, "From now on this wallet is topped up by itself.")
+    except CollectingError as error:
+        messages.error(request, str(error))
+    return redirect("wallet", tenant.slug, wallet)
+
+
+def seller(request: HttpRequest, visit: Visit) -> Mapping[str, str]:
+    """Where transfers go to; read before the tenant's scope, which does not see the seller."""
+    del request, visit
+    found = Seller.objects.order_by("pk").values_list("name", "iban", "bic").first()
+    return dict(zip(("name", "iban", "bic"), found or ("", "", ""), strict=True))
+
+
+def panel(visit: Visit, row: Wallet, *, seller: Mapping[str, str]) -> TopUpPanel | None:
+    """None for a wallet in tokens. Six queries. Cards, who bought and what a bank said are for who reads invoices."""
+    if row.unit == TOKENS:
+        return None
+    card, tried = None, PaymentAttempt.objects.none()
+    if Action.READ_INVOICES in visit.may:
+        card = SavedMethod.objects.filter(
+            tenant=visit.tenant, preferred=True, state=MethodState.USABLE
+        ).first()
+        tried = PaymentAttempt.objects.filter(top_up__wallet=row).select_related("top_up", "method")
+    return TopUpPanel(
+        currency=row.unit,
+        key=str(uuid4()),
+        card=label_of(card) if card else "",
+        by_card=door.is_configured(),
+        may_pay=Action.PAY in visit.may,
+        sandbox=door.is_sandbox(),
+        rows=tuple(_row(attempt, visit) for attempt in tried.order_by("-made_at")[:SHOWN]),
+        automatic=_automatic(row, visit),
+        transfer=_transfer(row, seller),
+    )
+
+
+def _automatic(row: Wallet, visit: Visit) -> AutomaticPanel:
+    rule = AutomaticTopUp.objects.filter(wallet=row).select_related("tenant", "wallet").first()
+    if rule is None or not rule.active:
+        told = "Off: the wallet is topped up when somebody does so."
+        amounts = [rule.below, rule.amount, rule.most] if rule else []
+    else:
+        amounts = [rule.below, rule.amount, rule.most]
+        below, amount, most = (say.minor(each, row.unit) for each in amounts)
+        told = f"When less than {below} is left, {amount} is bought, up to {most} in a month."
+    below, amount, most = (
+        (Money.from_minor(each, row.unit).text for each in amounts) if amounts else ("",) * 3
+    )
+    stand = automatic.standing(rule, moment=visit.moment) if rule and rule.active else None
+    return AutomaticPanel(
+        active=bool(rule and rule.active),
+        told=told,
+        below=below,
+        amount=amount,
+        most=most,
+        trouble=_trouble(stand, visit) if stand else "",
+    )
+
+
+def _trouble(stand: automatic.Readiness, visit: Visit) -> str:
+    told = stand.stopped or stand.full
+    return told if Action.READ_INVOICES in visit.may else "It waits: whoever pays sees why." if told else ""
+
+
+def _transfer(row: Wallet, seller: Mapping[str, str]) -> BankTransfer | None:
+    """The account and the wallet's reference; how much is for the payer to say."""
+    bank = bank_details(seller=seller, name=f"{WALLET}{row.pk}", amount=None)
+    return bank_transfer(bank, amount="any") if bank is not None else None
+
+
+def _row(attempt: PaymentAttempt, visit: Visit) -> TopUpRow:
+    state = AttemptState(attempt.state)
+    badge = Badge(label="Credited", tone="ok") if state is AttemptState.SUCCEEDED else BADGES[state]
+    by = attempt.top_up.asked_by if attempt.top_up else ""
+    return TopUpRow(
+        at=say.moment(attempt.made_at, visit.zone),
+        by="By itself" if by == automatic.BY else by,
+        method=label_of(attempt.method) if attempt.method else "Payment page",
+        amount=say.minor(attempt.amount, attempt.currency),
+        badge=badge,
+        message=attempt.message if state in {AttemptState.FAILED, AttemptState.NEEDS_REVIEW} else "",
+    )
+
+
+def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:
+    amount = say.minor(attempt.amount, attempt.currency)
+    state = AttemptState(attempt.state)
+    if state is AttemptState.SUCCEEDED:
+        messages.success(request, f"{amount} are credited.")
+    elif state is AttemptState.NEEDS_ACTION:
+        messages.error(request, "Your bank wants you to confirm: pay on the payment page instead.")
+    elif state in {AttemptState.FAILED, AttemptState.CANCELED}:
+        messages.error(request, attempt.message or "The card was refused; nothing was charged.")
+    else:
+        messages.info(request, f"The payment of {amount} is under way; it is credited when it has come.")
+
+
+def _minor(text: str, currency: str, *, least: int = 1) -> int:
+    try:
+        money = Money.of(text.strip(), currency)
+        money.check_bookable()
+    except ValueError as error:
+        raise CollectingError(f"Write an amount of {currency} like 50.00.") from error
+    minor = money.minor
+    if minor < least:
+        raise CollectingError("Write an amount above zero.")
+    return minor
+
+
+def _wallet(tenant: Tenant, wallet: int) -> Wallet:
+    row = Wallet.objects.filter(tenant=tenant, pk=wallet).select_related("tenant", "project").first()
+    if row is None:
+        raise Http404("no such wallet")
+    return row

@@ -1,0 +1,241 @@
+"""A tenant's prepaid balances, and the statement of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+
+from billing.documents.csv import Cell, rows_to_csv
+from billing.models import EntrySide, GrantKind, Wallet, WalletGrant
+from billing.reading import wallets as reading
+from billing.reading.wallets import Booked, Month, WalletStatement
+from billing.rules.money import Money
+from billing.rules.period import parse_month, period_starting_in
+from billing.wallets.holding import available
+from portal.tenants.access import Action
+from portal.web import format as say
+from portal.web import top_ups
+from portal.web.shapes import Badge, Fact, Tile
+from portal.web.shapes.wallets import (
+    BookedRow,
+    GrantRow,
+    StatementPage,
+    TopUpPanel,
+    WalletPage,
+    WalletRow,
+    WalletsPage,
+)
+from portal.web.visit import Visit, answer, tenant_page
+
+KINDS = {
+    GrantKind.RULE: Badge(label="By the scheme", tone="muted"),
+    GrantKind.TOP_UP: Badge(label="Top-up", tone="ok"),
+    GrantKind.GIFT: Badge(label="Given", tone="run"),
+}
+
+
+@tenant_page(Action.READ, area="wallet")
+def wallets(request: HttpRequest, visit: Visit) -> HttpResponse:
+    rows, more = reading.wallets(visit.tenant, after=_number(request.GET.get("after", "")))
+    free = available(rows, day=visit.today)
+    page = WalletsPage(
+        rows=tuple(_row(wallet, free[wallet.pk]) for wallet in rows),
+        total=" + ".join(say.minor(sum_, unit) for unit, sum_, _ in reading.balances(visit.tenant)),
+        more=f"?{urlencode({'after': more})}" if more else "",
+    )
+    return answer(request, visit.shell, page, whole="tenant/wallets.html")
+
+
+@tenant_page(Action.READ, area="wallet", outside=top_ups.seller)
+def wallet(request: HttpRequest, visit: Visit, wallet: int, *, told: Mapping[str, str]) -> HttpResponse:
+    before = _number(request.GET.get("before", ""))
+    found = reading.statement(visit.tenant, wallet, before=before)
+    if found is None:
+        raise Http404("no such wallet")
+    panel = top_ups.panel(visit, found.wallet, seller=told) if not before else None
+    page = _page(found, visit, panel, first=not before)
+    return answer(request, visit.shell, page, whole="tenant/wallet.html")
+
+
+@tenant_page(Action.READ, area="wallet")
+def statement(request: HttpRequest, visit: Visit, wallet: int) -> HttpResponse:
+    month = request.GET.get("month") or f"{visit.today:%Y-%m}"
+    found = _month(visit, wallet, month, limit=ROWS)
+    page = StatementPage(
+        owner=str(found.wallet),
+        of=_of(found.wallet),
+        number=found.wallet.pk,
+        zone=visit.tenant.timezone,
+        month=say.span(*_ends(month, visit), visit.tenant.timezone),
+        sums=_sums(found),
+        rows=tuple(_booked(booked, found.wallet.unit, visit) for booked in found.rows),
+        more=f"{say.whole(found.count - len(found.rows))} more are in the CSV."
+        if found.count > len(found.rows)
+        else "",
+        csv=f"?{urlencode({'month': month})}",
+    )
+    return answer(request, visit.shell, page, whole="tenant/statement.html")
+
+
+@tenant_page(Action.READ, area="wallet")
+def statement_csv(request: HttpRequest, visit: Visit, wallet: int) -> HttpResponse:
+    month = request.GET.get("month") or f"{visit.today:%Y-%m}"
+    found = _month(visit, wallet, month, limit=ROWS_IN_CSV)
+    return HttpResponse(
+        b"".join(rows_to_csv(COLUMNS, _cells(found, visit, month))),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="wallet-{wallet}-{month}.csv"'},
+    )
+
+
+COLUMNS = ("booked", "what", "service_day", "amount", "balance", "unit")
+ROWS, ROWS_IN_CSV = 500, 1_000_000
+SUMS = {
+    EntrySide.GRANTED: "Given",
+    EntrySide.USED: "Used",
+    EntrySide.SPENT: "Spent",
+    EntrySide.INVOICE: "Paid on invoices",
+    EntrySide.EXPIRED: "Expired",
+}
+
+
+def _ends(month: str, visit: Visit) -> tuple[datetime, datetime]:
+    """The first instants of the month, and of the one after it, in the tenant's zone; 404 for a text that is none."""
+    try:
+        year, number = parse_month(month)
+    except ValueError as error:
+        raise Http404("no such month") from error
+    found = period_starting_in(year, number, zone=visit.tenant.zone, anchor_day=1)
+    return found.start, found.end
+
+
+def _month(visit: Visit, wallet: int, month: str, *, limit: int) -> Month:
+    since, until = _ends(month, visit)
+    found = reading.of_month(visit.tenant, wallet, since=since, until=until, limit=limit)
+    if found is None:
+        raise Http404("no such wallet")
+    return found
+
+
+def _sums(found: Month) -> tuple[Fact, ...]:
+    unit = found.wallet.unit
+    moved = [
+        Fact(label=label, value=("+" if found.sums[side] > 0 else "") + say.minor(found.sums[side], unit))
+        for side, label in SUMS.items()
+        if found.sums.get(side)
+    ]
+    return (
+        Fact(label="Opening balance", value=say.minor(found.opening, unit)),
+        *moved,
+        Fact(label="Closing balance", value=say.minor(found.closing, unit)),
+    )
+
+
+def _cells(found: Month, visit: Visit, month: str) -> Iterator[Sequence[Cell]]:
+    """From the opening to the closing balance; amounts as plain decimals."""
+    unit = found.wallet.unit
+
+    def amount(minor: int) -> Decimal:
+        return Decimal(Money.from_minor(minor, unit).text)
+
+    since, until = (f"{at.astimezone(visit.zone):%Y-%m-%dT%H:%M:%S%z}" for at in _ends(month, visit))
+    yield since, "Opening balance", None, None, amount(found.opening), unit
+    for row in found.rows:
+        at = f"{row.at.astimezone(visit.zone):%Y-%m-%dT%H:%M:%S%z}"
+        yield at, row.memo, row.day, amount(row.amount), amount(row.balance), unit
+    yield until, "Closing balance", None, None, amount(found.closing), unit
+
+
+def _months(found: WalletStatement, visit: Visit) -> tuple[Fact, ...]:
+    """The last twelve months in which the wallet was open, the newest first: name and query."""
+    opened = found.wallet.opened_at.astimezone(visit.zone).date()
+    day = visit.today.replace(day=1)
+    months: list[Fact] = []
+    while len(months) < 12 and day >= opened.replace(day=1):
+        since, until = _ends(f"{day:%Y-%m}", visit)
+        label = say.span(since, until, visit.tenant.timezone)
+        months.append(Fact(label=label, value=f"?{urlencode({'month': f'{day:%Y-%m}'})}"))
+        day = (day - timedelta(days=1)).replace(day=1)
+    return tuple(months)
+
+
+def _number(asked: str) -> int:
+    """A cursor that is none begins at the top."""
+    return int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 19 else 0
+
+
+def _of(wallet: Wallet) -> str:
+    return "User" if wallet.user else "Project" if wallet.project else "Tenant"
+
+
+def _row(wallet: Wallet, free: int) -> WalletRow:
+    return WalletRow(
+        number=wallet.pk,
+        owner=str(wallet),
+        of=_of(wallet),
+        balance=say.minor(wallet.balance, wallet.unit),
+        free=_spendable(free, wallet.unit),
+        debt=wallet.balance < 0,
+    )
+
+
+def _spendable(free: int, unit: str) -> str:
+    return say.minor(max(free, 0), unit)
+
+
+def _page(found: WalletStatement, visit: Visit, panel: TopUpPanel | None, *, first: bool) -> WalletPage:
+    row = found.wallet
+    free = available([row], day=visit.today)[row.pk]
+    overdraft = say.minor(row.scheme.overdraft, row.unit)
+    debt = "below zero: the next grant pays it first" if row.balance < 0 else "what is left of all grants"
+    return WalletPage(
+        number=row.pk,
+        owner=str(row),
+        of=_of(row),
+        zone=visit.tenant.timezone,
+        tiles=(
+            Tile(label="Balance", value=say.minor(row.balance, row.unit), note=debt),
+            *(
+                (Tile(label="Held", value=say.minor(row.held, row.unit), note="set aside for admitted work"),)
+                if row.held
+                else ()
+            ),
+            Tile(
+                label="May still be spent",
+                value=_spendable(free, row.unit),
+                note=f"with {overdraft} of overdraft",
+            ),
+        ),
+        grants=tuple(_grant(grant, row.unit) for grant in found.grants),
+        rows=tuple(_booked(booked, row.unit, visit) for booked in found.rows),
+        older=f"?{urlencode({'before': found.older})}" if found.older else "",
+        first=first,
+        months=_months(found, visit) if first else (),
+        top_up=panel,
+    )
+
+
+def _grant(grant: WalletGrant, unit: str) -> GrantRow:
+    return GrantRow(
+        name=grant.why or grant.key,
+        given=say.day(grant.usable_from),
+        amount=say.minor(grant.amount, unit),
+        left=say.minor(grant.left, unit),
+        expires=say.day(grant.expires_on) if grant.expires_on else "never",
+        badge=KINDS[GrantKind(grant.kind)],
+    )
+
+
+def _booked(booked: Booked, unit: str, visit: Visit) -> BookedRow:
+    return BookedRow(
+        at=say.moment(booked.at, visit.zone),
+        memo=booked.memo,
+        day=say.day(booked.day) if booked.day else "",
+        amount=("+" if booked.amount > 0 else "") + say.minor(booked.amount, unit),
+        credit=booked.amount > 0,
+        balance=say.minor(booked.balance, unit),
+    )

@@ -1,0 +1,187 @@
+"""Stories of collecting: an invoice of 4.00 that is due, a card at the stand-in for Stripe, rounds of collecting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.test import override_settings
+
+from billing import collection, crediting
+from billing.collecting import accounts, attempts, door, methods, rounds
+from billing.collecting.attempts import Held
+from billing.collecting.rounds import Sweep
+from billing.gateways.base import Gateway
+from billing.models import Invoice, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
+from billing.rules.money import Money
+from portal.ops.stripe_sandbox.sandbox import Sandbox
+from portal.tenants.models import Tenant
+from tests import stories
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+
+DUE = at("2026-04-20 09:00")
+"""Five days after the invoice of March is due."""
+
+
+@dataclass
+class Counter:
+    """Where money is collected: the stand-in, the clock that both go by, and the invoice that is due."""
+
+    stripe: Sandbox
+    lab: Tenant
+    now: datetime = DUE
+    rounds: list[Sweep] = field(default_factory=list)
+
+    @property
+    def gateway(self) -> Gateway:
+        return door.gateway()
+
+    @property
+    def invoice(self) -> Invoice:
+        return stories.invoice_of(self.lab, "2026-03")
+
+    def wait(self, **span: int) -> None:
+        """Time goes by, here and there."""
+        self.now += timedelta(**span)
+        self.stripe.clock.set(self.now)
+
+    def save_card(self, number: str = "4242424242424242", *, set_up: bool = False) -> SavedMethod:
+        """Ann saves a card; it is charged from now on."""
+        return self.save_card_of(self.lab, number, set_up=set_up)
+
+    def save_card_of(
+        self, lab: Tenant, number: str = "4242424242424242", *, set_up: bool = False
+    ) -> SavedMethod:
+        customer = accounts.customer_of(lab, gateway=self.gateway, moment=self.now)
+        name = self.stripe.hand.save_card(customer, number, set_up=set_up)
+        return methods.keep(tenant=lab, method=self.gateway.find_method(name), moment=self.now)
+
+    def stripe_customer(self, name: str) -> str:
+        """A customer of somebody else who shares the account."""
+        return self.gateway.create_customer({"name": name}, key=f"another-deployment:{name}")
+
+    def save_account(self) -> SavedMethod:
+        """Ann lets her bank account be debited; it is from now on."""
+        customer = accounts.customer_of(self.lab, gateway=self.gateway, moment=self.now)
+        name = self.stripe.hand.save_account(customer)
+        return methods.keep(tenant=self.lab, method=self.gateway.find_method(name), moment=self.now)
+
+    def collect(self) -> Sweep:
+        """A round of collecting, as it runs each minute."""
+        done = rounds.run(gateway=self.gateway, clock=lambda: self.now)
+        self.rounds.append(done)
+        return done
+
+    def charge(self) -> PaymentAttempt | Held:
+        return attempts.charge(
+            invoice=self.invoice, gateway=self.gateway, moment=self.now, on=self.now.date()
+        )
+
+    @property
+    def states(self) -> list[str]:
+        """How each attempt stands, oldest first."""
+        return list(PaymentAttempt.objects.order_by("made_at").values_list("state", flat=True))
+
+    @property
+    def paid(self) -> str:
+        return collection.balance(invoice=self.invoice, on=self.now.date()).paid.text
+
+    @property
+    def standing(self) -> str:
+        return collection.balance(invoice=self.invoice, on=self.now.date()).settlement.value
+
+    @property
+    def taken(self) -> list[int]:
+        """What the stand-in has charged, in cents."""
+        return [
+            each["amount"] for each in self.stripe.objects("payment_intent") if each["status"] == "succeeded"
+        ]
+
+    def books_agree(self) -> None:
+        """What was paid here is what was taken there, and nothing was asked that the library's types do not allow."""
+        there = sum(
+            each["amount"] - each["amount_refunded"]
+            for each in self.stripe.objects("charge")
+            if each["status"] == "succeeded"
+        )
+        assert sum(Payment.objects.filter(moved__isnull=False).values_list("amount", flat=True)) == there
+        assert self.stripe.violations == []
+
+
+@contextmanager
+def a_counter(*, currency: str = "USD", now: datetime = DUE, price: str = "2.00") -> Iterator[Counter]:
+    """March's invoice of the vision lab, 4.00 (two hours at 2.00), due on 15 April; nothing is saved yet.
+
+    Notifications are signed by the stand-in's clock and refused when they are old: where they matter, it is today.
+    """
+    with Sandbox(now=now, secret="whsec_of_the_tests") as stripe:
+        told = {
+            "STRIPE_SECRET_KEY": stripe.key,
+            "STRIPE_API_BASE": stripe.url,
+            "STRIPE_WEBHOOK_SECRETS": ["whsec_of_the_tests"],
+        }
+        with override_settings(**told):
+            yield Counter(stripe, a_lab(currency, price), now)
+        with connection.cursor() as cursor:  # what Django does not know how to empty, of a test that commits
+            cursor.execute("TRUNCATE billing_ratedusage, clusters_usagerevision")
+
+
+def a_lab(currency: str, price: str) -> Tenant:
+    cluster = a_cluster()
+    a_seller()
+    lab = a_tenant(
+        "vision-lab",
+        plan=a_plan(currency=currency, prices=[("gpu-hour", {}, price, LONG_AGO)]),
+        accounts=[(cluster, "vision")],
+    )
+    take_in(
+        cluster,
+        a_job(account="vision", started="2026-03-02 10:00", ended="2026-03-02 12:00"),
+        as_of="2026-04-20",
+    )
+    stories.close("2026-03", lab, on="2026-04-01")
+    return lab
+
+
+def more_labs(counter: Counter, names: list[str]) -> list[Tenant]:
+    """Labs beside the vision lab, each with an invoice of March over 4.00 that is due, and a card."""
+    cluster, plan = a_cluster(), Plan.objects.get()
+    made = [a_tenant(name, plan=plan, accounts=[(cluster, name)]) for name in names]
+    jobs = [a_job(account=name, started="2026-03-02 10:00", ended="2026-03-02 12:00") for name in names]
+    take_in(cluster, *jobs, as_of="2026-04-20")
+    stories.close("2026-03", *made, on="2026-04-01")
+    for lab in made:
+        counter.save_card_of(lab)
+    return made
+
+
+def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -> PaymentAttempt:
+    """Somebody buys credit for the wallet with the card: committed, and to be sent by the next round."""
+    top_up = TopUp.objects.create(
+        tenant=card.tenant, wallet=wallet, amount=amount, made_at=now, asked_by="ann@vision.example"
+    )
+    attempt = PaymentAttempt(
+        tenant=card.tenant, top_up=top_up, amount=amount, currency=wallet.unit, method=card, made_at=now
+    )
+    attempt.params = {
+        "amount": amount,
+        "currency": wallet.unit.lower(),
+        "customer": accounts.account_of(card.tenant).customer,
+        "payment_method": card.external_id,
+        "allowed_payment_method_types": [card.kind],
+        "confirm": True,
+        "off_session": True,
+        "metadata": attempts.tags_of(attempt),
+    }
+    attempt.save(force_insert=True)
+    return attempt
+
+
+def credited(counter: Counter, net: str) -> Invoice:
+    """A credit note that takes so much before tax back from the invoice."""
+    return crediting.credit(
+        invoice=counter.invoice, reason="Slow.", by="op", on=counter.now.date(), net=Money.of(net, "USD")
+    )

@@ -1,0 +1,20 @@
+"""Applying a file that is written out in a test."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.scenarios.configuring import Op
+
+
+def apply(text: str) -> list[str]:
+    """The lines that `apply` prints."""
+    with tempfile.TemporaryDirectory() as directory:
+        return Op(Path(directory)).applies(text)
+
+
+def refused(text: str) -> list[str]:
+    """The sentences with which the file is refused."""
+    with tempfile.TemporaryDirectory() as directory:
+        return Op(Path(directory)).is_refused(text)

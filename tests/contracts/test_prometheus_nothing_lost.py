@@ -1,0 +1,105 @@
+"""A pull that meets a failure in its midst says which, keeps nothing of it, and the next one has all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from billing import pulling
+from clusters.connectors.http import Endpoint, Http
+from clusters.models import Cluster, ClusterKind, Connection, Quarantined, UsageRecord, UtilisationHour
+from tests import builders
+from tests.contracts.prometheus_reading import HOUR, through
+from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.standins.prometheus import Asked, Said, StandIn, error, success
+
+pytestmark = pytest.mark.django_db
+
+FAILURES = {
+    "401": (Said(401, b"Unauthorized\n", "text/plain"), "does not know us (HTTP 401): check the user and password"),
+    "422": (error(422, "execution", "found duplicate series for the match group"),
+            "could not work a query out (HTTP 422): found duplicate series for the match group."),
+    "503": (error(503, "unavailable", "no store matched"), "cannot answer now (HTTP 503): no store matched."),
+    "time-out": (error(503, "timeout", "query timed out in expression evaluation"),
+                 "gave up on a query after its own time limit (--query.timeout): query timed out in"),
+    "warning": (success(warnings=["some chunks could not be read"]),
+                "answered with a warning, so its answer may be incomplete and nothing of it is kept: some chunks"),
+    "11,000 points": (error(400, "bad_data", "exceeded maximum resolution of 11,000 points per timeseries."),
+                      "gives at most 11,000 points of a series in one answer: ask for a shorter time."),
+    "cut off": (Said(200, b'{"status":"success","data":{"resultType":"vector","result":[{"met'),
+                "sent JSON that is cut off, or is not what the query API documents; nothing of it is kept."),
+    "broken off": (Said(200, b'{"status":"success","data":{"resultType":"vector"', breaks_off=True),
+                   "broke its answer off: it, or a proxy before it, was stopped or crashed."),
+}  # fmt: skip
+
+
+class Flaky:
+    """What the real server answers; `failure`, where there is one, from the sixth question on."""
+
+    def __init__(self, real: Http) -> None:
+        self.real = real
+        self.failure: Said | None = None
+        self.asked = 0
+
+    def __call__(self, asked: Asked) -> Said:
+        self.asked += 1
+        return self.failure if self.failure and self.asked > 5 else through(self.real, asked)
+
+
+@contextmanager
+def connected(lab: Lab, name: str) -> Iterator[tuple[Cluster, Flaky]]:
+    """A cluster that is pulled from the beginning of day 1 on, on which kube-state-metrics is down for a while."""
+    cluster = builders.a_cluster(name, kind=ClusterKind.PROMETHEUS)
+    begin = datetime.fromtimestamp(lab.base + 28 * HOUR, UTC)
+    with (
+        Http(Endpoint(base_url=lab.url)) as real,
+        StandIn(flaky := Flaky(real), now=lab.base + 33 * HOUR) as server,
+    ):
+        Connection.objects.create(cluster=cluster, base_url=server.url, first_usage_from=begin)
+        yield cluster, flaky
+
+
+def pull(lab: Lab, cluster: Cluster, *, later: timedelta = timedelta()) -> pulling.Pulled:
+    return pulling.pull(cluster, moment=datetime.fromtimestamp(lab.base + 33 * HOUR, UTC) + later)
+
+
+def kept(cluster: Cluster) -> tuple[list[Any], list[Any]]:
+    records = UsageRecord.objects.filter(cluster=cluster).order_by("source_key")
+    hours = UtilisationHour.objects.filter(record__cluster=cluster).order_by("record__source_key", "hour")
+    return (
+        list(
+            records.values_list(
+                "source_key", "gpus", "share_num", "share_den", "started", "ended", "seen_until", "state"
+            )
+        ),
+        list(hours.values_list("record__source_key", "hour", "busy", "covered", "source", "metric")),
+    )
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed_lab: Lab, name: str) -> None:  # noqa: F811
+    said, sentence = FAILURES[name]
+    with connected(pushed_lab, "kube") as (cluster, flaky):
+        flaky.failure = said
+        failed = pull(pushed_lab, cluster)
+        assert failed.outcome is pulling.PullOutcome.FAILED
+        assert sentence in failed.error
+        assert "\n" not in failed.error
+        assert failed.complete_through is None
+        assert kept(cluster) == ([], [])
+        assert Connection.objects.get(cluster=cluster).last_error == failed.error
+
+        flaky.failure = None
+        healed = pull(pushed_lab, cluster)
+        assert (healed.outcome, healed.error) == (pulling.PullOutcome.DONE, "")
+    with connected(pushed_lab, "undisturbed") as (undisturbed, _):
+        whole = pull(pushed_lab, undisturbed)
+    assert healed.complete_through == whole.complete_through
+    assert kept(cluster) == kept(undisturbed)
+    assert len(kept(cluster)[0]) > 10
+    assert not Quarantined.objects.exists()
+    assert Connection.objects.get(cluster=cluster).failures == 0

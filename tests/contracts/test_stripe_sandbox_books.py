@@ -1,0 +1,59 @@
+"""Whatever happens at the stand-in for Stripe, its books close."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from portal.ops.stripe_sandbox import ApiError, Sandbox
+from portal.ops.stripe_sandbox.balance import fee
+from tests.contracts.stripe_client import NOON, ann, charge, client
+
+ACTS = ("refund", "refund some", "fail the refund", "dispute", "win", "lose", "pay out", "wait")
+
+
+def act(there: Sandbox, what: str, amount: int) -> None:
+    """One act on the last object that it can be done to; what Stripe refuses is not done."""
+    intent = there.objects("payment_intent")[0]["id"]
+    refunds, disputes = there.objects("refund"), there.objects("dispute")
+    with suppress(ApiError):
+        if what == "refund":
+            there.hand.refund(intent)
+        elif what == "refund some":
+            there.hand.refund(intent, amount)
+        elif what == "fail the refund" and refunds:
+            there.hand.fail_refund(refunds[-1]["id"])
+        elif what == "dispute" and not disputes:
+            there.hand.dispute(intent)
+        elif what == "win" and disputes:
+            there.hand.win_dispute(disputes[-1]["id"])
+        elif what == "lose" and disputes:
+            there.hand.lose_dispute(disputes[-1]["id"])
+        elif what == "pay out":
+            there.hand.pay_out()
+        elif what == "wait":
+            there.clock.advance(hours=36)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 20_000)), max_size=12))
+def test_what_came_is_there_was_paid_out_or_was_given_back(acts: list[tuple[str, int]]) -> None:
+    with Sandbox(now=NOON) as there:
+        api = client(there)
+        customer = ann(api)
+        charge(api, customer, there.hand.save_card(customer), 10_000)
+        for what, amount in acts:
+            act(there, what, amount)
+        balance = api.v1.balance.retrieve()
+        held = sum(one.amount for one in balance.available) + sum(one.amount for one in balance.pending)
+        paid_out = sum(one["amount"] for one in there.objects("payout"))
+        refunded = sum(one["amount"] for one in there.objects("refund") if one["status"] != "failed")
+        disputed = sum(one["amount"] for one in there.objects("dispute") if one["status"] != "won")
+        fees = fee(10_000) + 1_500 * len(there.objects("dispute"))
+        assert held + paid_out == 10_000 - refunded - disputed - fees
+        taken = there.objects("charge")[0]
+        assert taken["amount_refunded"] == refunded
+        assert refunded + disputed <= 10_000
+        assert there.violations == []

@@ -1,0 +1,47 @@
+"""What Stripe tells of, as it comes over the wire: taken from the stand-in, posted to the hook, applied by a worker."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from django.test import Client
+
+from billing.collecting import events
+from portal.ops.stripe_sandbox.sending import signature
+from tests.collecting import Counter
+
+SECRET = "whsec_of_the_tests"
+
+Notification = tuple[bytes, dict[str, str]]
+
+
+def told(counter: Counter) -> list[Notification]:
+    """The notifications that Stripe has for us, as it sends them."""
+    return [(message.body, message.headers) for message in counter.stripe.webhooks.take()]
+
+
+def told_of(counter: Counter, kind: str) -> Notification:
+    """The newest notification of that type; the others are lost."""
+    return next(each for each in reversed(told(counter)) if json.loads(each[0])["type"] == kind)
+
+
+def altered(one: Notification, **changes: Any) -> Notification:
+    """The same with other words, signed as Stripe signs."""
+    body = json.dumps(json.loads(one[0]) | changes).encode()
+    return signed(body, secret=SECRET)
+
+
+def signed(body: bytes, *, secret: str, ago: int = 0) -> Notification:
+    """Signed with that secret so many seconds ago."""
+    return body, {"Stripe-Signature": signature(body, [secret], int(time.time()) - ago)}
+
+
+def heard(body: bytes, headers: dict[str, str]) -> int:
+    return Client().post("/hooks/stripe/", body, content_type="application/json", headers=headers).status_code
+
+
+def applied(counter: Counter) -> None:
+    for event in events.waiting(before=counter.now.replace(year=2100)):
+        events.apply(event, gateway=counter.gateway, moment=counter.now)

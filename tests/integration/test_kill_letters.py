@@ -1,0 +1,176 @@
+"""Kill -9 while tenants are written to: no letter is sent twice, none is forgotten, and what nobody knows is asked."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from billing.dunning import coming, posting
+from billing.models import Invoice, Letter, LetterState
+from portal.env import broker
+from portal.ops.embedded.redis import Redis
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.integration.operators import Operator
+from tests.integration.test_outbox_worker import eventually, kill, worker
+from tests.standins.mail import Counting, counting
+from tests.stories import close
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+LABS = 12
+KILLS = 5
+COMMANDS = ("EHLO", "MAIL", "RCPT", "DATA", "TEXT", "TEXT", "TEXT")
+"""At which of them a process is killed. TEXT thrice: there it matters most."""
+SEEDS = (*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 100)))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counting]:
+    """It takes three mails a connection."""
+    with counting(most=3) as found:
+        monkeypatch.setenv("EMAIL_URL", found.url)
+        yield found
+
+
+class Killer:
+    """Kills a process when the mail server hears its nth command of a kind, or after a while."""
+
+    def __init__(self, server: Counting, dice: random.Random) -> None:
+        self.server, self.dice = server, dice
+        self.server.heard = self._heard
+        self.victim = 0
+        self.wanted, self.left, self.loses = "", 0, False
+
+    def kills_one_that_posts(self, op: Operator) -> bool:
+        """Whether it was killed before it was done."""
+        self.victim = 0
+        self.wanted = self.dice.choice(COMMANDS)
+        self.left = self.dice.randint(1, 3)
+        self.loses = self.dice.random() < 0.5
+        self.victim = op.begins("task", "billing.tasks.post_letters")
+        return op.ends() == -signal.SIGKILL
+
+    def kills_one_that_writes(self, op: Operator) -> bool:
+        pid = op.begins("task", "billing.tasks.dun")
+        time.sleep(self.dice.uniform(0, 0.3))
+        if Path(f"/proc/{pid}").exists():
+            os.kill(pid, signal.SIGKILL)
+        return op.ends() == -signal.SIGKILL
+
+    def _heard(self, command: str) -> bool:
+        if command != self.wanted:
+            return True
+        self.left -= 1
+        if self.left:
+            return True
+        while not self.victim:
+            time.sleep(0.001)
+        time.sleep(self.dice.uniform(0, 0.002))
+        os.kill(self.victim, signal.SIGKILL)
+        time.sleep(0.02)  # it is dead before it could be answered
+        return not self.loses
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_case_089_killed_at_any_moment_each_letter_is_sent_once_or_somebody_is_asked(
+    seed: int, database_url: str, server: Counting
+) -> None:
+    labs_that_owe()
+    killer = Killer(server, random.Random(seed))
+    killed = written = 0
+    with Operator(database_url) as op:
+        for _ in range(2):
+            written += killer.kills_one_that_writes(op)
+        op.does("task", "billing.tasks.dun")
+        for _ in range(KILLS):
+            killed += killer.kills_one_that_posts(op)
+            op.does("task", "billing.tasks.dun")
+        killer.wanted = ""
+        op.does("task", "billing.tasks.post_letters")
+    assert killed >= 2
+    each_was_sent_or_somebody_is_asked(server, killed)
+
+
+def test_a_worker_that_is_killed_while_a_letter_is_on_its_way_does_not_send_it_again(
+    database_url: str, server: Counting, tmp_path: Path
+) -> None:
+    labs_that_owe()
+    log, hangs = tmp_path / "worker.log", tmp_path / "hangs"
+
+    def third_mail_hangs(command: str) -> bool:
+        if command == "TEXT" and server.taken == 2:
+            server.ids.append("a place for the third")
+            hangs.touch()
+            time.sleep(5)
+            return False
+        return True
+
+    server.heard = third_mail_hangs
+    with Redis(tmp_path) as redis:
+        environ = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "CLUSTERTAB_HOME": str(tmp_path),
+            "DATABASE_URL": database_url,
+            "REDIS_URL": redis.url(),
+        }
+        beat = Celery(broker=broker(redis.url()))
+        with worker(environ, log) as first:
+            beat.send_task("billing.tasks.dun")
+            eventually(lambda: Letter.objects.filter(state=LetterState.WAITING).count() == LABS, log)
+            beat.send_task("billing.tasks.post_letters")
+            eventually(hangs.exists, log)
+            kill(first)
+        server.heard = lambda command: True
+        server.ids.remove("a place for the third")
+        assert (Letter.objects.filter(state=LetterState.SENDING).count(), server.taken) == (1, 2)
+        with worker(environ, log):
+            beat.send_task("billing.tasks.dun")
+            beat.send_task("billing.tasks.post_letters")
+            eventually(lambda: not Letter.objects.filter(state=LetterState.WAITING).exists(), log)
+            eventually(lambda: server.taken == LABS - 1, log)
+    each_was_sent_or_somebody_is_asked(server, 1)
+
+
+def labs_that_owe() -> None:
+    """Twelve labs, each with an invoice of March that is long past due: one letter each."""
+    cluster, plan = a_cluster(), a_plan()
+    a_seller()
+    names = [f"lab-{number:02d}" for number in range(LABS)]
+    for name in names:
+        a_tenant(name, plan=plan, accounts=[(cluster, name)], email=f"bills@{name}.example")
+    take_in(cluster, *(a_job(account=name, gpus=4) for name in names), as_of="2026-04-20")
+    close("2026-03", on="2026-04-01")
+
+
+def each_was_sent_or_somebody_is_asked(server: Counting, killed: int) -> None:
+    """One letter for each invoice; a killed process leaves one at most of which nobody knows."""
+    asked = Letter.objects.exclude(state=LetterState.SKIPPED)
+    assert sorted(asked.values_list("invoice", flat=True)) == sorted(
+        Invoice.objects.values_list("pk", flat=True)
+    )
+    states = Counter(asked.values_list("state", flat=True))
+    assert set(states) <= {"sent", "sending"}
+    assert states["sending"] <= killed
+    assert max(Counter(server.ids).values()) == 1
+
+    arrived = {name.removeprefix("<letter-").partition(".")[0] for name in server.ids}
+    sent = {str(pk) for pk in asked.filter(state=LetterState.SENT).values_list("pk", flat=True)}
+    unknown = list(asked.filter(state=LetterState.SENDING))
+    assert sent <= arrived <= sent | {str(row.pk) for row in unknown}
+
+    later = datetime.now(UTC) + timedelta(minutes=11)
+    looks = [each.sentence for each in coming.to_look_at(moment=later) if each.what == "Letter"]
+    why = "Reminder: The mail server was not heard of again: it may have arrived or not."
+    assert looks == [why] * len(unknown)
+    for row in unknown:
+        posting.again(letter=row, moment=later)
+    assert asked.filter(state=LetterState.WAITING).count() == len(unknown)

@@ -1,0 +1,178 @@
+"""A real Prometheus scrapes a served ClusterTab, with the configuration and the alerts that deploy/ has."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+from django.core.management import call_command
+from pytest_django.fixtures import Settings
+from pytest_django.live_server_helper import LiveServer
+
+from clusters.models import Cluster, ClusterKind, Connection
+from portal.env import ROOT
+from portal.ops.grafana.dashboards import billing
+from portal.outbox import outbox
+from tests import builders
+from tests.documentation import table
+from tests.integration import promql
+from tests.integration.prom_lab import BINARIES, Lab, bare, pushed_lab  # noqa: F401  # a fixture
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+TOKEN = "the-token-of-the-monitoring"
+DEPLOY = ROOT / "deploy" / "prometheus"
+CONFIG, RULES = DEPLOY / "clustertab.yml", DEPLOY / "clustertab.rules.yml"
+HOUR = 3600
+
+OURS = (
+    *(
+        "clustertab_tenant_spend",
+        "training_job_cost_usd",
+        "clustertab_job_cost",
+        "clustertab_unpriced_gpu_seconds",
+    ),
+    *("clustertab_cluster_watermark_lag_seconds", "clustertab_cluster_last_success_seconds"),
+    *("clustertab_cluster_failed_passes", "clustertab_quarantined_rows", "clustertab_unowned_gpu_seconds"),
+    *("clustertab_outbox_waiting", "clustertab_outbox_failed", "clustertab_outbox_oldest_seconds"),
+    *("clustertab_metrics_part_failed", "clustertab_broker_up", "clustertab_queue_messages"),
+)
+"""All metrics that a site without a key of Stripe tells."""
+BOOKS = ("clustertab_reconciliation_differences", "clustertab_reconciliation_age_seconds")
+"""Those that come with a key."""
+
+
+@contextmanager
+def scraping(lab: Lab, server: LiveServer, *, token: str = TOKEN) -> Iterator[str]:
+    """The address of a Prometheus that reads the server as deploy/ tells it to, only more often and without TLS."""
+    config = CONFIG.read_text()
+    for told, instead in (
+        ("scheme: https", "scheme: http"),
+        ("billing.example.org", server.url.removeprefix("http://")),
+        ("scrape_interval: 60s", "scrape_interval: 1s"),
+        ("scrape_timeout: 30s", "scrape_timeout: 1s"),
+    ):
+        assert config.count(told) == 1, told
+        config = config.replace(told, instead)
+    beside = {"clustertab.token": token, "clustertab.rules.yml": RULES.read_text()}
+    with bare(lab, config=config, beside=beside) as url:
+        yield url
+
+
+def a_site() -> None:
+    """Jobs of this hour, in dollars and euros; a broken cluster, unpriced and unowned use, bad rows, waiting work."""
+    now = int(time.time())
+    cluster = builders.a_cluster()
+    dollars = builders.a_plan(prices=[("gpu-hour", {"gpu_model": ["h100"]}, "2.00", builders.LONG_AGO)])
+    euros = builders.a_plan("euros", "EUR", prices=[("gpu-hour", {}, "1.50", builders.LONG_AGO)])
+    builders.a_tenant("vision-lab", plan=dollars, accounts=[(cluster, "vision")])
+    builders.a_tenant("speech-lab", plan=euros, accounts=[(cluster, "speech")])
+    ran = {"started": now - 2 * HOUR, "ended": now - HOUR}
+    builders.take_in(
+        cluster,
+        builders.a_job(name="pretrain", gpus=64, gpu_model="h100", **ran),
+        builders.a_job(name="slice", gpu_model="h100", gpu_share=(1, 7), **ran),
+        builders.a_job(name="asr", account="speech", **ran),
+        builders.a_job(name="odd", gpu_model="t4", **ran),
+        builders.a_job(account="nobody", **ran),
+        builders.a_bad_row(),
+    )
+    slurm = Cluster.objects.create(name="slurm", kind=ClusterKind.SLURM)
+    Connection.objects.create(cluster=slurm, base_url="http://127.0.0.1:1", failures=4)
+    outbox.add(call_command)
+
+
+@pytest.fixture
+def served(live_server: LiveServer, settings: Settings) -> LiveServer:
+    from django.db import transaction
+
+    settings.CLUSTERTAB_METRICS_TOKEN = TOKEN
+    with transaction.atomic():
+        a_site()
+    return live_server
+
+
+def test_prometheus_reads_what_jobs_cost(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+    with scraping(pushed_lab, served) as url:
+        (pretrain,) = promql.eventually(url, 'training_job_cost_usd{job_name="pretrain"}')
+        labels = {name: pretrain["metric"][name] for name in ("job_name", "team", "gpu_type", "namespace")}
+        assert labels == {
+            "job_name": "pretrain",
+            "team": "vision-lab",
+            "gpu_type": "h100",
+            "namespace": "vision",
+        }
+        assert pretrain["value"][1] == "128"
+        (both,) = promql.instant(url, "sum by (team) (training_job_cost_usd)")
+        assert float(both["value"][1]) == pytest.approx(128 + 2 / 7, rel=1e-15)
+        (euros,) = promql.instant(url, "clustertab_job_cost")
+        assert (euros["metric"]["currency"], euros["value"][1]) == ("EUR", "1.5")
+        assert promql.values(url, "up", by="job") == {"clustertab": 1}
+
+
+def test_every_panel_of_the_billing_dashboard_draws(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+    with scraping(pushed_lab, served) as url:
+        promql.eventually(url, "clustertab_broker_up")
+        for panel in billing()["panels"]:
+            for target in panel["targets"]:
+                # The broker is not up in tests, and says nothing of its queues then.
+                if "clustertab_queue_messages" not in target["expr"]:
+                    assert promql.instant(url, target["expr"]), panel["title"]
+        costliest = promql.values(url, panel_of("The costliest jobs"), by="job_name")
+        assert costliest == {"pretrain": 128, "slice": pytest.approx(2 / 7)}
+        hours = promql.values(url, panel_of("GPU-hours that cannot be billed"), by="tenant")
+        assert hours == {"vision-lab": 1}
+
+
+def panel_of(title: str) -> str:
+    """The first expression of a panel."""
+    (panel,) = [panel for panel in billing()["panels"] if panel["title"] == title]
+    return str(panel["targets"][0]["expr"])
+
+
+def test_a_wrong_token_is_seen_as_a_target_that_is_down(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+    with scraping(pushed_lab, served, token=TOKEN + "x") as url:
+        assert promql.eventually(url, "up")[0]["value"][1] == "0"
+        assert promql.instant(url, "training_job_cost_usd") == []
+
+
+def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+    with scraping(pushed_lab, served) as url:
+        promql.eventually(url, "clustertab_broker_up")
+        rules = {rule["alert"]: rule for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
+        wrong = {name for name, rule in rules.items() if promql.instant(url, rule["expr"])}
+    assert wrong == {
+        "ClusterTabBrokerDown",
+        "ClusterTabClusterBehind",
+        "ClusterTabPassesFail",
+        "ClusterTabUnpriced",
+        "ClusterTabQuarantineGrows",
+    }
+    quiet = {"ClusterTabDown", "ClusterTabMetricsIncomplete", "ClusterTabOutboxStuck", "ClusterTabUnowned"}
+    assert set(rules) - wrong == quiet | {"ClusterTabBooksDiffer", "ClusterTabNotReconciled"}
+
+
+def test_promtool_finds_no_fault(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+    promtool = str(pushed_lab.dir / BINARIES / "promtool")
+    request = Request(f"{served.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    with urlopen(request, timeout=30) as answer:
+        told = answer.read()
+    for command, given in (
+        ([promtool, "check", "metrics"], told),
+        ([promtool, "check", "rules", str(RULES)], b""),
+        ([promtool, "check", "config", "--syntax-only", str(CONFIG)], b""),
+    ):
+        done = subprocess.run(command, input=given, capture_output=True)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    assert {line.split()[2] for line in told.decode().splitlines() if line.startswith("# TYPE")} == set(OURS)
+
+
+def test_every_metric_and_alert_is_documented() -> None:
+    assert {row["metric"].strip("`") for row in table("monitoring.md", "What is told")} == {*OURS, *BOOKS}
+    alerts = {row["alert"].strip("`") for row in table("monitoring.md", "Alerts worth having")}
+    assert alerts == {rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}

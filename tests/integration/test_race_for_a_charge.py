@@ -1,0 +1,103 @@
+"""Two workers collect the same invoice at once: one attempt, one charge; and a page is never open beside one."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+
+from billing.collecting import attempts, links
+from billing.collecting.attempts import Held
+from billing.collecting.door import CollectingError
+from billing.gateways.base import GatewayError
+from billing.models import IN_FLIGHT, Invoice, Payment, PaymentAttempt
+from tests.collecting import Counter, a_counter, more_labs
+from tests.integration.operators import Operator
+from tests.integration.test_race_for_the_same_rows import at_once
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+LABS = [f"lab-{number:02d}" for number in range(1, 25)]
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+
+
+def charge(counter: Counter, invoice: Invoice) -> str:
+    """As a worker does that has found the invoice to be due; what came of it."""
+    try:
+        made = attempts.charge(
+            invoice=invoice, gateway=counter.gateway, moment=counter.now, on=counter.now.date()
+        )
+    except GatewayError as error:
+        return str(error.happened)  # the other one is at it, and its key is in use
+    return "held" if isinstance(made, Held) else str(made.pk)
+
+
+def open_page(counter: Counter, invoice: Invoice) -> str:
+    try:
+        page = links.pay_page(
+            invoice=invoice, gateway=counter.gateway, back=BACK, who="ann@vision.example", moment=counter.now
+        )
+    except (CollectingError, GatewayError) as error:
+        return type(error).__name__
+    return str(page.pk)
+
+
+def each_is_charged_once(counter: Counter) -> None:
+    asked = [each["metadata"]["ct_number"] for each in counter.stripe.objects("payment_intent")]
+    numbers = Invoice.objects.filter(tenant__slug__in=LABS).values_list("number", flat=True)
+    assert sorted(asked) == sorted(str(number) for number in numbers)
+    assert Payment.objects.count() == len(LABS)
+    assert set(PaymentAttempt.objects.values_list("state", flat=True)) == {"succeeded"}
+    assert counter.stripe.violations == []
+
+
+def test_collecting_case_9_two_connections_that_charge_one_invoice_make_one_attempt_and_one_charge() -> None:
+    dice = random.Random(9)
+    with a_counter() as counter:
+        more_labs(counter, LABS)
+        for invoice in Invoice.objects.filter(tenant__slug__in=LABS).select_related("tenant"):
+            if dice.random() < 0.5:
+                counter.stripe.faults.delay(dice.uniform(0, 0.05), "POST /v1/payment_intents")
+            told = at_once(*[partial(charge, counter, invoice)] * 3)
+            assert PaymentAttempt.objects.filter(invoice=invoice).count() == 1, told
+        counter.collect()
+        each_is_charged_once(counter)
+
+
+def test_collecting_case_9_two_workers_that_go_round_at_once_charge_each_invoice_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_counter() as counter:
+        more_labs(counter, LABS)
+        for name, value in (
+            ("STRIPE_SECRET_KEY", counter.stripe.key),
+            ("STRIPE_API_BASE", counter.stripe.url),
+            ("STRIPE_MODE", "test"),
+        ):
+            monkeypatch.setenv(name, value)
+        with Operator(database_url) as one, Operator(database_url) as other:
+            for _ in range(3):
+                one.begins("collect")
+                other.begins("collect")
+                assert (one.ends(), other.ends()) == (0, 0)
+        each_is_charged_once(counter)
+
+
+def test_collecting_case_24_a_page_and_a_charge_that_meet_leave_one_of_them(settings: Any) -> None:
+    del settings
+    with a_counter() as counter:
+        more_labs(counter, LABS[:12])
+        for invoice in Invoice.objects.filter(tenant__slug__in=LABS).select_related("tenant"):
+            at_once(*[partial(each, counter, invoice) for each in (charge, open_page)])
+            charged = PaymentAttempt.objects.filter(
+                invoice=invoice, state__in=(*IN_FLIGHT, "succeeded")
+            ).count()
+            sessions = [
+                each
+                for each in counter.stripe.objects("checkout.session")
+                if each["metadata"]["ct_number"] == invoice.number and each["status"] == "open"
+            ]
+            assert charged + len(sessions) == 1
+        assert counter.stripe.violations == []

@@ -1,0 +1,172 @@
+"""A backup that is older than the last charges is restored while Stripe goes on: nobody is charged twice."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter as Tally
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from billing import collection
+from billing.collecting import door
+from billing.collecting.door import CollectingError
+from billing.models import Difference, GatewayEvent, Invoice, Payment, PaymentAttempt
+from billing.reconciling import running
+from portal.ops.embedded.postgres import binaries, version
+from tests import stories
+from tests.builders import a_cluster, a_job, take_in
+from tests.collecting import DUE, Counter, a_counter, more_labs
+
+pytestmark = pytest.mark.usefixtures("committed")
+
+
+@pytest.fixture
+def dump(database_url: str, tmp_path: Path) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_version")
+        (running_version,) = cursor.fetchone()
+    if running_version.split(".")[0] != version():
+        pytest.skip("needs the embedded PostgreSQL: pg_dump writes what only its own version reads")
+    return str(tmp_path / "clustertab.dump")
+
+
+def back_up(database_url: str, dump: str) -> None:
+    """As docs/operators.md says."""
+    subprocess.run(
+        [binaries() / "pg_dump", "--format=custom", "--no-owner", f"--file={dump}", database_url], check=True
+    )
+
+
+@contextmanager
+def restored(database_url: str, dump: str) -> Iterator[None]:
+    """From here on the database is the one of the backup."""
+    present = connection.settings_dict["NAME"]
+    name = f"{present}_restored"
+    connection.close()
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"DROP DATABASE IF EXISTS {name}")
+        cursor.execute(f"CREATE DATABASE {name}")
+    there = database_url.replace(f"/{present}?", f"/{name}?")
+    subprocess.run(
+        [binaries() / "pg_restore", "--no-owner", "--exit-on-error", "--single-transaction", f"--dbname={there}", dump],
+        check=True,
+    )  # fmt: skip
+    connection.settings_dict["NAME"] = name
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict["NAME"] = present
+        with connection._nodb_cursor() as cursor:
+            cursor.execute(f"DROP DATABASE {name}")
+
+
+def charged(counter: Counter) -> dict[str, int]:
+    """By invoice, how often money was taken for it."""
+    return dict(
+        Tally(
+            each["metadata"]["ct_number"]
+            for each in counter.stripe.objects("payment_intent")
+            if each["status"] == "succeeded"
+        )
+    )
+
+
+def april(counter: Counter) -> None:
+    """Everybody used two hours more, and April is closed."""
+    cluster = a_cluster()
+    names = ["vision", "lab-01", "lab-02", "lab-03"]
+    jobs = [
+        a_job(job_id=f"april-{name}", account=name, started="2026-04-02 10:00", ended="2026-04-02 12:00")
+        for name in names
+    ]
+    take_in(cluster, *jobs, as_of="2026-05-02")
+    stories.close("2026-04", on="2026-05-03")
+
+
+def test_case_090_what_was_charged_refunded_and_disputed_after_the_backup_is_found_and_charged_once(
+    database_url: str, dump: str
+) -> None:
+    with a_counter() as counter:
+        counter.save_card()
+        more_labs(counter, ["lab-01", "lab-02"])
+        counter.collect()  # three invoices of March
+        back_up(database_url, dump)
+
+        counter.wait(days=1)
+        more_labs(counter, ["lab-03"])
+        counter.collect()
+        counter.stripe.hand.refund(paid_by("lab-01"), 100)
+        counter.stripe.hand.lose_dispute(counter.stripe.hand.dispute(paid_by("lab-02")))
+        counter.wait(days=18)
+        april(counter)
+        for _ in range(2):
+            counter.wait(days=10)
+            counter.collect()
+        before = charged(counter)
+        assert before == dict.fromkeys([f"INV-2026-000{n}" for n in range(1, 9)], 1)
+
+        with restored(database_url, dump):
+            assert (Invoice.objects.count(), Payment.objects.count()) == (3, 3)
+            counter.collect()
+            running.run(gateway=counter.gateway, moment=counter.now, by="op", since=DUE)
+            assert paid("INV-2026-0002") == "3.00"  # the refund was found
+            assert paid("INV-2026-0003") == "0.00"  # the dispute, too
+            # Invoices that are not issued any more: their tenants wait, and Op is told.
+            assert set(Difference.objects.filter(resolved_at=None).values_list("kind", flat=True)) == {
+                "missing-here",
+                "refund-without-note",
+            }
+            more_labs(counter, ["lab-03"])
+            april(counter)
+            for _ in range(3):
+                counter.collect()
+                running.run(gateway=counter.gateway, moment=counter.now, by="op")
+            assert charged(counter) == before
+            assert {number: paid(number) for number in before} == {
+                **dict.fromkeys(before, "4.00"),
+                "INV-2026-0002": "3.00",
+                "INV-2026-0003": "0.00",
+            }
+            assert [row.kind for row in Difference.objects.filter(resolved_at=None)] == [
+                "refund-without-note"
+            ]
+            assert not GatewayEvent.objects.filter(state="parked").exists()
+            assert set(PaymentAttempt.objects.values_list("state", flat=True)) == {"succeeded"}
+        assert counter.stripe.violations == []
+
+
+def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_it_is_told_who_it_is(
+    database_url: str, dump: str, settings: Any
+) -> None:
+    with a_counter() as counter:
+        back_up(database_url, dump)
+        counter.save_card()
+        counter.collect()
+        name = str(door.collector().deployment)
+        with restored(database_url, dump):
+            with pytest.raises(CollectingError, match=f"Set STRIPE_DEPLOYMENT={name} if it was restored"):
+                counter.collect()
+            settings.STRIPE_DEPLOYMENT = name
+            for _ in range(2):
+                counter.collect()
+            assert (counter.taken, counter.paid) == ([400], "4.00")
+            assert running.run(gateway=counter.gateway, moment=counter.now, by="op").counts["found"] == 0
+            settings.STRIPE_DEPLOYMENT = "00000000-0000-4000-8000-000000000000"
+            with pytest.raises(CollectingError, match=f"This database is {name} at Stripe"):
+                counter.collect()
+        assert counter.stripe.violations == []
+
+
+def paid_by(lab: str) -> str:
+    return PaymentAttempt.objects.get(tenant__slug=lab).external_id or ""
+
+
+def paid(number: str) -> str:
+    invoice = Invoice.objects.get(number=number)
+    return collection.balance(invoice=invoice, on=invoice.issued_on or invoice.due_on).paid.text  # type: ignore[arg-type]

@@ -1,0 +1,169 @@
+"""Credit that was bought and paid goes again with its money: refunded, disputed, spent already or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+
+from billing import proof
+from billing.collecting import attempts, automatic
+from billing.models import (
+    AutomaticTopUp,
+    PaymentAttempt,
+    TopUp,
+    Wallet,
+    WalletEntry,
+    WalletGrant,
+    WalletScope,
+)
+from billing.reconciling import running
+from billing.rules.money import Money
+from billing.wallets import granting, holding, schemes
+from tests.collecting import Counter, a_counter, a_top_up
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    """Ann has bought 50.00 of credit with her card."""
+    with a_counter() as found:
+        card = found.save_card()
+        schemes.set_scheme(
+            tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=found.now
+        )
+        attempt = a_top_up(card, Wallet.objects.get(), 50_00, now=found.now)
+        attempts.follow(attempt=attempt, gateway=found.gateway, moment=found.now)
+        found.lab.billing_account.automatic = False
+        found.lab.billing_account.save()
+        yield found
+        assert found.stripe.violations == []
+        broken = [each for check in proof.prove().checks if "wallet" in check.name for each in check.broken]
+        assert broken == []
+
+
+def balance() -> str:
+    wallet = Wallet.objects.get()
+    return Money.from_minor(wallet.balance, "USD").text
+
+
+def left_of_grants() -> int:
+    """The balance and the debt together, in cents."""
+    return sum(WalletGrant.objects.values_list("left", flat=True))
+
+
+def bought() -> str:
+    return PaymentAttempt.objects.order_by("made_at")[0].external_id or ""
+
+
+def spent(counter: Counter, amount: int) -> None:
+    holding.spend(wallet=Wallet.objects.get(), amount=amount, moment=counter.now, memo="A reservation")
+
+
+def test_what_was_bought_is_credited_and_what_is_refunded_is_not(counter: Counter) -> None:
+    assert balance() == "50.00"
+    counter.stripe.hand.refund(bought(), 20_00)
+    for _ in range(2):
+        counter.collect()
+    assert balance() == "30.00"
+    assert WalletEntry.objects.filter(memo__endswith="given back", side="balance").count() == 1
+
+
+def test_what_was_spent_already_leaves_a_debt_that_the_next_credit_pays(counter: Counter) -> None:
+    spent(counter, 40_00)
+    counter.stripe.hand.refund(bought())
+    counter.collect()
+    assert balance() == "-40.00"
+    granting.grant(wallet=Wallet.objects.get(), amount=100_00, key="gift", who="op", moment=counter.now)
+    assert balance() == "60.00"
+
+
+def test_a_refund_that_comes_back_is_credited_again_once(counter: Counter) -> None:
+    spent(counter, 40_00)
+    refund = counter.stripe.hand.refund(bought())
+    counter.collect()
+    assert balance() == "-40.00"
+    counter.stripe.hand.fail_refund(refund)
+    for _ in range(2):
+        counter.collect()
+    assert balance() == "10.00"
+    assert left_of_grants() == 10_00
+
+
+def test_a_disputed_top_up_cannot_be_spent_and_a_dispute_that_is_won_gives_it_back(counter: Counter) -> None:
+    spent(counter, 10_00)
+    dispute = counter.stripe.hand.dispute(bought())
+    counter.collect()
+    assert balance() == "-10.00"
+    counter.stripe.hand.win_dispute(dispute)
+    for _ in range(2):
+        counter.collect()
+    assert balance() == "40.00"
+
+
+def test_a_dispute_that_is_lost_takes_the_credit_once(counter: Counter) -> None:
+    dispute = counter.stripe.hand.dispute(bought())
+    counter.collect()
+    counter.stripe.hand.lose_dispute(dispute)
+    counter.collect()
+    assert balance() == "0.00"
+
+
+def test_other_credit_is_untouched_but_for_what_is_below_zero(counter: Counter) -> None:
+    granting.grant(wallet=Wallet.objects.get(), amount=30_00, key="gift", who="op", moment=counter.now)
+    counter.stripe.hand.refund(bought())
+    counter.collect()
+    assert (balance(), left_of_grants()) == ("30.00", 30_00)
+
+
+def test_case_090_a_top_up_that_the_database_forgot_is_credited_again_and_not_charged(
+    counter: Counter,
+) -> None:
+    """A backup from before it was bought: the wallet is there, what was bought is not."""
+    name = bought()
+    with connection.cursor() as cursor:
+        for table in ("walletentry", "paymentattempt"):
+            cursor.execute(f"ALTER TABLE billing_{table} DISABLE TRIGGER USER")
+        cursor.execute("DELETE FROM billing_walletentry")
+        cursor.execute("DELETE FROM billing_walletgrant")
+        cursor.execute("UPDATE billing_wallet SET balance = 0")
+        cursor.execute("DELETE FROM billing_paymentattempt")
+        cursor.execute("DELETE FROM billing_topup")
+        for table in ("walletentry", "paymentattempt"):
+            cursor.execute(f"ALTER TABLE billing_{table} ENABLE TRIGGER USER")
+    assert balance() == "0.00"
+    assert running.run(gateway=counter.gateway, moment=counter.now, by="op").counts["adopted"] == 1
+    counter.collect()
+    assert (balance(), bought(), counter.taken) == ("50.00", name, [50_00])
+    assert TopUp.objects.get().asked_by == "found at the gateway"
+
+
+@pytest.mark.parametrize("how", ["refund", "dispute"])
+def test_what_was_given_back_is_not_bought_again_by_itself_until_it_is_set_anew(
+    counter: Counter, how: str
+) -> None:
+    def set_rule() -> None:
+        automatic.set_rule(
+            wallet=Wallet.objects.get(),
+            active=True,
+            below=20_00,
+            amount=50_00,
+            most=200_00,
+            by="ann@vision.example",
+            moment=counter.now,
+        )
+
+    set_rule()
+    getattr(counter.stripe.hand, how)(bought())
+    for _ in range(3):
+        counter.wait(minutes=1)
+        counter.collect()
+    assert (balance(), counter.taken) == ("0.00", [50_00])
+    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=counter.now)
+    assert stand.stopped.startswith("Stopped: credit that was bought was given back")
+    counter.wait(minutes=1)
+    set_rule()
+    counter.collect()
+    assert (balance(), counter.taken) == ("50.00", [50_00, 50_00])

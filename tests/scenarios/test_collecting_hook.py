@@ -1,0 +1,75 @@
+"""What Stripe tells of is stored and answered at once, however the broker does."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from billing.collecting import links
+from billing.models import Collector, GatewayEvent
+from tests.collecting import Counter, a_counter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
+        yield found
+
+
+@pytest.fixture
+def silent_broker(settings: Any) -> Iterator[None]:
+    """A Redis that takes connections and never says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(50)
+        settings.CELERY_BROKER_URL = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+        yield
+
+
+@pytest.mark.usefixtures("silent_broker")
+def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(counter: Counter) -> None:
+    page = links.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
+    counter.stripe.hand.pay(page.external_id or "")
+    message = counter.stripe.webhooks.take()[-1]
+    began = time.monotonic()
+    told = Client().post(
+        "/hooks/stripe/", message.body, content_type="application/json", headers=message.headers
+    )
+    assert told.status_code == 200
+    assert time.monotonic() - began < 20  # Stripe waits so long; it takes 2, and this machine may be busy
+    assert GatewayEvent.objects.filter(state="stored").count() == 1
+    counter.collect()
+    assert (counter.paid, counter.taken) == ("4.00", [400])
+
+
+def test_no_sender_of_tasks_waits_for_ever_for_a_broker(settings: Any) -> None:
+    patience = settings.CELERY_BROKER_TRANSPORT_OPTIONS
+    assert 0 < patience["socket_connect_timeout"] <= 5
+    assert 1 < patience["socket_timeout"] <= 30  # a worker waits one second for tasks
+
+
+def test_a_key_of_the_other_mode_is_said_and_stripe_tells_again_later(counter: Counter) -> None:
+    page = links.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
+    counter.stripe.hand.pay(page.external_id or "")
+    message = counter.stripe.webhooks.take()[-1]
+    Collector.objects.update(live=True)
+    told = Client().post(
+        "/hooks/stripe/", message.body, content_type="application/json", headers=message.headers
+    )
+    assert told.status_code == 503
+    assert "This database has collected in live mode, and the key is a test one" in told.content.decode()
+    assert not GatewayEvent.objects.exists()

@@ -1,0 +1,134 @@
+"""Ann pays on a page of Stripe: what she paid there counts before anything else is charged."""
+
+from __future__ import annotations
+
+import pytest
+
+from billing import collection, voiding
+from billing.collecting import attempts, due, events, links
+from billing.collecting.attempts import Held
+from billing.collecting.door import CollectingError
+from billing.gateways.base import GatewayError
+from billing.models import GatewayEvent, PayLink
+from billing.rules.money import Money
+from billing.voiding import VoidError
+from tests.collecting import Counter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+
+
+def a_page(counter: Counter, *, who: str = "ann@vision.example") -> PayLink:
+    return links.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who=who, moment=counter.now
+    )
+
+
+def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(counter: Counter) -> None:
+    """The worker that takes the page over cannot read its charge; others want to charge meanwhile."""
+    counter.save_card()
+    page = a_page(counter)
+    counter.stripe.hand.pay(page.external_id or "")
+    for event in counter.gateway.events(since=0):
+        events.store(event, moment=counter.now)
+    told = GatewayEvent.objects.get(object_kind="checkout.session")
+    counter.stripe.faults.cut_before("GET /v1/payment_intents*")
+    with pytest.raises(GatewayError):
+        events.apply(told, gateway=counter.gateway, moment=counter.now)
+
+    assert counter.charge() == Held("A page to pay on is open.")
+    with pytest.raises(VoidError):
+        voiding.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
+    events.apply(GatewayEvent.objects.get(pk=told.pk), gateway=counter.gateway, moment=counter.now)
+    counter.collect()
+    assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
+    counter.books_agree()
+
+
+def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything_is_charged(
+    counter: Counter,
+) -> None:
+    counter.save_card()
+    page = a_page(counter)
+    counter.stripe.hand.pay(page.external_id or "")
+    PayLink.objects.filter(pk=page.pk).update(state="complete")  # and the worker died
+
+    assert attempts.is_under_way(counter.invoice)
+    assert due.invoices(moment=counter.now, limit=9) == []
+    assert counter.charge() == Held("A payment is under way.")
+    with pytest.raises(CollectingError, match="A payment of this invoice is under way"):
+        a_page(counter)
+    with pytest.raises(VoidError, match="A payment of INV-2026-0001 is under way"):
+        voiding.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
+    counter.collect()
+    assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
+    counter.books_agree()
+
+
+def transferred(counter: Counter, amount: str) -> None:
+    collection.record_payment(
+        invoice=counter.invoice,
+        amount=Money.of(amount, "USD"),
+        received_on=counter.now.date(),
+        reference="by transfer",
+        recorded_by="op",
+    )
+
+
+def test_whoever_wants_to_pay_meanwhile_is_led_to_the_page_that_is_open(counter: Counter) -> None:
+    """Ann types her card; her colleague's click neither closes her page nor asks Stripe for anything."""
+    first = a_page(counter)
+    asked = len(counter.stripe.requests)
+    for _ in range(5):
+        assert a_page(counter, who="bea@vision.example").url == first.url
+    assert len(counter.stripe.requests) == asked
+    counter.wait(minutes=5)
+    assert a_page(counter, who="bea@vision.example").pk == first.pk
+    assert len(counter.stripe.requests) == asked + 1  # is it still open?
+    counter.stripe.hand.pay(first.external_id or "")
+    counter.collect()
+    assert (counter.taken, counter.paid, PayLink.objects.count()) == ([400], "4.00", 1)
+    counter.books_agree()
+
+
+def test_a_page_that_asks_for_too_much_or_is_about_to_close_is_not_given_again(counter: Counter) -> None:
+    first = a_page(counter)
+    transferred(counter, "1.00")
+    second = a_page(counter)
+    first.refresh_from_db()
+    assert (first.state, second.state) == ("expired", "open")
+    assert counter.stripe.objects("checkout.session")[0]["amount_total"] in {300, 400}
+    counter.wait(hours=23, minutes=55)
+    third = a_page(counter)
+    second.refresh_from_db()
+    assert (second.state, third.state) == ("expired", "open")
+    counter.stripe.hand.pay(third.external_id or "")
+    counter.collect()
+    assert (counter.taken, counter.paid) == ([300], "4.00")
+    counter.books_agree()
+
+
+def test_a_page_that_was_just_used_is_not_paid_again(counter: Counter) -> None:
+    page = a_page(counter)
+    counter.stripe.hand.pay(page.external_id or "")
+    counter.wait(minutes=2)
+    with pytest.raises(CollectingError, match="Nothing is due"):
+        a_page(counter)
+    assert (counter.taken, counter.paid) == ([400], "4.00")
+    counter.books_agree()
+
+
+def test_a_tenant_opens_no_more_than_so_many_new_pages_an_hour(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "MOST_NEW", 2)
+    for paid in ("0.01", "0.02"):
+        a_page(counter)
+        transferred(counter, paid)
+    with pytest.raises(
+        CollectingError, match="2 pages to pay or to save a card on were opened within an hour"
+    ):
+        a_page(counter)
+    counter.wait(minutes=61)
+    assert a_page(counter).state == "open"

@@ -1,0 +1,140 @@
+"""What is given back: as much as was sent, and only of what was paid."""
+
+from __future__ import annotations
+
+import pytest
+
+from billing import crediting
+from billing.collecting import events, links, refunds
+from billing.collecting.door import CollectingError, UnplacedError
+from billing.dunning import coming, standing
+from billing.gateways.stripe_values import Object
+from billing.models import BillingAccount, GatewayEvent, Payment, PaymentAttempt, PaymentRefund
+from billing.reconciling import running
+from billing.rules.money import Money
+from tests.collecting import Counter, a_counter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+
+
+def note_of(counter: Counter, net: str, currency: str) -> list[PaymentRefund]:
+    """A credit note, and the refunds below it."""
+    note = crediting.credit(
+        invoice=counter.invoice,
+        reason="Slow.",
+        by="op",
+        on=counter.now.date(),
+        moment=counter.now,
+        net=Money.of(net, currency),
+    )
+    return refunds.prepare(credit_note=note, who="op", moment=counter.now)
+
+
+def given_back(counter: Counter) -> list[int]:
+    return [each["amount_refunded"] for each in counter.stripe.objects("charge")]
+
+
+def test_the_last_digit_of_a_dinar_is_neither_sent_nor_booked() -> None:
+    """1.115 KWD are credited: 1.110 can be given back by card, 0.005 wait for a transfer."""
+    with a_counter(currency="KWD") as counter:
+        counter.save_card()
+        counter.collect()
+        (row,) = note_of(counter, "1.115", "KWD")
+        assert (row.amount, row.params["amount"]) == (1110, 1110)
+        counter.collect()
+        assert (given_back(counter), counter.paid) == ([1110], "2.890")
+        with pytest.raises(CollectingError, match="Nothing that was paid through the gateway"):
+            refunds.prepare(credit_note=row.credit_note or counter.invoice, who="op", moment=counter.now)
+        counter.books_agree()
+
+
+def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_tenant() -> None:
+    with a_counter() as counter:
+        counter.save_card()
+        counter.collect()
+        (row,) = note_of(counter, "1.00", "USD")
+        half = counter.gateway.refund(row.params | {"amount": 50}, key="somebody else, by hand")
+        counter.wait(minutes=1)
+        with pytest.raises(UnplacedError):
+            refunds.apply_refund(counter.gateway.find_refund(half.id), moment=counter.now)
+        for event in counter.gateway.events(since=0):
+            events.store(event, moment=counter.now)
+        for waiting in events.waiting(before=counter.now):
+            events.apply(waiting, gateway=counter.gateway, moment=counter.now)
+        row.refresh_from_db()
+        assert (row.state, counter.paid, Payment.objects.count()) == ("ready", "4.00", 1)
+        parked = GatewayEvent.objects.filter(state="parked", object_kind="refund").earliest("created")
+        assert parked.tenant_slug == "vision-lab"
+        assert "is over 50 USD there, and not over what was asked for here" in parked.why
+
+
+def altered(counter: Counter) -> Object:
+    """Ann pays 4.00 on a page, and somebody makes 5.00 of it at Stripe: it is to be looked at."""
+    counter.save_card()
+    page = links.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
+    counter.stripe.hand.pay(page.external_id or "")
+    (intent,) = counter.stripe.objects("payment_intent")
+    counter.stripe.hand.alter(intent["id"], amount=500, amount_received=500)
+    counter.wait(minutes=20)
+    counter.collect()
+    assert (counter.states, counter.paid) == (["needs_review"], "0.00")
+    return dict(intent)
+
+
+def test_what_was_never_booked_is_given_back_without_a_minus_and_its_invoice_is_charged_again() -> None:
+    with a_counter() as counter:
+        intent = altered(counter)
+        (charge,) = counter.stripe.objects("charge")
+        counter.stripe.hand.alter(charge["id"], amount=500, amount_captured=500)
+        counter.stripe.hand.refund(intent["id"], 400)
+        counter.wait(minutes=20)
+        counter.collect()
+        assert (counter.states, counter.paid) == (["needs_review"], "0.00")  # 1.00 of it is still there
+
+        counter.stripe.hand.refund(intent["id"], 100)
+        counter.wait(minutes=20)
+        counter.collect()
+        counter.collect()
+        assert (counter.states, counter.paid, counter.standing) == (["canceled", "succeeded"], "4.00", "paid")
+        assert PaymentAttempt.objects.earliest("made_at").message == (
+            "It was over 500 USD there, and none of it was kept."
+        )
+
+
+def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_credit_note() -> None:
+    """5.00 came where 4.00 was asked for, and all of it went back: the invoice of 4.00 is owed as before."""
+    with a_counter() as counter:
+        intent = altered(counter)
+        BillingAccount.objects.update(automatic=False)
+        (charge,) = counter.stripe.objects("charge")
+        counter.stripe.hand.alter(charge["id"], amount=500, amount_captured=500)
+        counter.stripe.hand.refund(intent["id"], 500)
+        counter.wait(minutes=20)
+        counter.collect()
+        assert (counter.states, PaymentRefund.objects.count()) == (["canceled"], 1)
+
+        (late,) = standing.late(moment=counter.now)
+        assert (late.number, late.left, late.rests) == ("INV-2026-0001", 400, "")
+        assert [each for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"] == []
+        counter.wait(days=4)
+        told = running.run(gateway=counter.gateway, moment=counter.now, by="op", since=None).counts
+        assert "refund-without-note" not in told
+
+
+def test_a_refund_that_is_read_before_its_payment_is_booked_is_booked_with_it() -> None:
+    with a_counter() as counter:
+        counter.save_card()
+        counter.stripe.faults.answer_lost("POST /v1/payment_intents")
+        counter.collect()
+        (intent,) = counter.stripe.objects("payment_intent")
+        PaymentAttempt.objects.update(external_id=intent["id"], state="processing")
+        name = counter.stripe.hand.refund(intent["id"], 150)
+        refunds.apply_refund(counter.gateway.find_refund(name), moment=counter.now)
+        assert (counter.states, counter.paid) == (["processing"], "0.00")
+        counter.collect()
+        assert (counter.states, counter.paid) == (["succeeded"], "2.50")
+        counter.books_agree()

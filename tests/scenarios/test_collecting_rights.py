@@ -1,0 +1,106 @@
+"""A restricted key that lacks a right: Op is told which, and nothing is changed by asking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from billing.collecting import door
+from billing.models import Collector
+from portal import env
+from portal.env import SettingError
+from portal.ops.stripe_sandbox.keys import PORTAL_RIGHTS
+from tests.collecting import Counter, a_counter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAMED = {
+    "rak_balance_read": "Balance: read",
+    "rak_payout_read": "Payouts: read",
+    "rak_event_read": "Events: read",
+    "rak_dispute_read": "Disputes: read",
+    "rak_customer_write": "Customers: write",
+    "rak_payment_method_write": "PaymentMethods: write",
+    "rak_payment_intent_write": "PaymentIntents: write",
+    "rak_setup_intent_write": "SetupIntents: write",
+    "rak_checkout_session_write": "Checkout Sessions: write",
+    "rak_charge_write": "Charges and Refunds: write",
+}
+
+
+@pytest.fixture
+def counter(settings: object) -> Iterator[Counter]:
+    with a_counter() as found:
+        yield found
+
+
+def restricted(counter: Counter, settings: object, lacking: str = "") -> None:
+    """The key is replaced by a restricted one without that right."""
+    door.collector()  # has collected before
+    key = counter.stripe.keys.restrict(f"rk_test_without_{lacking or 'nothing'}", PORTAL_RIGHTS - {lacking})
+    settings.STRIPE_SECRET_KEY = key  # type: ignore[attr-defined]
+
+
+def test_a_key_with_the_rights_of_the_docs_lacks_nothing(counter: Counter, settings: object) -> None:
+    restricted(counter, settings)
+    assert list(counter.gateway.missing_rights(key=door.key_for("rights", "1"))) == []
+
+
+@pytest.mark.parametrize("lacking", NAMED)
+def test_each_right_that_is_missing_is_named(counter: Counter, settings: object, lacking: str) -> None:
+    restricted(counter, settings, lacking)
+    missing = list(counter.gateway.missing_rights(key=door.key_for("rights", "1")))
+    assert NAMED[lacking] in missing
+    assert set(missing) <= {NAMED[lacking], "Balance transactions: read"}
+    assert [each for kind in counter.stripe.world.state.objects for each in counter.stripe.objects(kind)] == [
+        each for kind in ("webhook_endpoint", "event") for each in counter.stripe.objects(kind)
+    ]
+    assert counter.stripe.violations == []
+
+
+def test_a_round_that_lacks_a_right_stops_says_which_and_goes_on_once_it_has_it(
+    counter: Counter, settings: object
+) -> None:
+    counter.save_card()
+    restricted(counter, settings, "rak_payment_intent_write")
+    counter.collect()
+    assert door.is_locked_out()
+    assert Collector.objects.get().locked_out_why == (
+        "The key of Stripe may not read payment intents: give it that right, as docs/stripe.md lists them."
+    )
+    counter.collect()
+    assert Collector.objects.get().locked_out_why == (
+        "The key of Stripe lacks rights: PaymentIntents: write. Give it them, as docs/stripe.md lists them."
+    )
+    assert "failed" not in counter.states
+    restricted(counter, settings)
+    counter.collect()
+    assert (counter.taken, counter.states) == ([400], ["succeeded"])
+    counter.books_agree()
+
+
+def test_case_085_a_database_that_collected_in_one_mode_refuses_a_key_of_the_other(
+    counter: Counter, settings: object
+) -> None:
+    counter.save_card()
+    settings.STRIPE_SECRET_KEY = "sk_live_sandbox"  # type: ignore[attr-defined]
+    with pytest.raises(door.CollectingError, match="has collected in test mode, and the key is a live one"):
+        counter.collect()
+    assert counter.taken == []
+
+
+@pytest.mark.parametrize(
+    ("key", "mode", "told"),
+    [
+        ("sk_live_abc", "test", "STRIPE_SECRET_KEY is a live key, but STRIPE_MODE is test"),
+        ("rk_test_abc", "live", "STRIPE_SECRET_KEY is a test key"),
+        ("pk_live_abc", "live", "STRIPE_SECRET_KEY is no secret key"),
+    ],
+)
+def test_case_085_a_key_of_the_other_mode_is_refused_at_the_start_and_not_repeated(
+    key: str, mode: str, told: str
+) -> None:
+    with pytest.raises(SettingError, match=told) as refused:
+        env.read({"STRIPE_SECRET_KEY": key, "STRIPE_MODE": mode})
+    assert key not in str(refused.value)

@@ -1,0 +1,169 @@
+"""No card number and no secret is kept, logged or shown: database, logs and pages are looked through."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+
+from billing.collecting import events, links, refunds
+from billing.models import PaymentAttempt
+from billing.reconciling import running
+from portal.ops.stripe_sandbox.errors import ApiError
+from portal.ops.stripe_sandbox.keys import PORTAL_RIGHTS
+from portal.tenants.models import Role
+from tests import builders
+from tests.collecting import Counter, a_counter, credited
+from tests.web.house import signed_in
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+KEY = "rk_test_plantedKey0123456789abcdefghij"
+SIGNING = ("whsec_of_the_tests", "whsec_plantedSecretOfTheWebhook0123")
+GOOD, DECLINED, ASKS, LOST = "4242424242424242", "4000000000000341", "4000002760003184", "4000000000009987"
+IBAN = "DE89370400440532013000"
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+HINT = re.compile(r"The card 4242 4242 4242 4242 pays, .* asks its owner\.")
+"""What the sandbox tells newcomers to type: Stripe's published test numbers, shown nowhere else."""
+CARD = re.compile(r"(?<![\w-])(?:\d[ -]?){13,19}(?![\w-])")
+PAGES = (
+    "/t/vision-lab/payment/", "/t/vision-lab/invoices/", "/t/vision-lab/invoices/INV-2026-0001/",
+    "/operator/reconciliation/", "/operator/reconciliation/?state=resolved",
+    "/admin/billing/paymentattempt/", "/admin/billing/gatewayevent/", "/admin/billing/paymentrefund/",
+    "/admin/billing/paymentdispute/", "/admin/billing/savedmethod/", "/admin/billing/billingaccount/",
+)  # fmt: skip
+
+
+@pytest.fixture
+def counter(settings: Any) -> Iterator[Counter]:
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
+        settings.STRIPE_SECRET_KEY = found.stripe.keys.restrict(KEY, PORTAL_RIGHTS)
+        settings.STRIPE_WEBHOOK_SECRETS = list(SIGNING)
+        yield found
+
+
+def test_no_number_of_a_card_and_no_secret_is_in_the_database_the_logs_or_on_a_page(
+    counter: Counter, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        everything_that_can_happen(counter)
+        shown = pages()
+    out, err = capfd.readouterr()
+    logged = "\n".join([*(record.getMessage() for record in caplog.records), caplog.text, out, err])
+    forbidden = secrets(counter)
+    assert len(forbidden) > 10
+    for place, text in {"database": database(), "logs": logged, "pages": shown}.items():
+        assert [secret for secret in forbidden if secret in text] == [], place
+        assert [number for number in CARD.findall(text) if is_a_card(number)] == [], place
+    assert "4242" in shown  # the last four digits are what is kept
+    assert "js.stripe.com" not in shown
+
+
+def everything_that_can_happen(counter: Counter) -> None:
+    """Cards that are good, refused, lost or ask; pages; refunds, a dispute; forged news; a key that is refused."""
+    hand = counter.stripe.hand
+    counter.save_account()
+    for number in (DECLINED, LOST, ASKS):
+        counter.save_card(number)
+        counter.collect()
+        counter.wait(days=8)
+    page = links.pay_page(
+        invoice=counter.invoice,
+        gateway=counter.gateway,
+        back=BACK,
+        who="ann@vision.example",
+        moment=counter.now,
+    )
+    for number, passes in ((DECLINED, True), (ASKS, False), (GOOD, True)):
+        try:
+            hand.pay(page.external_id or "", number, passes=passes)
+        except ApiError:
+            continue
+    counter.save_card(GOOD)
+    for message in counter.stripe.webhooks.take():
+        for headers in (message.headers, {"Stripe-Signature": f"t=1,v1={SIGNING[1]}"}):
+            Client().post("/hooks/stripe/", message.body, content_type="application/json", headers=headers)
+    for event in events.waiting(before=counter.now.replace(year=2100)):
+        events.apply(event, gateway=counter.gateway, moment=counter.now)
+    counter.collect()
+    paid = PaymentAttempt.objects.get(state="succeeded")
+    for row in refunds.prepare(credit_note=credited(counter, "1.00"), who="op", moment=counter.now):
+        refunds.follow(refund=row, gateway=counter.gateway, moment=counter.now)
+    hand.refund(paid.external_id or "", 50)
+    hand.lose_dispute(hand.dispute(paid.external_id or ""))
+    counter.collect()
+    counter.wait(days=3)
+    hand.move(-5)
+    running.run(gateway=counter.gateway, moment=counter.now, by="op")
+    counter.stripe.keys.revoke(KEY)
+    for _ in range(2):
+        assert counter.collect().troubles
+    with pytest.raises(SystemExit):
+        call_command("collect", "--json")
+
+
+def pages() -> str:
+    """As an operator sees them who owns the tenant, too."""
+    op = builders.an_operator("op@lab.example")
+    op.is_superuser = True
+    op.save()
+    op.memberships.create(tenant_id=PaymentAttempt.objects.order_by("made_at")[0].tenant_id, role=Role.OWNER)
+    browser, found = signed_in(op), []
+    for path in PAGES:
+        told = browser.get(path)
+        assert told.status_code == 200, path
+        found.append(told.content.decode())
+    return HINT.sub("", "\n".join(found))
+
+
+def database() -> str:
+    """Every column of every row of every table, as text."""
+    found = []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind IN ('r', 'p') AND n.nspname = 'public'"
+        )
+        tables = [row[0] for row in cursor.fetchall()]
+        assert "billing_paymentattempt" in tables
+        assert "billing_paymentattemptevent" in tables
+        for table in tables:
+            cursor.execute(f"SELECT t::text FROM {table} t")
+            found += [row[0] for row in cursor.fetchall()]
+    return "\n".join(found)
+
+
+def secrets(counter: Counter) -> set[str]:
+    """What was planted, and what the stand-in gave out that lets somebody pay or confirm."""
+    given = {
+        secret
+        for kind in ("payment_intent", "setup_intent", "checkout.session")
+        for each in counter.stripe.objects(kind)
+        if (secret := each.get("client_secret"))
+    }
+    numbers = {GOOD, DECLINED, ASKS, LOST, IBAN}
+    spaced = {" ".join(re.findall(".{4}", number)) for number in numbers if number.isdecimal()}
+    return {KEY, counter.stripe.key, *SIGNING, *given, *numbers, *spaced}
+
+
+def is_a_card(text: str) -> bool:
+    """By its first digits and its check digit (Luhn)."""
+    digits = [int(each) for each in text if each.isdecimal()]
+    doubled = [each * 2 - 9 * (each > 4) for each in digits[-2::-2]]
+    return digits[0] in {3, 4, 5, 6} and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def test_the_look_for_card_numbers_sees_them() -> None:
+    assert [is_a_card(each) for each in (GOOD, "4242 4242 4242 4242", "4242424242424241")] == [
+        True,
+        True,
+        False,
+    ]
+    assert CARD.findall("of 4242-4242-4242-4242,") == ["4242-4242-4242-4242"]

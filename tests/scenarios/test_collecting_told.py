@@ -1,0 +1,165 @@
+"""What is told late, after days, by somebody else, or of something else: it changes nothing that it should not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from billing.collecting import accounts, door, links
+from billing.models import Collector, GatewayEvent, PayLink, PaymentAttempt, SavedMethod
+from portal.ops.stripe_sandbox.errors import ApiError
+from tests.collecting import Counter, a_counter
+from tests.hearing import SECRET, altered, applied, heard, signed, told, told_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+DECLINED = "4000000000000341"
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
+        yield found
+
+
+def a_page(counter: Counter) -> PayLink:
+    return links.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann@vision.example", moment=counter.now
+    )  # fmt: skip
+
+
+def kept() -> list[tuple[str, str, str]]:
+    """Of each notification its type, what became of it, and why."""
+    return list(GatewayEvent.objects.order_by("pk").values_list("type", "state", "why"))
+
+
+def test_collecting_case_18_a_refusal_that_is_told_after_the_success_takes_nothing_back(
+    counter: Counter,
+) -> None:
+    """Ann's first card is refused on the page, her second is charged; Stripe's first message is the last to come."""
+    page = a_page(counter).external_id or ""
+    with pytest.raises(ApiError, match="declined"):
+        counter.stripe.hand.pay(page, DECLINED)
+    counter.stripe.hand.pay(page)
+    came = {json.loads(each[0])["type"]: each for each in told(counter)}
+    for kind in ("payment_intent.succeeded", "checkout.session.completed"):
+        assert heard(*came[kind]) == 200
+        applied(counter)
+    assert (counter.paid, counter.states, counter.standing) == ("4.00", ["succeeded"], "paid")
+    assert heard(*came["payment_intent.payment_failed"]) == 200
+    applied(counter)
+    counter.collect()
+    assert (counter.paid, counter.states, counter.standing) == ("4.00", ["succeeded"], "paid")
+    assert PaymentAttempt.objects.get().message == ""
+    counter.books_agree()
+
+
+def test_case_073_and_collecting_case_19_what_stripe_did_not_sign_is_refused_and_not_kept(
+    counter: Counter,
+) -> None:
+    counter.stripe.hand.expire_session(a_page(counter).external_id or "")
+    body, headers = told_of(counter, "checkout.session.expired")
+    forged = {**headers, "Stripe-Signature": headers["Stripe-Signature"][:-4] + "0000"}
+    without = {name: value for name, value in headers.items() if name != "Stripe-Signature"}
+    changed = body.replace(b"expired", b"settled")
+    elsewhere = signed(body, secret="whsec_of_another_endpoint")
+    for refused in ((body, forged), (body, without), (changed, headers), elsewhere):
+        assert heard(*refused) == 400
+    assert not GatewayEvent.objects.exists()
+    assert heard(body, headers) == 200
+    assert GatewayEvent.objects.count() == 1
+
+
+def test_collecting_case_19_what_was_signed_more_than_five_minutes_ago_is_refused_and_not_kept(
+    counter: Counter,
+) -> None:
+    counter.stripe.hand.expire_session(a_page(counter).external_id or "")
+    body, _ = told_of(counter, "checkout.session.expired")
+    assert heard(*signed(body, secret=SECRET, ago=301)) == 400
+    assert not GatewayEvent.objects.exists()
+    assert heard(*signed(body, secret=SECRET, ago=200)) == 200
+
+
+def test_collecting_case_21_after_two_days_without_an_endpoint_what_happened_is_read_from_stripes_list(
+    counter: Counter,
+) -> None:
+    counter.save_card()
+    counter.collect()
+    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    told(counter)  # nobody hears them
+    assert (GatewayEvent.objects.filter(object_kind="refund").count(), counter.paid) == (0, "4.00")
+    counter.wait(days=2)
+    counter.collect()
+    assert {state for _, state, _ in kept()} <= {"applied", "ignored"}
+    assert (GatewayEvent.objects.filter(object_kind="refund").count(), counter.paid) == (1, "2.50")
+    counter.books_agree()
+
+
+def test_collecting_case_21_after_forty_days_charges_and_refunds_themselves_are_read(
+    counter: Counter,
+) -> None:
+    """Stripe keeps its events for thirty: what was refunded before, and charged by another process, is found."""
+    counter.save_card()
+    counter.collect()
+    assert Collector.objects.get().events_through > 0
+    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    counter.wait(days=40)
+    counter.collect()
+    assert not GatewayEvent.objects.filter(object_kind="refund").exists()  # no event tells of it
+    assert (counter.paid, counter.states) == ("2.50", ["succeeded"])
+    counter.books_agree()
+
+
+def test_case_074_and_collecting_case_22_what_is_for_another_deployment_is_kept_and_left_alone(
+    counter: Counter,
+) -> None:
+    counter.save_card()
+    told(counter)  # of our own card
+    params = {
+        "amount": 400,
+        "currency": "usd",
+        "customer": accounts.account_of(counter.lab).customer,
+        "payment_method": SavedMethod.objects.get().external_id,
+        "confirm": True,
+        "off_session": True,
+        "metadata": door.tags(
+            tenant="vision-lab", kind="invoice", invoice=counter.invoice.pk, number="INV-2026-0001"
+        )
+        | {"ct_deployment": "00000000-0000-4000-8000-000000000000"},
+    }
+    counter.gateway.charge(params, key="another deployment: 1")
+    counter.stripe.hand.save_card(counter.stripe_customer("somebody else's"))
+    came = told(counter)
+    assert [heard(*each) for each in came] == [200] * len(came)
+    applied(counter)
+    assert ("payment_intent.succeeded", "ignored", "It belongs to nothing of ours.") in kept()
+    assert {state for _, state, _ in kept()} == {"ignored"}
+    assert (counter.paid, counter.states, PaymentAttempt.objects.count()) == ("0.00", [], 0)
+
+
+def test_collecting_case_22_what_is_of_the_other_mode_is_kept_and_left_alone(counter: Counter) -> None:
+    """A live endpoint that was given the test mode's secret: Ann has paid, but not there."""
+    counter.stripe.hand.pay(a_page(counter).external_id or "")
+    live = altered(told_of(counter, "payment_intent.succeeded"), livemode=True)
+    assert heard(*live) == 200
+    applied(counter)
+    assert kept() == [
+        ("payment_intent.succeeded", "ignored", "It is of the other mode, test or live."),
+    ]
+    assert (counter.paid, counter.states) == ("0.00", ["offered"])
+
+
+def test_collecting_case_22_what_is_of_no_type_that_we_know_is_kept_and_left_alone(counter: Counter) -> None:
+    counter.stripe.hand.pay(a_page(counter).external_id or "")
+    ours = {"id": "in_1", "object": "invoice", "metadata": door.tags(tenant="vision-lab", kind="invoice")}
+    strange = altered(
+        told_of(counter, "payment_intent.succeeded"), type="invoice.overdue", data={"object": ours}
+    )
+    assert heard(*strange) == 200
+    applied(counter)
+    assert kept() == [("invoice.overdue", "ignored", "Nothing is done about invoice.overdue.")]
+    assert (counter.paid, counter.states) == ("0.00", ["offered"])

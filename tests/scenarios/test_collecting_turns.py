@@ -1,0 +1,84 @@
+"""Who is charged when more is due than one round can charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from billing.collecting import due, links, rounds
+from billing.models import PaymentAttempt, Plan
+from portal.tenants.models import Tenant
+from tests import stories
+from tests.builders import a_cluster, a_job, a_tenant, take_in
+from tests.collecting import Counter, a_counter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+
+
+@pytest.fixture
+def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
+    """One invoice a round."""
+    monkeypatch.setattr(rounds, "AT_ONCE", 1)
+    with a_counter() as found:
+        yield found
+
+
+def another(counter: Counter, name: str, *, until: str) -> Tenant:
+    """A lab with a card, whose invoice of February is longer due than March's of the vision lab."""
+    lab = a_tenant(name, plan=Plan.objects.get(), accounts=[(a_cluster(), name)])
+    take_in(
+        a_cluster(), a_job(account=name, started="2026-02-02 10:00", ended=until), as_of="2026-04-20 00:00"
+    )
+    stories.close("2026-02", lab, on="2026-03-01")
+    counter.lab, first = lab, counter.lab
+    counter.save_card()
+    counter.lab = first
+    return lab
+
+
+def test_invoices_that_are_too_small_to_be_charged_keep_nobody_waiting(counter: Counter) -> None:
+    tiny = another(counter, "tiny-lab", until="2026-02-02 10:09")
+    counter.save_card()
+    assert stories.total(stories.invoice_of(tiny, "2026-02")) == "0.30"
+    counter.collect()
+    assert (counter.taken, counter.paid) == ([400], "4.00")
+    counter.books_agree()
+
+
+def test_an_invoice_that_somebody_has_a_page_open_for_keeps_nobody_waiting(counter: Counter) -> None:
+    slow = another(counter, "slow-lab", until="2026-02-02 12:00")
+    counter.save_card()
+    links.pay_page(
+        invoice=stories.invoice_of(slow, "2026-02"),
+        gateway=counter.gateway,
+        back=BACK,
+        who="sam",
+        moment=counter.now,
+    )
+    counter.collect()
+    assert (counter.taken, counter.paid) == ([400], "4.00")
+    counter.books_agree()
+
+
+def test_an_amount_that_only_stripe_knows_to_be_too_small_is_asked_for_once_a_day(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    paid = PaymentAttempt.objects.get()
+    another(counter, "other-lab", until="2026-02-02 12:00")
+    (wanted,) = due.invoices(moment=counter.now, limit=9)
+    PaymentAttempt.objects.create(
+        tenant=wanted.invoice.tenant,
+        invoice=wanted.invoice,
+        amount=paid.amount,
+        currency=paid.currency,
+        state="canceled",
+        code="amount_too_small",
+        made_at=counter.now,
+    )
+    counter.wait(hours=23)
+    assert due.invoices(moment=counter.now, limit=9) == []
+    counter.wait(hours=2)
+    assert len(due.invoices(moment=counter.now, limit=9)) == 1

@@ -1,0 +1,51 @@
+"""Letters go out though the mail server closes its connections, and one that cannot be written stops no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from billing.dunning import posting, rounds
+from billing.models import Letter
+from portal.tenants.models import Tenant
+from tests.scenarios.test_dunning_endures import NOW, a_tenant_that_owes, copies
+from tests.standins.mail import Counting, counting
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def server(settings: Any) -> Iterator[Counting]:
+    """It takes two mails a connection."""
+    with counting(most=2) as found:
+        settings.CLUSTERTAB_SENDS_MAIL = True
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT = found.server_address[:2]
+        yield found
+
+
+def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(server: Counting) -> None:
+    a_tenant_that_owes()
+    copies(6)
+    rounds.run(moment=NOW)
+    done = posting.post(moment=NOW)
+    assert (done.sent, done.troubles, server.taken) == (7, [], 7)
+    assert set(Letter.objects.values_list("state", flat=True)) == {"sent"}
+
+
+def test_an_address_that_is_none_waits_for_somebody_to_correct_it(server: Counting) -> None:
+    a_tenant_that_owes()
+    Tenant.objects.update(email="bills@vision.example, boss@vision.example")
+    rounds.run(moment=NOW)
+    posting.post(moment=NOW)
+    letter = Letter.objects.get()
+    assert (letter.state, server.taken) == ("failed", 0)
+    assert letter.why == (
+        "An address is none that e-mail can go to: correct the tenant's billing e-mail, then send it again."
+    )
+    Tenant.objects.update(email="bills@vision.example")
+    posting.again(letter=letter, moment=NOW)
+    posting.post(moment=NOW)
+    assert (Letter.objects.get().state, server.taken) == ("sent", 1)

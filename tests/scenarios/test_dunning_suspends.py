@@ -1,0 +1,342 @@
+"""Who owes too long is suspended, if the policy says so: announced, read back, and undone by being paid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from billing import collection, crediting
+from billing.dunning import blocking, pausing, policies, posting, rounds, suspending
+from billing.dunning.blocking import Blocked
+from billing.models import Invoice, Letter, SuspendedAccount, Suspension
+from billing.rules.money import Money
+from clusters import limits
+from clusters.limits import Door
+from clusters.models import Act, Cluster
+from portal.tenants import ownership
+from tests import stories
+from tests.builders import a_job, a_plan, a_seller, a_tenant, at, own, take_in
+from tests.standins.doors import a_door, a_world
+from tests.standins.slurmrestd import StandIn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BLOCKED = {"GrpTRES=gres/gpu": 0}
+
+
+class Lab:
+    """March's invoice of the vision lab, 4.00, due on 15 April; its account is vision, which may have 8 GPUs."""
+
+    def __init__(self, slurm: StandIn) -> None:
+        self.slurm = slurm
+        self.cluster = a_door(slurm).cluster
+        a_seller()
+        self.tenant = a_tenant(
+            "vision-lab",
+            plan=a_plan(),
+            accounts=[(self.cluster, "vision")],
+            email="bills@vision.example",
+        )
+        take_in(
+            self.cluster,
+            a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"),
+            as_of="2026-04-20",
+        )
+        stories.close("2026-03", self.tenant, on="2026-04-01")
+        policies.set_policy(
+            tenant=None, since=date(2026, 1, 1), suspend=30, announce=7, reminders=[], write_off=0
+        )
+        self.now = at("2026-04-15 09:00")
+
+    @property
+    def invoice(self) -> Invoice:
+        return stories.invoice_of(self.tenant, "2026-03")
+
+    def opens(self, cluster: Cluster) -> Door:
+        return a_door(self.slurm)
+
+    def goes_by(self, days: int = 1) -> None:
+        for _ in range(days):
+            self.now += timedelta(days=1)
+            self.acts()
+
+    def until(self, day: str) -> None:
+        while self.now < at(f"{day} 09:00"):
+            self.goes_by()
+
+    def acts(self) -> Blocked:
+        rounds.run(moment=self.now)
+        posting.post(moment=self.now)
+        done = blocking.enforce(moment=self.now, opens=self.opens)
+        posting.post(moment=self.now)
+        return done
+
+    def pay(self, amount: str = "4.00") -> None:
+        collection.record_payment(
+            invoice=self.invoice,
+            amount=Money.of(amount, "USD"),
+            received_on=self.now.date(),
+            reference="SEPA 1",
+            recorded_by="op",
+        )
+
+    @property
+    def gpus(self) -> int | None:
+        return self.slurm.world.limits("vision").tres.get("total", {}).get("gres/gpu")
+
+    @property
+    def accounts(self) -> list[str]:
+        return list(SuspendedAccount.objects.order_by("pk").values_list("state", flat=True))
+
+
+@pytest.fixture
+def lab(settings: Any) -> Iterator[Lab]:
+    settings.CLUSTERTAB_SENDS_MAIL = True
+    with StandIn(44, world=a_world()) as slurm:
+        yield Lab(slurm)
+
+
+def subjects() -> list[str]:
+    return [str(message.subject) for message in mail.outbox]
+
+
+def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab) -> None:
+    lab.until("2026-05-08")
+    assert subjects() == ["From 15 May 2026 on no jobs start: invoice INV-2026-0001 is not paid"]
+    lab.until("2026-05-14")
+    assert (lab.gpus, lab.accounts) == (8, [])
+    lab.until("2026-05-15")
+    assert (lab.gpus, lab.accounts) == (0, ["blocked"])
+    assert subjects()[1:] == ["No new jobs start until invoice INV-2026-0001 is paid"]
+    lab.goes_by(10)
+    assert len(mail.outbox) == 2
+    assert Act.objects.count() == 1
+
+    lab.pay()
+    lab.acts()
+    assert (lab.gpus, lab.accounts) == (8, ["lifted"])
+    assert subjects()[2:] == ["Jobs of Vision Lab start again"]
+    assert Suspension.objects.get().why_ended == "Nothing that is owed demands it any more."
+    lab.goes_by(30)
+    assert (len(mail.outbox), Act.objects.count()) == (3, 2)
+    assert list(Act.objects.order_by("pk").values_list("who", "why")) == [
+        ("dunning", "INV-2026-0001 is not paid"),
+        ("dunning", "nothing demands it any more: INV-2026-0001"),
+    ]
+
+
+def test_a_credit_note_over_a_part_does_not_end_a_suspension_that_is_still_demanded(lab: Lab) -> None:
+    """Most of it came and went back before anything was announced: what is credited later rewrites none of that."""
+    lab.until("2026-04-20")
+    lab.pay("3.00")
+    lab.goes_by()
+    lab.pay("-3.00")
+    lab.until("2026-05-15")
+    assert (lab.gpus, lab.accounts) == (0, ["blocked"])
+    crediting.credit(
+        invoice=lab.invoice,
+        reason="goodwill",
+        by="op",
+        on=lab.now.date(),
+        net=Money.of("2.00", "USD"),
+        moment=lab.now,
+    )
+    lab.goes_by(days=3)
+    assert (lab.gpus, subjects()[2:]) == (0, [])
+    lab.pay("2.00")
+    lab.goes_by()
+    assert subjects()[2:] == ["Jobs of Vision Lab start again"]
+
+
+def test_suspension_is_off_unless_the_policy_says_so(lab: Lab) -> None:
+    policies.set_policy(tenant=lab.tenant, since=date(2026, 4, 1), suspend=0)
+    lab.goes_by(60)
+    assert (lab.gpus, Suspension.objects.count(), mail.outbox) == (8, 0, [])
+
+
+def test_nobody_is_suspended_before_it_was_announced_so_many_days_ago(lab: Lab) -> None:
+    lab.now = at("2026-06-01 09:00")  # nothing ran until then
+    lab.acts()
+    assert subjects() == ["From 8 June 2026 on no jobs start: invoice INV-2026-0001 is not paid"]
+    lab.until("2026-06-07")
+    assert lab.gpus == 8
+    lab.until("2026-06-08")
+    assert lab.gpus == 0
+
+
+def test_what_is_only_kept_here_announces_nothing(lab: Lab, settings: Any) -> None:
+    settings.CLUSTERTAB_SENDS_MAIL = False
+    lab.goes_by(60)
+    assert (lab.gpus, Letter.objects.get().state) == (8, "kept")
+
+
+def test_an_account_that_op_blocked_by_hand_is_neither_taken_over_nor_given_free(lab: Lab) -> None:
+    door = lab.opens(lab.cluster)
+    limits_before = limits.plan_block(door=door, account="vision")
+    from clusters.acting import carry_out
+
+    carry_out(door=door, plan=limits_before, who="op", why="noisy")
+    lab.until("2026-05-16")
+    assert (lab.gpus, lab.accounts) == (0, ["theirs"])
+    assert len(mail.outbox) == 1  # announced, and not done by us
+    lab.pay()
+    lab.goes_by(3)
+    assert (lab.gpus, Act.objects.count()) == (0, 1)
+
+
+def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> None:
+    def fails(cluster: Cluster) -> Door:
+        raise limits.LimitError(f"{cluster.name} does not answer.")
+
+    lab.until("2026-05-14")
+    lab.now += timedelta(days=1)
+    rounds.run(moment=lab.now)
+    done = blocking.enforce(moment=lab.now, opens=fails)
+    assert done.troubles == ["gpu1/vision: gpu1 does not answer."]
+    row = SuspendedAccount.objects.get()
+    assert (row.state, row.error, row.tries) == ("asked", "gpu1 does not answer.", 1)
+    assert (
+        blocking.enforce(moment=lab.now, opens=fails).troubles == []
+    )  # not before five minutes have gone by
+    assert [s for s in subjects() if s.startswith("No new jobs")] == []
+    lab.now += timedelta(minutes=5)
+    lab.acts()
+    assert (lab.gpus, lab.accounts) == (0, ["blocked"])
+    assert SuspendedAccount.objects.get().error == ""
+
+
+def test_who_pays_while_the_scheduler_is_away_is_never_blocked(lab: Lab) -> None:
+    def fails(cluster: Cluster) -> Door:
+        raise limits.LimitError("away")
+
+    lab.until("2026-05-14")
+    lab.now += timedelta(days=1)
+    rounds.run(moment=lab.now)
+    blocking.enforce(moment=lab.now, opens=fails)
+    lab.pay()
+    lab.now += timedelta(hours=1)
+    lab.acts()
+    assert (lab.gpus, lab.accounts, Act.objects.count()) == (8, ["lifted"], 0)
+    assert len(mail.outbox) == 1
+
+
+def test_accounts_below_that_are_somebody_elses_are_never_blocked_with_it(lab: Lab) -> None:
+    own(lab.tenant, lab.cluster, "acme")
+    a_tenant("speech-lab", accounts=[(lab.cluster, "speech")])  # below acme, as vision is
+    lab.until("2026-05-15")
+    told = dict(SuspendedAccount.objects.values_list("account__name", "error"))
+    assert told == {
+        "vision": "",
+        "acme": "Below acme lies speech of speech-lab, which would be blocked too: block what is to be blocked by "
+        "hand.",
+    }
+    assert lab.gpus == 0
+    assert "total" not in lab.slurm.world.limits("acme").tres
+
+
+def test_a_pause_ends_a_suspension_and_it_comes_back_when_the_pause_is_over(lab: Lab) -> None:
+    lab.until("2026-05-15")
+    assert lab.gpus == 0
+    pausing.pause(
+        tenant=lab.tenant,
+        invoice=None,
+        until=date(2026, 5, 20),
+        why="they pay next week",
+        by="op",
+        moment=lab.now,
+    )
+    lab.acts()
+    assert lab.gpus == 8
+    lab.until("2026-05-19")
+    assert lab.gpus == 8
+    lab.until("2026-05-20")
+    assert (lab.gpus, lab.accounts) == (0, ["lifted", "blocked"])
+
+
+def test_accounts_that_change_hands_meanwhile_follow_their_owner(lab: Lab) -> None:
+    lab.until("2026-05-15")
+    (owned,) = lab.tenant.ownerships.all()
+    ownership.amend(ownership=owned, since=None, until=lab.now + timedelta(hours=1))
+    own(lab.tenant, lab.cluster, "speech")
+    lab.goes_by()
+    assert lab.gpus == 8
+    assert lab.slurm.world.limits("speech").tres["total"] == {"gres/gpu": 0}
+
+
+def test_an_account_that_is_given_away_and_back_is_blocked_again(lab: Lab) -> None:
+    lab.until("2026-05-15")
+    (owned,) = lab.tenant.ownerships.all()
+    ownership.amend(ownership=owned, since=None, until=lab.now + timedelta(hours=1))
+    lab.goes_by()
+    assert (lab.gpus, lab.accounts) == (8, ["lifted"])
+    own(lab.tenant, lab.cluster, "vision", since="2026-05-16 12:00")
+    lab.goes_by()
+    assert (lab.gpus, lab.accounts) == (0, ["blocked"])
+    lab.pay()
+    lab.goes_by()
+    assert (lab.gpus, lab.accounts) == (8, ["lifted"])
+
+
+def test_what_was_asked_for_while_the_suspension_ended_is_not_blocked_for_ever(lab: Lab) -> None:
+    lab.until("2026-05-15")
+    lab.pay()
+    lab.acts()
+    assert (lab.gpus, lab.accounts) == (8, ["lifted"])
+    SuspendedAccount.objects.update(state="asked")  # as a worker did that had read it before it ended
+    lab.goes_by(2)
+    assert (lab.gpus, lab.accounts) == (8, ["lifted"])
+
+
+def test_who_was_told_already_costs_no_query_of_its_own(lab: Lab) -> None:
+    lab.until("2026-05-16")
+    with CaptureQueriesContext(connection) as begun:
+        suspending.tell(moment=lab.now)
+    lab.pay()
+    lab.goes_by()
+    with CaptureQueriesContext(connection) as over:
+        suspending.tell(moment=lab.now)
+    assert (len(begun), len(over), len(mail.outbox)) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("at_statement", range(1, 40, 6))
+def test_killed_at_any_statement_it_goes_on_and_each_act_is_done_once(lab: Lab, at_statement: int) -> None:
+    lab.until("2026-05-14")
+    lab.now += timedelta(days=1)
+    rounds.run(moment=lab.now)
+    killed = dies_at(lab, at_statement)
+    for _ in range(3):
+        lab.now += timedelta(hours=7)
+        lab.acts()
+    assert (lab.gpus, lab.accounts) == (0, ["blocked"])
+    assert len([row for row in Act.objects.all() if row.outcome == "done"]) == 1
+    assert len([s for s in subjects() if s.startswith("No new jobs")]) == 1
+    assert killed or at_statement > 20
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing handles it."""
+
+
+def dies_at(lab: Lab, statement: int) -> bool:
+    """Enforce, and be killed before the given statement to the database; whether it came so far."""
+    left = [statement]
+
+    def count(execute: Any, *args: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KilledError
+        return execute(*args)
+
+    try:
+        with connection.execute_wrapper(count):
+            blocking.enforce(moment=lab.now, opens=lab.opens)
+    except KilledError:
+        connection.close()
+        return True
+    return False

@@ -1,0 +1,363 @@
+"""The evidence of an invoice: Ann computes it again on a laptop that has nothing of ours."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from billing import crediting, plans
+from billing.documents import evidence
+from billing.explanation import jobs_of
+from billing.models import Invoice
+from billing.rules.money import Money
+from billing.rules.tiers import Graduated, Tier
+from portal.ops.cli import RefusedError
+from portal.tenants.models import Tenant
+from tests import stories
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, own, take_in
+from tests.configuring_terms import apply
+
+pytestmark = pytest.mark.django_db
+
+Files = dict[str, bytes]
+
+
+def bundle(invoice: Invoice) -> bytes:
+    return b"".join(evidence.bundle(invoice))
+
+
+def verified(content: bytes, at: Path) -> tuple[int, str]:
+    """Exit code and output of the program in the bundle, alone: no site packages, no environment, no project."""
+    (at / "bundle.zip").write_bytes(content)
+    program = at / "verify_invoice.py"
+    with zipfile.ZipFile(at / "bundle.zip") as files:
+        program.write_bytes(files.read(program.name))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", program.name, "bundle.zip"],
+        cwd=at,
+        env={},
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def changed(content: bytes, change: Callable[[Files], None], *, sums: bool = True) -> bytes:
+    """The bundle with something changed, and its sums made to fit unless told otherwise."""
+    with zipfile.ZipFile(io.BytesIO(content)) as old:
+        files = {name: old.read(name) for name in old.namelist()}
+    change(files)
+    if sums:
+        rows = [f"{sha256(body).hexdigest()}  {name}" for name, body in files.items() if name != "SHA256SUMS"]
+        files["SHA256SUMS"] = "\n".join(rows).encode()
+    into = io.BytesIO()
+    with zipfile.ZipFile(into, "w") as new:
+        for name, body in files.items():
+            new.writestr(name, body)
+    return into.getvalue()
+
+
+def in_invoice(change: Callable[[dict[str, Any]], None]) -> Callable[[Files], None]:
+    def do(files: Files) -> None:
+        told = json.loads(files["invoice.json"])
+        change(told)
+        files["invoice.json"] = json.dumps(told).encode()
+
+    return do
+
+
+@pytest.fixture
+def lab() -> Tenant:
+    """Slices of a seventh, halves of cents, two projects."""
+    return a_lab()
+
+
+def a_lab(*, tiers: Graduated | None = None) -> Tenant:
+    """With `tiers`, an H100 costs what they say."""
+    cluster = a_cluster()
+    prices = [
+        ("gpu-hour", {"gpu_model": ["a100"]}, "1.337", LONG_AGO),
+        ("gpu-hour", {"gpu_model": ["h100"]}, "3.10", LONG_AGO),
+    ]
+    plan = a_plan(prices=prices[:1] if tiers else prices)
+    if tiers:
+        plans.set_price(
+            version=plan.versions.get(),
+            meter="gpu-hour",
+            where={"gpu_model": ["h100"]},
+            model=tiers,
+            valid_from=LONG_AGO,
+        )
+    tenant = a_tenant(plan=plan, tax_rate=Decimal(19), accounts=[(cluster, "vision")])
+    own(tenant, cluster, "nlp", project="Translation")
+    take_in(
+        cluster,
+        a_job(gpus=3, gpu_share=(1, 7), mig_profile="1g.5gb", ended="2026-03-02 13:07:11"),
+        a_job(gpu_model="h100", gpus=8, job_id="17", source_key="17@1", ended="2026-03-03 04:00"),
+        a_job(gpu_model="h100", gpus=2, account="nlp", user="zoe"),
+        as_of="2026-05-01",
+    )
+    return tenant
+
+
+def test_an_invoice_is_recomputed_to_the_cent_with_nothing_of_ours(lab: Tenant, tmp_path: Path) -> None:
+    stories.close("2026-03")
+    invoice = stories.invoice_of(lab, "2026-03")
+    code, text = verified(bundle(invoice), tmp_path)
+    assert (code, text) == (
+        0,
+        f"{invoice.number}: 3 lines, 3 stretches of jobs, total {invoice.total} USD (in the smallest unit): agrees.\n",
+    )
+
+
+def test_the_same_invoice_gives_the_same_bytes(lab: Tenant) -> None:
+    stories.close("2026-03")
+    invoice = stories.invoice_of(lab, "2026-03")
+    assert bundle(invoice) == bundle(invoice)
+
+
+def test_a_correction_on_the_next_invoice_is_recomputed_from_what_was_billed_before(
+    lab: Tenant, tmp_path: Path
+) -> None:
+    stories.close("2026-03")
+    longer = a_job(gpu_model="h100", gpus=8, job_id="17", source_key="17@1", ended="2026-03-03 05:01:01")
+    april = a_job(gpu_model="h100", started="2026-04-05 10:00", ended="2026-04-05 11:00:07")
+    take_in(a_cluster(), longer, april)
+    stories.close("2026-04")
+    invoice = stories.invoice_of(lab, "2026-04")
+    assert invoice.lines.filter(correction=True).count() == 1
+    assert verified(bundle(invoice), tmp_path)[0] == 0
+
+
+def test_tiers_over_two_projects_are_recomputed(tmp_path: Path) -> None:
+    lab = a_lab(tiers=Graduated((Tier(Decimal(50), Decimal(3)), Tier(None, Decimal("2.5")))))
+    stories.close("2026-03")
+    code, text = verified(bundle(stories.invoice_of(lab, "2026-03")), tmp_path)
+    assert code == 0, text
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda told: told.update(total=told["total"] + 1), "do not add up to"),
+        (lambda told: told["lines"][0].update(amount=told["lines"][0]["amount"] + 1), "the line says"),
+        (lambda told: told["lines"][0].update(unit_price="1.4"), "the line says"),
+        (lambda told: told["lines"][1].update(seconds="1"), "the line says 1"),
+        (lambda told: told["taxes"][0].update(rate="20"), "the invoice says"),
+    ],
+)
+def test_whoever_changes_a_figure_is_found_out_even_with_new_sums(
+    lab: Tenant, tmp_path: Path, change: Callable[[dict[str, Any]], None], sentence: str
+) -> None:
+    stories.close("2026-03")
+    content = changed(bundle(stories.invoice_of(lab, "2026-03")), in_invoice(change))
+    code, text = verified(content, tmp_path)
+    assert code == 1
+    assert sentence in text
+    assert "does not agree." in text
+
+
+def test_a_job_more_or_less_is_found_out(lab: Tenant, tmp_path: Path) -> None:
+    stories.close("2026-03")
+
+    def drop(files: Files) -> None:
+        rows = list(csv.reader(io.StringIO(files["usage.csv"].decode())))
+        files["usage.csv"] = "\n".join(",".join(row) for row in rows[:-1]).encode()
+
+    content = bundle(stories.invoice_of(lab, "2026-03"))
+    assert "its jobs held 0 seconds" in verified(changed(content, drop), tmp_path)[1]
+    told = verified(changed(content, drop, sums=False), tmp_path)[1]
+    assert "DIFFERS  usage.csv is not what SHA256SUMS says" in told
+
+
+def test_what_a_job_wrote_into_its_name_runs_in_no_spreadsheet(tmp_path: Path) -> None:
+    cluster = a_cluster()
+    lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    take_in(cluster, a_job(user='=HYPERLINK("http://evil")', job_id="@SUM(1)"), as_of="2026-04-02")
+    stories.closed("2026-03", lab)
+    content = bundle(stories.invoice_of(lab, "2026-03"))
+    with zipfile.ZipFile(io.BytesIO(content)) as files:
+        (row,) = csv.DictReader(io.StringIO(files.read("usage.csv").decode()))
+    assert (row["job"], row["user"]) == ("'@SUM(1)", '\'=HYPERLINK("http://evil")')
+    assert verified(content, tmp_path)[0] == 0
+
+
+def test_a_line_of_many_jobs_is_never_held_at_once() -> None:
+    cluster = a_cluster()
+    lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    take_in(cluster, *(a_job(ended="2026-03-02 10:00:36") for _ in range(6000)), as_of="2026-04-02")
+    stories.closed("2026-03", lab)
+    (line,) = stories.invoice_of(lab, "2026-03").lines.all()
+    list(itertools.islice(jobs_of(line), 1))  # what is loaded once
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in jobs_of(line))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 6000
+    assert most < 1 << 20, most  # all at once are several
+
+
+def test_what_is_no_bundle_is_said(tmp_path: Path) -> None:
+    (tmp_path / "bundle.zip").write_bytes(b"PK nothing")
+    done = subprocess.run(
+        [sys.executable, "-I", str(evidence.PROGRAM), str(tmp_path / "bundle.zip")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("This is no evidence of an invoice: ")
+
+
+def test_a_credit_note_points_to_its_invoice(lab: Tenant, tmp_path: Path) -> None:
+    stories.close("2026-03")
+    invoice = stories.invoice_of(lab, "2026-03")
+    note = crediting.credit(
+        invoice=invoice, reason="Goodwill", by="op", on=date(2026, 4, 5), net=Money.of("5", "USD")
+    )
+    with pytest.raises(RefusedError, match="ask for the evidence of that"):
+        call_command("export_evidence", note.number, str(tmp_path / "note.zip"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_op_writes_it_to_a_file(lab: Tenant, tmp_path: Path) -> None:
+    stories.close("2026-03")
+    invoice = stories.invoice_of(lab, "2026-03")
+    out = io.StringIO()
+    call_command("export_evidence", invoice.number, str(tmp_path / "march.zip"), "--json", stdout=out)
+    assert json.loads(out.getvalue())["bytes"] == (tmp_path / "march.zip").stat().st_size
+    assert verified((tmp_path / "march.zip").read_bytes(), tmp_path)[0] == 0
+
+
+TERMS = """
+[[plan]]
+name = "standard"
+currency = "USD"
+charges = ["gpu"]
+from = 2026-01-01
+allowance = [{ name = "Included", hours = "93", rollover = true }]
+fee = [{ name = "Access", amount = "100.01" }, { name = "Support", amount = "31.00", in_advance = true }]
+commitment = { amount = "77.77", overage_factor = "1.25" }
+discount = [
+  { name = "Welcome", percent = "33.333", from = 2026-03-10 },
+  { name = "Flat", amount = "5.01", from = 2026-03-01 },
+]
+[[plan.price]]
+meter = "gpu-hour"
+where = { gpu_model = "a100" }
+unit_price = "2.00"
+allowance = "Included"
+[[plan.price]]
+meter = "gpu-hour"
+where = { gpu_model = "h100" }
+unit_price = "5.00"
+allowance = "Included"
+
+[[tenant]]
+slug = "vision-lab"
+name = "Vision Lab"
+plan = "standard"
+plan_from = 2026-03-06
+corrections = "credit-note"
+accounts = [{ cluster = "gpu1", account = "vision" }, { cluster = "gpu1", account = "nlp" }]
+"""
+
+
+def a_lab_on_terms() -> Tenant:
+    """In March it used 60 hours on an A100 in two projects and 50 on an H100; in April 40 on an A100."""
+    a_cluster(complete_through="2026-09-01")
+    apply(TERMS)
+    take_in(
+        a_cluster(),
+        a_job(gpus=20, started="2026-03-10 10:00", ended="2026-03-10 12:00", source_key="1@1"),
+        a_job(gpus=20, account="nlp", started="2026-03-11 10:00", ended="2026-03-11 11:00"),
+        a_job(gpus=50, gpu_model="h100", started="2026-03-12 10:00", ended="2026-03-12 11:00"),
+        a_job(gpus=40, started="2026-04-12 10:00", ended="2026-04-12 11:00"),
+    )
+    stories.close("2026-03")
+    return Tenant.objects.get()
+
+
+def test_fees_commitments_allowances_and_discounts_are_recomputed_to_the_cent(tmp_path: Path) -> None:
+    lab = a_lab_on_terms()
+    march = stories.invoice_of(lab, "2026-03")
+    code, text = verified(bundle(march), tmp_path)
+    assert code == 0, text
+    assert "count as they stand" not in text
+    # 110 hours, of which 93 × 26/31 = 78 are included: all of the A100's and 18 of the H100's 50 hours, 160.00
+    assert stories.printed(march)[:3] == [
+        ("2026-03", "nlp", "20", "0.00"),
+        ("2026-03", "vision", "40", "0.00"),
+        ("2026-03", "vision", "50", "160.00"),
+    ]
+
+
+def test_terms_that_change_with_late_usage_are_recomputed_from_what_was_billed_before(tmp_path: Path) -> None:
+    lab = a_lab_on_terms()
+    take_in(
+        a_cluster(),
+        a_job(gpus=20, started="2026-03-10 10:00", ended="2026-03-10 11:00", source_key="1@1"),
+        a_job(gpus=9, gpu_model="h100", account="nlp", started="2026-03-08 10:00", ended="2026-03-08 11:00"),
+    )
+    stories.close("2026-04")
+    april = stories.invoice_of(lab, "2026-04")
+    assert april.lines.filter(correction=True).exists()
+    assert Invoice.objects.filter(kind="credit-note").exists()
+    code, text = verified(bundle(april), tmp_path)
+    assert code == 0, text
+    code, text = verified(bundle(stories.invoice_of(lab, "2026-03")), tmp_path)
+    assert code == 0, text
+
+
+def _of(kind: str, **told: Any) -> Callable[[dict[str, Any]], None]:
+    def change(invoice: dict[str, Any]) -> None:
+        next(line for line in invoice["lines"] if line["kind"] == kind)["terms"].update(told)
+
+    return change
+
+
+def _of_allowance(**told: Any) -> Callable[[dict[str, Any]], None]:
+    def change(invoice: dict[str, Any]) -> None:
+        for line in invoice["lines"]:
+            if line["kind"] == "usage":
+                line["terms"]["allowance"].update(told)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (_of("fee", fee="100.02"), "line 4 (Access): comes to 8389, the line says 8388"),
+        (_of("commitment", commitment="70"), "(Minimum commitment): comes to"),
+        (_of("commitment", use=15_000), "(Minimum commitment): is of 16000, its terms say 15000"),
+        (_of("discount", base=1), "(Welcome): is of"),
+        (_of("discount", percent="50"), "(Welcome): comes to"),
+        (_of_allowance(hours="124"), "the allowance Included includes 374400 seconds, its lines say 280800"),
+        (_of_allowance(carried="3600"), "includes 284400 seconds, its lines say 280800"),
+    ],
+)
+def test_whoever_changes_a_term_is_found_out(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], sentence: str
+) -> None:
+    lab = a_lab_on_terms()
+    content = changed(bundle(stories.invoice_of(lab, "2026-03")), in_invoice(change))
+    code, text = verified(content, tmp_path)
+    assert code == 1
+    assert sentence in text, text

@@ -1,0 +1,86 @@
+"""An invoice over very many jobs: its lines are few, its PDF is small, and each job is a row of its table."""
+
+from __future__ import annotations
+
+import io
+import os
+from datetime import date
+
+import pytest
+from pypdf import PdfReader
+
+from billing import invoicing
+from billing.documents import build, pdf
+from billing.models import Invoice, InvoiceSeries
+from billing.reading import behind
+from portal.tenants.models import Tenant
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
+from tests.stories import close, draft, invoice_of, lines_of, prove, total
+
+pytestmark = pytest.mark.django_db
+
+JOBS = 200_000 if os.environ.get("CLUSTERTAB_LONG") else 4_000
+PROJECTS = ("audio", "speech", "vision", "robots")
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture
+def lab() -> Tenant:
+    a_seller()
+    cluster = a_cluster(complete_through="2027-01-01")
+    lab = a_tenant(plan=a_plan(), accounts=[(cluster, name) for name in PROJECTS])
+    jobs = (
+        a_job(account=PROJECTS[n % 4], started="2026-03-02 10:00:00", ended="2026-03-02 10:00:37")
+        for n in range(JOBS)
+    )
+    take_in(cluster, *jobs)
+    return lab
+
+
+def test_case_060_very_many_jobs_are_few_lines_and_a_small_pdf(lab: Tenant) -> None:
+    close("2026-03")
+    march = invoice_of(lab, "2026-03")
+    assert sorted(line.project for line in lines_of(march)) == sorted(PROJECTS)
+    table = b"".join(behind.as_csv(march, lines_of(march))).decode()
+    assert len(table.splitlines()) == JOBS + 1
+    document = pdf.render(build.document_of(march))
+    assert len(document) < 2 * MEGABYTE
+    assert len(PdfReader(io.BytesIO(document)).pages) == 1
+    # 37 s at 2.00 an hour: each project rounded once
+    assert total(march) == {4_000: "82.24", 200_000: "4111.12"}[JOBS]
+    prove()
+
+
+def test_case_060_very_many_lines_are_summed_on_the_pdf_alone(
+    lab: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = a_cluster()
+    for n in range(3):
+        own(lab, cluster, f"team-{n}")
+        take_in(cluster, a_job(account=f"team-{n}", ended="2026-03-02 10:30"))
+    close("2026-03")
+    march = invoice_of(lab, "2026-03")
+    whole = build.document_of(march)
+    assert len(whole.lines) == 7
+
+    monkeypatch.setattr(build, "MOST_LINES", 5)
+    summed = build.document_of(march)
+
+    assert [(line.project, line.unit_price, line.amount) for line in summed.lines] == [
+        ("7 projects", "$2.00", whole.subtotal)
+    ]
+    assert "summed over projects" in summed.notes
+    assert (summed.subtotal, summed.total) == (whole.subtotal, whole.total)
+
+
+def test_case_056_a_draft_that_is_dropped_uses_no_number(lab: Tenant) -> None:
+    march = draft(lab, "2026-03")
+    assert march.number is None
+    invoicing.discard(invoice=march)
+    assert not Invoice.objects.exists()
+    assert not InvoiceSeries.objects.exists()
+
+    close("2026-03", on="2026-04-03")
+    assert invoice_of(lab, "2026-03").number == "INV-2026-0001"
+    assert InvoiceSeries.objects.get().last_number == 1
+    assert invoice_of(lab, "2026-03").issued_on == date(2026, 4, 3)

@@ -1,0 +1,388 @@
+"""What quotes, evidence, overviews, files and leaving say of a tenant for whom another one pays."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from django.db import DatabaseError, transaction
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from billing import (
+    archiving,
+    calendar,
+    explanation,
+    payers,
+    plan_terms,
+    quoting,
+    standing,
+    statements,
+    trying,
+)
+from billing.documents import evidence, verify_invoice
+from billing.models import Archive, BillingPeriod, Invoice, Payer, PlanVersion
+from billing.payers import PayerError
+from billing.reading import accrued, behind, spending
+from billing.rules.pricing import PerUnit
+from billing.statements import MixedCurrenciesError, Statement
+from clusters.models import Cluster
+from portal.tenants.models import Tenant
+from tests import configuring_terms
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.on_terms import used
+from tests.paying import pays
+from tests.stories import close, closed, hours, invoice_of, lines_of, printed, prove, seconds, total
+from tests.terms import GRADUATED, TWO_DOLLARS, a_version
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return a_cluster(complete_through="2026-09-01")
+
+
+@pytest.fixture
+def standard() -> PlanVersion:
+    return a_version(TWO_DOLLARS)
+
+
+@pytest.fixture
+def physics(standard: PlanVersion, cluster: Cluster) -> Tenant:
+    """The faculty, which has jobs of its own."""
+    return a_tenant("physics", name="Physics", plan=standard.plan, accounts=[(cluster, "physics")])
+
+
+@pytest.fixture
+def vision(standard: PlanVersion, cluster: Cluster) -> Tenant:
+    return a_tenant("vision-lab", plan=standard.plan, accounts=[(cluster, "vision")])
+
+
+def test_a_quote_is_by_the_tiers_that_hold_for_who_pays_then(cluster: Cluster, physics: Tenant) -> None:
+    version = a_version(GRADUATED, name="steps")
+    vision = a_tenant(plan=version.plan, accounts=[(cluster, "vision")])
+    used(cluster, 100, day="2026-04-05")  # the first tier is full
+    pays(physics, vision, "2026-04-16")
+    held = a_job(gpus=10, started="2026-04-15 23:00", ended="2026-04-16 01:00")
+
+    told = quoting.quote(tenant=vision, cluster="gpu1", held=held, now=at("2026-04-10"))
+
+    assert [each.text for each in told.total] == [
+        "55.00"
+    ]  # ten hours at 2.50, and ten at 3.00 for another to pay
+    take_in(cluster, held)
+    close("2026-04")
+    assert (total(invoice_of(vision, "2026-04")), total(invoice_of(physics, "2026-04"))) == (
+        "325.00",
+        "30.00",
+    )
+
+
+def test_a_plan_tried_on_the_past_is_tried_on_all_that_was_used(
+    cluster: Cluster, physics: Tenant, vision: Tenant
+) -> None:
+    pays(physics, vision, "2026-03-16")
+    used(cluster, 5, day="2026-03-10")
+    used(cluster, 7, day="2026-03-20")
+
+    def dearer(name: str) -> None:
+        a_version(PerUnit(Decimal("3.00")), name=name)
+
+    (tried,) = trying.try_plan(
+        tenants=[vision],
+        months=((2026, 3), (2026, 3)),
+        draft=dearer,
+    )
+
+    assert [(row.now.text, row.tried.text) for row in tried.rows] == [("24.00", "36.00")]  # type: ignore[union-attr]
+
+
+def test_the_evidence_of_a_payers_invoice_has_sums_of_others_and_no_jobs(
+    cluster: Cluster, physics: Tenant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = a_version(GRADUATED, name="steps", allowance="30")
+    plan_terms.set_commitment(version=version, amount=Decimal(600), factor=Decimal("1.5"))
+    for slug in ("lab-a", "lab-b"):
+        child = a_tenant(slug, plan=version.plan, accounts=[(cluster, slug)])
+        pays(physics, child, "2026-03-16")
+        used(cluster, 130, slug, job_id=f"secret-{slug}")
+        used(cluster, 10, slug, day="2026-03-05")
+    used(cluster, 4, "physics", job_id="own-job")
+    close("2026-03")
+    invoice = invoice_of(physics, "2026-03")
+
+    bundle = tmp_path / "bundle.zip"
+    bundle.write_bytes(b"".join(evidence.bundle(invoice)))
+
+    assert verify_invoice.main([str(bundle)]) == 0, capsys.readouterr().out
+    assert (
+        "2 of the lines were used by other tenants, whose jobs are told to them alone"
+        in capsys.readouterr().out
+    )
+    with ZipFile(bundle) as files:
+        usage = files.read("usage.csv").decode()
+    assert "own-job" in usage
+    assert "secret" not in usage
+    rows = b"".join(behind.as_csv(invoice, lines_of(invoice))).decode()
+    assert "own-job" in rows
+    assert "secret" not in rows
+    assert "Lab A: lab-a" in rows
+    assert [len(list(explanation.jobs_of(line))) for line in lines_of(invoice) if line.seconds_num] == [
+        1,
+        1,
+        1,
+    ]
+    assert verify_invoice.main([str(_bundle_of(invoice_of(child, "2026-03"), tmp_path))]) == 0
+    prove()
+
+
+def _bundle_of(invoice: Invoice, into: Path) -> Path:
+    path = into / f"{invoice.number}.zip"
+    path.write_bytes(b"".join(evidence.bundle(invoice)))
+    return path
+
+
+def test_who_uses_and_who_pays_are_told_together_after_late_use_of_a_month_that_both_paid(
+    cluster: Cluster, physics: Tenant
+) -> None:
+    version = a_version(GRADUATED, name="steps")
+    vision = a_tenant(plan=version.plan, accounts=[(cluster, "vision")])
+    pays(physics, vision, "2026-03-16")
+    used(cluster, 3, day="2026-03-10")
+    used(cluster, 4, day="2026-03-20")
+    close("2026-03")
+    take_in(cluster, a_job(started="2026-03-25 10:00", ended="2026-03-25 12:00"))  # known late, for physics
+    used(cluster, 1, day="2026-04-20")
+
+    spent = spending.spending(moment=at("2026-04-25"))
+    april = calendar.starting_in_each([physics, vision], year=2026, month=4)
+    both = statements.pending_each([*april.values()], standing.rated_up_to([*april.values()]))
+
+    assert [(each.tenant, each.amount.text) for each in spent] == [("vision-lab", "3.00")]
+    assert _lines(both[vision.pk]) == []
+    assert _lines(both[physics.pk]) == ["3.00", "6.00"]
+    close("2026-04")
+    assert printed(invoice_of(physics, "2026-04")) == [
+        ("2026-04", "Vision Lab: vision", "1", "3.00"),
+        ("2026-03", "Vision Lab: vision", "2", "6.00"),
+    ]
+
+
+def test_who_uses_and_who_pays_are_told_together_where_their_months_end_apart(
+    cluster: Cluster, standard: PlanVersion
+) -> None:
+    physics = a_tenant("physics", plan=standard.plan, timezone="Europe/Berlin")
+    vision = a_tenant(plan=standard.plan, timezone="America/Los_Angeles", accounts=[(cluster, "vision")])
+    pays(physics, vision, "2026-03-16")
+    used(cluster, 3, day="2026-03-10")
+    used(cluster, 4, day="2026-03-20")
+    used(cluster, 1, day="2026-04-20")
+    april = calendar.starting_in_each([physics, vision], year=2026, month=4)
+
+    both = statements.pending_each([*april.values()], standing.rated_up_to([*april.values()]))
+
+    assert _lines(both[vision.pk]) == ["6.00"]  # of March, as it was not closed
+    assert _lines(both[physics.pk]) == ["8.00"]  # its April ends before that of Los Angeles
+
+
+def _lines(told: Statement | MixedCurrenciesError) -> list[str]:
+    """The amounts of what the tenant used itself, and behind them of what it pays for."""
+    assert isinstance(told, Statement)
+    return [line.amount.text for each in (told, *told.paid) for line in each.lines]
+
+
+def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, vision: Tenant) -> None:
+    pays(physics, vision, "2026-03-16")
+    used(cluster, 5, day="2026-03-10")
+    used(cluster, 7, day="2026-03-20")
+    used(cluster, 1, "physics")
+    march = {period.tenant_id: period for period in BillingPeriod.objects.filter(start=at("2026-03-01"))}
+
+    mine = accrued.accrued(tenant=vision, period=march[vision.pk])
+    theirs = accrued.accrued(tenant=physics, period=march[physics.pk])
+
+    assert mine is not None
+    assert theirs is not None
+    assert [each.text for each in mine.sums] == ["24.00"]
+    assert [(name, each.text) for name, each in mine.beside] == [("Paid by Physics", "-14.00")]
+    assert [each.text for each in mine.due] == ["10.00"]
+    assert [each.text for each in theirs.sums] == ["2.00"]
+    assert [(name, each.text) for name, each in theirs.beside] == [("Used by Vision Lab", "14.00")]
+    assert [(row.user, row.project, row.gpu_seconds, row.amount.text) for row in theirs.paid] == [
+        ("Vision Lab", "vision", hours(7), "14.00")
+    ]
+    assert [each.text for each in theirs.due] == ["16.00"]
+    assert accrued.accrued_each(march.values()) == {vision.pk: mine.sums, physics.pk: theirs.sums}
+    close("2026-03")
+    after = accrued.accrued(tenant=physics, period=march[physics.pk])
+    assert after is not None
+    assert [each.amount.text for each in after.paid] == ["14.00"]
+
+
+def test_whoever_pays_for_others_cannot_leave(physics: Tenant, vision: Tenant) -> None:
+    row = pays(physics, vision, "2026-04-01")
+    told = list(archiving.left(physics, moment=at("2026-05-10")))
+    assert "It pays for vision-lab: end that, or have another tenant pay." in told
+    payers.end_payer(row=row, on=date(2026, 5, 1))
+    assert not any("pays for" in each for each in archiving.left(physics, moment=at("2026-05-10")))
+
+
+def test_whoever_has_left_does_not_pay_again_by_another_last_day(physics: Tenant, vision: Tenant) -> None:
+    row = pays(physics, vision, "2026-04-01", "2026-06-01")
+    Archive.objects.create(tenant=physics, at=at("2026-06-02"), by="Op", why="Contract ended")
+    with pytest.raises(PayerError, match="physics has left and is archived"):
+        payers.end_payer(row=row, on=date(2027, 1, 1))
+    row.refresh_from_db()
+    assert row.until == date(2026, 6, 1)
+    payers.end_payer(row=row, on=date(2026, 5, 1))  # sooner, it may end
+    row.refresh_from_db()
+    assert row.until == date(2026, 5, 1)
+
+
+@pytest.mark.parametrize("gone", ["physics", "vision-lab"])
+@pytest.mark.parametrize("until", [date(2026, 6, 2), None])
+def test_no_statement_draws_in_who_has_left(
+    physics: Tenant, vision: Tenant, gone: str, until: date | None
+) -> None:
+    row = pays(physics, vision, "2026-04-01", "2026-06-01")
+    left = Tenant.objects.get(slug=gone)
+    Archive.objects.create(tenant=left, at=at("2026-06-02"), by="Op", why="Contract ended")
+    with (
+        pytest.raises(DatabaseError, match="Whoever has left and is archived pays for nobody"),
+        transaction.atomic(),
+    ):
+        Payer.objects.filter(pk=row.pk).update(until=until)
+    with (
+        pytest.raises(DatabaseError, match="Whoever has left and is archived pays for nobody"),
+        transaction.atomic(),
+    ):
+        Payer.objects.create(payer=physics, tenant=vision, since=date(2026, 7, 1))
+    Payer.objects.filter(pk=row.pk).update(until=date(2026, 5, 1))
+    assert Payer.objects.get().until == date(2026, 5, 1)
+
+
+def test_a_plan_that_is_paid_by_wallet_stays_with_the_childs_wallet(
+    cluster: Cluster, physics: Tenant
+) -> None:
+    plan = a_plan("prepaid", settles="wallet")
+    vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
+    pays(physics, vision, "2026-03-01")
+    used(cluster, 5)
+    close("2026-03")
+    assert not Invoice.objects.exists()
+    prove()
+
+
+SITE = """
+[[plan]]
+name = "standard"
+currency = "USD"
+charges = ["gpu"]
+from = 2017-01-01
+[[plan.price]]
+meter = "gpu-hour"
+unit_price = "2.00"
+[[tenant]]
+slug = "physics"
+name = "Physics"
+plan = "standard"
+[[tenant]]
+slug = "vision-lab"
+name = "Vision Lab"
+plan = "standard"
+payer = "physics"
+payer_from = 2026-04-01
+"""
+
+
+def test_a_file_says_who_pays_and_until_when(cluster: Cluster) -> None:
+    assert "physics pays for vision-lab: new (since 2026-04-01)" in configuring_terms.apply(SITE)
+    assert configuring_terms.apply(SITE) == ["Nothing to change."]
+    own(Tenant.objects.get(slug="vision-lab"), cluster, "vision")
+    used(cluster, 3, day="2026-04-20")
+    ended = SITE.replace("payer_from = 2026-04-01", "payer_until = 2026-04-16")
+
+    assert "physics pays for vision-lab: until nothing -> 2026-04-16" in configuring_terms.apply(ended)
+    assert seconds(Tenant.objects.get(slug="vision-lab")) == hours(3)
+    close("2026-04", Tenant.objects.get(slug="vision-lab"))
+    assert total(invoice_of(Tenant.objects.get(slug="vision-lab"), "2026-04")) == "6.00"
+    for wrong, sentence in (
+        ('payer = "nobody"', "payer is 'nobody', which neither the file nor the database has."),
+        ('payer = "vision-lab"', "vision-lab pays for itself where nobody else does"),
+    ):
+        assert any(
+            sentence in told for told in configuring_terms.refused(SITE.replace('payer = "physics"', wrong))
+        )
+    itself = SITE.replace('payer = "physics"\npayer_from = 2026-04-01', 'payer = ""\npayer_from = 2026-04-01')
+    assert "physics pays for vision-lab: until 2026-04-16 -> 2026-04-01" in configuring_terms.apply(itself)
+
+
+def test_a_file_has_a_tenant_pay_for_itself_from_a_day_on_whoever_pays_then_or_later() -> None:
+    """Physics pays until March, and the department from then on; from February on it is to be the lab itself."""
+    department = '[[tenant]]\nslug = "department"\nname = "Department"\nplan = "standard"\n'
+    configuring_terms.apply(department + SITE.replace("2026-04-01", "2026-01-01"))
+    configuring_terms.apply(
+        SITE.replace('"physics"\npayer_from = 2026-04-01', '"department"\npayer_from = 2026-03-01')
+    )
+    itself = SITE.replace('payer = "physics"\npayer_from = 2026-04-01', 'payer = ""\npayer_from = 2026-02-01')
+
+    said = configuring_terms.apply(itself)
+
+    assert "physics pays for vision-lab: until 2026-03-01 -> 2026-02-01" in said
+    assert "department pays for vision-lab: until nothing -> 2026-03-01" in said  # it never does
+    assert configuring_terms.apply(itself) == ["Nothing to change."]
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    days=st.lists(st.integers(1, 30), min_size=1, max_size=3, unique=True),
+    jobs=st.lists(
+        st.tuples(st.integers(0, 29 * 86_400), st.integers(1, 6 * 86_400), st.integers(1, 8)),
+        min_size=1,
+        max_size=6,
+    ),
+    late=st.booleans(),
+)
+def test_however_payers_change_nothing_is_lost_between_them(
+    days: list[int], jobs: list[tuple[int, int, int]], late: bool
+) -> None:
+    """Prices per unit: what all of them are billed is what one would be, to the second, and in cents to rounding."""
+    with transaction.atomic():
+        cluster = a_cluster("gpu9", complete_through="2026-12-01")
+        plan = a_plan("per-unit")
+        vision = a_tenant("vision-x", plan=plan, accounts=[(cluster, "x")])
+        others = [a_tenant(f"payer-{n}", plan=plan) for n in range(len(days))]
+        begins = int(at("2026-04-01").timestamp())
+        facts = [
+            a_job(account="x", gpus=gpus, started=begins + since, ended=begins + since + lasts)
+            for since, lasts, gpus in jobs
+        ]
+        if not late:
+            take_in(cluster, *facts)
+        for payer, day in zip(others, sorted(days), strict=True):
+            pays(payer, vision, f"2026-04-{day:02d}")
+        if late:
+            take_in(cluster, *facts)
+        for month in ("2026-04", "2026-05"):
+            for tenant in (vision, *others):
+                closed(month, tenant)
+        whole = sum(lasts * gpus for _, lasts, gpus in jobs)
+        lines = [line for each in Invoice.objects.all() for line in lines_of(each)]
+        billed_seconds = sum(Fraction(int(line.seconds_num), line.seconds_den) for line in lines)
+        exact = Fraction(whole * 2, 3600)
+        assert billed_seconds == whole
+        assert abs(sum(Fraction(line.amount, 100) for line in lines) - exact) <= Fraction(len(lines), 200)
+        prove()
+        transaction.set_rollback(True)

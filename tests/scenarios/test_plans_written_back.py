@@ -1,0 +1,97 @@
+"""A version that is written back as a file says all that it says: nothing is lost where the editor begins with it."""
+
+from __future__ import annotations
+
+import pytest
+from django.db.models import NOT_PROVIDED, Model
+
+from billing.models import Allowance, Commitment, Discount, Fee, PlanVersion, Price
+from portal.ops.config.writing import plan_text
+from tests.configuring_terms import apply
+
+pytestmark = pytest.mark.django_db
+
+# Every column of a price and of each term differs from its default in some row here.
+FULL = """
+[[cluster]]
+name = "gpu1"
+kind = "import"
+timezone = "UTC"
+[[tenant]]
+slug = "vision-lab"
+name = "Vision Lab"
+[[plan]]
+name = "full"
+currency = "EUR"
+settles = "wallet-first"
+charges = ["cpu", "gpu"]
+from = 2026-01-01
+allowance = [
+    { name = "Included", hours = "100.5", rollover = true },
+    { name = "Included", hours = 200, tenant = "vision-lab", from = 2026-03-01, until = 2026-06-01 },
+]
+fee = [
+    { name = "Access", amount = "9.99", in_advance = true },
+    { name = "Access", amount = "1.11", in_advance = false, tenant = "vision-lab", from = 2026-03-01, until = 2027-01-01 },
+]
+commitment = [
+    { amount = "500.01", overage_factor = "1.25" },
+    { amount = 5, overage_factor = 2, tenant = "vision-lab", from = 2026-02-01, until = 2026-09-01 },
+]
+discount = [
+    { name = "Spring", percent = "12.5", from = 2026-02-01, until = 2026-07-01 },
+    { name = "Volume", amount = 7, tenant = "vision-lab", from = 2026-03-01, until = 2026-04-01 },
+]
+[[plan.price]]
+meter = "gpu-hour"
+unit_price = "2.50"
+allowance = "Included"
+[[plan.price]]
+meter = "gpu-hour"
+where = { cluster = "gpu1", queue = ["a", "b"], qos = "low", priority_class = "spot", gpu_model = "h100", mig_profile = "1g.10gb", state = "FAILED", use = ["idle", "unknown"] }
+hours = [{ days = "mon-fri", from = "22:00", to = "06:00", zone = "cluster" }]
+model = "graduated"
+tiers = [{ up_to = "10.5", unit_price = "3" }, { unit_price = "2.000001" }]
+tenant = "vision-lab"
+from = 2026-02-01
+until = 2026-12-01
+[[plan.price]]
+meter = "cpu-core-hour"
+model = "package"
+package = 10
+package_price = "0.75"
+"""  # noqa: E501 - a table of one line
+
+MODELS: list[type[Model]] = [Price, Allowance, Fee, Commitment, Discount]
+OWN = {"id", "version"}  # of the row, not of what it says
+
+
+def rows(model: type[Model], version: PlanVersion) -> list[dict[str, object]]:
+    names = [field.name for field in model._meta.concrete_fields if field.name not in OWN]
+    found = model._default_manager.filter(version=version).order_by("pk")
+    return [
+        {name: str(value) if isinstance(value := getattr(row, name), Model) else value for name in names}
+        for row in found
+    ]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_column_comes_back_as_it_was(model: type[Model]) -> None:
+    apply(FULL)
+    version = PlanVersion.objects.get()
+    apply(plan_text(version).replace('name = "full"', 'name = "again"'))
+    again = PlanVersion.objects.get(plan__name="again")
+    assert rows(model, again) == rows(model, version)
+    assert (again.charges, again.plan.settles) == (version.charges, version.plan.settles)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_column_is_told_in_the_example(model: type[Model]) -> None:
+    """A column that is new is said in FULL: then the test above says whether it is written back."""
+    apply(FULL)
+    told = rows(model, PlanVersion.objects.get())
+    for field in model._meta.concrete_fields:
+        if field.name in OWN:
+            continue
+        default = None if field.default is NOT_PROVIDED else field.get_default()
+        assert any(row[field.name] != default for row in told), f"say {field.name} in FULL"

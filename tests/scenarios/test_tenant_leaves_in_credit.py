@@ -1,0 +1,167 @@
+"""A member leaves with money owed to it: no invoice follows that could take it off, so credit notes give it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from billing import archiving, collection, manual, plan_terms, rating, subscribing
+from billing.closing import Outcome
+from billing.models import DocumentKind, Invoice, PlanVersion
+from billing.rules.money import Money
+from clusters.models import Cluster
+from portal.tenants.models import Tenant
+from tests.builders import at
+from tests.documentation import table
+from tests.on_terms import a_lab, used
+from tests.scenarios.test_evidence import bundle, verified
+from tests.stories import close, invoice_of, prove, total
+from tests.terms import TWO_DOLLARS, a_version
+
+pytestmark = pytest.mark.django_db
+
+LATER = at("2026-05-01")
+
+
+def what_is_left(tenant: Tenant) -> list[str]:
+    return list(archiving.left(tenant, moment=LATER))
+
+
+def pay(invoice: Invoice, amount: str) -> None:
+    collection.record_payment(
+        invoice=invoice,
+        amount=Money.of(amount, "USD"),
+        received_on=date(2026, 5, 5),
+        reference=f"transfer {amount}",
+        recorded_by="Op",
+    )
+
+
+@pytest.fixture
+def member() -> Tenant:
+    """Since March it has paid 300.00 a month in advance, and used an hour at 2.00: 602.00 with March's invoice."""
+    version = a_version(TWO_DOLLARS)
+    plan_terms.set_fee(version=version, name="Access", amount=Decimal(300), in_advance=True)
+    cluster, member = a_lab(version)
+    used(cluster, 1)
+    close("2026-03")
+    return member
+
+
+def test_case_086_a_fee_in_advance_comes_back_as_a_credit_note_at_the_close_of_the_last_period(
+    member: Tenant,
+) -> None:
+    """It leaves after 10 of April's 30 days, and no invoice follows that could take 200.00 off."""
+    archiving.leave(tenant=member, at=at("2026-04-11"))
+    assert what_is_left(member) == [
+        "-200.00 USD before tax are not billed yet: close the months until April 2026.",
+        "INV-2026-0001 has 602.00 USD due: have it paid, credit it, or write it off.",
+    ]
+
+    (april,) = close("2026-04")
+
+    assert april.outcome is Outcome.CORRECTED
+    assert [document.total.text for document in april.beside] == ["-200.00"]
+    assert what_is_left(member) == [
+        "INV-2026-0001 has 402.00 USD due: have it paid, credit it, or write it off."
+    ]
+    pay(invoice_of(member, "2026-03"), "602.00")
+    assert what_is_left(member) == ["200.00 USD of INV-2026-0001 is to be paid back: record that."]
+    pay(invoice_of(member, "2026-03"), "-200.00")
+    archiving.archive(tenant=member, by="Op", why="Contract ended", moment=LATER)
+    assert close("2026-05")[0].outcome is Outcome.NOTHING
+    prove()
+
+
+@pytest.mark.parametrize(
+    "row", table("billing.md", "A tenant that leaves"), ids=lambda row: row["closing invoice"]
+)
+def test_case_086_what_it_used_last_is_billed_with_it(
+    member: Tenant, row: Mapping[str, str], tmp_path: Path
+) -> None:
+    assert (row["fee that was billed"], row["owed"]) == ("300.00", "100.00")
+    if hours := int(row["GPU-hours in April"]):
+        used(Cluster.objects.get(), hours, day="2026-04-05")
+    archiving.leave(tenant=member, at=at("2026-04-11"))
+    close("2026-04")
+    found = {each.kind: total(each) for each in Invoice.objects.filter(tenant=member).order_by("pk")[1:]}
+    told = {"invoice": row["closing invoice"], "credit-note": row["credit note"]}
+    assert found == {kind: amount for kind, amount in told.items() if amount != "none"}
+    for invoice in Invoice.objects.of_periods():
+        code, text = verified(bundle(invoice), tmp_path)
+        assert code == 0, text
+    prove()
+
+
+def test_who_goes_to_another_plan_has_it_taken_off_the_next_invoice(member: Tenant) -> None:
+    other = a_version(TWO_DOLLARS, name="other")
+    subscribing.subscribe(tenant=member, plan=other.plan, since=at("2026-04-11"))
+    rating.rate_tenants([member])
+    assert [(one.outcome, one.beside) for one in close("2026-04")] == [(Outcome.CARRIED, ())]
+    used(Cluster.objects.get(), 150, day="2026-05-05")
+    close("2026-05")
+    assert total(invoice_of(member, "2026-05")) == "100.00"
+    prove()
+
+
+def test_case_086_who_is_known_late_to_have_left_is_given_back_at_the_next_close(member: Tenant) -> None:
+    """April was closed with May's fee in it before anybody said so."""
+    close("2026-04")
+    archiving.leave(tenant=member, at=at("2026-04-11"))
+    told = list(archiving.left(member, moment=at("2026-05-04")))
+    assert told[0] == (
+        "-500.00 USD before tax are not billed yet: close the months until May 2026, which can be closed from "
+        "2026-06-01 00:00 UTC on."
+    )
+    close("2026-05", on="2026-06-02", accept="it has left")
+    notes = Invoice.objects.filter(kind=DocumentKind.CREDIT_NOTE).order_by("pk")
+    assert [(str(note.original), total(note)) for note in notes] == [
+        ("INV-2026-0001", "-200.00"),
+        ("INV-2026-0002", "-300.00"),
+    ]
+    prove()
+
+
+def test_case_086_what_is_taken_off_by_hand_holds_up_no_credit_note(member: Tenant) -> None:
+    """Nothing is left to take 50.00 off, so the line waits until somebody removes it."""
+    archiving.leave(tenant=member, at=at("2026-04-11"))
+    manual.add(
+        tenant=member,
+        description="Goodwill",
+        net=Money.of("-50.00", "USD"),
+        why="Farewell.",
+        by="Op",
+        on=date(2026, 4, 12),
+    )
+    (april,) = close("2026-04")
+    assert [document.total.text for document in april.beside] == ["-200.00"]
+    assert what_is_left(member) == [
+        "1 line by hand waits for its next invoice: remove it, or close its month.",
+        "INV-2026-0001 has 402.00 USD due: have it paid, credit it, or write it off.",
+    ]
+
+
+def test_case_086_a_discount_that_came_too_late_is_told_with_what_to_do(member: Tenant) -> None:
+    archiving.leave(tenant=member, at=at("2026-04-11"))
+    discount = plan_terms.set_discount(
+        version=PlanVersion.objects.get(),
+        name="Farewell",
+        amount=Decimal(62),
+        tenant=member,
+        valid_from=date(2026, 3, 1),
+        valid_until=date(2026, 4, 1),
+    )
+    (april,) = close("2026-04")
+    assert [document.total.text for document in april.beside] == ["-200.00"]
+    assert what_is_left(member)[0] == (
+        "-62.00 USD before tax are not billed yet: close April 2026 again, which credits what was billed. What a "
+        "discount takes off that came later stays: take it back, and credit an invoice by hand."
+    )
+    plan_terms.drop_term(term=discount)
+    assert what_is_left(member) == [
+        "INV-2026-0001 has 402.00 USD due: have it paid, credit it, or write it off."
+    ]

@@ -1,0 +1,102 @@
+"""Nobody uses up what all tenants share by asking for top-ups, or by coming back from a page again and again."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from django.test import Client
+
+from billing.collecting import top_ups
+from billing.collecting.door import CollectingError
+from billing.collecting.links import Back
+from billing.models import PayLink, PaymentAttempt, TopUp, Wallet, WalletScope
+from billing.wallets import schemes
+from tests.builders import a_person, at
+from tests.collecting import Counter, a_counter
+from tests.web.house import signed_in
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BACK = Back("https://tab.example/back/", "https://tab.example/")
+DECLINED = "4000000000000341"
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    with a_counter() as found:
+        schemes.set_scheme(
+            tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+        )
+        yield found
+        assert found.stripe.violations == []
+
+
+def page(counter: Counter, key: uuid.UUID | None = None) -> PayLink:
+    wallet = Wallet.objects.select_related("tenant", "project").get()
+    return top_ups.page(
+        wallet=wallet, amount=5000, key=key or uuid.uuid4(), gateway=counter.gateway, back=BACK, who="ann",
+        moment=counter.now,
+    )  # fmt: skip
+
+
+def charge(counter: Counter, key: uuid.UUID | None = None) -> PaymentAttempt:
+    wallet = Wallet.objects.select_related("tenant", "project").get()
+    return top_ups.charge(
+        wallet=wallet, amount=5000, key=key or uuid.uuid4(), gateway=counter.gateway, who="ann",
+        moment=counter.now,
+    )  # fmt: skip
+
+
+def test_a_tenant_opens_no_more_than_60_pages_an_hour_to_top_up_on_either(counter: Counter) -> None:
+    first = uuid.uuid4()
+    page(counter, first)
+    for _ in range(59):
+        page(counter)
+    with pytest.raises(CollectingError) as refused:
+        page(counter)
+    told = "60 pages to pay or to save a card on were opened within an hour: please try again later."
+    assert str(refused.value) == told
+    assert (len(counter.stripe.objects("checkout.session")), TopUp.objects.count()) == (60, 60)
+    assert page(counter, first).state == "open"  # the same form again is the same page
+    counter.wait(minutes=61)
+    assert page(counter).state == "open"
+
+
+def test_a_card_is_tried_with_no_more_than_60_top_ups_an_hour(counter: Counter) -> None:
+    counter.save_card(DECLINED)
+    first = uuid.uuid4()
+    charge(counter, first)
+    for _ in range(59):
+        charge(counter)
+    with pytest.raises(CollectingError) as refused:
+        charge(counter)
+    assert str(refused.value) == "60 top-ups were charged to cards within an hour: please try again later."
+    assert (len(counter.stripe.objects("payment_intent")), TopUp.objects.count()) == (60, 60)
+    assert charge(counter, first).state == "failed"
+    counter.wait(minutes=61)
+    counter.save_card()
+    assert charge(counter).state == "succeeded"
+    assert Wallet.objects.get().balance == 5000
+
+
+def test_who_reloads_the_way_back_asks_stripe_once_a_minute(client: Client) -> None:
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as counter:
+        schemes.set_scheme(
+            tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+        )
+        link = page(counter)
+        ann = signed_in(a_person(tenant=counter.lab))
+        before = len(counter.stripe.requests)
+        texts = [back(ann, link) for _ in range(5)]
+        assert len(counter.stripe.requests) - before == 1
+        assert "is being confirmed" not in texts[0]
+        assert "Thank you. What you did is being confirmed; it shows here in a few minutes." in texts[4]
+        assert counter.stripe.violations == []
+
+
+def back(ann: Client, link: PayLink) -> str:
+    told = ann.get(f"/t/vision-lab/payment/back/?session={link.external_id}", follow=True)
+    return told.content.decode()

@@ -1,0 +1,164 @@
+"""Banks that give no camt.053 give CSV: in their own language, with their own commas."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from billing.models import Payment, RefusedEntry, Transfer
+from billing.transfers import table
+from billing.transfers.values import StatementError
+from portal.ops.cli import RefusedError
+from tests.statements import IBAN, Line, a_lab, camt, imported, march, reference, stands
+
+ENGLISH = "booked_on,amount,currency,payer,payer_iban,text,bank_reference\n"
+GERMAN = (
+    "Buchungstag;Betrag;Währung;Beguenstigter/Zahlungspflichtiger;Kontonummer/IBAN;Verwendungszweck;Info\n"
+)
+
+
+def read(text: str, codec: str = "utf-8", **told: str) -> list[tuple[int, str, str, str]]:
+    found = table.statement(text.encode(codec), account=IBAN, **{"currency": "EUR", **told})
+    return [(each.amount, str(each.booked_on), each.payer, each.text) for each in found.entries]
+
+
+def test_columns_are_found_by_the_header_whatever_their_order_and_language() -> None:
+    assert read(ENGLISH + "2026-04-08,20.00,EUR,Vision Lab,DE1,INV-2026-0001,B1\n") == [
+        (2000, "2026-04-08", "Vision Lab", "INV-2026-0001")
+    ]
+    german = GERMAN + '08.04.26;"1.234,56";EUR;Müller & Söhne;DE1;INV-2026-0001;Umsatz gebucht\n'
+    for codec in ("utf-8", "utf-8-sig", "cp1252", "utf-16"):
+        assert read(german, codec) == [(123456, "2026-04-08", "Müller & Söhne", "INV-2026-0001")]
+
+
+def test_what_a_bank_writes_above_the_header_is_left_out() -> None:
+    assert read("Konto;DE89\nStand;08.04.2026\n\n" + GERMAN + "08.04.2026;-3,00;EUR;a;b;c;\n")[0][0] == -300
+
+
+def test_what_is_not_booked_yet_is_counted_and_left_out() -> None:
+    text = GERMAN + "08.04.2026;3,00;EUR;a;b;c;Umsatz vorgemerkt\n"
+    assert table.statement(text.encode(), account=IBAN).pending == 1
+
+
+@pytest.mark.parametrize(
+    ("amounts", "cents"),
+    [
+        (["1.234,56", "7,00", "1.000"], [123456, 700, 100000]),
+        (["1,234.56", "1,000"], [123456, 100000]),
+        (["1'234.50"], [123450]),
+        (["20", "5-", "+3"], [2000, -500, 300]),
+        (["1.234.567"], [123456700]),
+    ],
+)
+def test_commas_and_points_are_told_apart_by_the_amounts_that_leave_no_doubt(
+    amounts: list[str], cents: list[int]
+) -> None:
+    rows = "".join(f"2026-04-08;{amount}\n" for amount in amounts)
+    assert [row[0] for row in read("date;amount\n" + rows)] == cents
+
+
+def test_an_amount_in_doubt_is_refused_until_it_is_said() -> None:
+    with pytest.raises(StatementError, match="may be a thousand or one: say with --decimal"):
+        read("date;amount\n2026-04-08;1.234\n")
+    assert read("date;amount\n2026-04-08;1.234\n", decimal=",")[0][0] == 123400
+    with pytest.raises(StatementError, match="Some amounts have a decimal comma and some a decimal point"):
+        read("date;amount\n2026-04-08;1,50\n2026-04-08;1.50\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "No line of the file is a header with the columns 'booked_on' and 'amount'"),
+        (b"\x00\x01\x02", "no text in UTF-8, UTF-16 or Windows-1252"),
+        (b'date,amount\n2026-04-08,"1.00\n', "Line 2 is no CSV that can be read"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_a_sentence(data: bytes, sentence: str) -> None:
+    with pytest.raises(StatementError, match=sentence):
+        table.statement(data, account=IBAN)
+
+
+def test_a_row_that_cannot_be_read_is_put_aside_with_its_reason() -> None:
+    text = "date,amount,currency\n04/08/2026,1.00,EUR\n2026-04-08,one,EUR\n2026-04-08,1.00,XXQ\n2026-04-08,1.001,EUR\n"
+    found = table.statement(text.encode(), account=IBAN, decimal=".")
+    assert [(each.place, each.reason) for each in found.bad] == [
+        ("line 2", "'04/08/2026' is no day; write it like 2026-03-31 or 31.03.2026."),
+        ("line 3", "'one' is no amount."),
+        ("line 4", "'XXQ' is no currency."),
+        ("line 5", "1001/1000 EUR is not a whole number of minor units."),
+    ]
+
+
+@pytest.mark.django_db
+def test_an_amount_that_no_column_holds_is_put_aside_and_the_others_are_booked() -> None:
+    invoice = march(a_lab())
+    imported(
+        (
+            "date,amount,currency,text\n"
+            "2026-04-08,99999999999999999999.00,EUR,a slip\n"
+            f"2026-04-08,20.00,EUR,{reference(invoice)}\n"
+        ).encode()
+    )
+    (row,) = RefusedEntry.objects.all()
+    assert (row.place, row.reason) == ("line 2", "It is beyond 10000000000000.00 EUR.")
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+
+
+@pytest.mark.django_db
+def test_the_command_says_what_came_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    invoice = march(a_lab())
+    file = tmp_path / "april.csv"
+    file.write_text(
+        ENGLISH + f"2026-04-08,20.00,EUR,Vision Lab,DE1,{reference(invoice)},B1\n2026-04-08,1.00,EUR,,,?,B2\n"
+    )
+    call_command("import_statement", str(file), "--dry-run")
+    assert capsys.readouterr().out == (
+        "Nothing was kept; it would be: 2 new, 0 known before; 1 booked, 1 to be looked at.\n"
+    )
+    assert not Transfer.objects.exists()
+    call_command("import_statement", str(file), "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["amount"], row["state"]) for row in told["transfers"]] == [
+        ("20.00", "booked"),
+        ("1.00", "waiting"),
+    ]
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+    call_command("import_statement", str(file))
+    assert capsys.readouterr().out == "0 new, 2 known before; 0 booked, 0 to be looked at.\n"
+
+
+@pytest.mark.django_db
+def test_without_an_account_a_csv_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "april.csv"
+    file.write_text(ENGLISH)
+    with pytest.raises(RefusedError, match="Say of which account the file is"):
+        call_command("import_statement", str(file))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_same_file_by_two_at_once_books_once() -> None:
+    invoice = march(a_lab())
+    data = camt(*(Line(amount="1.00", text="INV-2026-0001", name=f"B{n}") for n in range(8)))
+    troubles: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            imported(data)
+        except BaseException as error:  # noqa: BLE001 - told below
+            troubles.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert troubles == []
+    assert stands(invoice) == ("due", "8.00", "12.00")
+    assert Payment.objects.count() == Transfer.objects.count() == 8

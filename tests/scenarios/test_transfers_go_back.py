@@ -1,0 +1,216 @@
+"""Money that came and goes again: what is taken back by itself, what waits, and how a person undoes it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from billing import credit
+from billing.models import Invoice, Payment, Transfer
+from billing.rules.money import Money
+from billing.transfers import deciding, importing, matching
+from billing.transfers.deciding import DecisionError
+from portal.tenants.models import Tenant
+from tests.statements import APRIL, Line, a_lab, camt, imported, march, reference, stands, told
+from tests.stories import prove
+
+pytestmark = pytest.mark.django_db
+
+PAID_BACK = (
+    "5.00 EUR of what it gave to the credit balance of Vision Lab were paid back since: "
+    "take this back when the balance has them again."
+)
+
+
+@pytest.fixture
+def lab() -> Tenant:
+    """Owes 20.00 EUR for March."""
+    return a_lab()
+
+
+@pytest.fixture
+def invoice(lab: Tenant) -> Invoice:
+    return march(lab)
+
+
+@pytest.fixture
+def paid_back(lab: Tenant, invoice: Invoice) -> Transfer:
+    """A transfer of 25.00 whose 5.00 too much Op has paid back."""
+    imported(camt(Line(amount="25.00", reference=reference(invoice), name="B1")))
+    credit.pay_back(
+        tenant=lab, currency="EUR", amount=Money.of("5.00", "EUR"), reference="B77", by="op", at=APRIL
+    )
+    return Transfer.objects.get()
+
+
+def test_a_transfer_that_went_back_after_its_credit_was_paid_back_waits_and_the_others_are_booked(
+    lab: Tenant, invoice: Invoice, paid_back: Transfer
+) -> None:
+    speech = a_lab("speech-lab", "speech", gpus=3)
+    imported(
+        camt(
+            Line(amount="-25.00", name="B1", reversal=True),
+            Line(amount="6.00", reference=reference(march(speech)), name="B2"),
+            name="next",
+        )
+    )
+    assert told() == [("25.00", "booked", ""), ("-25.00", "waiting", PAID_BACK), ("6.00", "booked", "")]
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+    assert credit.of(lab, "EUR") == 0
+    prove()
+
+
+def test_nobody_takes_back_a_transfer_whose_credit_was_paid_back(lab: Tenant, paid_back: Transfer) -> None:
+    with pytest.raises(DecisionError, match=r"5\.00 EUR of what it gave"):
+        deciding.look_again(transfer=paid_back, why="It was for another", by="op", moment=APRIL)
+    imported(camt(Line(amount="-25.00", text="recalled", reversal=True), name="next"))
+    debit = Transfer.objects.get(amount=-2500)
+    with pytest.raises(DecisionError, match=r"5\.00 EUR of what it gave"):
+        deciding.takes_back(transfer=debit, original=paid_back, by="op", moment=APRIL)
+    assert credit.of(lab, "EUR") == 0
+
+
+def test_two_transfers_to_which_banks_gave_one_name_are_two_payments(invoice: Invoice) -> None:
+    two = [Line(amount="5.00", text="INV-2026-0001", name="P1", end_to_end=f"E{n}") for n in (1, 2)]
+    imported(camt(Line(amount="10.00", name="BATCH", parts=two)))
+    assert stands(invoice) == ("due", "10.00", "10.00")
+    second = Transfer.objects.latest("pk")
+    assert list(Payment.objects.order_by("pk").values_list("reference", flat=True)) == [
+        "P1",
+        f"P1, transfer {second.pk}",
+    ]
+    for row in Transfer.objects.order_by("pk"):
+        deciding.look_again(transfer=row, why="Both were for another", by="op", moment=APRIL)
+    assert stands(invoice) == ("due", "0.00", "20.00")
+    prove()
+
+
+def test_a_transfer_that_somebody_books_at_the_same_moment_is_not_taken_back_unlocked(
+    lab: Tenant, invoice: Invoice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported(camt(Line(amount="20.00", text="for the lab", name="B1")))
+    imported(camt(Line(amount="-20.00", text="recalled", name="B2", reversal=True), name="next"))
+    came, debit = Transfer.objects.order_by("pk")
+
+    locked = deciding._held
+
+    def meanwhile(*told: Any) -> AbstractContextManager[Transfer]:
+        monkeypatch.undo()
+        deciding.assign(transfer=came, numbers=[], tenant=lab, by="Oda", moment=APRIL)
+        return locked(*told)
+
+    monkeypatch.setattr(deciding, "_held", meanwhile)
+    with pytest.raises(DecisionError) as refusal:
+        deciding.takes_back(transfer=debit, original=came, by="op", moment=APRIL)
+    assert str(refusal.value) == "Somebody has just decided on this transfer: look at it again."
+    assert stands(invoice) == ("paid", "20.00", "0.00")  # by the credit that it became
+    deciding.takes_back(transfer=debit, original=came, by="op", moment=APRIL)
+    assert credit.of(lab, "EUR") == 0
+    assert stands(invoice) == ("due", "0.00", "20.00")
+    prove()
+
+
+GERMAN = (
+    "Buchungstag;Betrag;Währung;Beguenstigter/Zahlungspflichtiger;Kontonummer/IBAN;Verwendungszweck;"
+    "Kundenreferenz (End-to-End)\n"
+)
+
+
+def csv(*rows: str) -> bytes:
+    return (GERMAN + "".join(f"{row}\n" for row in rows)).encode()
+
+
+def test_a_payment_to_a_supplier_takes_back_nothing_where_neither_has_a_reference(invoice: Invoice) -> None:
+    imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;NOTPROVIDED"))
+    imported(csv("20.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;NOTPROVIDED"))
+    assert [(amount, state) for amount, state, _ in told()] == [("20.00", "booked"), ("-20.00", "aside")]
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+
+
+def test_a_debit_of_the_same_reference_to_another_account_waits_with_its_candidate(invoice: Invoice) -> None:
+    imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;REF7"))
+    imported(csv("20.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;REF7"))
+    assert told(state="waiting") == [
+        ("-20.00", "waiting", "It may take back the transfer of 2026-04-02, of the same reference: say so.")
+    ]
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+
+
+def test_a_debit_of_the_same_reference_to_the_payers_account_takes_its_transfer_back(
+    invoice: Invoice,
+) -> None:
+    imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;REF7"))
+    imported(csv("20.04.2026;-20,00;EUR;Vision Lab;DE75;Return;REF7"))
+    assert [state for _, state, _ in told()] == ["returned", "booked"]
+    assert stands(invoice) == ("due", "0.00", "20.00")
+
+
+def test_op_undoes_a_take_back_that_was_none_and_books_the_transfer_again(invoice: Invoice) -> None:
+    imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1")))
+    imported(camt(Line(amount="-20.00", name="B1", reversal=True), name="next"))
+    first, debit = Transfer.objects.order_by("pk")
+    deciding.look_again(transfer=debit, why="It was another's", by="op", moment=APRIL)
+    assert told() == [("20.00", "waiting", "It was another's"), ("-20.00", "waiting", "It was another's")]
+    deciding.assign(transfer=first, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL)
+    deciding.set_aside(transfer=debit, why="Another's", by="op", moment=APRIL)
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+    deciding.look_again(transfer=debit, why="It was its return after all", by="op", moment=APRIL)
+    deciding.takes_back(transfer=debit, original=first, by="op", moment=APRIL)
+    assert stands(invoice) == ("due", "0.00", "20.00")
+    prove()
+
+
+CAME = "02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;REF7"
+WENT = "04.04.2026;-20,00;EUR;Vision Lab;DE75;Return;REF7"
+
+
+@pytest.mark.parametrize("most", [None, 0], ids=["at once", "by the worker"])
+def test_a_return_is_found_in_a_file_that_has_the_newest_first(invoice: Invoice, most: int | None) -> None:
+    importing.take_in(data=csv(WENT, CAME), name="april.csv", by="op", moment=APRIL, most=most)
+    matching.match_new(moment=APRIL)
+    assert [(amount, state) for amount, state, _ in told()] == [("-20.00", "booked"), ("20.00", "returned")]
+    assert stands(invoice) == ("due", "0.00", "20.00")
+    prove()
+
+
+def test_a_return_is_found_although_its_statement_was_taken_in_first(invoice: Invoice) -> None:
+    imported(csv(WENT))
+    assert told()[0][:2] == ("-20.00", "aside")
+    imported(csv(CAME))
+    assert told() == [
+        ("-20.00", "booked", "Takes back the transfer of 2026-04-02."),
+        ("20.00", "returned", "Went back on 2026-04-04."),
+    ]
+    assert stands(invoice) == ("due", "0.00", "20.00")
+
+
+def test_a_debit_of_its_reference_that_op_set_aside_makes_a_transfer_wait(invoice: Invoice) -> None:
+    imported(camt(Line(amount="-20.00", name="B1", reversal=True)))
+    deciding.set_aside(transfer=Transfer.objects.get(), why="Not ours", by="op", moment=APRIL)
+    imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1"), name="next"))
+    why = "-20.00 EUR of 2026-04-08, of the same reference, may have taken it back: see."
+    assert told(state="waiting") == [("20.00", "waiting", why)]
+    assert stands(invoice) == ("due", "0.00", "20.00")
+
+
+def test_a_debit_that_waits_for_its_transfer_to_be_named_takes_no_later_one_instead(invoice: Invoice) -> None:
+    """Two transfers could be meant already: a third of the same name is asked about, and not taken back."""
+    imported(csv(CAME))
+    imported(csv("03.04.2026;20,00;EUR;Vision Lab;DE75;other;REF7"))
+    imported(camt(Line(amount="-20.00", end_to_end="REF7", iban="DE75", reversal=True)))
+    unsure = "The bank took a transfer back, and it cannot be told which one: say which."
+    assert told(state="waiting")[-1] == ("-20.00", "waiting", unsure)
+    imported(csv("04.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0002;REF7"))
+    assert told(state="waiting")[-2:] == [
+        ("-20.00", "waiting", unsure),
+        ("20.00", "waiting", "-20.00 EUR of 2026-04-08, of the same reference, may have taken it back: see."),
+    ]
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+
+
+def test_a_payment_to_a_supplier_does_not_keep_a_later_transfer_from_being_booked(invoice: Invoice) -> None:
+    imported(csv("01.04.2026;-20,00;EUR;Vision Lab;DE75;Order 4711;REF7"))
+    imported(csv(CAME))
+    assert stands(invoice) == ("paid", "20.00", "0.00")

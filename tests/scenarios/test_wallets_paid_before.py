@@ -1,0 +1,122 @@
+"""What a wallet paid on invoices, and payments, credit notes, voids and a farewell after that."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+from django.core.management import call_command
+
+from billing import archiving, collection, crediting, voiding
+from billing.collection import PaymentError
+from billing.models import BillingPeriod, Invoice, WalletEntry
+from billing.models.wallets import CreditsGo
+from billing.rules.money import Money
+from billing.wallets import granting
+from tests.builders import at
+from tests.scenarios.test_wallets_pay_first import TODAY, a_lab, drawn, left, top_up, used
+from tests.stories import close, closed, invoice_of, prove
+
+pytestmark = pytest.mark.django_db
+
+
+def transfer(invoice: Invoice, amount: str) -> None:
+    collection.record_payment(
+        invoice=invoice,
+        amount=Money.of(amount, "USD"),
+        received_on=TODAY,
+        reference=f"transfer {amount}",
+        recorded_by="op",
+    )
+
+
+def test_what_was_overpaid_is_no_part_of_what_a_later_credit_note_gives_back() -> None:
+    cluster, vision, wallet = a_lab()
+    top_up(wallet, 60_00)
+    used(cluster, 50)  # 100.00, of which 40.00 are due
+    closed("2026-03", vision)
+    march = invoice_of(vision, "2026-03")
+    transfer(march, "60.00")
+
+    note = crediting.credit(
+        invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("10.00", "USD")
+    )
+
+    assert (note.prepaid, left()) == (-10_00, {"R1": 10_00})
+    assert collection.balance(invoice=march, on=TODAY).due.text == "-20.00"
+    prove()
+
+
+def test_what_the_wallet_paid_and_a_credit_note_took_off_is_paid_back_by_transfer() -> None:
+    cluster, vision, wallet = a_lab(credits_go=CreditsGo.PAY_BACK)
+    top_up(wallet, 80_00)
+    used(cluster, 40)  # 80.00, all from the wallet
+    closed("2026-03", vision)
+    march = invoice_of(vision, "2026-03")
+    with pytest.raises(PaymentError, match=r"^Only 0\.00 was paid; no more can be taken back\.$"):
+        transfer(march, "-0.01")
+    crediting.credit(invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("25.00", "USD"))
+
+    with pytest.raises(PaymentError, match=r"^Only 25\.00 is to be given back; no more can be taken back\.$"):
+        transfer(march, "-25.01")
+    transfer(march, "-25.00")
+
+    stand = collection.balance(invoice=march, on=TODAY)
+    assert (stand.paid.text, stand.due.text, stand.settlement) == ("-25.00", "0.00", "paid")
+    with pytest.raises(PaymentError, match=r"^Only 0\.00 is to be given back"):
+        transfer(march, "-0.01")
+    prove()
+
+
+def test_a_tenant_leaves_with_invoices_that_its_wallet_paid() -> None:
+    """80.00 of the wallet, of which 25.00 came back to it: nothing is due, and nothing to be paid back."""
+    cluster, vision, wallet = a_lab()
+    top_up(wallet, 80_00)
+    used(cluster, 40)
+    closed("2026-03", vision)
+    credit_25 = Money.of("25.00", "USD")
+    crediting.credit(
+        invoice=invoice_of(vision, "2026-03"), reason="Goodwill.", by="op", on=TODAY, net=credit_25
+    )
+    archiving.leave(tenant=vision, at=at("2026-04-10"))
+    assert list(archiving.left(vision, moment=at("2026-04-10"))) == [
+        "Its wallets hold 25.00 USD: pay it back, and take it off the wallet."
+    ]
+
+
+@pytest.mark.parametrize("voided", [False, True])
+def test_a_top_up_waits_for_open_periods_from_before_it_was_given(voided: bool) -> None:
+    cluster, vision, wallet = a_lab()
+    used(cluster, 20)
+    top_up(wallet, 50_00, on="2026-04-02 09:00", expires_on=date(2026, 4, 10))
+    if voided:
+        closed("2026-03", vision)
+        voiding.void(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=TODAY)
+    close("2026-04", vision, on="2026-05-01", rehearse=True)
+    BillingPeriod.objects.exclude(start=at("2026-03-01")).update(closed_at=at("2026-05-01"))
+    granting.tend(moment=at("2026-05-02"))
+    assert left() == {"R1": 50_00}
+    closed("2026-03", vision, on="2026-05-03")
+    assert drawn(invoice_of(vision, "2026-03")) == {"R1": 40_00}
+    granting.tend(moment=at("2026-05-04"))
+    assert left() == {"R1": 0}
+    prove()
+
+
+def test_what_op_takes_back_is_booked_when_it_is_done() -> None:
+    """Not when the day began: a statement is in the order in which things happened."""
+    cluster, vision, wallet = a_lab(timezone="America/Los_Angeles")
+    top_up(wallet, 80_00)
+    used(cluster, 40)
+    closed("2026-03", vision)
+    number = invoice_of(vision, "2026-03").number
+    for command, told in (("credit_invoice", {"net": "25.00"}), ("void_invoice", {})):
+        if command == "void_invoice":
+            used(cluster, 10, "2026-04-20")
+            closed("2026-04", vision)
+            number = invoice_of(vision, "2026-04").number
+        before = datetime.now(UTC)
+        call_command(command, number, reason="Goodwill.", **told)
+        (newest,) = WalletEntry.objects.filter(side="invoice").order_by("-pk")[:1]
+        assert before <= newest.at <= datetime.now(UTC), command
+    prove()

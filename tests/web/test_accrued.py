@@ -1,0 +1,247 @@
+"""What an open period has come to: the figure of its page is what its close would say at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from billing import manual, plan_terms
+from billing.models import BillingPeriod, PlanVersion
+from billing.reading import overview as reading
+from billing.reading.accrued import accrued
+from billing.reading.costs import per_currency
+from billing.reading.spending import spending
+from billing.rules.money import Money
+from clusters.models import Cluster
+from portal.tenants.models import Tenant
+from portal.tenants.scope import tenant_scope
+from tests import builders, stories
+from tests.terms import GRADUATED, TENS, TWO_DOLLARS, VOLUME, a_version
+from tests.web.clock import stand_at
+from tests.web.house import page
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+
+Make = Callable[[], PlanVersion]
+
+
+def with_fee(version: PlanVersion, *, in_advance: bool = False) -> PlanVersion:
+    plan_terms.set_fee(version=version, name="Platform fee", amount=Decimal("50.00"), in_advance=in_advance)
+    return version
+
+
+def with_commitment(version: PlanVersion, factor: str = "1") -> PlanVersion:
+    plan_terms.set_commitment(version=version, amount=Decimal(1000), factor=Decimal(factor))
+    return version
+
+
+def with_discount(version: PlanVersion) -> PlanVersion:
+    plan_terms.set_discount(
+        version=version, name="Friends", valid_from=builders.LONG_AGO, percent=Decimal(10)
+    )
+    return version
+
+
+PLANS: dict[str, Make] = {
+    "per unit": lambda: a_version(TWO_DOLLARS),
+    "graduated": lambda: a_version(GRADUATED),
+    "volume": lambda: a_version(VOLUME),
+    "package": lambda: a_version(TENS),
+    "allowance": lambda: a_version(
+        (GRADUATED, {"gpu_model": ["a100"]}), (TWO_DOLLARS, {"gpu_model": ["h100"]}), allowance="40"
+    ),
+    "fee": lambda: with_fee(a_version(TWO_DOLLARS)),
+    "fee in advance": lambda: with_fee(a_version(TWO_DOLLARS), in_advance=True),
+    "commitment": lambda: with_commitment(a_version(TWO_DOLLARS)),
+    "overage": lambda: with_commitment(a_version(VOLUME), "1.5"),
+    "all of it": lambda: with_commitment(with_discount(with_fee(a_version(GRADUATED, allowance="10")))),
+}
+
+
+def a_lab(version: PlanVersion) -> tuple[Cluster, Tenant]:
+    """Two projects on the plan since March began."""
+    cluster = builders.a_cluster()
+    lab = builders.a_tenant(
+        plan=version.plan, plan_from=date(2026, 3, 1), accounts=[(cluster, "vision"), (cluster, "robots")]
+    )
+    return cluster, lab
+
+
+def half_of_march(cluster: Cluster, gpus: int = 10, model: str = "a100") -> None:
+    """An hour of so many GPUs each day, and one of them that runs since noon of the 14th; read through that day."""
+    days = [
+        builders.a_job(
+            gpus=gpus, gpu_model=model, started=f"2026-03-{n:02} 10:00", ended=f"2026-03-{n:02} 11:00"
+        )
+        for n in range(1, 15)
+    ]
+    running = builders.a_job(
+        job_id="running",
+        gpu_model=model,
+        started="2026-03-14 12:00",
+        ended=None,
+        seen_until="2026-03-15 00:00",
+        state="RUNNING",
+    )
+    builders.take_in(cluster, *days, running, as_of="2026-03-15")
+
+
+def march(lab: Tenant) -> BillingPeriod:
+    return lab.periods.get(start=builders.at("2026-03-01"))
+
+
+def rehearsed(lab: Tenant, month: str = "2026-03") -> Money:
+    """What a close would say, before tax: these tenants pay none."""
+    (outcome,) = stories.close(month, lab, accept="it is only rehearsed", rehearse=True)
+    assert outcome.total is not None, outcome
+    return sum((each.total for each in outcome.beside), outcome.total)
+
+
+def shown(lab: Tenant) -> list[Money]:
+    """What the page says of March: by the statement, or by prices of single units."""
+    found = accrued(tenant=lab, period=march(lab))
+    if found is not None:
+        return found.due
+    with tenant_scope(lab):
+        return reading.overview(lab, march(lab), None, today=date(2026, 3, 15)).spend
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_what_has_accrued_is_what_a_close_would_say_now(plan: str) -> None:
+    cluster, lab = a_lab(PLANS[plan]())
+    half_of_march(cluster)
+    builders.take_in(cluster, builders.a_job(account="robots", gpu_model="h100", gpus=7))
+    assert shown(lab) == [rehearsed(lab)]
+
+
+def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice() -> None:
+    cluster, lab = a_lab(PLANS["fee in advance"]())
+    half_of_march(cluster)
+    stories.close("2026-03", lab, accept="early")  # 152 hours at 2.00, the fees of March and of April
+    assert stories.total(stories.invoice_of(lab, "2026-03")) == "404.00"
+    builders.take_in(
+        cluster,
+        builders.a_job(started="2026-03-20 10:00", ended="2026-03-20 15:00"),
+        builders.a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"),
+        as_of="2026-04-04",
+    )
+    net = Money.from_minor(2500, "USD")
+    manual.add(tenant=lab, description="Support", net=net, why="agreed", by="op", on=date(2026, 4, 3))
+    april = lab.periods.get(start=builders.at("2026-04-01"))
+    found = accrued(tenant=lab, period=april)
+    assert found is not None
+    assert [each.text for each in found.sums] == ["52.00"]
+    assert [(name, amount.text) for name, amount in found.beside] == [
+        ("Billed already", "-50.00"),
+        ("Earlier periods, not billed yet", "10.00"),
+        ("Fees billed in advance", "50.00"),
+        ("Lines added by hand", "25.00"),
+    ]
+    assert found.due == [rehearsed(lab, "2026-04")]
+    assert found.due[0].text == "87.00"
+    assert not lab.periods.filter(start__gt=april.start).exists()  # looking made no period
+
+
+def test_fees_of_years_without_use_are_told_and_looking_writes_nothing() -> None:
+    """On the plan since 2020, and nothing used before March 2026: 74 months owe a fee that no period is kept for."""
+    cluster, lab = builders.a_cluster(), a_lab_since(date(2020, 1, 1), PLANS["all of it"]())
+    builders.own(lab, cluster, "vision")
+    half_of_march(cluster)
+    period = march(lab)
+    assert lab.periods.count() <= 2
+    with CaptureQueriesContext(connection) as asked:
+        found = accrued(tenant=lab, period=period)
+    assert not [each["sql"] for each in asked if each["sql"].startswith(("INSERT", "SAVEPOINT"))]
+    assert found is not None
+    (_, earlier) = found.beside[0]
+    # Each month the commitment of 1,000.00 and the fee of 50.00, less 10 %.
+    assert (found.beside[0][0], earlier.text) == ("Earlier periods, not billed yet", "69930.00")
+    assert found.due == [rehearsed(lab)]
+
+
+def a_lab_since(day: date, version: PlanVersion) -> Tenant:
+    return builders.a_tenant(plan=version.plan, plan_from=day)
+
+
+def test_ann_reads_tiers_allowance_fee_and_discount_and_what_they_come_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    version = with_discount(with_fee(a_version(GRADUATED, allowance="10")))
+    cluster, lab = a_lab(version)
+    half_of_march(cluster)  # 152 hours, 10 of them included: 100 × 3.00 + 42 × 2.50
+    ann = builders.a_person(tenant=lab)
+    stand_at(monkeypatch, "2026-03-15 10:00")
+    text = words(page(ann, "/t/vision-lab/"))
+    assert "Accrued so far $409.50 as an invoice would say it now" in text
+    assert (
+        "As an invoice would say it now Use of this period $405.00 Platform fee $50.00 Friends -$45.50 "
+        "Before tax $409.50" in text
+    )
+    # 246/7 a day at 3.00 for 17 days more: 351.142857 hours, of which 341.142857 are charged.
+    assert "Forecast to 31 Mar 2026 about $857.57 The band goes from $701.75 to $1,013.39." in text
+    assert "Spend at first unit’s prices, USD Day vision Total 1 Mar $30.00" in text
+    assert "14 Mar 2026 $409.50 31 Mar 2026, expected $857.57" in text
+    assert "at the first unit’s price" in text  # of jobs, which tiers do not tell one by one
+
+
+def test_a_price_per_unit_is_carried_on_at_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, lab = a_lab(PLANS["per unit"]())
+    builders.take_in(
+        cluster,
+        *(
+            builders.a_job(gpus=10, started=f"2026-03-{n:02} 10:00", ended=f"2026-03-{n:02} 11:00")
+            for n in range(1, 15)
+        ),
+        as_of="2026-03-15",
+    )
+    ann = builders.a_person(tenant=lab)
+    stand_at(monkeypatch, "2026-03-15 10:00")
+    html = page(ann, "/t/vision-lab/")
+    text = words(html)
+    assert "Accrued so far $280.00" in text
+    assert "about $620.00 The band goes from $620.00 to $620.00." in text
+    assert "at the first unit’s price</span>" not in html
+    assert "As an invoice would say it now" not in text
+
+
+def test_too_few_days_tell_no_band_and_still_fewer_no_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, lab = a_lab(PLANS["per unit"]())
+    ann = builders.a_person(tenant=lab)
+    builders.take_in(
+        cluster, builders.a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00"), as_of="2026-03-02"
+    )
+    stand_at(monkeypatch, "2026-03-02 10:00")
+    assert "A forecast takes three whole days of use; there is one so far." in words(
+        page(ann, "/t/vision-lab/")
+    )
+    builders.take_in(
+        cluster, builders.a_job(started="2026-03-04 10:00", ended="2026-03-04 11:00"), as_of="2026-03-05"
+    )
+    stand_at(monkeypatch, "2026-03-05 10:00")
+    text = words(page(ann, "/t/vision-lab/"))
+    assert "about $31.00 The last 4 whole days" in text  # 1.00 a day for 27 days on top of 4.00
+    assert "With fewer than seven whole days there is no band yet." in text
+
+
+def test_case_024_late_usage_before_the_close_refreshes_what_it_would_say() -> None:
+    cluster, lab = a_lab(PLANS["graduated"]())
+    half_of_march(cluster)
+    assert rehearsed(lab).text == "430.00"  # 100 × 3.00 + 52 × 2.50
+    builders.take_in(cluster, builders.a_job(gpus=8, started="2026-03-31 10:00", ended="2026-03-31 11:00"))
+    assert shown(lab) == [rehearsed(lab)] == [Money.from_minor(45_000, "USD")]
+    assert stories.closed("2026-03", lab, accept="late").total == Money.from_minor(45_000, "USD")
+
+
+def test_monitoring_tells_the_same_spend_as_the_page() -> None:
+    cluster, lab = a_lab(PLANS["all of it"]())
+    half_of_march(cluster)
+    found = accrued(tenant=lab, period=march(lab))
+    assert found is not None
+    told = spending(moment=builders.at("2026-03-15 10:00"))
+    assert [(each.tenant, each.amount) for each in told] == [("vision-lab", per_currency(found.sums)[0])]

@@ -1,0 +1,146 @@
+"""Op's page of reconciliation: what differs, in words; notes; and payouts down to their invoices."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from io import StringIO
+
+import pytest
+
+from billing.models import Difference, GatewayPayout
+from billing.reconciling import running
+from portal.ops.metrics.collector import exposed
+from portal.outbox.models import OutboxMessage
+from portal.tenants.models import User
+from tests import builders
+from tests.collecting import Counter, a_counter
+from tests.web.house import page, signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    """Ann's invoice is charged, refunded in part by hand, and paid out."""
+    with a_counter() as found:
+        found.save_card()
+        found.collect()
+        found.wait(days=3)
+        yield found
+
+
+@pytest.fixture
+def op() -> User:
+    return builders.an_operator("op@lab.example")
+
+
+def compare(counter: Counter) -> None:
+    running.run(gateway=counter.gateway, moment=counter.now, by="each night")
+
+
+def test_books_that_agree_say_so(counter: Counter, op: User) -> None:
+    compare(counter)
+    told = words(page(op, "/operator/reconciliation/"))
+    assert "Both books agree" in told
+    assert "Charged $4.00 at Stripe, in that window" in told
+    assert "Paid out $3.58 after $0.42 of fees" in told
+
+
+def test_before_the_first_comparison_the_page_says_when_it_comes(counter: Counter, op: User) -> None:
+    told = words(page(op, "/operator/reconciliation/"))
+    assert "It runs each night after 02:00 UTC" in told
+    assert "Differences – nothing was compared yet" in told  # not none: nobody has looked
+
+
+def test_a_difference_says_what_it_means_what_both_have_and_what_to_do(counter: Counter, op: User) -> None:
+    (intent,) = counter.stripe.objects("payment_intent")
+    counter.stripe.hand.alter(intent["id"], amount=399)
+    compare(counter)
+    told = words(page(op, "/operator/reconciliation/"))
+    assert "Another amount Open INV-2026-0001 Vision Lab" in told
+    assert "Both have it, over different amounts. Find out who changed it" in told
+    assert f"Here 4.00 USD There 3.99 USD {intent['id']}" in told
+
+    row = Difference.objects.get()
+    signed_in(op).post(
+        "/operator/reconciliation/", {"act": "note", "difference": row.pk, "note": "Asked <b>Stripe</b>."}
+    )
+    shown = page(op, "/operator/reconciliation/")
+    assert "Asked &lt;b&gt;Stripe&lt;/b&gt;." in shown
+    assert "op@lab.example" in shown
+    history = Difference.pgh_event_model.objects.filter(pgh_label="update")  # type: ignore[attr-defined]
+    assert [each.note for each in history] == ["Asked <b>Stripe</b>."]
+
+    counter.stripe.hand.alter(intent["id"], amount=400)
+    compare(counter)
+    assert "Both books agree" in words(page(op, "/operator/reconciliation/"))
+    assert "Another amount Resolved" in words(page(op, "/operator/reconciliation/?state=resolved"))
+
+
+def test_a_note_of_nothing_is_refused_in_a_sentence(counter: Counter, op: User) -> None:
+    (intent,) = counter.stripe.objects("payment_intent")
+    counter.stripe.hand.alter(intent["id"], amount=399)
+    compare(counter)
+    told = signed_in(op).post(
+        "/operator/reconciliation/",
+        {"act": "note", "difference": Difference.objects.get().pk, "note": " "},
+        follow=True,
+    )
+    assert "Write what is known of it" in told.content.decode()
+    assert (
+        signed_in(op).post("/operator/reconciliation/", {"act": "note", "difference": "77"}).status_code
+        == 404
+    )
+
+
+def test_asking_for_a_comparison_is_a_row_of_the_outbox(counter: Counter, op: User) -> None:
+    assert signed_in(op).post("/operator/reconciliation/", {"act": "run"}).status_code == 302
+    row = OutboxMessage.objects.get(task="billing.tasks.reconcile_asked")
+    assert row.kwargs == {"by": "op@lab.example"}
+
+
+def test_a_payout_leads_to_its_invoices_on_the_page_and_as_csv(counter: Counter, op: User) -> None:
+    compare(counter)
+    payout = GatewayPayout.objects.get()
+    told = words(page(op, f"/operator/reconciliation/payouts/{payout.pk}/"))
+    assert "Payout of $3.58" in told
+    assert "INV-2026-0001 Vision Lab" in told
+    assert "Total $4.00 $0.42 $3.58" in told
+    answer = signed_in(op).get(f"/operator/reconciliation/payouts/{payout.pk}/csv")
+    (row,) = csv.DictReader(StringIO(answer.content.decode()))
+    assert (row["invoice"], row["tenant"], row["amount"], row["fee"], row["net"], row["currency"]) == (
+        "INV-2026-0001",
+        "vision-lab",
+        "4.00",
+        "0.42",
+        "3.58",
+        "USD",
+    )
+    assert signed_in(op).get("/operator/reconciliation/payouts/po_of_nobody/").status_code == 404
+
+
+def test_the_night_s_run_is_due_once_a_night(counter: Counter) -> None:
+    def due(text: str) -> bool:
+        return running.is_due(moment=datetime.fromisoformat(text).replace(tzinfo=UTC))
+
+    assert due("2026-04-23 09:10")
+    compare(counter)  # at 09:00
+    assert not due("2026-04-23 09:10")
+    assert not due("2026-04-24 01:50")
+    assert due("2026-04-24 02:00")
+
+
+def test_what_differs_is_told_to_the_monitoring(counter: Counter) -> None:
+    def told() -> str:
+        return exposed(accept="", moment=counter.now)[0].decode()
+
+    assert 'clustertab_reconciliation_age_seconds{service="stripe"} +Inf' in told()
+    (intent,) = counter.stripe.objects("payment_intent")
+    counter.stripe.hand.alter(intent["id"], amount=399)
+    compare(counter)
+    counter.wait(minutes=2)
+    assert 'clustertab_reconciliation_differences{kind="amount"} 1.0' in told()
+    assert 'clustertab_reconciliation_age_seconds{service="stripe"} 120.0' in told()

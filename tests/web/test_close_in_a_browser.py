@@ -1,0 +1,117 @@
+"""Op watches a close: progress comes by itself, and nothing that a browser complains of happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from django.db import connection
+from playwright.sync_api import Page
+
+from billing import close_runs
+from billing.models import Bound, CloseKind, CloseRun
+from tests import builders
+from tests.builders import PASSWORD
+from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
+from tests.web.house import House, a_house
+
+if TYPE_CHECKING:
+    from pytest_django.live_server_helper import LiveServer
+
+pytestmark = [
+    pytest.mark.skipif(SKIP_REASON is not None, reason=SKIP_REASON or ""),
+    pytest.mark.django_db(transaction=True),
+]
+
+MARCH = "/operator/close/?month=2026-03"
+
+
+def a_month_to_close() -> House:
+    """Two labs that are ready, one beyond its bound, one without a plan."""
+    house = a_house(close=False)
+    Bound.objects.create(measure="total", currency="USD", limit=10)
+    builders.a_tenant("audio-lab", accounts=[(house.cluster, "audio")])
+    builders.take_in(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
+    return house
+
+
+def meanwhile(work: Callable[[], object]) -> None:
+    """The worker writes: in a thread of its own, since this one belongs to the browser."""
+
+    def write() -> None:
+        try:
+            work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as worker:
+        worker.submit(write).result()
+
+
+def perform() -> None:
+    close_runs.perform(CloseRun.objects.undone().get().pk, clock=lambda: datetime.now(UTC))
+
+
+def test_a_close_is_watched_and_what_is_parked_is_approved(live_server: LiveServer) -> None:
+    a_month_to_close()
+    with chromium() as browser, visit(browser) as seen:
+        sign_in(seen.page, f"{live_server.url}{MARCH}")
+        seen.page.click("button[value=issue]")
+        seen.page.wait_for_selector("text=Issuing March 2026: waiting for a worker.")
+        meanwhile(lambda: CloseRun.objects.update(begun_at=datetime.now(UTC), done=1))
+        seen.page.wait_for_selector("text=Issuing March 2026: 1 of 3 tenants.")
+        meanwhile(lambda: CloseRun.objects.update(done=0))
+        meanwhile(perform)
+        seen.page.wait_for_selector("text=To approve before it is issued")
+        seen.page.fill(".ct-parked [name=why]", "Ann expects it")
+        seen.page.click("button[value=approved]")
+        seen.page.wait_for_selector("text=Issue the month to send it.")
+        seen.page.click("button[value=issue]")
+        seen.page.wait_for_selector("text=Issuing March 2026")
+        meanwhile(perform)
+        seen.page.wait_for_selector("text=INV-2026-0002")
+        assert seen.complaints() == []
+
+
+def test_without_scripts_a_reload_shows_how_far_it_is(live_server: LiveServer) -> None:
+    a_month_to_close()
+    with chromium() as browser, visit(browser, scripts=False) as seen:
+        sign_in(seen.page, f"{live_server.url}{MARCH}")
+        seen.page.click("button[value=rehearsal]")
+        seen.page.wait_for_selector("text=waiting for a worker")
+        meanwhile(perform)
+        seen.page.click("text=Reload to see how far it is.")
+        seen.page.wait_for_selector("text=Ready to issue")
+
+
+def test_the_page_fits_every_window(live_server: LiveServer) -> None:
+    house = a_month_to_close()
+    complaints = []
+    with chromium() as browser:
+        for kind in CloseKind:
+            meanwhile(lambda kind=kind: asked(kind, house))  # type: ignore[misc]
+            for width in WIDTHS:
+                for theme in THEMES:
+                    with visit(browser, width=width, theme=theme) as seen:
+                        sign_in(seen.page, f"{live_server.url}{MARCH}")
+                        complaints += seen.complaints()
+                        if seen.overflow() > 0:
+                            complaints.append(f"{kind} {width} {theme}: {seen.overflow()} px too wide")
+    assert complaints == []
+
+
+def asked(kind: CloseKind, house: House) -> None:
+    moment = builders.at("2026-04-19")
+    close_runs.ask(month="2026-03", kind=kind, by=house.op.email, moment=moment)
+    perform()
+
+
+def sign_in(page: Page, url: str) -> None:
+    page.goto(url)
+    page.fill("[name=login]", "op@cluster.example")
+    page.fill("[name=password]", PASSWORD)
+    page.click("main button[type=submit]")
+    page.wait_for_url("**/operator/close/**")

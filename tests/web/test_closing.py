@@ -1,0 +1,178 @@
+"""Op closes a month on the page: rehearses, decides what is parked, issues, and sees what became of whom."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from billing import close_runs
+from billing.models import Bound, CloseKind, CloseRun, Invoice, Parking
+from tests import builders, stories
+from tests.builders import at
+from tests.web.house import House, a_house, page, signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+
+PATH = "/operator/close/"
+MARCH = f"{PATH}?month=2026-03"
+
+
+def post(client: Client, **told: object) -> str:
+    answer = client.post(PATH, {"month": "2026-03", **told}, follow=True)
+    assert answer.redirect_chain == [(MARCH, 302)]
+    return words(answer.content.decode())
+
+
+def work() -> None:
+    """What a worker does."""
+    for run in CloseRun.objects.undone():
+        close_runs.perform(run.pk, clock=lambda: datetime.now(UTC))
+
+
+@pytest.fixture
+def house() -> House:
+    return a_house(close=False)
+
+
+def test_op_rehearses_issues_and_finds_the_invoices(house: House) -> None:
+    op = signed_in(house.op)
+    assert "Not rehearsed yet" in page(house.op, MARCH)
+
+    asked = post(op, act="rehearsal")
+    assert "Asked for: a worker begins in a moment." in asked
+    assert "Rehearsing March 2026: waiting for a worker." in asked
+    assert "Rehearse</button>" not in page(house.op, MARCH)
+    work()
+    text = words(page(house.op, MARCH))
+    assert "Ready to issue 2 $14.25 Blocked 0 see what is in the way Waiting for approval 0" in text
+    assert "Speech Lab Ready – – – $1.25 Vision Lab Ready – – – $13.00" in text
+    assert "Rehearsed by op@cluster.example" in text
+    assert not Invoice.objects.exists()
+
+    post(op, act="issue")
+    work()
+    text = words(page(house.op, MARCH))
+    assert "Issued 2 $14.25" in text
+    assert "Speech Lab Issued – INV-2026-0001 – $1.25" in text
+    assert f'href="/t/vision-lab/invoices/{Invoice.objects.get(tenant=house.vision).number}/"' in page(
+        house.op, MARCH
+    )
+
+
+def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> None:
+    op = signed_in(house.op)
+    Bound.objects.create(measure="total", currency="USD", limit=10)
+    post(op, act="issue")
+    work()
+    text = words(page(house.op, MARCH))
+    assert "Waiting for approval 1 $13.00" in text
+    assert (
+        "Vision Lab March 2026 Waiting for approval $13.00 on 1 line 13.00 USD is more than 10.00 USD" in text
+    )
+
+    row = Parking.objects.get()
+    told = {"period": row.period_id, "total": row.total, "lines": row.lines}
+    assert "Say why: the reason is kept" in post(op, act="approved", why=" ", **told)
+    assert "It comes to 13.00 USD on 1 lines by now: look at it again." in post(
+        op, act="approved", why="so", **{**told, "total": 1200}
+    )
+    for name in ("total", "lines"):
+        assert "by now: look at it again." in post(
+            op, act="approved", why="so", **{**told, name: "1" * 5000}
+        ), name
+    said = post(op, act="approved", why="Ann expects it", **told)
+    assert "Vision Lab, 13.00 USD: approved. Issue the month to send it." in said
+    assert re.search(r"Approved \$13.00 on 1 line .* op@cluster.example, .*: Ann expects it", said)
+    post(op, act="issue")
+    work()
+    assert stories.total(stories.invoice_of(house.vision, "2026-03")) == "13.00"
+    assert "To approve before it is issued" not in page(house.op, MARCH)
+
+
+def test_what_blocks_is_told_with_what_to_do_and_whom_it_stops(house: House) -> None:
+    builders.a_tenant("audio-lab", accounts=[(house.cluster, "audio")])
+    builders.take_in(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
+    post(signed_in(house.op), act="rehearsal")
+    work()
+    text = words(page(house.op, MARCH))
+    assert (
+        "Usage without a price Give the tenant a plan, or its plan a price, then rehearse again. 1 tenant"
+        in text
+    )
+    alone = words(page(house.op, f"{MARCH}&block=unpriced"))
+    assert "Tenants: Usage without a price" in alone
+    assert "Audio Lab Blocked No price covers 1.00 GPU-hours on a100" in alone
+    assert "Vision Lab Ready" not in alone
+    assert "No tenant of this kind." in page(house.op, f"{MARCH}&show=parked")
+
+
+def test_what_differs_from_last_month_is_told(house: House) -> None:
+    stories.close("2026-03")
+    builders.take_in(
+        house.cluster,
+        builders.a_job(started="2026-04-02 10:00", ended="2026-04-02 20:00", gpus=2),
+        as_of="2026-05-01",
+    )
+    client = signed_in(house.op)
+    client.post(PATH, {"month": "2026-04", "act": "rehearsal"})
+    work()
+    text = words(page(house.op, f"{PATH}?month=2026-04"))
+    assert "Vision Lab Ready vision, GPU time, a100: $13.00 → $40.00 – +$27.00 (+207.7 %) $40.00" in text
+    assert "Speech Lab Nothing to bill speech, GPU time, a100: $1.25 → $0.00 – -$1.25 (-100 %) –" in text
+
+
+def test_two_operators_at_once_are_told_of_each_other(house: House) -> None:
+    other = builders.an_operator("oda@cluster.example")
+    post(signed_in(house.op), act="issue")
+    assert "op@cluster.example closes 2026-03 at this moment" in post(signed_in(other), act="rehearsal")
+
+
+def test_a_part_alone_answers_htmx_and_asks_again_only_while_a_worker_is_at_it(house: House) -> None:
+    post(signed_in(house.op), act="rehearsal")
+    part = page(house.op, MARCH, **{"HX-Request": "true"})
+    assert "<html" not in part
+    assert 'hx-trigger="every 2s"' in part
+    work()
+    assert "hx-trigger" not in page(house.op, MARCH, **{"HX-Request": "true"})
+
+
+def test_what_is_no_month_or_decision_is_not_there(house: House) -> None:
+    op = signed_in(house.op)
+    for path in (f"{PATH}?month=march", f"{PATH}?month=1999-12"):
+        assert op.get(path).status_code == 404
+    assert op.post(PATH, {"month": "2026-03", "act": "approved", "period": "x"}).status_code == 404
+    assert signed_in(house.ann).get(PATH).status_code == 404
+    assert signed_in(house.ann).post(PATH, {"month": "2026-03", "act": "issue"}).status_code == 404
+    assert not CloseRun.objects.exists()
+
+
+def test_the_page_asks_the_database_as_often_for_many_tenants_as_for_few(house: House) -> None:
+    few = asked(house)
+    plan = house.vision.subscriptions.get().plan
+    Bound.objects.create(measure="total", currency="USD", limit=1)
+    for number in range(60):
+        builders.a_tenant(f"lab-{number}", plan=plan, accounts=[(house.cluster, f"a{number}")])
+    builders.take_in(house.cluster, *(builders.a_job(account=f"a{n}") for n in range(60)), as_of="2026-04-20")
+    many = asked(house)
+    assert many <= few + 1  # that counts what is parked beyond the first twenty
+    assert many <= 20
+    text = page(house.op, MARCH)
+    assert "40 more: <code>./run manage approve_invoice</code>" in text
+    more = re.search(r'href="(\?month=2026-03&amp;after=\d+)">More tenants', text)
+    assert more
+    assert "Vision Lab" in page(house.op, PATH + more[1].replace("&amp;", "&"))
+
+
+def asked(house: House) -> int:
+    close_runs.ask(month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-19"))
+    work()
+    client = signed_in(house.op)
+    with CaptureQueriesContext(connection) as queries:
+        assert client.get(MARCH).status_code == 200
+    return len(queries)

@@ -1,0 +1,62 @@
+"""An invoice's page says of each payment how its money came, or went."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from billing import collection
+from billing.models import PaymentAttempt
+from billing.rules.money import Money
+from portal.tenants.models import Role
+from tests import builders
+from tests.collecting import Counter, a_counter
+from tests.web.house import page
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def payments(counter: Counter) -> list[str]:
+    """How each moved, and what it came to, as Ann reads it."""
+    ann = builders.a_person("ann@vision.example", counter.lab, Role.OWNER)
+    text = page(ann, "/t/vision-lab/invoices/INV-2026-0001/").partition('id="payments-title"')[2]
+    told = re.findall(
+        r"text-secondary\">([^<·]+) ·[^<]*</span></span><strong>([^<]+)<", text.partition("</ul>")[0]
+    )
+    return [" ".join(words) for words in told]
+
+
+def test_by_card_and_given_back_by_hand_at_stripe(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    counter.collect()
+    assert payments(counter) == ["Card $4.00", "Given back -$1.50"]
+    assert "1.50 USD" in page(builders.an_operator(), "/admin/billing/paymentrefund/")
+
+
+def test_charged_back_and_then_paid_by_transfer(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    dispute = counter.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    counter.stripe.hand.lose_dispute(dispute)
+    counter.collect()
+    collection.record_payment(
+        invoice=counter.invoice,
+        amount=Money.of("4.00", "USD"),
+        received_on=counter.now.date(),
+        reference="vision lab, March",
+        recorded_by="Stripe",
+    )
+    assert payments(counter) == ["Card $4.00", "Charged back -$4.00", "Bank transfer $4.00"]
+    assert "4.00 USD" in page(builders.an_operator(), "/admin/billing/paymentdispute/")
+
+
+def test_by_debit_of_a_bank_account() -> None:
+    with a_counter(currency="EUR") as counter:
+        counter.save_account()
+        counter.collect()
+        counter.wait(days=7)
+        counter.collect()
+        assert payments(counter) == ["Bank debit €4.00"]

@@ -1,0 +1,227 @@
+"""Op reads what plans hold when, writes a version with its curve and bills in view, and publishes it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+from django.test import Client
+
+from billing.models import Plan, PlanVersion, Price
+from portal.ops.config.publishing import one_plan
+from portal.ops.config.shape import parse
+from portal.ops.config.writing import plan_text
+from portal.outbox.models import OutboxMessage
+from tests import builders, stories
+from tests.scenarios.test_try_plan import STANDARD
+from tests.terms import VOLUME, a_version
+from tests.web.house import House, a_house, page, signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+
+DRAFT = """[[plan]]
+name = "vision-deal"
+currency = "USD"
+charges = ["gpu"]
+from = 2030-01-01
+
+[[plan.price]]
+meter = "gpu-hour"
+model = "volume"
+tiers = [{ up_to = 100, unit_price = "3.00" }, { unit_price = "2.50" }]
+"""
+
+
+@pytest.fixture
+def house() -> House:
+    return a_house()
+
+
+@pytest.fixture
+def op(house: House) -> Client:
+    return signed_in(house.op)
+
+
+def sent(op: Client, text: str = DRAFT, act: str = "preview", **more: str) -> str:
+    answer = op.post("/operator/plan-editor/", {"text": text, "act": act, **more}, follow=True)
+    assert answer.status_code == 200
+    return words(answer.content.decode())
+
+
+def test_plans_are_listed_with_what_holds_and_who_is_on_them(house: House) -> None:
+    a_version(VOLUME, name="nobodys")
+    text = words(page(house.op, "/operator/plans/"))
+    assert "vision-deal In force USD the period’s invoice 1 Jan 2017 1 version 1" in text
+    assert "nobodys Nobody on it" in text
+
+
+def test_a_plan_that_the_wallet_pays_first_is_one_of_invoices(house: House) -> None:
+    builders.a_plan("prepaid", settles="wallet")
+    builders.a_plan("topped-up", settles="wallet-first")
+    text = words(page(house.op, "/operator/plans/"))
+    assert "prepaid Nobody on it USD wallets" in text
+    assert "topped-up Nobody on it USD the period’s invoice, the wallet first" in text
+    text = words(page(house.op, "/operator/plans/topped-up/"))
+    assert "In USD, paid by the period’s invoice, the wallet first." in text
+
+
+def test_case_031_the_cliff_of_a_volume_price_is_shown(house: House) -> None:
+    a_version(VOLUME, name="bulk")
+    text = words(page(house.op, "/operator/plans/bulk/"))
+    assert "Cliff Above 100 GPU-hours all of it costs less: $300.00 at 100, $250.00 just above." in text
+    assert "Cliff Above 500 GPU-hours all of it costs less: $1,250.00 at 500, $1,000.00 just above." in text
+    assert "GPU-hours Come to On average 0 $0.00 – 100 $300.00 $3.00 just above 100 $250.00 $2.50" in text
+
+
+def test_a_draft_shows_its_curve_and_what_real_tenants_would_have_paid(op: Client) -> None:
+    text = sent(op)
+    assert "Above 100 GPU-hours all of it costs less: $300.00 at 100, $250.00 just above." in text
+    assert "Example bills: March 2026 under the draft" in text
+    assert "Usual: vision-lab Line Now Draft" in text
+    assert "Before tax $13.00 $19.50" in text  # 6.5 hours at 2.00, and at 3.00
+    assert "Publish from 1 Jan 2030" in text
+    assert Plan.objects.filter(name__startswith="trial").count() == 0
+    assert PlanVersion.objects.filter(plan__name="vision-deal").count() == 1
+
+
+def test_a_draft_is_tried_on_months_and_tenants(op: Client) -> None:
+    text = sent(op, act="try", since="2026-03", until="2026-04", tenants="speech-lab, vision-lab")
+    assert "$22.50 for 2026-03 to 2026-04 before tax, where $14.25 is owed now." in text
+    assert "speech-lab" in text
+    assert "There is no tenant 'nobody'." in sent(op, act="try", since="2026-03", tenants="nobody")
+    assert "the earlier one first" in sent(op, act="try", since="2026-03", until="2026-01")
+
+
+def test_a_draft_that_is_too_long_is_refused_rather_than_cut(op: Client) -> None:
+    """Cut behind 200,000 characters it would be a plan: one without its price of nights."""
+    last = '\n[[plan.price]]\nmeter = "gpu-hour"\nunit_price = "9.00"\nwhere = { qos = ["high"] }\n'
+    draft = DRAFT + "#" * (200_000 - len(DRAFT)) + last
+    for act in ("preview", "publish"):
+        told = sent(op, draft, act=act)
+        assert "A page takes 200,000 characters, and the draft has 200,082" in told
+        assert "give it to apply as a file." in told
+    assert "9.00" in told  # nothing that was written is lost
+    assert not PlanVersion.objects.filter(effective_from=date(2030, 1, 1)).exists()
+    whole = DRAFT + "#" * (200_000 - len(DRAFT))
+    assert "is published." in sent(op, whole, act="publish")
+
+
+def test_op_publishes_a_version_and_can_write_it_again_until_it_is_used(op: Client, house: House) -> None:
+    told = sent(op, act="publish")
+    assert "Plan vision-deal from 2030-01-01 is published. The usage of 1 tenant is rated again." in told
+    assert "From 1 Jan 2030 Begins later" in told
+    assert OutboxMessage.objects.filter(task__endswith="rate_tenants").exists()
+    sent(op, DRAFT.replace('"3.00"', '"4.00"'), act="publish")
+    version = PlanVersion.objects.get(plan__name="vision-deal", effective_from="2030-01-01")
+    assert version.prices.get().scale["tiers"][0]["unit_price"] == "4"
+    history = page(house.op, f"/admin/billing/planversion/{version.pk}/history/")
+    assert "op@cluster.example" in history
+
+
+def test_case_050_a_used_version_is_not_edited_and_old_invoices_stay(op: Client, house: House) -> None:
+    before = (stories.total(house.invoice), stories.printed(house.invoice))
+    text = words(page(house.op, "/operator/plans/vision-deal/"))
+    assert "In use: prices can only be ended" in text
+    refused = sent(op, DRAFT.replace("2030-01-01", "2017-01-01"), act="publish")
+    assert (
+        "Plan vision-deal from 2017-01-01 is in use, so it stays as it is: publish the draft with a later"
+        in refused
+    )
+    sent(op, DRAFT.replace("2030-01-01", "2026-04-01"), act="publish")
+    assert (stories.total(house.invoice), stories.printed(house.invoice)) == before
+    closed = stories.closed("2026-03", house.vision)
+    assert closed.outcome.value == "already issued"
+
+
+def test_case_049_a_plan_in_use_is_not_deleted_and_is_archived_when_nobody_is_on_it(
+    op: Client, house: House
+) -> None:
+    assert "Delete" not in words(page(house.op, "/operator/plans/vision-deal/"))
+    answer = op.post("/operator/plans/vision-deal/", {"act": "delete"}, follow=True)
+    assert "1 tenant is or was on plan vision-deal, so it is kept for what it billed." in words(
+        answer.content.decode()
+    )
+    house.vision.subscriptions.update(until=builders.at("2026-04-01"))
+    assert "vision-deal Archived" in words(page(house.op, "/operator/plans/"))
+    a_version(VOLUME, name="mistake")
+    op.post("/operator/plans/mistake/", {"act": "delete"})
+    assert not Plan.objects.filter(name="mistake").exists()
+
+
+def test_a_price_in_use_is_ended(op: Client, house: House) -> None:
+    price = Price.objects.get(version__plan__name="vision-deal")
+    answer = op.post(
+        "/operator/plans/vision-deal/", {"act": "end", "price": price.pk, "on": "2030-06-01"}, follow=True
+    )
+    assert "GPU time, a100 ends on 1 Jun 2030; usage is rated again." in words(answer.content.decode())
+    price.refresh_from_db()
+    assert str(price.valid_until) == "2030-06-01"
+    for on, sentence in (("", "Say on which day"), ("2016-01-01", "1 Jan 2016 is not ahead")):
+        refused = op.post(
+            "/operator/plans/vision-deal/", {"act": "end", "price": price.pk, "on": on}, follow=True
+        )
+        assert sentence in words(refused.content.decode())
+
+
+def test_a_typo_in_the_year_ends_no_price_years_back(op: Client) -> None:
+    price = Price.objects.get(version__plan__name="vision-deal")
+    today = datetime.now(UTC).date()
+    for on in (date(2026, 3, 3), today):
+        answer = op.post(
+            "/operator/plans/vision-deal/", {"act": "end", "price": price.pk, "on": str(on)}, follow=True
+        )
+        assert "is not ahead: a price ends here on a day from tomorrow on" in words(answer.content.decode())
+    price.refresh_from_db()
+    assert price.valid_until is None
+    assert not OutboxMessage.objects.filter(task__endswith="rate_tenants").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[[plan]", "This is not TOML"),
+        (
+            DRAFT + DRAFT.replace("2030", "2031"),
+            "Write one [[plan]] here, with its prices, and nothing else.",
+        ),
+        (DRAFT + '[seller]\nname = "x"\n', "Write one [[plan]] here"),
+        (DRAFT.replace("from = 2030-01-01\n", ""), "is missing"),
+        (DRAFT.replace('"3.00"', "3.00"), "3.00 without quotes, which is not exact"),
+        (DRAFT.replace("gpu-hour", "gpu-minute"), "meter is 'gpu-minute'; allowed: gpu-hour"),
+    ],
+)
+def test_the_page_refuses_what_apply_refuses_in_its_words(op: Client, text: str, sentence: str) -> None:
+    told = sent(op, text)
+    assert sentence in told
+    assert "Publish from" not in told
+
+
+def test_a_version_is_written_as_a_file_that_makes_it_again(op: Client, house: House) -> None:
+    told = sent(op, STANDARD, act="publish")
+    assert "is published" in told
+    version = PlanVersion.objects.select_related("plan").get(plan__name="standard")
+    text = plan_text(version)
+    assert one_plan(text).name == "standard"
+    rows = list(
+        version.prices.order_by("position").values(
+            "selector", "scale", "unit_price", "valid_from", "valid_until"
+        )
+    )
+    version.prices.filter(scale={}).update(unit_price="9")
+    sent(op, text, act="publish")
+    again = PlanVersion.objects.get(plan__name="standard")
+    assert list(again.prices.order_by("position").values(*rows[0])) == rows
+    assert plan_text(again) == text
+    assert parse(text).plans[0].terms == parse(STANDARD).plans[0].terms
+    html = page(house.op, "/operator/plan-editor/?plan=standard&version=2026-01-01")
+    assert "Included hours" in html
+    assert (
+        signed_in(house.op).get("/operator/plan-editor/?plan=standard&version=2026-01-02").status_code == 404
+    )
+    assert signed_in(house.op).get("/operator/plan-editor/?plan=none").status_code == 404
+
+
+def test_ann_sees_no_plans_of_the_operator(house: House) -> None:
+    for path in ("/operator/plans/", "/operator/plans/vision-deal/", "/operator/plan-editor/"):
+        assert signed_in(house.ann).get(path).status_code == 404

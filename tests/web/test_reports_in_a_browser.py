@@ -1,0 +1,59 @@
+"""Reports in a real browser, at both widths and in both themes: nothing complains, nothing is cut off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from clusters import capacity
+from clusters.connectors.base import NodeSeen, NodeState
+from tests import builders
+from tests.scenarios.reports import worked
+from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, chromium, visit
+from tests.web.house import a_house
+
+if TYPE_CHECKING:
+    from pytest_django.live_server_helper import LiveServer
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(SKIP_REASON is not None, reason=SKIP_REASON or ""),
+]
+
+MARCH = "?from=2026-03-01&through=2026-03-31"
+
+
+def sign_in(page: Page, site: str, email: str, path: str) -> None:
+    page.goto(f"{site}{path}")
+    page.fill("[name=login]", email)
+    page.fill("[name=password]", builders.PASSWORD)
+    page.click("main button[type=submit]")
+    page.wait_for_url(f"**{path}")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_op_and_ann_choose_what_a_report_tells_by(live_server: LiveServer, width: int, theme: Theme) -> None:
+    house = a_house(close=False)
+    worked("17", "2026-03-02 10:00", "3600", covered=7200)
+    long = builders.a_job(job_id="a-job-with-a-name-without-any-end-" + "x" * 60, account="whose")
+    builders.take_in(house.cluster, long, as_of="2026-04-20")
+    nodes = [NodeSeen(name="n1", gpu_model="a100", gpus=8, state=NodeState.UP)]
+    capacity.observe(house.cluster, nodes, builders.at("2026-03-01"))
+    with chromium() as browser:
+        for email, path in (
+            ("op@cluster.example", "/operator/reports/"),
+            ("ann@vision.example", "/t/vision-lab/efficiency/"),
+        ):
+            with visit(browser, width=width, theme=theme) as seen:
+                sign_in(seen.page, live_server.url, email, path + MARCH)
+                seen.page.select_option("#by", "pod")
+                seen.page.get_by_role("button", name="Show").click()
+                expect(
+                    seen.page.get_by_role("heading", name="by job, 1 Mar 2026 – 31 Mar 2026")
+                ).to_be_visible()
+                expect(seen.page.get_by_text("17", exact=True)).to_be_visible()
+                assert seen.overflow() <= 0
+                assert seen.complaints() == []

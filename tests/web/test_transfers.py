@@ -1,0 +1,248 @@
+"""Op uploads a bank statement and decides what nobody could be sure of."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from billing import credit
+from billing.models import Invoice, Transfer
+from portal.tenants.models import Tenant
+from tests.builders import a_cluster, a_job, a_person, an_operator, take_in
+from tests.statements import Line, a_lab, camt, imported, march, stands
+from tests.stories import close, invoice_of
+from tests.web.house import page, signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+
+PATH = "/operator/transfers/"
+
+
+@pytest.fixture
+def lab() -> Tenant:
+    return a_lab()
+
+
+@pytest.fixture
+def invoice(lab: Tenant) -> Invoice:
+    return march(lab)
+
+
+@pytest.fixture
+def op() -> Client:
+    return signed_in(an_operator())
+
+
+def post(op: Client, **told: object) -> str:
+    answer = op.post(PATH, told, follow=True)
+    assert answer.status_code == 200
+    return words(answer.content.decode())
+
+
+def upload(op: Client, data: bytes, name: str = "april.xml") -> str:
+    return post(op, act="upload", file=SimpleUploadedFile(name, data))
+
+
+def only() -> Transfer:
+    return Transfer.objects.get()
+
+
+def test_op_uploads_a_statement_and_sees_what_came_of_it(op: Client, invoice: Invoice) -> None:
+    assert "Every transfer is booked or set aside." in words(op.get(PATH).content.decode())
+    text = upload(op, camt(Line(amount="20.00", text="INV-2026-0001"), Line(amount="7.00", text="?")))
+    assert "2 new transfers, 0 known before; 1 booked, 1 to be looked at." in text
+    assert "To be looked at 1 €7.00 Booked 1 €20.00" in text
+    assert "2026-04-08 april.xml DE89 3704 0044 0532 0130 00" in text
+    assert stands(invoice)[0] == "paid"
+    again = upload(op, camt(Line(amount="20.00", text="INV-2026-0001"), Line(amount="7.00", text="?")))
+    assert "0 new transfers, 2 known before" in again
+
+
+def test_a_file_that_is_none_is_refused_in_a_sentence(op: Client, lab: Tenant) -> None:
+    assert "no bank statement in camt.053" in upload(op, b"<a/>")
+    assert "Choose a file" in post(op, act="upload")
+
+
+def test_hints_say_why_and_one_press_books(op: Client, invoice: Invoice) -> None:
+    imported(camt(Line(amount="20.00", text="thank you", payer="VISION LAB GmbH")))
+    text = words(op.get(PATH).content.decode())
+    assert "INV-2026-0001 of Vision Lab same amount, a similar name €20.00" in text
+    told = post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
+    assert "€20.00 booked." in told
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+    history: Any = only()
+    assert history.events.latest("pgh_id").pgh_context.metadata["who"] == "op@cluster.example"
+
+
+def test_case_080_what_op_books_beyond_what_is_due_is_credit_and_is_paid_back(
+    op: Client, lab: Tenant, invoice: Invoice
+) -> None:
+    imported(camt(Line(amount="26.00", text="March and some")))
+    post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
+    assert (stands(invoice), credit.of(lab, "EUR")) == (("paid", "20.00", "0.00"), 600)
+    assert "Vision Lab €6.00" in words(op.get(PATH).content.decode())
+    told = {"act": "pay-back", "tenant": "vision-lab", "currency": "EUR", "reference": "B77"}
+    assert "The credit balance is 6.00 EUR: pay back that much at most." in post(op, **told, amount="6.01")
+    assert "€6.00 of Vision Lab are paid back." in post(op, **told, amount="6.00")
+    post(op, **told, amount="6.00")  # pressed twice
+    assert credit.of(lab, "EUR") == 0
+
+
+def test_all_of_it_may_be_credit(op: Client, lab: Tenant) -> None:
+    imported(camt(Line(amount="50.00", text="advance")))
+    post(op, act="assign", transfer=only().pk, invoices="", tenant="vision-lab")
+    assert credit.of(lab, "EUR") == 3000  # 20.00 paid what was due
+    assert stands(march(lab))[0] == "paid"
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        ({"invoices": ""}, "Say which invoices it pays, or whose credit it is."),
+        ({"invoices": "INV-2026-0099"}, "There is no issued invoice INV-2026-0099."),
+        ({"invoices": "", "tenant": "nobody"}, "There is no tenant"),
+    ],
+)
+def test_what_cannot_be_booked_is_refused_in_a_sentence(
+    op: Client, lab: Tenant, told: dict[str, str], sentence: str
+) -> None:
+    imported(camt(Line(amount="7.00", text="?")))
+    assert sentence in post(op, act="assign", transfer=only().pk, **told)
+    assert only().state == "waiting"
+
+
+def test_op_sets_aside_with_a_reason_and_takes_that_back(op: Client, lab: Tenant) -> None:
+    imported(camt(Line(amount="7.00", text="Stripe payout")))
+    assert "Say why it is set aside" in post(op, act="aside", transfer=only().pk, why=" ")
+    post(op, act="aside", transfer=only().pk, why="Payout of the card processor")
+    shown = words(op.get(f"{PATH}?show=aside").content.decode())
+    assert "Payout of the card processor op@cluster.example" in shown
+    post(op, act="again", transfer=only().pk, why="It was not", show="aside")
+    assert only().state == "waiting"
+
+
+def test_a_booking_is_taken_back_and_made_anew(op: Client, invoice: Invoice) -> None:
+    imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1")))
+    post(op, act="again", transfer=only().pk, why="It was for another", show="booked")
+    assert stands(invoice) == ("due", "0.00", "20.00")
+    post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+    post(op, act="again", transfer=only().pk, why="Once more", show="booked")
+    assert stands(invoice) == ("due", "0.00", "20.00")
+
+
+def test_op_says_which_transfer_a_debit_takes_back(op: Client, invoice: Invoice) -> None:
+    imported(camt(Line(amount="20.00", text="INV-2026-0001")))
+    imported(camt(Line(amount="-20.00", text="recalled", reversal=True), name="next"))
+    first, debit = Transfer.objects.order_by("pk")
+    assert "Takes back 8 Apr 2026, Vision Lab booked, same amount" in words(op.get(PATH).content.decode())
+    post(op, act="returns", transfer=debit.pk, original=first.pk)
+    assert stands(invoice) == ("due", "0.00", "20.00")
+
+
+def test_an_entry_in_quarantine_shows_what_the_bank_wrote_until_it_is_settled(
+    op: Client, lab: Tenant
+) -> None:
+    imported(camt(Line(amount="3.00", on="soon", text="<b>bold</b>")))
+    answer = op.get(PATH).content.decode()
+    assert "It was booked on &#x27;soon&#x27;, which is no day." in answer
+    assert "<b>bold</b>" not in answer
+    entry = re.search(r'name="entry" value="(\d+)"', answer)
+    assert entry is not None
+    post(op, act="settle", entry=entry[1], why="Booked by hand")
+    assert "In quarantine" not in words(op.get(PATH).content.decode()).split("Statements")[0]
+
+
+def test_ann_sees_neither_the_page_nor_the_transfers_of_others(lab: Tenant) -> None:
+    ann = signed_in(a_person(tenant=lab))
+    assert ann.get(PATH).status_code == 404
+    assert ann.post(PATH, {"act": "upload"}).status_code == 404
+
+
+def test_the_page_asks_as_many_questions_for_one_transfer_as_for_twenty(op: Client, lab: Tenant) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as asked:
+            assert op.get(PATH).status_code == 200
+        return len(asked)
+
+    imported(camt(Line(amount="7.00", text="?"), Line(amount="-7.00", reversal=True)))
+    queries()
+    few = queries()
+    more = [Line(amount=f"{n}.00", text=f"? {n}", iban=f"DE{n}") for n in range(10, 28)]
+    imported(camt(*more, name="more"))
+    assert queries() == few
+
+
+def test_a_number_in_a_form_that_is_none_is_not_found(op: Client) -> None:
+    assert op.post(PATH, {"act": "assign", "transfer": "1²"}).status_code == 404
+    assert op.post(PATH, {"act": "assign", "transfer": "99999"}).status_code == 404
+
+
+def test_ann_sees_what_was_paid_and_what_credit_she_has(lab: Tenant, invoice: Invoice) -> None:
+    ann = a_person(tenant=lab)
+    imported(camt(Line(amount="25.00", text="INV-2026-0001", name="B1")))
+    text = words(page(ann, f"/t/vision-lab/invoices/{invoice.number}/"))
+    assert "8 Apr 2026 Bank transfer · B1 €20.00" in text
+    assert "Credit balance €5.00 Paid beyond what was due" in words(page(ann, "/t/vision-lab/payment/"))
+    take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
+    close("2026-04", lab)
+    april = words(page(ann, f"/t/vision-lab/invoices/{invoice_of(lab, '2026-04').number}/"))
+    assert "From credit · Credit balance €4.00" in april
+
+
+def test_a_transfer_has_a_page_of_what_became_of_it(op: Client, invoice: Invoice) -> None:
+    imported(
+        camt(Line(amount="25.00", text="thank you", payer="VISION LAB GmbH", name="B1", end_to_end="E1"))
+    )
+    path = f"{PATH}{only().pk}/"
+    assert f'href="{path}"' in op.get(PATH).content.decode()
+    assert "It was never booked on an invoice, a credit balance or a wallet." in words(
+        op.get(path).content.decode()
+    )
+    post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
+    post(op, act="again", transfer=only().pk, why="It was for another", show="booked")
+    text = words(op.get(path).content.decode())
+    assert "€25.00 on 8 Apr 2026 VISION LAB GmbH Waits for you" in text
+    assert "Paid by VISION LAB GmbH Their account DE75 5121 0800 1245 1261 99 Text thank you" in text
+    assert "Payer’s reference E1 Bank’s reference B1 Our account DE89 3704 0044 0532 0130 00" in text
+    assert "Taken in 9 Apr 2026, 08:00 by op" in text
+    assert "INV-2026-0001, Vision Lab €20.00 Credit, Vision Lab €5.00" in text
+    assert "INV-2026-0001, Vision Lab taken back -€20.00" in text
+    steps = re.findall(
+        r"(To be matched|Waits for you|Booked) (bank statement|op@cluster.example) ([^,]+?) \d", text
+    )
+    assert [step[:2] for step in steps] == [
+        ("To be matched", "bank statement"),
+        ("Waits for you", "bank statement"),
+        ("Booked", "op@cluster.example"),
+    ]
+    assert text.count("It was for another") == 1
+
+
+def test_a_transfer_and_what_took_it_back_lead_to_each_other(op: Client, invoice: Invoice) -> None:
+    imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1", end_to_end="E1")))
+    imported(camt(Line(amount="-20.00", name="B2", end_to_end="E1", returned="AC04"), name="next"))
+    came, went = Transfer.objects.order_by("pk")
+    first, second = (op.get(f"{PATH}{row.pk}/").content.decode() for row in (came, went))
+    assert "It was taken back by the transfer of -€20.00 on 8 Apr 2026." in words(first)
+    assert f'href="{PATH}{went.pk}/"' in first
+    assert "It takes back the transfer of €20.00 on 8 Apr 2026." in words(second)
+    assert f'href="{PATH}{came.pk}/"' in second
+
+
+def test_the_page_of_a_transfer_is_only_for_operators_and_only_to_look_at(op: Client, lab: Tenant) -> None:
+    imported(camt(Line(amount="7.00", text="?")))
+    path = f"{PATH}{only().pk}/"
+    assert signed_in(a_person("ann@vision.example", lab)).get(path).status_code == 404
+    assert op.get(f"{PATH}{only().pk + 1}/").status_code == 404
+    assert op.get(f"{PATH}{10**30}/").status_code == 404
+    assert op.post(path).status_code == 405
