@@ -116,6 +116,7 @@ class Http(Connected):
     ) -> Answer | ConnectorError:
         """The failure is returned, for `call` to raise once the frame that held the headers has ended."""
         secrets = {**self.endpoint.headers, **(headers or {})}
+        answered = False
         try:
             if self._client is None:
                 self._client = _client(self.endpoint)
@@ -130,6 +131,7 @@ class Http(Connected):
                 headers={name: secret.reveal() for name, secret in secrets.items()},
                 timeout=limits,
             ) as response:
+                answered = True
                 body = self._body(response, begun + timeout * 10**9, timeout, into)
                 if isinstance(body, ConnectorError):
                     return body
@@ -142,7 +144,7 @@ class Http(Connected):
                 )
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
             self.close()
-            return _failure(error, self.address, timeout)
+            return _failure(error, self.address, timeout, answered=answered)
 
     def _body(
         self,
@@ -248,7 +250,7 @@ def _too_slow(address: str, timeout: int) -> TooSlowError:
     )
 
 
-def _failure(error: Exception, address: str, timeout: int) -> ConnectorError:
+def _failure(error: Exception, address: str, timeout: int, *, answered: bool) -> ConnectorError:
     """A sentence for what the libraries raised. Their own words may hold headers and are not repeated."""
     if isinstance(error, _TlsError):
         return ConnectorError(str(error), retry=False)
@@ -265,8 +267,11 @@ def _failure(error: Exception, address: str, timeout: int) -> ConnectorError:
     if isinstance(error, httpx.DecodingError):
         return ConnectorError(f"{address} sent an answer whose compression is broken.", retry=True)
     if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError | httpx.CloseError):
+        # A server of https resets a connection in clear, sometimes before its own words about it were read.
+        perhaps = ", or it speaks https only" if address.startswith("http:") and not answered else ""
         return ConnectorError(
-            f"{address} broke its answer off: it, or a proxy before it, was stopped or crashed.", retry=True
+            f"{address} broke its answer off: it, or a proxy before it, was stopped or crashed{perhaps}.",
+            retry=True,
         )
     if isinstance(error, OSError):
         return ConnectorError(

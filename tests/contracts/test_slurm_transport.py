@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import struct
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -143,6 +146,24 @@ def test_https_to_a_server_that_speaks_http() -> None:
         error = failing(address.replace("http:", "https:"))
     assert "check http against https" in str(error)
     assert not error.retry
+
+
+def test_a_connection_in_clear_that_is_reset_before_an_answer_may_want_https() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as beside:
+
+        def reset() -> None:
+            taken, _ = server.accept()
+            taken.recv(1)
+            taken.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )  # RST in place of FIN
+            taken.close()
+
+        done = beside.submit(reset)
+        error = failing(f"http://127.0.0.1:{server.getsockname()[1]}")
+        done.result(timeout=10)
+    assert str(error).endswith("was stopped or crashed, or it speaks https only.")
+    assert error.retry
 
 
 @pytest.mark.parametrize(
