@@ -16,6 +16,8 @@ from tests.peers import HOME, POSTGRES
 if TYPE_CHECKING:
     from tests.collecting import Counter
 
+pytest_plugins = ["tests.integration.prom_lab", "tests.integration.slurm_lab"]  # their fixtures
+
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings() -> Iterator[None]:

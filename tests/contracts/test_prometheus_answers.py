@@ -15,7 +15,7 @@ from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.queries import Queries
 from clusters.connectors.prometheus.sweep import LONGEST, SETTLE, SHORTEST, Sweep
 from tests.contracts.prometheus_reading import connector, present, read, through
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.standins.prometheus import Asked, Said, StandIn, error, success
 
 NOW = 1_740_700_000
@@ -88,7 +88,7 @@ def test_what_asking_for_less_would_help_is_told_apart(said: Said, sentence: str
         assert sentence in str(told.value)
 
 
-def test_a_real_server_refuses_too_many_points_and_broken_queries(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_real_server_refuses_too_many_points_and_broken_queries(pushed_lab: Lab) -> None:
     with _client(pushed_lab.url) as client:
         with pytest.raises(TooMuchError, match="11,000 points"):
             client.range("up", start=pushed_lab.base, end=pushed_lab.base + 96 * 3600, step=30)
@@ -144,7 +144,7 @@ def test_remarks_that_do_no_harm_are_told_and_the_answer_counts() -> None:
         assert client.remarks == [remark]
 
 
-def test_a_pass_that_fails_in_its_midst_proves_nothing(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_pass_that_fails_in_its_midst_proves_nothing(pushed_lab: Lab) -> None:
     """The real answers, until the fifth question."""
     with _client(pushed_lab.url) as real:
 
@@ -175,7 +175,7 @@ def test_a_pass_that_fails_in_its_midst_proves_nothing(pushed_lab: Lab) -> None:
             assert source.reading.complete_through == pushed_lab.base + 7200
 
 
-def test_a_window_that_is_too_much_for_the_server_is_read_in_shorter_ones(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_window_that_is_too_much_for_the_server_is_read_in_shorter_ones(pushed_lab: Lab) -> None:
     until = pushed_lab.base + 40 * 3600
     with _client(pushed_lab.url) as real:
 
@@ -191,7 +191,7 @@ def test_a_window_that_is_too_much_for_the_server_is_read_in_shorter_ones(pushed
     assert {fact.source_key: fact for fact in cut} == {fact.source_key: fact for fact in whole}
 
 
-def test_an_open_run_is_looked_for_as_far_back_as_the_server_lets_us(pushed_lab: Lab) -> None:  # noqa: F811
+def test_an_open_run_is_looked_for_as_far_back_as_the_server_lets_us(pushed_lab: Lab) -> None:
     pod = next(pod for pod in pushed_lab.truth["pods"] if pod["pod"] == "gap-end-deleted")
     key = f"{pod['uid']}/main/nvidia_com_gpu"
     with _client(pushed_lab.url) as real:
@@ -240,7 +240,7 @@ def test_nobody_there_is_one_sentence() -> None:
     assert "slurm" not in str(told.value).lower()
 
 
-def test_the_last_ten_minutes_of_prometheus_own_time_are_left_to_settle(pushed_lab: Lab) -> None:  # noqa: F811
+def test_the_last_ten_minutes_of_prometheus_own_time_are_left_to_settle(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 30 * 3600
     with present(pushed_lab.url, now) as url:
         facts, source = read(url, now - 3600, now + 7200)  # our clock is two hours ahead

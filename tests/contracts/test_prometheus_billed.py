@@ -15,7 +15,7 @@ from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_plan, a_seller, a_tenant
 from tests.contracts.prometheus_reading import connector
 from tests.contracts.prometheus_worlds import Worlds
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.schedulers import a_connection
 from tests.stories import closed, invoice_of, lines_of, prove, total
 
@@ -26,7 +26,7 @@ MINUTE = 60
 
 
 @pytest.fixture(scope="module")
-def worlds(pushed_lab: Lab) -> Worlds:  # noqa: F811
+def worlds(pushed_lab: Lab) -> Worlds:
     made = Worlds(pushed_lab)
     _hole(made)
     _restart(made)

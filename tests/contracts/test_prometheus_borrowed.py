@@ -17,7 +17,7 @@ from clusters.connectors.prometheus.quotas import Above
 from clusters.models import Cluster, ClusterKind, Connection
 from tests.builders import a_cluster, a_plan, a_tenant
 from tests.contracts.prometheus_worlds import World, Worlds
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.scenarios.test_commands_operator import told as command
 
 NOMINAL, USAGE = "kueue_cluster_queue_nominal_quota", "kueue_cluster_queue_resource_usage"
@@ -25,7 +25,7 @@ OPTIONS = {"preset": "kueue", "account_from": "namespace", "matcher": 'cluster="
 
 
 @pytest.fixture(scope="module")
-def worlds(pushed_lab: Lab) -> Worlds:  # noqa: F811
+def worlds(pushed_lab: Lab) -> Worlds:
     """research may use 2 GPUs. Its pods: first from the begin, second from 10 min on, third from 20 to 90 min, fourth
     from 30 to 50 min. infer has one of its one."""
     made = Worlds(pushed_lab)

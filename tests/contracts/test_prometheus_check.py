@@ -11,7 +11,7 @@ from clusters.connectors.prometheus import AccountFrom, Attribution, PrometheusL
 from clusters.connectors.prometheus.check import examine
 from clusters.connectors.prometheus.client import PrometheusClient
 from tests.contracts.prometheus_reading import HOUR, present
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.standins.prometheus import Asked, Said, StandIn
 
 
@@ -23,7 +23,7 @@ def found(url: str, now: int, login: PrometheusLogin | None = None, **options: A
         }
 
 
-def test_a_cluster_that_can_be_billed_says_what_it_has(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_cluster_that_can_be_billed_says_what_it_has(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 30 * HOUR
     with present(pushed_lab.url, now) as url:
         findings = found(url, now)
@@ -37,7 +37,7 @@ def test_a_cluster_that_can_be_billed_says_what_it_has(pushed_lab: Lab) -> None:
     assert findings["Account"].sentence == "A pod's account is its namespace."
 
 
-def test_an_account_by_a_label_that_nothing_has_fails_with_the_flag(pushed_lab: Lab) -> None:  # noqa: F811
+def test_an_account_by_a_label_that_nothing_has_fails_with_the_flag(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 30 * HOUR
     label = Attribution(source=AccountFrom.NAMESPACE_LABEL, label="label_billing_tenant")
     with present(pushed_lab.url, now) as url:
@@ -48,7 +48,7 @@ def test_an_account_by_a_label_that_nothing_has_fails_with_the_flag(pushed_lab: 
     assert finding.mend == "Start kube-state-metrics with --metric-labels-allowlist=pods=[…] for that label."
 
 
-def test_a_matcher_that_fits_nothing_ends_the_look_with_a_sentence(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_matcher_that_fits_nothing_ends_the_look_with_a_sentence(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 30 * HOUR
     with present(pushed_lab.url, now) as url:
         findings = found(url, now, matcher='cluster="elsewhere"')
@@ -60,7 +60,7 @@ def test_a_matcher_that_fits_nothing_ends_the_look_with_a_sentence(pushed_lab: L
     )
 
 
-def test_hours_with_an_outage_and_clocks_apart_are_told(pushed_lab: Lab) -> None:  # noqa: F811
+def test_hours_with_an_outage_and_clocks_apart_are_told(pushed_lab: Lab) -> None:
     lab = pushed_lab
     now = lab.base + 30 * HOUR + 1800  # 7 minutes without kube-state-metrics lie in the hour before
     with (

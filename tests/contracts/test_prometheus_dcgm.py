@@ -14,7 +14,7 @@ from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, Scope, Utilisation
 from tests.contracts.prometheus_reading import HOUR, connector, read_all, through
 from tests.contracts.prometheus_worlds import World, Worlds
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.standins.prometheus import Asked, Said, StandIn, error
 
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -31,7 +31,7 @@ def story(tells: Story) -> Story:
 
 
 @pytest.fixture(scope="module")
-def worlds(pushed_lab: Lab) -> Worlds:  # noqa: F811
+def worlds(pushed_lab: Lab) -> Worlds:
     """All of them at once, since a Prometheus takes no samples older than those it has."""
     made = Worlds(pushed_lab)
     for tells in STORIES:
@@ -324,7 +324,7 @@ def test_a_warning_beside_utilisation_leaves_the_whole_pass_unproved(worlds: Wor
     assert refused.value.retry
 
 
-def test_hours_that_are_too_much_at_once_are_read_in_fewer(pushed_lab: Lab) -> None:  # noqa: F811
+def test_hours_that_are_too_much_at_once_are_read_in_fewer(pushed_lab: Lab) -> None:
     since, until = pushed_lab.base + 30 * HOUR, pushed_lab.base + 40 * HOUR
     _, whole, _ = read_all(pushed_lab.url, since, until)
 

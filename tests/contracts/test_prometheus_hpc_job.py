@@ -14,7 +14,7 @@ from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions, S
 from clusters.connectors.prometheus.hpc_job import JobHour, JobTelemetry
 from tests.contracts.prometheus_reading import HOUR, present
 from tests.contracts.prometheus_worlds import Worlds
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.standins.prometheus import Asked, Said, StandIn, success
 
 GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
@@ -31,7 +31,7 @@ def _hours(url: str, since: int, until: int, **options: Any) -> tuple[list[JobHo
         return list(telemetry.hours(since=since, until=until)), telemetry
 
 
-def test_each_job_has_its_hours_also_where_two_share_a_gpu(pushed_lab: Lab) -> None:  # noqa: F811
+def test_each_job_has_its_hours_also_where_two_share_a_gpu(pushed_lab: Lab) -> None:
     lab = pushed_lab
     rows, telemetry = _hours(lab.url, lab.base, lab.end)
     expected = {
@@ -44,7 +44,7 @@ def test_each_job_has_its_hours_also_where_two_share_a_gpu(pushed_lab: Lab) -> N
     assert telemetry.told_until == lab.end
 
 
-def test_hours_at_random_are_the_same_and_only_whole_ones_are_told(pushed_lab: Lab) -> None:  # noqa: F811
+def test_hours_at_random_are_the_same_and_only_whole_ones_are_told(pushed_lab: Lab) -> None:
     lab = pushed_lab
     whole, _ = _hours(lab.url, lab.base, lab.base + 10 * HOUR)
     hours = list(range(lab.base, lab.base + 10 * HOUR, HOUR))
@@ -62,7 +62,7 @@ def test_hours_at_random_are_the_same_and_only_whole_ones_are_told(pushed_lab: L
 
 
 @pytest.fixture(scope="module")
-def worlds(pushed_lab: Lab) -> Worlds:  # noqa: F811
+def worlds(pushed_lab: Lab) -> Worlds:
     made = Worlds(pushed_lab)
     world = made.new("slurm")
     for host, job in (("c-1", "dcgm"), ("c-1", "dcgm-again"), ("c-2", "dcgm")):

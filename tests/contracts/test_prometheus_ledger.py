@@ -12,7 +12,7 @@ from clusters.models import Cluster, UsageRecord
 from clusters.open_runs import open_keys
 from tests import builders
 from tests.contracts.prometheus_reading import HOUR, connector, present
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,7 @@ def _records(cluster: Cluster) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in found.values_list(*BILLED)]
 
 
-def test_three_days_at_once_or_by_the_hour_at_random_and_again_are_the_same_records(pushed_lab: Lab) -> None:  # noqa: F811
+def test_three_days_at_once_or_by_the_hour_at_random_and_again_are_the_same_records(pushed_lab: Lab) -> None:
     lab = pushed_lab
     at_once, in_pieces = builders.a_cluster("at-once"), builders.a_cluster("in-pieces")
     _takes_in(at_once, lab.url, lab.base, lab.end)
@@ -50,7 +50,7 @@ def test_three_days_at_once_or_by_the_hour_at_random_and_again_are_the_same_reco
         assert _records(cluster) == records
 
 
-def test_a_run_that_ended_while_nobody_looked_is_closed_by_the_next_pass(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_run_that_ended_while_nobody_looked_is_closed_by_the_next_pass(pushed_lab: Lab) -> None:
     lab = pushed_lab
     cluster = builders.a_cluster()
     pod = next(pod for pod in lab.truth["pods"] if pod["pod"] == "gap-end-kept")

@@ -14,7 +14,7 @@ from clusters.connectors.http import Endpoint, Http
 from clusters.models import Cluster, ClusterKind, Connection, Quarantined, UsageRecord, UtilisationHour
 from tests import builders
 from tests.contracts.prometheus_reading import HOUR, through
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.standins.prometheus import Asked, Said, StandIn, error, success
 
 pytestmark = pytest.mark.django_db
@@ -81,7 +81,7 @@ def kept(cluster: Cluster) -> tuple[list[Any], list[Any]]:
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed_lab: Lab, name: str) -> None:  # noqa: F811
+def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed_lab: Lab, name: str) -> None:
     said, sentence = FAILURES[name]
     with connected(pushed_lab, "kube") as (cluster, flaky):
         flaky.failure = said

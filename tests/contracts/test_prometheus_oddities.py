@@ -11,7 +11,7 @@ from clusters.connectors.base import BadRow, ConnectorError, NodeSeen, NodeState
 from clusters.connectors.prometheus import ChargeFrom, PrometheusConnector, Scope, Utilisation
 from tests.contracts.prometheus_reading import connector, present
 from tests.contracts.prometheus_worlds import World, Worlds
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 UNASKED = Utilisation(scope=Scope.OFF)  # these clusters have no DCGM
@@ -25,7 +25,7 @@ def story(tells: Story) -> Story:
 
 
 @pytest.fixture(scope="module")
-def worlds(pushed_lab: Lab) -> Worlds:  # noqa: F811
+def worlds(pushed_lab: Lab) -> Worlds:
     """All of them at once, since a Prometheus takes no samples older than those it has."""
     made = Worlds(pushed_lab)
     for tells in STORIES:

@@ -14,7 +14,7 @@ from clusters.connectors.prometheus.check import examine
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.told import options_from
 from tests.contracts.prometheus_reading import HOUR, connector, present, read, uid_of
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 
 NOT_OF_PODS = (
     "The option account_from is of pods, which the preset netdata does not read; "
@@ -37,7 +37,7 @@ def told(options: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_a_pods_account_is_its_queue_of_that_scheduler_alone(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     preset: str,
     accounts: set[str],
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_pods_account_is_its_queue_of_that_scheduler_alone(
     assert any('went to the account ""' in note for note in source.reading.notes)
 
 
-def test_the_account_stays_the_namespace_where_the_operator_says_so(pushed_lab: Lab) -> None:  # noqa: F811
+def test_the_account_stays_the_namespace_where_the_operator_says_so(pushed_lab: Lab) -> None:
     options = told({"preset": "kueue", "account_from": "namespace"})
 
     facts, source = read(pushed_lab.url, pushed_lab.base, pushed_lab.end, **options)
@@ -101,7 +101,7 @@ def found(url: str, now: int, options: dict[str, Any]) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize(("preset", "unit"), [("kueue", 1), ("volcano", 1000), ("kai", 1)])
-def test_the_gauges_of_queues_are_told_in_gpus(pushed_lab: Lab, preset: str, unit: int) -> None:  # noqa: F811
+def test_the_gauges_of_queues_are_told_in_gpus(pushed_lab: Lab, preset: str, unit: int) -> None:
     now = pushed_lab.base + 26 * HOUR  # two halves are in KAI's queue
     truth = sum(
         pod["fraction"] or pod["gpus"]
@@ -117,7 +117,7 @@ def test_the_gauges_of_queues_are_told_in_gpus(pushed_lab: Lab, preset: str, uni
     assert f" tells {truth:g} GPUs in " in findings["Queues"].sentence
 
 
-def test_a_gauge_that_is_not_there_is_a_warning_with_what_mends_it(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_gauge_that_is_not_there_is_a_warning_with_what_mends_it(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 26 * HOUR
     with present(pushed_lab.url, now) as url:
         finding = found(url, now, {"preset": "kueue", "matcher": 'job="kube-state-metrics"'})["Queues"]
@@ -125,7 +125,7 @@ def test_a_gauge_that_is_not_there_is_a_warning_with_what_mends_it(pushed_lab: L
     assert finding.mend.startswith("Set metrics.enableClusterQueueResources")
 
 
-def test_users_of_machines_without_a_scheduler_are_looked_for(pushed_lab: Lab) -> None:  # noqa: F811
+def test_users_of_machines_without_a_scheduler_are_looked_for(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 9 * HOUR
     with present(pushed_lab.url, now) as url:
         netdata = found(url, now, {"preset": "netdata"})
@@ -140,7 +140,7 @@ def test_users_of_machines_without_a_scheduler_are_looked_for(pushed_lab: Lab) -
     )
 
 
-def test_a_sampled_source_says_nothing_of_open_runs(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_sampled_source_says_nothing_of_open_runs(pushed_lab: Lab) -> None:
     source = connector(pushed_lab.url, **told({"preset": "netdata"}))
     list(source.usage(since=pushed_lab.base, until=pushed_lab.base + 4 * HOUR, open_keys=["uid/main/gpu"]))
     assert (source.reading.missing, source.reading.unasked) == ([], ["uid/main/gpu"])

@@ -16,7 +16,7 @@ from clusters.connectors.base import UsageFact
 from tests.contracts.ledger_rules import Merged
 from tests.contracts.prometheus_reading import connector, uid_of, until_of
 from tests.contracts.prometheus_replay import DATA, STEP, Pod, Recorded, recorded, replay
-from tests.integration.prom_lab import Lab, bare, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab, bare
 
 pytestmark = pytest.mark.skipif(
     not DATA.exists(), reason="The records are absent: put them at ../shared/data."
@@ -96,7 +96,7 @@ def _read(url: str, record: Recorded, piece: int) -> Merged:
 @pytest.mark.long
 @pytest.mark.parametrize("record", [_openb, _dlrm])
 def test_with_completion_times_each_month_has_the_published_gpu_seconds(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     record: Callable[[], Recorded],
 ) -> None:
     told = record()
@@ -112,7 +112,7 @@ def test_with_completion_times_each_month_has_the_published_gpu_seconds(
     [_cut, pytest.param(_openb, marks=pytest.mark.long), pytest.param(_dlrm, marks=pytest.mark.long)],
 )
 def test_without_completion_times_each_pod_is_within_a_scrape_of_the_truth(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     record: Callable[[], Recorded],
 ) -> None:
     told = record()

@@ -18,7 +18,7 @@ from clusters.connectors.base import BadRow, ConnectorError, IncompleteHour, Row
 from clusters.connectors.prometheus import Preset
 from tests.contracts.prometheus_reading import HOUR, connector, present, read
 from tests.contracts.prometheus_worlds import World, Worlds
-from tests.integration.prom_lab import Lab, prom_lab, pushed_lab  # noqa: F401  # fixtures
+from tests.integration.prom_lab import Lab
 from tests.standins.prometheus import Asked, Said, StandIn, success
 
 NETDATA: dict[str, Any] = {"preset": Preset.NETDATA, "models": {"hf-a6000-1": "a6000"}}
@@ -39,7 +39,7 @@ def held(facts: Iterable[Row]) -> dict[tuple[str, str], Fraction]:
     return dict(sums)
 
 
-def test_the_labs_users_held_what_they_really_held_to_the_mib_second(prom_lab: Lab) -> None:  # noqa: F811
+def test_the_labs_users_held_what_they_really_held_to_the_mib_second(prom_lab: Lab) -> None:
     facts, source = read(prom_lab.url, prom_lab.base, prom_lab.end, **NETDATA)
 
     assert held(facts) == {
@@ -62,7 +62,7 @@ def test_the_labs_users_held_what_they_really_held_to_the_mib_second(prom_lab: L
     assert source.reading.nodes is None
 
 
-def test_an_outage_of_the_server_is_an_incomplete_hour_and_nobodys_use(prom_lab: Lab) -> None:  # noqa: F811
+def test_an_outage_of_the_server_is_an_incomplete_hour_and_nobodys_use(prom_lab: Lab) -> None:
     _, source = read(prom_lab.url, prom_lab.base, prom_lab.end, **NETDATA)
 
     (down,) = prom_lab.truth["server_down"]
@@ -77,7 +77,7 @@ def test_an_outage_of_the_server_is_an_incomplete_hour_and_nobodys_use(prom_lab:
     )
 
 
-def test_hour_by_hour_at_random_and_again_it_is_the_same(pushed_lab: Lab) -> None:  # noqa: F811
+def test_hour_by_hour_at_random_and_again_it_is_the_same(pushed_lab: Lab) -> None:
     lab = pushed_lab
     at_once, _ = read(lab.url, lab.base, lab.base + 14 * HOUR, **NETDATA)
     source = connector(lab.url, **NETDATA)
@@ -90,7 +90,7 @@ def test_hour_by_hour_at_random_and_again_it_is_the_same(pushed_lab: Lab) -> Non
     assert ledger == {fact.source_key: fact for fact in at_once}
 
 
-def test_only_hours_that_have_settled_are_read(pushed_lab: Lab) -> None:  # noqa: F811
+def test_only_hours_that_have_settled_are_read(pushed_lab: Lab) -> None:
     lab = pushed_lab
     with present(lab.url, lab.base + 4 * HOUR + 599) as url:
         facts, source = read(url, lab.base, lab.base + 5 * HOUR, **NETDATA)
@@ -102,7 +102,7 @@ def test_only_hours_that_have_settled_are_read(pushed_lab: Lab) -> None:  # noqa
     assert held(facts) == {("alice", "hf-3090-1"): 48}
 
 
-def test_a_server_that_never_heard_of_it_proves_nothing(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_server_that_never_heard_of_it_proves_nothing(pushed_lab: Lab) -> None:
     lab = pushed_lab
     source = connector(lab.url, preset=Preset.GENV, matcher='cluster="no-such"')
     with pytest.raises(ConnectorError, match="has no genv_user_attached_devices_total since 2025-02-27"):
@@ -110,7 +110,7 @@ def test_a_server_that_never_heard_of_it_proves_nothing(pushed_lab: Lab) -> None
     assert source.reading.complete_through is None
 
 
-def test_attached_devices_of_genv_are_gpu_hours(pushed_lab: Lab) -> None:  # noqa: F811
+def test_attached_devices_of_genv_are_gpu_hours(pushed_lab: Lab) -> None:
     worlds = Worlds(pushed_lab)
     world = worlds.new("genv", hostname="gpu-7")
     told = "genv_user_attached_devices_total"

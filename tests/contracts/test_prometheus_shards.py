@@ -11,14 +11,14 @@ from clusters.connectors.base import UsageFact
 from clusters.connectors.prometheus import PrometheusConnector, Scope, Utilisation
 from tests.contracts.prometheus_reading import connector, present
 from tests.contracts.prometheus_worlds import World, Worlds
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 
 AWAY = (2400, 3900)  # seconds since the beginning
 Facts = dict[str, UsageFact]
 
 
 @pytest.fixture(scope="module")
-def worlds(pushed_lab: Lab) -> Worlds:  # noqa: F811
+def worlds(pushed_lab: Lab) -> Worlds:
     made = Worlds(pushed_lab)
     for job in ("shards", "replicas"):
         for number, down in enumerate(([], [AWAY])):

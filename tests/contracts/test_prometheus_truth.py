@@ -22,13 +22,13 @@ from tests.contracts.prometheus_reading import (
     uid_of,
     until_of,
 )
-from tests.integration.prom_lab import Lab, prom_lab, pushed_lab  # noqa: F401  # fixtures
+from tests.integration.prom_lab import Lab
 
 Told = tuple[dict[str, UsageFact], Reading, Lab]
 
 
 @pytest.fixture(scope="module")
-def told(prom_lab: Lab) -> Told:  # noqa: F811
+def told(prom_lab: Lab) -> Told:
     """All three days in one pass: facts by uid, for here every pod has one container with devices."""
     facts, source = read(prom_lab.url, prom_lab.base, prom_lab.end)
     by_uid = {uid_of(fact): fact for fact in facts}
@@ -192,7 +192,7 @@ def test_hour_by_hour_at_random_or_at_once_and_again_it_is_the_same(told: Told) 
         assert {uid_of(fact): fact for fact in ledger.facts.values()} == facts, name
 
 
-def test_a_pass_says_how_far_it_proves_and_no_further(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_pass_says_how_far_it_proves_and_no_further(pushed_lab: Lab) -> None:
     lab = pushed_lab
     _, source = read(lab.url, lab.base + 30 * HOUR, lab.base + 31 * HOUR)
     assert source.reading.complete_through == lab.base + 31 * HOUR
@@ -208,7 +208,7 @@ def test_a_pass_says_how_far_it_proves_and_no_further(pushed_lab: Lab) -> None: 
     assert lab.end - 90 <= source.reading.complete_through <= lab.end
 
 
-def test_while_kube_state_metrics_is_down_no_pod_has_ended(pushed_lab: Lab) -> None:  # noqa: F811
+def test_while_kube_state_metrics_is_down_no_pod_has_ended(pushed_lab: Lab) -> None:
     (down,) = pushed_lab.truth["server_down"]
     with present(pushed_lab.url, down[0] + 2100) as url:
         facts, _ = read(url, down[0] - HOUR, down[0] + 1500)
@@ -221,7 +221,7 @@ def test_while_kube_state_metrics_is_down_no_pod_has_ended(pushed_lab: Lab) -> N
         assert until_of(fact) <= min(ended, down[0]) + (0 if fact.ended else 30)
 
 
-def test_a_window_inside_an_outage_that_is_over_is_passed(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_window_inside_an_outage_that_is_over_is_passed(pushed_lab: Lab) -> None:
     (down,) = pushed_lab.truth["server_down"]
     facts, source = read(pushed_lab.url, down[0] + 300, down[0] + 1500)
     assert source.reading.complete_through == down[0] + 1500
@@ -231,7 +231,7 @@ def test_a_window_inside_an_outage_that_is_over_is_passed(pushed_lab: Lab) -> No
     assert "gap-start" in {fact.name for fact in facts}
 
 
-def test_a_time_before_the_first_sample_is_passed_as_a_hole(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_time_before_the_first_sample_is_passed_as_a_hole(pushed_lab: Lab) -> None:
     lab = pushed_lab
     with present(lab.url, lab.base + 30 * HOUR) as url:
         facts, source = read(url, lab.base - 30 * 24 * HOUR, lab.base - 20 * 24 * HOUR)
@@ -242,7 +242,7 @@ def test_a_time_before_the_first_sample_is_passed_as_a_hole(pushed_lab: Lab) -> 
     ]
 
 
-def test_an_open_run_is_given_from_wherever_it_lies_or_is_missing(pushed_lab: Lab) -> None:  # noqa: F811
+def test_an_open_run_is_given_from_wherever_it_lies_or_is_missing(pushed_lab: Lab) -> None:
     lab = pushed_lab
     truth = {pod["pod"]: pod for pod in lab.truth["pods"]}
     pod = truth["gap-end-deleted"]
@@ -269,7 +269,7 @@ def test_an_open_run_is_given_from_wherever_it_lies_or_is_missing(pushed_lab: La
     ],
 )
 def test_an_account_is_a_label_where_the_operator_says_so(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     account: Attribution,
     expected: set[str],
 ) -> None:
@@ -282,7 +282,7 @@ def test_an_account_is_a_label_where_the_operator_says_so(
     assert bool(without) == ("" in expected)
 
 
-def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:
     lab = pushed_lab
     window = lab.base + 30 * HOUR, lab.base + 33 * HOUR
     without, _ = read(lab.url, *window)
@@ -292,7 +292,7 @@ def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:  # noqa: F
     assert source.reading.nodes
 
 
-def test_a_pass_over_nothing_but_a_hole_says_nothing_of_open_runs(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_pass_over_nothing_but_a_hole_says_nothing_of_open_runs(pushed_lab: Lab) -> None:
     lab = pushed_lab
     begin, end = lab.base - 10 * 24 * HOUR, lab.base - 9 * 24 * HOUR  # before its first sample
     with present(lab.url, lab.base + 3 * HOUR) as url:

@@ -12,7 +12,7 @@ from clusters.connectors.base import BusyHour, BusySource, Reading, UsageFact
 from clusters.connectors.prometheus import Scope, Utilisation
 from tests.contracts.ledger_rules import Merged
 from tests.contracts.prometheus_reading import HOUR, connector, read_all, uid_of, until_of
-from tests.integration.prom_lab import Lab, prom_lab, pushed_lab  # noqa: F401  # fixtures
+from tests.integration.prom_lab import Lab
 
 ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 SCRAPE = 30
@@ -47,7 +47,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(prom_lab: Lab) -> Told:  # noqa: F811
+def told(prom_lab: Lab) -> Told:
     return Told(prom_lab)
 
 
@@ -172,7 +172,7 @@ def _seed(told: Told, hour: int) -> dict[str, tuple[Decimal, int]]:
     ],
 )
 def test_the_published_figures_come_out_of_the_average_over_the_cluster(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     divisor: Decimal | None,
     effective: tuple[str, str, str],
 ) -> None:
@@ -189,7 +189,7 @@ def test_the_published_figures_come_out_of_the_average_over_the_cluster(
     assert bool(misread) == (divisor is not None)
 
 
-def test_an_average_of_a_node_is_over_its_devices_that_are_held(pushed_lab: Lab) -> None:  # noqa: F811
+def test_an_average_of_a_node_is_over_its_devices_that_are_held(pushed_lab: Lab) -> None:
     told = Told(pushed_lab, utilisation=Utilisation(scope=Scope.NODE))
     (silent,) = told.named("no-util-0")
     hour = pushed_lab.base + 28 * HOUR
@@ -205,7 +205,7 @@ def test_an_average_of_a_node_is_over_its_devices_that_are_held(pushed_lab: Lab)
     assert not [uid for uid in told.named("bu-a-gpu-0") if uid in told.busy]  # nobody there names its pod
 
 
-def test_an_average_of_a_model_stands_in_where_the_node_has_none(pushed_lab: Lab) -> None:  # noqa: F811
+def test_an_average_of_a_model_stands_in_where_the_node_has_none(pushed_lab: Lab) -> None:
     told = Told(pushed_lab, utilisation=Utilisation(scope=Scope.MODEL))
     (uid,) = told.named("bu-a-gpu-0")
     rows = told.busy[uid].values()
@@ -215,7 +215,7 @@ def test_an_average_of_a_model_stands_in_where_the_node_has_none(pushed_lab: Lab
     assert {row.source for row in told.busy[silent].values()} == {BusySource.NODE}
 
 
-def test_a_percentage_tells_the_same_but_nothing_of_slices(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_percentage_tells_the_same_but_nothing_of_slices(pushed_lab: Lab) -> None:
     told = Told(pushed_lab, utilisation=Utilisation(metric="DCGM_FI_DEV_GPU_UTIL"))
     assert {told.pods[uid]["node"] for uid in told.busy} == {"h100-1", "h100-2"}
     for uid, rows in told.busy.items():
@@ -225,7 +225,7 @@ def test_a_percentage_tells_the_same_but_nothing_of_slices(pushed_lab: Lab) -> N
     assert [note for note in told.reading.notes if "does not work on MIG slices" in note]
 
 
-def test_off_reads_nothing_and_says_nothing(pushed_lab: Lab) -> None:  # noqa: F811
+def test_off_reads_nothing_and_says_nothing(pushed_lab: Lab) -> None:
     told = Told(pushed_lab, utilisation=Utilisation(scope=Scope.OFF))
     assert told.busy == {}
     assert not [note for note in told.reading.notes if "DCGM" in note]

@@ -6,7 +6,6 @@ import pytest
 from django.db import connection
 
 from tests.integration import slurm_lab as lab
-from tests.integration.slurm_lab import slurm_lab  # noqa: F401  # a fixture
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

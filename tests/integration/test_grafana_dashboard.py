@@ -16,7 +16,7 @@ from clusters.connectors.prometheus.shapes import PRODUCT
 from portal.ops.grafana.dashboards import billing, cluster
 from portal.ops.grafana.panels import Json
 from tests.integration import promql
-from tests.integration.prom_lab import Lab, bare, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab, bare
 
 HOUR = 3600
 QUIET = 95  # seconds around a moment in which no pod comes or goes: three scrapes
@@ -71,7 +71,7 @@ def summed(pairs: list[tuple[str, float]]) -> dict[str, float]:
     return dict(sums)
 
 
-def test_allocation_is_what_it_really_was(pushed_lab: Lab) -> None:  # noqa: F811
+def test_allocation_is_what_it_really_was(pushed_lab: Lab) -> None:
     lab = pushed_lab
     for at in moments(lab):
         held = holders(lab, at)
@@ -87,7 +87,7 @@ def test_allocation_is_what_it_really_was(pushed_lab: Lab) -> None:  # noqa: F81
         assert {row["metric"]["uid"] for row in rows} == {pod["uid"] for pod in held}
 
 
-def test_the_first_two_hours_are_the_published_three_two_and_two(pushed_lab: Lab) -> None:  # noqa: F811
+def test_the_first_two_hours_are_the_published_three_two_and_two(pushed_lab: Lab) -> None:
     found = promql.values(
         pushed_lab.url, expression("Allocated by namespace"), pushed_lab.base + HOUR, by="namespace"
     )
@@ -96,7 +96,7 @@ def test_the_first_two_hours_are_the_published_three_two_and_two(pushed_lab: Lab
     assert idle["value"][1] == "49"
 
 
-def test_idle_devices_are_those_that_nobody_holds(pushed_lab: Lab) -> None:  # noqa: F811
+def test_idle_devices_are_those_that_nobody_holds(pushed_lab: Lab) -> None:
     lab = pushed_lab
     for at in moments(lab):
         there = [
@@ -112,7 +112,7 @@ def test_idle_devices_are_those_that_nobody_holds(pushed_lab: Lab) -> None:  # n
         assert one == summed(there + held), "the chosen namespaces do not make others' devices idle"
 
 
-def test_devices_are_as_busy_as_they_really_were(pushed_lab: Lab) -> None:  # noqa: F811
+def test_devices_are_as_busy_as_they_really_were(pushed_lab: Lab) -> None:
     lab = pushed_lab
     compared = 0
     for at in moments(lab):
@@ -127,7 +127,7 @@ def test_devices_are_as_busy_as_they_really_were(pushed_lab: Lab) -> None:  # no
     assert compared > MOMENTS
 
 
-def test_a_percentage_is_divided_and_a_named_metric_is_the_only_one(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_percentage_is_divided_and_a_named_metric_is_the_only_one(pushed_lab: Lab) -> None:
     at = pushed_lab.base + 20 * HOUR
     percent = PrometheusOptions(utilisation=Utilisation(metric="DCGM_FI_DEV_GPU_UTIL"))
     (ratio,) = [
@@ -141,7 +141,7 @@ def test_a_percentage_is_divided_and_a_named_metric_is_the_only_one(pushed_lab: 
     assert found["nlp"] == pytest.approx(ratio[1], abs=0.2)  # of other devices too: slices tell no percentage
 
 
-def test_queues_hold_what_their_pods_hold(pushed_lab: Lab) -> None:  # noqa: F811
+def test_queues_hold_what_their_pods_hold(pushed_lab: Lab) -> None:
     lab = pushed_lab
     for at in moments(lab):
         for scheduler, label, ask in zip(
@@ -161,7 +161,7 @@ def test_queues_hold_what_their_pods_hold(pushed_lab: Lab) -> None:  # noqa: F81
             assert {queue: value for queue, value in found.items() if value} == summed(held), (at, scheduler)
 
 
-def test_what_is_chosen_narrows_the_panels(pushed_lab: Lab) -> None:  # noqa: F811
+def test_what_is_chosen_narrows_the_panels(pushed_lab: Lab) -> None:
     lab, at = pushed_lab, pushed_lab.base + 20 * HOUR
     chosen = promql.values(
         lab.url, expression("Allocated by namespace"), at, by="namespace", namespace="(nlp|bu-a)"
@@ -173,7 +173,7 @@ def test_what_is_chosen_narrows_the_panels(pushed_lab: Lab) -> None:  # noqa: F8
     }
 
 
-def test_the_variables_offer_what_there_is(pushed_lab: Lab) -> None:  # noqa: F811
+def test_the_variables_offer_what_there_is(pushed_lab: Lab) -> None:
     variables = {v["name"]: v for v in cluster(PrometheusOptions())["templating"]["list"]}
     at = pushed_lab.base + 30 * HOUR
     offered = promql.values(pushed_lab.url, variables["namespace"]["query"]["query"], at, by="namespace")
@@ -194,7 +194,7 @@ def test_the_variables_offer_what_there_is(pushed_lab: Lab) -> None:  # noqa: F8
     ],
     ids=["plain", "matcher", "labels", "utilisation"],
 )
-def test_every_panel_draws_three_days(pushed_lab: Lab, options: PrometheusOptions) -> None:  # noqa: F811
+def test_every_panel_draws_three_days(pushed_lab: Lab, options: PrometheusOptions) -> None:
     """Over outages, a rollout, doubled replicas, and a node that goes: no panel fails, and each draws something."""
     times = {"start": pushed_lab.base, "end": pushed_lab.end, "step": 900}
     for panel in cluster(options)["panels"]:
@@ -203,7 +203,7 @@ def test_every_panel_draws_three_days(pushed_lab: Lab, options: PrometheusOption
             assert promql.asked(pushed_lab.url, "query_range", query=asked, **times)["result"], panel["title"]
 
 
-def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:
     nothing = cluster(PrometheusOptions(matcher='cluster="elsewhere"'))
     for panel in nothing["panels"]:
         for target in panel["targets"]:
@@ -222,7 +222,7 @@ DCGM_FI_DEV_GPU_UTIL{gpu="2",uuid="GPU-3",hostname="n1"} 0
 """
 
 
-def test_labels_that_scraping_renamed_are_read_under_their_own_names(pushed_lab: Lab) -> None:  # noqa: F811
+def test_labels_that_scraping_renamed_are_read_under_their_own_names(pushed_lab: Lab) -> None:
     """As charts ship it: honorLabels is off, and the exporter's own namespace, pod and node stand in the way."""
     with serving(RENAMED) as target:
         own = "{namespace: monitoring, pod: exporter, container: exporter, node: n9}"

@@ -13,7 +13,7 @@ from clusters.models import Cluster, Connection, Quarantined, UsageRecord
 from portal.tenants.models import Tenant
 from tests.builders import a_seller
 from tests.contracts.prometheus_reading import HOUR
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.scenarios.configuring import Op, run_json
 from tests.stories import closed, invoice_of, lines_of, prove
 
@@ -60,7 +60,7 @@ SLICES = {"bu-a": 3, "bu-b": 2, "bu-c": 2}
 
 
 def test_slices_of_a_gpu_are_billed_their_share_to_the_exact_fraction(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     tmp_path: Path,
 ) -> None:
     a_seller()
@@ -92,7 +92,7 @@ def test_slices_of_a_gpu_are_billed_their_share_to_the_exact_fraction(
 
 
 def test_a_pod_that_runs_over_the_border_of_a_month_is_split_there_to_the_second(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     tmp_path: Path,
 ) -> None:
     op = Op(tmp_path)

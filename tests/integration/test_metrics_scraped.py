@@ -21,7 +21,7 @@ from portal.outbox import outbox
 from tests import builders
 from tests.documentation import table
 from tests.integration import promql
-from tests.integration.prom_lab import BINARIES, Lab, bare, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import BINARIES, Lab, bare
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -97,7 +97,7 @@ def served(live_server: LiveServer, settings: Settings) -> LiveServer:
     return live_server
 
 
-def test_prometheus_reads_what_jobs_cost(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+def test_prometheus_reads_what_jobs_cost(served: LiveServer, pushed_lab: Lab) -> None:
     with scraping(pushed_lab, served) as url:
         (pretrain,) = promql.eventually(url, 'training_job_cost_usd{job_name="pretrain"}')
         labels = {name: pretrain["metric"][name] for name in ("job_name", "team", "gpu_type", "namespace")}
@@ -115,7 +115,7 @@ def test_prometheus_reads_what_jobs_cost(served: LiveServer, pushed_lab: Lab) ->
         assert promql.values(url, "up", by="job") == {"clustertab": 1}
 
 
-def test_every_panel_of_the_billing_dashboard_draws(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+def test_every_panel_of_the_billing_dashboard_draws(served: LiveServer, pushed_lab: Lab) -> None:
     with scraping(pushed_lab, served) as url:
         promql.eventually(url, "clustertab_broker_up")
         for panel in billing()["panels"]:
@@ -135,13 +135,13 @@ def panel_of(title: str) -> str:
     return str(panel["targets"][0]["expr"])
 
 
-def test_a_wrong_token_is_seen_as_a_target_that_is_down(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+def test_a_wrong_token_is_seen_as_a_target_that_is_down(served: LiveServer, pushed_lab: Lab) -> None:
     with scraping(pushed_lab, served, token=TOKEN + "x") as url:
         assert promql.eventually(url, "up")[0]["value"][1] == "0"
         assert promql.instant(url, "training_job_cost_usd") == []
 
 
-def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab) -> None:
     with scraping(pushed_lab, served) as url:
         promql.eventually(url, "clustertab_broker_up")
         rules = {rule["alert"]: rule for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
@@ -157,7 +157,7 @@ def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab
     assert set(rules) - wrong == quiet | {"ClusterTabBooksDiffer", "ClusterTabNotReconciled"}
 
 
-def test_promtool_finds_no_fault(served: LiveServer, pushed_lab: Lab) -> None:  # noqa: F811
+def test_promtool_finds_no_fault(served: LiveServer, pushed_lab: Lab) -> None:
     promtool = str(pushed_lab.dir / BINARIES / "promtool")
     request = Request(f"{served.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
     with urlopen(request, timeout=30) as answer:

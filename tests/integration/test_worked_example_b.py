@@ -11,7 +11,7 @@ import pytest
 
 from portal.tenants.models import Tenant
 from tests.builders import a_seller
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.scenarios.configuring import Op, run_json
 from tests.stories import closed, invoice_of, printed, prove
 
@@ -60,7 +60,7 @@ def pulled(since: str, until: str) -> dict[str, int]:
 
 
 def test_users_are_billed_the_memory_that_they_held_and_an_hour_is_an_hour(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     tmp_path: Path,
 ) -> None:
     a_seller()

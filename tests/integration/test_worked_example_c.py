@@ -15,7 +15,7 @@ from clusters.models import Cluster
 from portal.tenants.models import Tenant
 from tests.builders import a_seller
 from tests.documentation import DOCS
-from tests.integration.prom_lab import Lab, pushed_lab  # noqa: F401  # a fixture
+from tests.integration.prom_lab import Lab
 from tests.scenarios.configuring import Op, run_json
 from tests.stories import closed, invoice_of, total
 
@@ -87,7 +87,7 @@ def near(told: str, value: str | Fraction) -> bool:
 
 @pytest.mark.parametrize("configuration", CONFIGURED)
 def test_an_hour_of_slices_comes_out_as_the_docs_say(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     tmp_path: Path,
     configuration: str,
 ) -> None:
@@ -112,7 +112,7 @@ def test_an_hour_of_slices_comes_out_as_the_docs_say(
 
 
 def test_february_is_invoiced_for_the_49_hours(
-    pushed_lab: Lab,  # noqa: F811
+    pushed_lab: Lab,
     tmp_path: Path,
 ) -> None:
     a_seller()
