@@ -66,6 +66,13 @@ def test_a_port_that_is_no_number_is_refused(tmp_path: Path) -> None:
     assert refused(tmp_path, "demo", "--port", "abc") == "abc is no port; choose one between 1 and 65535."
 
 
+def test_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path, "check", "typo") == (
+        "There is no check 'typo'; there are lint, format, types, layers, migrations, shape, templates."
+    )
+    assert refused(tmp_path, "check", "lint", "--fix").startswith("There is no check '--fix'; ")
+
+
 @pytest.mark.parametrize(
     "output",
     [
