@@ -1,4 +1,4 @@
-"""How people come in: by invitation, never by signing up."""
+"""How people come in: the operator adds them, and nobody signs up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest
 from django.urls import path, re_path
 
 
-class InvitedOnly(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no type hints
+class NoSignup(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no type hints
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         del request
         return False

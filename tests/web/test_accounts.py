@@ -94,7 +94,7 @@ def test_an_address_that_nobody_has_is_told_whom_to_ask() -> None:
     assert asked.headers["Location"] == "/accounts/password/reset/done/"
     (message,) = mail.outbox
     assert message.subject == "ClusterTab: No account with this address"
-    assert "ask the owner of your tenant" in message.body
+    assert "Your operator adds people to a tenant: ask there." in message.body
     assert "http" not in message.body
     assert "sign up" not in message.body.lower()
 
