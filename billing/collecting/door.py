@@ -43,7 +43,11 @@ def is_sandbox() -> bool:
 
 
 def gateway() -> Gateway:
-    """Raises CollectingError where no key is set."""
+    """The gateway of the key that is set; at the first call of a database's life, what we are called there is settled.
+
+    Raises CollectingError where no key is set, where the database is another one at Stripe than STRIPE_DEPLOYMENT
+    says, where it collected in the other mode, and where nobody knows, or can be asked, what it is called there.
+    """
     if not is_configured():
         raise CollectingError("Nothing is collected here yet: set STRIPE_SECRET_KEY, as docs/stripe.md says.")
     found = _gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
@@ -72,7 +76,7 @@ def _gateway(key: str, base: str) -> Gateway:
 
 
 def collector() -> Collector:
-    """Raises CollectingError as `gateway` does, where this database has collected nothing yet."""
+    """The row of it. Raises CollectingError as `gateway` does, where this database has collected nothing yet."""
     row = Collector.objects.filter(pk=1).first()
     if row is None:
         gateway()
