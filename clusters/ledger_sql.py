@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusters.usage_sql import input_row
 
-# What makes a revision when it changes (design: account, shape, start, end, state, suspension).
+# What makes a revision when it changes: account, shape, start, end, state, suspension.
 REVISING = (
     "account_id",
     '"user"',
