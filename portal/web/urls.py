@@ -46,7 +46,8 @@ tenant_patterns: list[URLPattern] = [
     path("payment/methods/<int:method>/", change_method, name="payment_method"),
     path("payment/back/", back, name="payment_back"),
     path("invoices/", invoices, name="invoices"),
-    # Numbers from before 0.2 may have a slash in them, so the longest address stands first.
+    # Numbers issued before prefixes were checked (migration 0043) may have a slash in them: the longest address
+    # stands first.
     path("invoices/<path:number>/lines/<int:position>/", line, name="invoice_line_jobs"),
     path("invoices/<path:number>/lines/<int:position>/csv", line_csv, name="invoice_line_csv"),
     path("invoices/<path:number>/pay/", pay, name="invoice_pay"),
