@@ -151,10 +151,6 @@ class Hand:
             charge = world.get("charge", world.get("payment_intent", intent)["latest_charge"])
             return str(disputes.open_(world, charge, amount=amount, reason=reason)["id"])
 
-    def review_dispute(self, dispute: str) -> None:
-        with self._acting() as world:
-            disputes.review(world, world.get("dispute", dispute))
-
     def win_dispute(self, dispute: str) -> None:
         with self._acting() as world:
             disputes.win(world, world.get("dispute", dispute))
