@@ -203,7 +203,7 @@ def hand_back(*, invoice: Invoice, most: int, at: datetime, on: date) -> int:
 def pay_back(
     *, tenant: Tenant, currency: str, amount: Money, reference: str, by: str, at: datetime
 ) -> CreditEntry:
-    """Record that Op transferred money of the balance back; the same reference again, the same entry.
+    """Record that the operator transferred money of the balance back; the same reference again, the same entry.
 
     Raises CreditBalanceError for nothing, for more than there is, and for a reference of another amount.
     """

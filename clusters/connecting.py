@@ -1,4 +1,4 @@
-"""The form in which Op tells how a cluster is reached. What it keeps secret it takes and never shows."""
+"""The form in which the operator tells how a cluster is reached. What it keeps secret it takes and never shows."""
 
 from __future__ import annotations
 

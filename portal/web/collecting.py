@@ -1,4 +1,4 @@
-"""What Op sees of money that has not come: who owes what since when, what comes next, and what needs a person."""
+"""What the operator sees of money that has not come: who owes since when, what comes next, what needs a person."""
 
 from __future__ import annotations
 
