@@ -101,21 +101,6 @@ def plan(*, door: Door, request: Request) -> Plan:
     return _PLANNERS[request.kind](door, request)
 
 
-def plan_hold(*, door: Door, account: str, user: str = "") -> Plan:
-    """Hold every waiting job of the account, of that user alone where one is given."""
-    return plan(door=door, request=Request(kind=ActKind.HOLD, account=account, user=user))
-
-
-def plan_release(*, door: Door, account: str, user: str = "") -> Plan:
-    """Release the account's jobs that were held here. Those that users or operators hold stay held."""
-    return plan(door=door, request=Request(kind=ActKind.RELEASE, account=account, user=user))
-
-
-def plan_cancel(*, door: Door, job: int) -> Plan:
-    """End one job, or all tasks of the array of that number."""
-    return plan(door=door, request=Request(kind=ActKind.CANCEL, job=job))
-
-
 def plan_block(*, door: Door, account: str, submits: bool = False) -> Plan:
     """Keep GPU jobs of the account, and of those below it, from starting; `submits`: from being submitted."""
     return plan(door=door, request=Request(kind=ActKind.BLOCK, account=account, submits=submits))

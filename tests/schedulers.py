@@ -1,4 +1,4 @@
-"""A live scheduler that answers as it is told, behind the protocol that every connector keeps."""
+"""A live scheduler that answers as it is told, behind the protocol that every connector keeps; what is asked of one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from billing import pulling
 from billing.pulling import Pulled
+from clusters import limits
 from clusters.connectors.base import Connector, ConnectorError, NodeSeen, Reading, Row, UsageFact
 from clusters.connectors.prometheus.coverage import incomplete_hours
-from clusters.models import Cluster, ClusterKind, Connection
+from clusters.limits import Door, Plan, Request
+from clusters.models import ActKind, Cluster, ClusterKind, Connection
 from portal.vault import seal
 from tests.builders import a_cluster, at
 
@@ -108,3 +110,18 @@ def a_connection(cluster: Cluster | None = None, **fields: Any) -> Connection:
         **fields,
     }
     return Connection.objects.create(cluster=cluster, **told)
+
+
+def plan_hold(*, door: Door, account: str, user: str = "") -> Plan:
+    """Hold every waiting job of the account, of that user alone where one is given."""
+    return limits.plan(door=door, request=Request(kind=ActKind.HOLD, account=account, user=user))
+
+
+def plan_release(*, door: Door, account: str, user: str = "") -> Plan:
+    """Release the account's jobs that were held here. Those that users or operators hold stay held."""
+    return limits.plan(door=door, request=Request(kind=ActKind.RELEASE, account=account, user=user))
+
+
+def plan_cancel(*, door: Door, job: int) -> Plan:
+    """End one job, or all tasks of the array of that number."""
+    return limits.plan(door=door, request=Request(kind=ActKind.CANCEL, job=job))

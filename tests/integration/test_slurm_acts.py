@@ -18,6 +18,7 @@ from clusters.limits import Door
 from clusters.models import Act, Cluster
 from tests.integration.slurm_lab import Lab, until
 from tests.integration.slurm_pulls import connected
+from tests.schedulers import plan_cancel, plan_hold, plan_release
 
 pytestmark = pytest.mark.usefixtures("committed")
 
@@ -30,18 +31,18 @@ def door(cluster: Cluster) -> Door:
 
 def holds(cluster: Cluster, account: str, user: str = "") -> CarriedOut:
     with door(cluster) as opened:
-        plan = limits.plan_hold(door=opened, account=account, user=user)
+        plan = plan_hold(door=opened, account=account, user=user)
         return carry_out(door=opened, plan=plan, who="op")
 
 
 def releases(cluster: Cluster, account: str) -> CarriedOut:
     with door(cluster) as opened:
-        return carry_out(door=opened, plan=limits.plan_release(door=opened, account=account), who="op")
+        return carry_out(door=opened, plan=plan_release(door=opened, account=account), who="op")
 
 
 def cancels(cluster: Cluster, job: str) -> CarriedOut:
     with door(cluster) as opened:
-        return carry_out(door=opened, plan=limits.plan_cancel(door=opened, job=int(job)), who="op")
+        return carry_out(door=opened, plan=plan_cancel(door=opened, job=int(job)), who="op")
 
 
 def standing(lab: Lab, job: str) -> str:
@@ -84,7 +85,7 @@ def test_a_running_job_and_an_array_are_cancelled(slurm_lab: Lab) -> None:
     until(lambda: not standing(slurm_lab, runs))
     until(lambda: slurm_lab.slurm("squeue", "-h", "-A", "globex", "-t", "PD,R", "-j", array) == "")
     with door(cluster) as opened:
-        assert limits.plan_cancel(door=opened, job=int(runs)).steps == ()
+        assert plan_cancel(door=opened, job=int(runs)).steps == ()
     assert list(Act.objects.values_list("outcome", flat=True)) == ["done", "done"]
 
 
@@ -139,7 +140,7 @@ def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: 
     job = slurm_lab.submits("cyd", "globex", "true", "-p", "cpu", TOMORROW)
     try:
         with door(cluster) as opened:
-            plan = limits.plan_hold(door=opened, account="globex", user="cyd")
+            plan = plan_hold(door=opened, account="globex", user="cyd")
 
             class Away(SlurmActs):
                 def _update(self, number: int, *, hold: bool) -> None:

@@ -12,6 +12,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import ActRefusedError
 from clusters.limits import Door, LimitError, StalePlanError
 from clusters.models import Act, ActOutcome
+from tests.schedulers import plan_cancel, plan_hold, plan_release
 from tests.standins.doors import a_door, a_world
 from tests.standins.slurm_world import Job
 from tests.standins.slurmrestd import StandIn
@@ -43,7 +44,7 @@ def reasons(slurm: StandIn) -> dict[int, str]:
 
 
 def test_a_plan_says_in_words_what_would_be_held_and_does_nothing(slurm: StandIn) -> None:
-    plan = limits.plan_hold(door=a_door(slurm), account="vision")
+    plan = plan_hold(door=a_door(slurm), account="vision")
     assert [step.words for step in plan.steps] == [
         "Hold job 11 of ben in vision.",
         "Hold job 12 (tasks 0-3) of ben in vision.",
@@ -56,7 +57,7 @@ def test_a_plan_says_in_words_what_would_be_held_and_does_nothing(slurm: StandIn
 def test_waiting_jobs_of_an_account_are_held_and_nothing_else_is_touched(slurm: StandIn) -> None:
     door = a_door(slurm)
     before = reasons(slurm)
-    done = carried(door, limits.plan_hold(door=door, account="vision"))
+    done = carried(door, plan_hold(door=door, account="vision"))
     assert done.good
     assert reasons(slurm) == {**before, 11: "JobHeldAdmin", 12: "JobHeldAdmin", 14: "JobHeldAdmin"}
     assert len(slurm.writes()) == 3
@@ -68,14 +69,14 @@ def test_waiting_jobs_of_an_account_are_held_and_nothing_else_is_touched(slurm: 
 
 def test_only_one_users_jobs_are_held(slurm: StandIn) -> None:
     door = a_door(slurm)
-    carried(door, limits.plan_hold(door=door, account="vision", user="ann"))
+    carried(door, plan_hold(door=door, account="vision", user="ann"))
     assert [number for number, reason in reasons(slurm).items() if reason == "JobHeldAdmin"] == [14]
 
 
 def test_what_is_held_already_is_not_held_again(slurm: StandIn) -> None:
     door = a_door(slurm)
-    carried(door, limits.plan_hold(door=door, account="vision"))
-    again = limits.plan_hold(door=door, account="vision")
+    carried(door, plan_hold(door=door, account="vision"))
+    again = plan_hold(door=door, account="vision")
     assert again.steps == ()
     assert again.notes == ("No job of vision waits that could be held.", "Held already: 3.")
     assert carried(door, again).acts == ()
@@ -86,18 +87,18 @@ def test_release_lets_go_what_was_held_here_and_no_hold_of_anybody_else(slurm: S
     slurm.world.jobs[14].reason = "JobHeldUser"  # Ann's own
     slurm.world.jobs[11].reason = "JobHeldAdmin"  # another operator's
     door = a_door(slurm)
-    carried(door, limits.plan_hold(door=door, account="vision"))
-    plan = limits.plan_release(door=door, account="vision")
+    carried(door, plan_hold(door=door, account="vision"))
+    plan = plan_release(door=door, account="vision")
     assert [step.target for step in plan.steps] == ["job 12@1772000000"]
     assert plan.notes == ("Held by others and left so: 2.",)
     assert carried(door, plan).good
     assert [reasons(slurm)[number] for number in (11, 12, 14)] == ["JobHeldAdmin", "None", "JobHeldUser"]
-    assert limits.plan_release(door=door, account="vision").steps == ()
+    assert plan_release(door=door, account="vision").steps == ()
 
 
 def test_a_job_that_starts_before_it_is_held_is_let_be(slurm: StandIn) -> None:
     door = a_door(slurm)
-    plan = limits.plan_hold(door=door, account="speech")
+    plan = plan_hold(door=door, account="speech")
 
     def starts(asked: str) -> None:
         if asked.startswith("POST"):
@@ -112,33 +113,33 @@ def test_a_job_that_starts_before_it_is_held_is_let_be(slurm: StandIn) -> None:
 @pytest.mark.parametrize(("job", "words"), [(11, "pending"), (13, "running")])
 def test_one_job_is_cancelled(slurm: StandIn, job: int, words: str) -> None:
     door = a_door(slurm)
-    plan = limits.plan_cancel(door=door, job=job)
+    plan = plan_cancel(door=door, job=job)
     assert [step.words for step in plan.steps] == [
         f"Cancel job {job} of ben in vision (train), which is {words}."
     ]
     assert carried(door, plan).good
     assert slurm.world.jobs[job].state == "CANCELLED"
-    assert limits.plan_cancel(door=door, job=job).notes == (f"Job {job} has ended already.",)
+    assert plan_cancel(door=door, job=job).notes == (f"Job {job} has ended already.",)
 
 
 def test_a_job_that_ended_or_never_was_is_not_cancelled(slurm: StandIn) -> None:
     door = a_door(slurm)
-    assert limits.plan_cancel(door=door, job=16).steps == ()
+    assert plan_cancel(door=door, job=16).steps == ()
     with pytest.raises(LimitError, match="gpu1 has no job 99 that waits or runs"):
-        limits.plan_cancel(door=door, job=99)
+        plan_cancel(door=door, job=99)
 
 
 def test_a_waiting_part_of_a_heterogeneous_job_is_not_cancelled_alone(slurm: StandIn) -> None:
     slurm.world.jobs[11].component = True
     door = a_door(slurm)
-    (act,) = carried(door, limits.plan_cancel(door=door, job=11)).acts
+    (act,) = carried(door, plan_cancel(door=door, job=11)).acts
     assert act.outcome == "failed"
     assert "2108" in act.error
 
 
 def test_a_job_that_started_since_it_was_looked_at_is_cancelled_all_the_same(slurm: StandIn) -> None:
     door = a_door(slurm)
-    plan = limits.plan_cancel(door=door, job=11)
+    plan = plan_cancel(door=door, job=11)
     slurm.world.jobs[11].state = "RUNNING"
     (act,) = carried(door, plan).acts
     assert (act.outcome, act.before) == ("done", {"11@1772000000": ["RUNNING"]})
@@ -148,7 +149,7 @@ def test_a_job_that_started_since_it_was_looked_at_is_cancelled_all_the_same(slu
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_a_job_that_ended_since_it_was_looked_at_is_left_out(slurm: StandIn, *, forgotten: bool) -> None:
     door = a_door(slurm)
-    plan = limits.plan_cancel(door=door, job=13)
+    plan = plan_cancel(door=door, job=13)
     slurm.world.jobs[13].state = "COMPLETED"
     if forgotten:
         del slurm.world.jobs[13]
@@ -161,7 +162,7 @@ def test_on_a_busy_account_jobs_that_start_meanwhile_are_left_out_and_the_rest_i
     slurm: StandIn,
 ) -> None:
     door = a_door(slurm)
-    plan = limits.plan_hold(door=door, account="vision")
+    plan = plan_hold(door=door, account="vision")
     slurm.world.jobs[11].state = "RUNNING"
     slurm.world.jobs[12].array = "2-3"  # two of its tasks have started
     done = carried(door, plan)
@@ -170,7 +171,7 @@ def test_on_a_busy_account_jobs_that_start_meanwhile_are_left_out_and_the_rest_i
     assert done.good
     assert [reasons(slurm)[number] for number in (11, 12, 14)] == ["Priority", "JobHeldAdmin", "JobHeldAdmin"]
 
-    release = limits.plan_release(door=door, account="vision")
+    release = plan_release(door=door, account="vision")
     slurm.world.jobs[14].state = "COMPLETED"
     done = carried(door, release)
     assert [step.target for step in done.dropped] == ["job 14@1772000000"]
@@ -180,7 +181,7 @@ def test_on_a_busy_account_jobs_that_start_meanwhile_are_left_out_and_the_rest_i
 @pytest.mark.parametrize("number", [11, 12])
 def test_a_plan_that_was_bound_is_carried_out_exactly_or_not_at_all(slurm: StandIn, number: int) -> None:
     door = a_door(slurm)
-    hold, cancel = limits.plan_hold(door=door, account="vision"), limits.plan_cancel(door=door, job=number)
+    hold, cancel = plan_hold(door=door, account="vision"), plan_cancel(door=door, job=number)
     slurm.world.jobs[number].state = "RUNNING"
     for plan in (hold, cancel):
         with pytest.raises(StalePlanError, match="look at the plan again"):
@@ -191,18 +192,16 @@ def test_a_plan_that_was_bound_is_carried_out_exactly_or_not_at_all(slurm: Stand
 
 def test_a_job_that_came_after_the_plan_is_not_held_by_it(slurm: StandIn) -> None:
     door = a_door(slurm)
-    plan = limits.plan_hold(door=door, account="vision")
+    plan = plan_hold(door=door, account="vision")
     slurm.world.add(Job(20))
     assert carried(door, plan).good
     assert reasons(slurm)[20] == "Priority"
-    assert [step.target for step in limits.plan_hold(door=door, account="vision").steps] == [
-        "job 20@1772000000"
-    ]
+    assert [step.target for step in plan_hold(door=door, account="vision").steps] == ["job 20@1772000000"]
 
 
 def test_a_job_whose_number_was_given_anew_is_another_job(slurm: StandIn) -> None:
     door = a_door(slurm)
-    plan = limits.plan_cancel(door=door, job=11)
+    plan = plan_cancel(door=door, job=11)
     slurm.world.jobs[11].submitted += 900
     with pytest.raises(StalePlanError):
         carried(door, plan)
@@ -211,20 +210,20 @@ def test_a_job_whose_number_was_given_anew_is_another_job(slurm: StandIn) -> Non
 @pytest.mark.parametrize("account", ["", "  "])
 def test_no_account_does_not_mean_all_of_them(slurm: StandIn, account: str) -> None:
     door = a_door(slurm)
-    for planned in (limits.plan_hold, limits.plan_release, limits.plan_block, limits.plan_unblock):
+    for planned in (plan_hold, plan_release, limits.plan_block, limits.plan_unblock):
         with pytest.raises(LimitError, match="An account must be named"):
             planned(door=door, account=account)
     with pytest.raises(LimitError):
-        limits.plan_hold(door=door, account=account, user="ben")
+        plan_hold(door=door, account=account, user="ben")
     assert not [asked for asked in slurm.asked if "/jobs" in asked or "associations" in asked]
 
 
 def test_eve_may_not_touch_bens_jobs(slurm: StandIn) -> None:
     door = a_door(slurm, "eve")
-    (act,) = carried(door, limits.plan_cancel(door=door, job=13)).acts
+    (act,) = carried(door, plan_cancel(door=door, job=13)).acts
     assert act.outcome == "failed"
     assert "2002" in act.error or "AdminLevel" in act.error or "adminlevel" in act.error
-    held = carried(door, limits.plan_hold(door=door, account="speech")).acts
+    held = carried(door, plan_hold(door=door, account="speech")).acts
     assert [each.outcome for each in held] == ["failed"]
     assert slurm.world.jobs[13].state == "RUNNING"
     assert reasons(slurm)[15] == "Priority"
@@ -233,17 +232,17 @@ def test_eve_may_not_touch_bens_jobs(slurm: StandIn) -> None:
 def test_a_write_that_is_answered_and_not_done_is_told(slurm: StandIn) -> None:
     slurm.world.deaf = True
     door = a_door(slurm)
-    (act,) = carried(door, limits.plan_cancel(door=door, job=13)).acts
+    (act,) = carried(door, plan_cancel(door=door, job=13)).acts
     assert act.outcome == "failed"
     assert "Job 13 was cancelled and goes on all the same" in act.error
-    (act,) = carried(door, limits.plan_hold(door=door, account="speech")).acts
+    (act,) = carried(door, plan_hold(door=door, account="speech")).acts
     assert act.outcome == "failed"
     assert "Job 15 was held and is not" in act.error
 
 
 def test_where_slurmctld_stops_answering_the_rest_is_not_begun(slurm: StandIn) -> None:
     door = a_door(slurm)
-    plan = limits.plan_hold(door=door, account="vision")
+    plan = plan_hold(door=door, account="vision")
     slurm.after = lambda asked: slurm.down.add("slurmctld") if asked.startswith("POST") else None
     done = carried(door, plan)
     assert ([act.outcome for act in done.acts], done.left, done.good) == (["unknown"], 2, False)
@@ -252,7 +251,7 @@ def test_where_slurmctld_stops_answering_the_rest_is_not_begun(slurm: StandIn) -
 
     slurm.down.clear()
     slurm.after = lambda asked: None
-    rest = limits.plan_hold(door=door, account="vision")
+    rest = plan_hold(door=door, account="vision")
     assert len(rest.steps) == 2
     assert carried(door, rest).good
     assert list(Act.objects.order_by("pk").values_list("outcome", flat=True)) == ["done"] * 3
@@ -270,7 +269,7 @@ def test_a_process_that_dies_while_it_acts_is_settled_by_looking(
 
     monkeypatch.setattr(acting, "_end", dies)
     with pytest.raises(KeyboardInterrupt):
-        carried(door, limits.plan_cancel(door=door, job=13))
+        carried(door, plan_cancel(door=door, job=13))
     monkeypatch.setattr(acting, "_end", real)
     assert Act.objects.get().outcome == ActOutcome.INTENDED
     with acting.alone(door.cluster):
@@ -284,6 +283,6 @@ def test_v0_0_39_cannot_hold_and_says_why() -> None:
     with StandIn(39, world=a_world()) as slurm:
         slurm.world.add(Job(11))
         with pytest.raises(ActRefusedError, match="cannot hold or release jobs: use `scontrol hold`"):
-            limits.plan_hold(door=a_door(slurm), account="vision")
+            plan_hold(door=a_door(slurm), account="vision")
         door = a_door(slurm)
-        assert carried(door, limits.plan_cancel(door=door, job=11)).good
+        assert carried(door, plan_cancel(door=door, job=11)).good
