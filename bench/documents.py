@@ -13,8 +13,6 @@ from bench.scale import Scale
 from billing.documents import pdf, typesetter, typesetting
 from billing.documents.invoice import DocumentLine, InvoiceDocument, Party
 
-NAMES = ("pdf20", "pdf500")
-
 
 def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
     for name, lines, copies in (("pdf20", 20, 200), ("pdf500", 500, 20)):

@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -144,11 +144,6 @@ def prove() -> dict[str, Seconds]:
 
 def hours(count: int) -> Seconds:
     return count * HOUR
-
-
-def later(text: str, seconds: int) -> str:
-    """The moment so many seconds after `text`, written as builders take it."""
-    return f"{builders.at(text) + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}"
 
 
 def _printed(line: InvoiceLine) -> tuple[str, str, str, str]:

@@ -12,8 +12,6 @@ from urllib.request import urlopen
 
 ALL = ".+"  # what the variables stand for while nothing is chosen
 
-Answer = dict[tuple[str, ...], float]
-
 
 def asked(url: str, path: str, **form: object) -> Any:
     """The data of an answer without warnings."""

@@ -27,8 +27,6 @@ from tests.standins.slurmrestd import StandIn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BLOCKED = {"GrpTRES=gres/gpu": 0}
-
 
 class Lab:
     """March's invoice of the vision lab, 4.00, due on 15 April; its account is vision, which may have 8 GPUs."""
