@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from xml.sax.saxutils import escape
 
-from billing import collection
+from billing import archiving, collection
 from billing.models import Invoice, Transfer
 from billing.rules.references import creditor_reference
 from billing.transfers import importing
@@ -127,6 +127,13 @@ def a_lab(
     take_in(cluster, a_job(account=account, gpus=gpus))
     close("2026-03", lab)
     return lab
+
+
+def leaves(lab: Tenant) -> None:
+    """Its plan and its accounts end in May, of which nothing is left to bill."""
+    archiving.leave(tenant=lab, at=at("2026-05-10 00:00"))
+    close("2026-04", lab, on="2026-05-11")
+    close("2026-05", lab, on="2026-06-01")
 
 
 def reference(invoice: Invoice) -> str:

@@ -11,7 +11,7 @@ from datetime import date, datetime
 
 from billing import collection, credit
 from billing.locking import lock
-from billing.models import GrantKind, Invoice, Payment, Transfer, TransferPart, TransferState, Wallet
+from billing.models import Archive, GrantKind, Invoice, Payment, Transfer, TransferPart, TransferState, Wallet
 from billing.rules.money import Money
 from billing.wallets import granting, taking
 from portal.tenants.models import Tenant
@@ -102,6 +102,18 @@ def owed(invoice: Invoice, on: date) -> int:
     """What can still be paid of an invoice in minor units: what was written off too, should it come after all."""
     stand = collection.balance(invoice=invoice, on=on)
     return stand.due.minor + stand.written_off.minor
+
+
+def left(tenant: Tenant) -> str:
+    """Why nothing becomes the tenant's that nobody would ever use, in a sentence; "" where it has not left.
+
+    For a caller that holds the tenant's lock: it is archived under that.
+    """
+    archive = Archive.objects.filter(tenant=tenant).first()
+    if archive is None:
+        return ""
+    since = f"{archive.at:%Y-%m-%d}"
+    return f"{tenant} has left, and is archived since {since}: send it back at the bank, and set it aside."
 
 
 def reference_of(row: Transfer, turn: int = 0) -> str:

@@ -66,13 +66,21 @@ def assign(
                 left -= min(due, left)
             else:
                 raise DecisionError(f"Nothing is left of the transfer for {invoice}: leave it out.")
-        if left and heir is None:
-            over = Money.from_minor(left, row.currency).text
-            raise DecisionError(f"{over} {row.currency} are left over: say whose credit they are.")
-        if left and heir is not None:
-            shares.append(OnCredit(heir, left))
+        if left:
+            shares.append(_rest(row, left, heir, invoices))
         booking.book(row, shares, by=by, at=moment)
     return row
+
+
+def _rest(row: Transfer, left: int, heir: Tenant | None, invoices: Sequence[Invoice]) -> OnCredit:
+    """What is left over, as credit. One that has left gets none, but what it paid too much of an invoice of its own."""
+    if heir is None:
+        over = Money.from_minor(left, row.currency).text
+        raise DecisionError(f"{over} {row.currency} are left over: say whose credit they are.")
+    paid_for = {invoice.tenant_id for invoice in invoices}
+    if heir.pk not in paid_for and (why := booking.left(heir)):
+        raise DecisionError(why)
+    return OnCredit(heir, left)
 
 
 def set_aside(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:

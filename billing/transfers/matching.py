@@ -134,6 +134,8 @@ def _on_wallet(row: Transfer, invoices: Sequence[Invoice], wallets: Sequence[Wal
     wallet = wallets[0]
     if wallet.unit != row.currency or wallet.unit == TOKENS:
         return Waits(f"The wallet is in {wallet.unit}, the transfer in {row.currency}.")
+    if why := booking.left(wallet.tenant):
+        return Waits(why)
     return [OnWallet(wallet, row.amount)]
 
 

@@ -18,8 +18,8 @@ from billing.wallets import schemes
 from portal.audit import acting_as
 from portal.tenants.models import Tenant
 from tests.builders import at
-from tests.statements import APRIL, Line, a_lab, camt, imported, march, stands, told
-from tests.stories import close, prove
+from tests.statements import APRIL, Line, a_lab, camt, imported, leaves, march, stands, told
+from tests.stories import prove
 
 pytestmark = pytest.mark.django_db
 
@@ -43,12 +43,6 @@ def found(text: str) -> list[str]:
             if cursor.fetchone()[0]:
                 hits.append(table)
     return hits
-
-
-def leaves(lab: Tenant) -> None:
-    archiving.leave(tenant=lab, at=at("2026-05-10 00:00"))
-    close("2026-04", lab, on="2026-05-11")
-    close("2026-05", lab, on="2026-06-01")
 
 
 def is_erased(lab: Tenant, moment: str = "2026-06-02 09:00") -> None:
