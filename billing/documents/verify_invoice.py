@@ -40,7 +40,11 @@ def main(arguments: list[str]) -> int:
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         print(f"This is no evidence of an invoice: {error}", file=sys.stderr)
         return 2
-    differences = changed(files, sums) + recompute(invoice, usage)
+    try:
+        differences = changed(files, sums) + recompute(invoice, usage)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        print(f"This evidence is not whole, or was changed: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
     stated = [line for line in invoice["lines"] if line["kind"] not in ("usage", *TERMS)]
     for sentence in differences:
         print(f"DIFFERS  {sentence}")
@@ -106,14 +110,14 @@ def called(same: list[Told]) -> str:
 def of_line(line: Told, same: list[Told], seconds: Fraction, decimals: int) -> list[str]:
     """Its own jobs, and what all lines of the same come to together."""
     wrong = []
-    told = Fraction(line["seconds"])
+    told = number(line["seconds"])
     if seconds != told:
         wrong.append(f"{called([line])}: its jobs held {seconds} seconds, the line says {told}")
-    own = sum((Fraction(each["seconds"]) for each in same), Fraction(0))
-    own += Fraction(line["before"]["seconds"]) + Fraction(line["beside"]["seconds"])
+    own = sum((number(each["seconds"]) for each in same), Fraction(0))
+    own += number(line["before"]["seconds"]) + number(line["beside"]["seconds"])
     if line["terms"]:
         return wrong + of_shared(line, same, own, decimals)
-    owed = rounded(Fraction(line["unit_price"]) * own / HOUR, decimals)
+    owed = rounded(number(line["unit_price"]) * own / HOUR, decimals)
     return wrong + of_amount(line, same, owed)
 
 
@@ -133,14 +137,14 @@ def of_amount(line: Told, same: list[Told], owed: int) -> list[str]:
 def of_shared(line: Told, same: list[Told], own: Fraction, decimals: int) -> list[str]:
     """A price over all projects: the whole anew, and this project's part of it to the nearest smallest units."""
     name, terms = called(same), line["terms"]
-    whole, included = Fraction(terms["of"]), Fraction(terms["included"])
+    whole, included = number(terms["of"]), number(terms["included"])
     wrong = []
-    if Fraction(terms["own"]) != own:
+    if number(terms["own"]) != own:
         wrong.append(f"{name}: {own} seconds are its own, its terms say {terms['own']}")
     amount = rounded(price(terms["price"], whole - included), decimals)
     if amount != terms["amount"]:
         wrong.append(f"{name}: all projects together come to {amount}, its terms say {terms['amount']}")
-    exact = amount * Fraction(terms["own"]) / whole if whole else Fraction(0)
+    exact = amount * number(terms["own"]) / whole if whole else Fraction(0)
     if abs(exact - terms["share"]) >= 1:
         wrong.append(f"{name}: its part is {exact}, its terms say {terms['share']}")
     return wrong + of_amount(line, same, terms["share"])
@@ -152,7 +156,7 @@ def of_term(line: Told, same: list[Told], invoice: Told) -> list[str]:
     if not terms:  # it does not hold any more: what was billed of it is taken back
         owed = 0
     elif "fee" in terms:
-        owed = rounded(Fraction(terms["fee"]) * part(terms), decimals)
+        owed = rounded(number(terms["fee"]) * part(terms), decimals)
     elif "commitment" in terms or "commitments" in terms:
         owed = committed(terms, decimals)
     else:
@@ -179,11 +183,11 @@ def committed(terms: Told, decimals: int) -> int:
     counts by each one's factor for its part of the seconds.
     """
     each = terms.get("commitments", [terms])
-    least = sum(Fraction(told["commitment"]) * Fraction(told["seconds"], terms["of"]) for told in each)
+    least = sum(number(told["commitment"]) * Fraction(told["seconds"], terms["of"]) for told in each)
     above = terms["use"] - least * 10**decimals
     if above <= 0:
         return rounded(-above, 0)
-    more = sum((Fraction(told["factor"]) - 1) * told["seconds"] for told in each)
+    more = sum((number(told["factor"]) - 1) * told["seconds"] for told in each)
     return rounded(above * more / terms["seconds"], 0) if more else 0
 
 
@@ -193,9 +197,9 @@ def discounted(terms: Told, decimals: int) -> int:
     if base <= 0:
         return 0
     if terms["percent"] is not None:
-        off = rounded(base * Fraction(terms["percent"]) / 100 * part(terms), 0)
+        off = rounded(base * number(terms["percent"]) / 100 * part(terms), 0)
     else:
-        off = rounded(Fraction(terms["off"]) * part(terms), decimals)
+        off = rounded(number(terms["off"]) * part(terms), decimals)
     return -min(off, base)
 
 
@@ -227,15 +231,15 @@ def of_allowances(invoice: Told) -> list[str]:
     for lines in found.values():
         told = lines[0]["terms"]["allowance"]
         given = told.get("given", [told])  # the plan's, and what the tenant has of its own in its place
-        hours = sum(Fraction(each["hours"]) * Fraction(each["seconds"], told["of"]) for each in given)
-        available = hours * HOUR + Fraction(told["carried"])
+        hours = sum(number(each["hours"]) * Fraction(each["seconds"], told["of"]) for each in given)
+        available = hours * HOUR + number(told["carried"])
         prices = {
             line["term"]: line["terms"] for line in lines
         }  # one over several projects has several lines
-        included = sum(Fraction(terms["included"]) for terms in prices.values())
-        used = sum(Fraction(terms["of"]) for terms in prices.values())
-        most = min(available, Fraction(told["used"]))
-        if included > most or (used == Fraction(told["used"]) and included != most):
+        included = sum(number(terms["included"]) for terms in prices.values())
+        used = sum(number(terms["of"]) for terms in prices.values())
+        most = min(available, number(told["used"]))
+        if included > most or (used == number(told["used"]) and included != most):
             wrong.append(f"the allowance {told['name']} includes {most} seconds, its lines say {included}")
     return wrong
 
@@ -245,20 +249,20 @@ def price(model: Told, seconds: Fraction) -> Fraction:
     hours = seconds / HOUR
     kind = model["model"]
     if kind == "per_unit":
-        return Fraction(model["unit_price"]) * hours
+        return number(model["unit_price"]) * hours
     if kind == "package":
-        packages = -((-hours) // Fraction(model["size"]))
-        return packages * Fraction(model["price"])
+        packages = -((-hours) // number(model["size"]))
+        return packages * number(model["price"])
     if kind == "volume":
         for tier in model["tiers"]:
-            if tier["up_to"] is None or hours <= Fraction(tier["up_to"]):
-                return Fraction(tier["unit_price"]) * hours
+            if tier["up_to"] is None or hours <= number(tier["up_to"]):
+                return number(tier["unit_price"]) * hours
     if kind == "graduated":
         total, start = Fraction(0), Fraction(0)
         for tier in model["tiers"]:
-            end = hours if tier["up_to"] is None else min(hours, Fraction(tier["up_to"]))
+            end = hours if tier["up_to"] is None else min(hours, number(tier["up_to"]))
             if end > start:
-                total += (end - start) * Fraction(tier["unit_price"])
+                total += (end - start) * number(tier["unit_price"])
                 start = end
         return total
     raise SystemExit(
@@ -286,7 +290,7 @@ def of_foot(invoice: Told) -> list[str]:
             wrong.append(f"{row['rate']} % is of {net}, the invoice says {row['net']}")
         tax += row["tax"]
         if not invoice["credit_note"]:  # its tax is what is left of the invoice's
-            due = rounded(net * Fraction(row["rate"]) / 100, 0)
+            due = rounded(net * number(row["rate"]) / 100, 0)
             if due != row["tax"]:
                 wrong.append(f"{row['rate']} % of {net} is {due}, the invoice says {row['tax']}")
     if tax != invoice["tax"]:
@@ -308,8 +312,17 @@ def of_wallet(invoice: Told) -> list[str]:
     return wrong
 
 
+def number(told: Any) -> Fraction:
+    """As bundles write it: digits, with a point or as a fraction. An exponent would make it of any size."""
+    if "e" in str(told).lower():
+        raise ValueError(f"{told} is not written as numbers are here")
+    return Fraction(told)
+
+
 def rounded(amount: Fraction, decimals: int) -> int:
     """The nearest smallest units, halves away from zero."""
+    if not 0 <= decimals <= 4:  # ISO 4217 has none beyond
+        raise ValueError(f"a currency of {decimals} decimals")
     units = abs(amount) * int(10**decimals)
     whole = int(units) + (2 * (units - int(units)) >= 1)
     return -whole if amount < 0 else whole

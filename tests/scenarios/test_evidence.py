@@ -225,6 +225,28 @@ def test_what_is_no_bundle_is_said(tmp_path: Path) -> None:
     assert done.stderr.startswith("This is no evidence of an invoice: ")
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda told: told["lines"][0].update(unit_price="1e999999999"),
+            "1e999999999 is not written as numbers",
+        ),
+        (lambda told: told.update(decimals=10**9), "a currency of 1000000000 decimals"),
+        (lambda told: told["lines"][0].pop("seconds"), "KeyError: 'seconds'"),
+        (lambda told: told["lines"][0].update(seconds="1/0"), "ZeroDivisionError"),
+        (lambda told: told.update(lines=None), "TypeError"),
+    ],
+)
+def test_evidence_that_would_never_be_computed_is_refused_in_a_sentence(
+    lab: Tenant, tmp_path: Path, change: Callable[[dict[str, Any]], None], sentence: str
+) -> None:
+    stories.close("2026-03")
+    code, text = verified(changed(bundle(stories.invoice_of(lab, "2026-03")), in_invoice(change)), tmp_path)
+    assert (code, text.startswith("This evidence is not whole, or was changed: ")) == (2, True)
+    assert sentence in text
+
+
 def test_a_credit_note_points_to_its_invoice(lab: Tenant, tmp_path: Path) -> None:
     stories.close("2026-03")
     invoice = stories.invoice_of(lab, "2026-03")
