@@ -18,7 +18,6 @@ from billing.models import (
     AutomaticTopUp,
     BillingAccount,
     BillingPeriod,
-    DisputeState,
     Invoice,
     Letter,
     ManualLine,
@@ -29,7 +28,7 @@ from billing.models import (
     RefundState,
     SavedMethod,
 )
-from billing.models.collecting import OPEN_LINKS, UNDER_WAY
+from billing.models.collecting import OPEN_LINKS, UNDECIDED, UNDER_WAY
 from billing.reading import wallets
 from billing.rules.money import Money
 from billing.staying import staying
@@ -225,9 +224,10 @@ def _under_way(tenant: Tenant) -> Iterator[str]:
     refunds = PaymentRefund.objects.filter(tenant=tenant, state__in=REFUNDING).select_related("attempt")
     for refund in refunds.order_by("made_at"):
         yield f"A refund of {_said(refund.attempt, refund.amount)} is under way: wait until it is told how that ended."
-    disputes = PaymentDispute.objects.filter(tenant=tenant, state=DisputeState.OPEN).select_related("attempt")
+    disputes = PaymentDispute.objects.filter(tenant=tenant, state__in=UNDECIDED).select_related("attempt")
     for dispute in disputes.order_by("opened_at"):
-        yield f"A payment of {_said(dispute.attempt, dispute.amount)} is disputed: wait until the bank has decided."
+        said = _said(dispute.attempt, dispute.amount)
+        yield f"A payment of {said} is disputed, or a bank asks about it: wait until the bank has decided."
 
 
 def _undecided(tenant: Tenant) -> Iterator[str]:

@@ -12,7 +12,7 @@ from django_stubs_ext import WithAnnotations
 
 from billing import sums
 from billing.gateways import amounts
-from billing.models import DisputeState, DocumentKind, Invoice, InvoiceState, Payment
+from billing.models import UNDECIDED, DisputeState, DocumentKind, Invoice, InvoiceState, Payment
 from billing.rules.money import Money
 
 
@@ -84,7 +84,7 @@ def _settlement(
         return Settlement.DRAFT
     if invoice.kind == DocumentKind.CREDIT_NOTE:
         return Settlement.CREDIT_NOTE
-    if invoice.disputed == DisputeState.OPEN:
+    if invoice.disputed in UNDECIDED:
         return Settlement.DISPUTED
     if paid + credited >= invoice.total:
         return Settlement.CREDITED if credited and not paid else Settlement.PAID

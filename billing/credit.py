@@ -22,10 +22,10 @@ from billing.dunning import pausing
 from billing.locking import lock
 from billing.models import (
     OPEN_LINKS,
+    UNDECIDED,
     UNDER_WAY,
     CreditEntry,
     CreditKind,
-    DisputeState,
     Invoice,
     PayLink,
     PaymentAttempt,
@@ -235,7 +235,7 @@ def _payable(invoices: QuerySet[Invoice], on: date) -> QuerySet[WithAnnotations[
     """Those with something left, for which no money is on its way, and about which people decide nothing first."""
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     offered = PayLink.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS)
-    disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk"), state=DisputeState.OPEN)
+    disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk"), state__in=UNDECIDED)
     given_back = refunds.unexplained(attempt__invoice=OuterRef("pk"))
     rows = sums.with_left(invoices).filter(left__gt=0).filter(~Exists(flying), ~Exists(offered))
     return rows.filter(~Exists(disputed), ~Exists(given_back), ~Exists(pausing.of_invoices(on)))

@@ -30,7 +30,7 @@ class Sums(TypedDict):
     to_wallet: int  # of what is credited: given back to a wallet
     written_off: int  # as far as it is not paid or credited after all
     late_from: int  # days after due, by the policy of dunning
-    disputed: str  # how a dispute stands that was not won: "open" before "lost", "" for none
+    disputed: str  # how a dispute stands that was not won: the last of "inquiry", "lost", "open"; "" for none
 
 
 class Left(TypedDict):

@@ -1,6 +1,7 @@
 """Payments that their payer took up with the bank: collection rests, and a lost one is owed again.
 
-The credit of a top-up goes at once, and comes back if the dispute is won.
+The credit of a top-up goes at once, and comes back if the dispute is won. An inquiry takes nothing: collection rests,
+and the payment can still be given back.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from billing.collecting import booking, door
 from billing.gateways import amounts
 from billing.gateways.base import Dispute
 from billing.models import AttemptState, DisputeState, PaymentAttempt, PaymentDispute
+
+_RANK = {DisputeState.INQUIRY: 0, DisputeState.OPEN: 1, DisputeState.WON: 2, DisputeState.LOST: 2}
 
 
 @transaction.atomic
@@ -39,7 +42,7 @@ def apply_dispute(told: Dispute, *, moment: datetime) -> PaymentDispute | None:
             "opened_at": datetime.fromtimestamp(told.created, UTC),
         },
     )
-    if row.state != DisputeState.OPEN and state is DisputeState.OPEN:
+    if _RANK[state] < _RANK[DisputeState(row.state)]:
         return row
     row.state, row.fee = state, max(row.fee, told.fee)
     row.save()
@@ -58,6 +61,8 @@ def _booked(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> N
     """Only beside the payment itself: what came by a charge that is to be looked at is no payment here."""
     if attempt.invoice_id is not None:
         _book(attempt, row, moment)
+    elif row.state == DisputeState.INQUIRY:
+        return
     elif row.state == DisputeState.WON:
         booking.undo_credit(attempt, row.external_id, because="won", at=moment)
     else:  # while it is open too: the gateway has taken the money, and nobody is to spend it

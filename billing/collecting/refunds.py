@@ -70,8 +70,11 @@ def follow(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None
         return
     fresh = door.is_fresh(refund.sent_at or refund.made_at, moment=moment)
     if not (fresh and refund.resend):
-        _look_for(refund, gateway, moment)
-        return
+        if _is_found(refund, gateway, moment):
+            return
+        if refund.sent_at is not None:
+            _end(refund, RefundState.CANCELED, "The gateway knows nothing of it: ask for it again.")
+            return
     PaymentRefund.objects.filter(pk=refund.pk, sent_at=None).update(sent_at=moment, state=RefundState.UNKNOWN)
     try:
         told = gateway.refund(refund.params, key=door.key_for("refund", refund.pk))
@@ -102,7 +105,9 @@ def apply_refund(told: Refund, *, moment: datetime) -> PaymentRefund | None:
             tenant=attempt.tenant.slug,
         )
     refund = _of(told, attempt, _minor(told, attempt))
-    if refund.state == RefundState.FAILED:
+    if refund.state == RefundState.FAILED or (
+        refund.state == RefundState.SUCCEEDED and told.state.value == RefundState.PENDING
+    ):  # what was read earlier and comes later
         return refund
     refund.external_id = told.id
     refund.state = RefundState(told.state.value)
@@ -138,15 +143,29 @@ def asking() -> QuerySet[PaymentRefund]:
     )
 
 
+def come_back() -> QuerySet[PaymentRefund]:
+    """Refunds below a credit note that were not made, or failed, while what they were to give back is still here."""
+    return PaymentRefund.objects.filter(
+        credit_note__isnull=False,
+        dealt_with="",
+        state__in=(RefundState.FAILED, RefundState.CANCELED),
+        attempt__invoice__in=sums.with_left(Invoice.objects.all()).filter(left__lt=0).values("pk"),
+    )
+
+
 def explain_by(note: Invoice, *, on: date) -> None:
     """Put what was given back at the gateway by hand below the credit note after which nothing is owed any more.
 
     One over less than that leaves it to people whether the rest stays owed. What does not fit below the note alone
     is said to be credited, so that the note can still give back the rest of itself. Again, nothing more.
     """
-    if note.original is None or collection.balance(invoice=note.original, on=on).due.minor > 0:
+    if note.original is None:
         return
-    room = note.prepaid - note.total - _given(note.refunds.all())
+    due = collection.balance(invoice=note.original, on=on).due.minor
+    owed = due + note.prepaid - note.total  # before the note
+    if due > 0 or owed <= 0:  # where nothing was owed, what went back was paid too much, or is not gone yet
+        return
+    room = min(owed, note.prepaid - note.total - _given(note.refunds.all()))
     for row in unexplained(attempt__invoice=note.original).order_by("made_at"):
         if row.amount <= room:
             row.credit_note, room = note, room - row.amount
@@ -250,13 +269,14 @@ def _given(refunds: QuerySet[PaymentRefund]) -> int:
     return int(told or 0)
 
 
-def _look_for(refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None:
+def _is_found(refund: PaymentRefund, gateway: Gateway, moment: datetime) -> bool:
+    """Whether the gateway has it, by its tag; it is taken over then."""
     since = int((refund.made_at - door.CLOCKS_DIFFER).timestamp())
     for found in gateway.refunds(since=since, charge=refund.attempt.external_id or ""):
         if found.tags.get("ct_refund") == str(refund.pk):
             apply_refund(found, moment=moment)
-            return
-    _end(refund, RefundState.CANCELED, "The gateway knows nothing of it: ask for it again.")
+            return True
+    return False
 
 
 def _end(refund: PaymentRefund, state: RefundState, why: str) -> None:

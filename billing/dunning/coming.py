@@ -14,6 +14,7 @@ from billing.dunning import standing
 from billing.dunning.posting import UNTOLD
 from billing.dunning.standing import Late
 from billing.models import (
+    UNDECIDED,
     AttemptState,
     BlockState,
     DisputeState,
@@ -115,13 +116,13 @@ def _payments() -> Iterator[Look]:
     for each in attempts.order_by("made_at")[:AT_ONCE]:
         number = each.invoice.number or "" if each.invoice else ""
         yield Look("Payment", each.message, "paymentattempt", each.tenant.slug, number)
-    disputes = PaymentDispute.objects.filter(state=DisputeState.OPEN).select_related(
-        "attempt__invoice", "tenant"
-    )
+    disputes = PaymentDispute.objects.filter(state__in=UNDECIDED).select_related("attempt__invoice", "tenant")
     for row in disputes.order_by("opened_at")[:AT_ONCE]:
         number = row.attempt.invoice.number or "" if row.attempt.invoice else ""
         amount = Money.from_minor(row.amount, row.attempt.currency)
         told = f"Its payer disputes {amount.text} {amount.currency}: answer it at the gateway."
+        if row.state == DisputeState.INQUIRY:
+            told = f"A bank asks about {amount.text} {amount.currency}: answer it at the gateway, or give it back."
         yield Look("Dispute", told, "paymentdispute", row.tenant.slug, number)
     given = refunds.asking()
     for back in given.select_related("attempt__invoice", "tenant").order_by("made_at")[:AT_ONCE]:
@@ -130,6 +131,15 @@ def _payments() -> Iterator[Look]:
         told = (
             f"{amount.text} {amount.currency} were given back at the gateway, and are owed again: write a credit "
             "note, or say in the administration that they stay owed."
+        )
+        yield Look("Refund", told, "paymentrefund", back.tenant.slug, number)
+    failed = refunds.come_back().select_related("attempt__invoice", "credit_note", "tenant")
+    for back in failed.order_by("made_at")[:AT_ONCE]:
+        number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
+        amount = Money.from_minor(back.amount, back.attempt.currency)
+        told = (
+            f"{amount.text} {amount.currency} were not given back for {back.credit_note}: {back.reason.rstrip('.')}. "
+            "Give them back again, or transfer them and record that."
         )
         yield Look("Refund", told, "paymentrefund", back.tenant.slug, number)
     for event in GatewayEvent.objects.filter(state=EventState.PARKED).order_by("received_at")[:AT_ONCE]:

@@ -18,6 +18,7 @@ from billing.dunning.policies import Policies
 from billing.gateways import amounts
 from billing.models import (
     IN_FLIGHT,
+    UNDECIDED,
     Collector,
     DisputeState,
     DunningPause,
@@ -241,7 +242,7 @@ class _Rests:
             until = f"until {pause.until}" if pause.until else "for good"
             return f"Paused {until} by {pause.by}: {pause.why}"
         if invoice in self.disputes:
-            if self.disputes[invoice] == DisputeState.OPEN:
+            if self.disputes[invoice] in UNDECIDED:
                 return "Its payer disputes a payment at the bank."
             return "A payment was charged back: agree with the tenant, credit it, or write it off."
         if invoice in self.given_back:
@@ -263,7 +264,7 @@ def too_little(left: int, currency: str) -> str:
 def _worst(rows: Iterable[tuple[int | None, str]]) -> dict[int | None, str]:
     found: dict[int | None, str] = {}
     for invoice, state in rows:
-        found[invoice] = max(state, found.get(invoice, ""))  # "open" before "lost"
+        found[invoice] = max(state, found.get(invoice, ""))  # "open" before "lost" before "inquiry"
     return found
 
 

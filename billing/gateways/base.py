@@ -130,6 +130,7 @@ class Refund:
 
 
 class DisputeState(StrEnum):
+    INQUIRY = "inquiry"  # the bank asks, and has taken nothing: it is answered, or the charge given back
     OPEN = "open"
     WON = "won"
     LOST = "lost"

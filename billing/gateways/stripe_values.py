@@ -38,6 +38,8 @@ _REFUNDS = {
     "canceled": RefundState.CANCELED,
 }
 _DISPUTES = {
+    "warning_needs_response": DisputeState.INQUIRY,
+    "warning_under_review": DisputeState.INQUIRY,
     "won": DisputeState.WON,
     "warning_closed": DisputeState.WON,
     "prevented": DisputeState.WON,

@@ -261,9 +261,13 @@ class PaymentRefund(models.Model):
 
 
 class DisputeState(models.TextChoices):
+    INQUIRY = "inquiry", "Asked about"  # the bank only asks, and has taken nothing yet
     OPEN = "open", "Disputed"
     WON = "won", "Won"
     LOST = "lost", "Charged back"
+
+
+UNDECIDED = (DisputeState.INQUIRY, DisputeState.OPEN)
 
 
 @track()

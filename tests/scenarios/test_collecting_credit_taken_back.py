@@ -71,6 +71,19 @@ def test_what_was_bought_is_credited_and_what_is_refunded_is_not(counter: Counte
     assert WalletEntry.objects.filter(memo__endswith="given back", side="balance").count() == 1
 
 
+def test_an_inquiry_leaves_what_was_bought_and_takes_it_only_as_a_dispute(counter: Counter) -> None:
+    inquiry = counter.stripe.hand.inquire(bought())
+    counter.collect()
+    assert balance() == "50.00"
+    counter.stripe.hand.escalate_inquiry(inquiry)
+    for _ in range(2):
+        counter.collect()
+    assert balance() == "0.00"
+    counter.stripe.hand.win_dispute(inquiry)
+    counter.collect()
+    assert balance() == "50.00"
+
+
 def test_what_was_spent_already_leaves_a_debt_that_the_next_credit_pays(counter: Counter) -> None:
     spent(counter, 40_00)
     counter.stripe.hand.refund(bought())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from billing import collection
-from billing.collecting import refunds, reviewing
+from billing.collecting import disputes, refunds, reviewing
 from billing.collecting.attempts import Held
 from billing.collecting.door import CollectingError
 from billing.dunning import coming
@@ -79,6 +79,46 @@ def test_what_was_given_back_at_stripe_because_it_was_paid_twice_asks_for_nothin
     assert not Difference.objects.filter(resolved_at=None).exists()
 
 
+def test_a_credit_note_after_that_is_given_back_itself(counter: Counter) -> None:
+    """What was paid twice went back at Stripe, and is not what the later note takes back."""
+    counter.save_card()
+    counter.collect()
+    collection.record_payment(
+        invoice=counter.invoice,
+        amount=Money.of("4.00", "USD"),
+        received_on=counter.now.date(),
+        reference="SEPA 1",
+        recorded_by="op",
+    )
+    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 200)
+    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 100)
+    counter.collect()
+    assert counter.paid == "5.00"
+    note = credited(counter, "1.00")
+    assert not PaymentRefund.objects.exclude(credit_note=None, dealt_with="").exists()
+    (back,) = refunds.prepare(credit_note=note, who="op", moment=counter.now)
+    assert back.amount == 100
+
+
+def test_what_is_still_on_its_way_back_is_not_explained_by_a_note_over_something_else(
+    counter: Counter,
+) -> None:
+    """1.50 go back at Stripe, slowly; 0.50 are credited meanwhile: the 1.50 are still to be explained."""
+    counter.save_card("4000000000007726")
+    counter.collect()
+    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    counter.collect()
+    assert (counter.paid, PaymentRefund.objects.get().state) == ("4.00", "pending")
+    credited(counter, "0.50")
+    counter.wait(minutes=20)
+    counter.collect()
+    assert (counter.paid, PaymentRefund.objects.get().state) == ("2.50", "succeeded")
+    assert len(asked(counter)) == 1
+    counter.wait(days=3)
+    counter.collect()
+    assert counter.taken == [400]  # nobody said that it stays owed
+
+
 def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged_again(
     counter: Counter,
 ) -> None:
@@ -128,6 +168,42 @@ def test_collecting_case_28_a_dispute_that_is_won_leaves_the_invoice_paid(counte
     counter.collect()
     assert (counter.paid, counter.standing) == ("4.00", "paid")
     counter.books_agree()
+
+
+def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_back(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    counter.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
+    counter.collect()
+    assert (counter.paid, counter.standing) == ("4.00", "disputed")
+    (look,) = coming.to_look_at(moment=counter.now)
+    assert look.sentence == "A bank asks about 4.00 USD: answer it at the gateway, or give it back."
+    refunds.prepare(credit_note=credited(counter, "4.00"), who="op", moment=counter.now)
+    counter.collect()
+    counter.wait(minutes=20)
+    counter.collect()
+    assert (counter.paid, counter.standing, PaymentDispute.objects.get().state) == ("0.00", "credited", "won")
+    counter.wait(hours=3)
+    running.run(gateway=counter.gateway, moment=counter.now, by="op")
+    assert not Difference.objects.filter(resolved_at=None).exists()
+    counter.books_agree()
+
+
+def test_an_inquiry_that_is_not_answered_becomes_a_dispute(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    inquiry = counter.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
+    counter.collect()
+    asked_about = counter.gateway.find_dispute(inquiry)
+    counter.stripe.hand.escalate_inquiry(inquiry)
+    counter.collect()
+    disputes.apply_dispute(asked_about, moment=counter.now)  # what was read before comes late
+    assert (counter.standing, PaymentDispute.objects.get().state) == ("disputed", "open")
+    with pytest.raises(CollectingError):
+        refunds.prepare(credit_note=credited(counter, "1.00"), who="op", moment=counter.now)
+    counter.stripe.hand.lose_dispute(inquiry)
+    counter.collect()
+    assert (counter.paid, counter.standing) == ("0.00", "charged_back")
 
 
 def test_case_081_an_invoice_that_was_charged_back_is_paid_by_transfer_and_is_paid(counter: Counter) -> None:

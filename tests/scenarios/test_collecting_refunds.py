@@ -138,3 +138,65 @@ def test_a_refund_that_is_read_before_its_payment_is_booked_is_booked_with_it() 
         counter.collect()
         assert (counter.states, counter.paid) == (["succeeded"], "2.50")
         counter.books_agree()
+
+
+def test_a_refund_that_nobody_could_send_for_two_days_is_sent_then(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    (row,) = note_of(counter, "1.00", "USD")
+    counter.wait(days=2)
+    counter.collect()
+    counter.wait(minutes=20)
+    counter.collect()
+    row.refresh_from_db()
+    assert (row.state, given_back(counter), counter.paid) == ("succeeded", [100], "3.00")
+    counter.books_agree()
+
+
+def test_a_refund_that_was_sent_before_a_backup_was_restored_is_not_sent_again(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    (row,) = note_of(counter, "1.00", "USD")
+    refunds.follow(refund=row, gateway=counter.gateway, moment=counter.now)
+    PaymentRefund.objects.update(state="ready", sent_at=None, external_id=None)
+    counter.wait(days=2)
+    counter.collect()
+    row.refresh_from_db()
+    assert (row.state, given_back(counter)) == ("succeeded", [100])
+
+
+def test_op_is_told_of_a_refund_that_came_back(counter: Counter) -> None:
+    counter.save_card("4000000000005126")
+    counter.collect()
+    (row,) = note_of(counter, "1.00", "USD")
+    counter.collect()
+    assert [each for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"] == []
+    counter.wait(minutes=20)
+    counter.collect()
+    row.refresh_from_db()
+    assert (row.state, counter.paid) == ("failed", "4.00")
+    (look,) = [each for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"]
+    assert look.sentence == (
+        "1.00 USD were not given back for CN-2026-0001: expired_or_canceled_card. Give them back again, or transfer "
+        "them and record that."
+    )
+    counter.stripe.hand.behave(
+        row.attempt.method.external_id if row.attempt.method else "", "4242424242424242"
+    )
+    refunds.prepare(credit_note=row.credit_note or counter.invoice, who="op", moment=counter.now)
+    counter.collect()
+    assert [each for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"] == []
+
+
+def test_what_was_read_before_a_refund_succeeded_does_not_take_that_back(counter: Counter) -> None:
+    counter.save_card("4000000000007726")
+    counter.collect()
+    (row,) = note_of(counter, "1.00", "USD")
+    counter.collect()
+    row.refresh_from_db()
+    read_early = counter.gateway.find_refund(row.external_id or "")
+    counter.wait(minutes=20)
+    counter.collect()
+    refunds.apply_refund(read_early, moment=counter.now)
+    row.refresh_from_db()
+    assert (row.state, counter.paid) == ("succeeded", "3.00")

@@ -70,6 +70,7 @@ class TestCard:
     authentication: Authentication = "never"
     refund: Literal["at_once", "later", "fails"] = "at_once"
     dispute: str | None = None  # the reason of the one that follows each charge
+    inquiry: bool = False  # the bank only asks
 
     __test__ = False  # no test class, whatever its name
 
@@ -111,6 +112,7 @@ CARDS = (
     TestCard("4000000000005126", "refundFail", refund="fails"),
     TestCard("4000000000000259", "createDispute", dispute="fraudulent"),
     TestCard("4000000000002685", "createDisputeProductNotReceived", dispute="product_not_received"),
+    TestCard("4000000000001976", "createDisputeInquiry", dispute="fraudulent", inquiry=True),
 )
 BY_NUMBER = {card.number: card for card in CARDS}
 BY_NAME = {card.name: card for card in CARDS}

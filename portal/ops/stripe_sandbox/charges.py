@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portal.ops.stripe_sandbox import balance, disputes, listing
 from portal.ops.stripe_sandbox.calls import Call, merged
-from portal.ops.stripe_sandbox.cards import Decline
+from portal.ops.stripe_sandbox.cards import Decline, TestCard
 from portal.ops.stripe_sandbox.errors import Json
 from portal.ops.stripe_sandbox.payment_methods import behaviour
 from portal.ops.stripe_sandbox.world import World
@@ -86,8 +86,12 @@ def settle(world: World, charge: Json, *, event: bool = True) -> None:
     if event:
         world.emit("charge.succeeded", charge)
     method = world.find("payment_method", charge["payment_method"])
-    if method is not None and (reason := behaviour(world, method).dispute):
-        disputes.open_(world, charge, reason=reason)
+    if method is None:
+        return
+    known = behaviour(world, method)
+    if known.dispute:
+        asks = isinstance(known, TestCard) and known.inquiry
+        disputes.open_(world, charge, reason=known.dispute, inquiry=asks)
 
 
 def fail(world: World, charge: Json, decline: Decline) -> None:

@@ -151,6 +151,17 @@ class Hand:
             charge = world.get("charge", world.get("payment_intent", intent)["latest_charge"])
             return str(disputes.open_(world, charge, amount=amount, reason=reason)["id"])
 
+    def inquire(self, intent: str) -> str:
+        """The payer's bank asks what it was for, and takes nothing; the id of the dispute."""
+        with self._acting() as world:
+            charge = world.get("charge", world.get("payment_intent", intent)["latest_charge"])
+            return str(disputes.open_(world, charge, inquiry=True)["id"])
+
+    def escalate_inquiry(self, dispute: str) -> None:
+        """The bank was not told enough, and takes the money."""
+        with self._acting() as world:
+            disputes.escalate(world, world.get("dispute", dispute))
+
     def win_dispute(self, dispute: str) -> None:
         with self._acting() as world:
             disputes.win(world, world.get("dispute", dispute))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portal.ops.stripe_sandbox import balance, currencies, listing
+from portal.ops.stripe_sandbox import balance, currencies, disputes, listing
 from portal.ops.stripe_sandbox.calls import Call, merged
 from portal.ops.stripe_sandbox.cards import TestCard
 from portal.ops.stripe_sandbox.errors import Json, invalid
@@ -23,7 +23,7 @@ def make(
 ) -> Json:
     """Give back `amount` minor units of the charge, all that is left if none is told."""
     left = charge["amount"] - charge["amount_refunded"]
-    refuse(charge, left, amount)
+    refuse(world, charge, left, amount)
     given = left if amount is None else amount
     known = behaviour(world, world.get("payment_method", charge["payment_method"]))
     slow = not isinstance(known, TestCard) or known.refund == "later"
@@ -46,6 +46,8 @@ def make(
     charge["refunded"] = charge["amount_refunded"] == charge["amount"]
     world.emit("refund.created", made)
     world.emit("charge.refunded", charge)
+    if charge["refunded"]:
+        disputes.satisfy(world, charge)
     if slow:
         world.later(world.now() + LATER, "refund_arrives", made["id"])
     elif isinstance(known, TestCard) and known.refund == "fails":
@@ -53,12 +55,12 @@ def make(
     return made
 
 
-def refuse(charge: Json, left: int, amount: int | None) -> None:
+def refuse(world: World, charge: Json, left: int, amount: int | None) -> None:
     if charge["status"] != "succeeded":
         raise invalid(
             f"The charge {charge['id']} did not succeed, so there is nothing to refund.", param="charge"
         )
-    if charge["disputed"]:
+    if charge["disputed"] and not disputes.is_refundable(world, charge):
         raise invalid(
             f"Charge {charge['id']} has been charged back; cannot issue a refund.", code="charge_disputed"
         )
