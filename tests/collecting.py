@@ -57,7 +57,7 @@ class Counter:
     ) -> SavedMethod:
         customer = accounts.customer_of(lab, gateway=self.gateway, moment=self.now)
         name = self.stripe.hand.save_card(customer, number, set_up=set_up)
-        return methods.keep(tenant=lab, method=self.gateway.find_method(name), moment=self.now)
+        return self._kept(lab, name)
 
     def stripe_customer(self, name: str) -> str:
         """A customer of somebody else who shares the account."""
@@ -67,7 +67,12 @@ class Counter:
         """Ann lets her bank account be debited; it is from now on."""
         customer = accounts.customer_of(self.lab, gateway=self.gateway, moment=self.now)
         name = self.stripe.hand.save_account(customer)
-        return methods.keep(tenant=self.lab, method=self.gateway.find_method(name), moment=self.now)
+        return self._kept(self.lab, name)
+
+    def _kept(self, lab: Tenant, name: str) -> SavedMethod:
+        kept = methods.keep(tenant=lab, method=self.gateway.find_method(name), moment=self.now)
+        assert kept is not None
+        return kept
 
     def collect(self) -> Sweep:
         """A round of collecting, as it runs each minute."""

@@ -47,7 +47,11 @@ def forget_customer(customer: str, *, moment: datetime) -> None:
 
     Who had a card that was charged is told.
     """
+    tenant = BillingAccount.objects.filter(customer=customer).values_list("tenant", flat=True).first()
+    if tenant is None:
+        return
     with transaction.atomic():
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant)  # before its rows, as everywhere
         account = BillingAccount.objects.select_for_update().filter(customer=customer).first()
         if account is None:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from billing.collecting import adopting, booking, declines, disputes, door, methods, refunds
 from billing.collecting.door import UnplacedError
@@ -51,6 +51,7 @@ _RANK = {
     AttemptState.SUCCEEDED: 4,
 }
 READS = 3
+ONE_IN_FLIGHT = "invoice_has_one_attempt_in_flight"  # of each invoice, as its constraint is called
 REPEATABLE = frozenset({ChargeState.OPEN, ChargeState.FAILED, ChargeState.NEEDS_ACTION})
 
 
@@ -66,13 +67,27 @@ def read_charge(name: str, *, gateway: Gateway, moment: datetime) -> PaymentAtte
     raise GatewayError(f"{name} changes all the time; the next round looks again.", Happened.BUSY)
 
 
-@transaction.atomic
 def apply_charge(charge: Charge, *, moment: datetime, seen: int | None = None) -> PaymentAttempt | None:
     """Take over how a charge stands; None for one that is not ours. Books the payment when it has succeeded.
 
     A charge of ours without a row (a backup was restored) is adopted by its tags; UnplacedError where they name
-    nothing here. `seen`: the version of its row when it was read; None where the charge was just made.
+    nothing here, or where another charge of its invoice is under way, after which there is room for it.
+    `seen`: the version of its row when it was read; None where the charge was just made.
     """
+    try:
+        return _applied(charge, moment, seen)
+    except IntegrityError as error:
+        if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != ONE_IN_FLIGHT:
+            raise
+        raise UnplacedError(
+            f"{charge.id} asks for what another payment under way asks for: wait until that has ended, or give one "
+            "of them back.",
+            tenant=charge.tags.get("ct_tenant", ""),
+        ) from error
+
+
+@transaction.atomic
+def _applied(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttempt | None:
     if not door.is_ours(charge.tags):
         return None
     attempt = _attempt_of(charge)

@@ -179,7 +179,9 @@ def take_over(*, session: Session, gateway: Gateway, moment: datetime) -> PayLin
     if session.charge and session.state is not SessionState.OPEN:
         applying.read_charge(session.charge, gateway=gateway, moment=moment)
     if session.method and session.state is SessionState.COMPLETE and link.attempt_id is None:
-        methods.keep(tenant=link.tenant, method=gateway.find_method(session.method), moment=moment)
+        found = gateway.find_method(session.method)
+        if methods.keep(tenant=link.tenant, method=found, moment=moment) is None and found.customer:
+            gateway.detach(found.id, key=door.key_for("detach-left", link.pk))
     return link
 
 

@@ -10,7 +10,7 @@ from billing.collecting import door
 from billing.collecting.door import CollectingError
 from billing.dunning import letters
 from billing.gateways.base import Gateway, GatewayError, Happened, Method
-from billing.models import MethodState, SavedMethod
+from billing.models import Archive, MethodState, SavedMethod
 from portal.tenants.models import Tenant
 
 RENEWED = ("last4", "exp_month", "exp_year", "fingerprint")
@@ -18,10 +18,11 @@ RENEWED = ("last4", "exp_month", "exp_year", "fingerprint")
 
 
 @transaction.atomic
-def keep(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod:
+def keep(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod | None:
     """Keep what may be shown of a means of payment that was saved, and charge it from now on. Again: as it is now.
 
-    One that its network renewed is as good as a new one: what refused it is forgotten.
+    One that its network renewed is as good as a new one: what refused it is forgotten. None, and nothing is written,
+    for a tenant that has left meanwhile; one that was removed stays as it is.
     """
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     told = {
@@ -33,6 +34,10 @@ def keep(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod:
         "fingerprint": method.fingerprint,
     }
     known = SavedMethod.objects.filter(external_id=method.id).first()
+    if Archive.objects.filter(tenant=tenant).exists():
+        return None
+    if known is not None and known.state == MethodState.GONE:
+        return known
     if known is not None:
         SavedMethod.objects.filter(pk=known.pk).update(**told)
         if any(getattr(known, name) != told[name] for name in RENEWED):

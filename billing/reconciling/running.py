@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import structlog
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Min
 
 from billing.collecting import applying, events
@@ -163,8 +163,6 @@ def _adopt(there: There, gateway: Gateway, moment: datetime) -> tuple[int, dict[
         except UnplacedError as error:
             unplaced[charge.id] = str(error)
             _park(charge, error, gateway, moment)
-        except IntegrityError:
-            unplaced[charge.id] = "Another payment of the same invoice is under way."
         else:
             if row is not None:
                 adopted += 1

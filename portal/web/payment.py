@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from billing import credit
 from billing.collecting import accounts, booking, door, links, methods
-from billing.collecting.door import CollectingError
+from billing.collecting.door import CollectingError, UnplacedError
 from billing.gateways.base import GatewayError
 from billing.models import (
     AttemptState,
@@ -160,7 +160,7 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     try:
         known = links.come_back(link=link, gateway=door.gateway(), moment=datetime.now(UTC))
         known = known or link.state in {LinkState.COMPLETE, LinkState.EXPIRED}
-    except (GatewayError, CollectingError):
+    except (GatewayError, CollectingError, UnplacedError):  # what belongs to nothing the next round parks
         known = False
     if not known:
         messages.info(request, "Thank you. What you did is being confirmed; it shows here in a few minutes.")
@@ -199,7 +199,7 @@ def _onwards(request: HttpRequest, opened: Callable[[], PayLink], here: str) -> 
         link = opened()
     except CollectingError as error:
         messages.error(request, str(error))
-    except GatewayError:
+    except (GatewayError, UnplacedError):
         messages.error(request, LATER)
     else:
         if link.url:

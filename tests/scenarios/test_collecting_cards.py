@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from billing import collection
-from billing.collecting import attempts, door, methods, refunds
+from billing import archiving, collection
+from billing.collecting import attempts, door, links, methods, refunds
 from billing.collecting.attempts import Held
 from billing.collecting.door import CollectingError
 from billing.gateways.base import GatewayError
@@ -19,6 +19,7 @@ from billing.models import (
     WriteOff,
 )
 from billing.rules.money import Money
+from tests.builders import a_tenant
 from tests.collecting import Counter, a_counter, credited
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -345,3 +346,33 @@ def test_what_waited_for_a_key_over_a_weekend_was_never_sent_and_is_charged_anew
     counter.collect()
     assert (counter.states, counter.taken, counter.paid) == (["canceled", "succeeded"], [400], "4.00")
     counter.books_agree()
+
+
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/payment/")
+
+
+def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once(counter: Counter) -> None:
+    speech = a_tenant("speech-lab")
+    open_page = links.card_page(
+        tenant=speech, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
+    archiving.archive(tenant=speech, by="Op", why="Contract ended", moment=counter.now)
+    archiving.erase(tenant=speech, moment=counter.now)
+    counter.stripe.hand.pay(open_page.external_id or "")
+    counter.wait(minutes=20)
+    for _ in range(2):
+        counter.collect()
+    open_page.refresh_from_db()
+    assert (open_page.state, SavedMethod.objects.count()) == ("complete", 0)
+    assert [each["customer"] for each in counter.stripe.objects("payment_method")] == [None]
+
+
+def test_a_card_that_was_erased_stays_so_when_its_network_renews_it(counter: Counter) -> None:
+    speech = a_tenant("speech-lab")
+    card = counter.save_card_of(speech)
+    archiving.archive(tenant=speech, by="Op", why="Contract ended", moment=counter.now)
+    archiving.erase(tenant=speech, moment=counter.now)
+    counter.stripe.hand.renew_card(card.external_id, month=12, year=2041)
+    counter.collect()
+    card.refresh_from_db()
+    assert (card.state, card.last4, card.exp_year) == ("gone", "", None)
