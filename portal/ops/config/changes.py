@@ -137,39 +137,35 @@ def _clusters() -> Things:
 
 
 def _connections() -> Things:
-    """Of secrets, when one of them was last entered; of certificates, which they are."""
     for row in Connection.objects.select_related("cluster").order_by("pk"):
-        fields = {
-            "url": row.base_url,
-            "unix_socket": row.unix_socket,
-            "ca": _fingerprint(row.ca),
-            "client_certificate": _fingerprint(row.client_certificate),
-            "user": row.user,
+        own = {
             "slurm_cluster": row.slurm_cluster,
-            "options": json.dumps(row.options, sort_keys=True) if row.options else "",
             "first_usage_from": _instant(row.first_usage_from),
             "every": f"{row.every} s",
             "look_back": f"{row.look_back} h",
             "coverage_needed": _percent(row),
-            "enabled": "yes" if row.enabled else "no",
-            "secrets": f"entered {row.credentials_changed_at:%Y-%m-%d %H:%M:%S.%f} UTC",
         }
-        yield row.pk, Thing(f"connection of {row.cluster.name}", fields)
+        yield row.pk, Thing(f"connection of {row.cluster.name}", _reach(row, own))
 
 
 def _telemetry() -> Things:
     for row in Telemetry.objects.select_related("cluster").order_by("pk"):
-        fields = {
-            "url": row.base_url,
-            "unix_socket": row.unix_socket,
-            "ca": _fingerprint(row.ca),
-            "client_certificate": _fingerprint(row.client_certificate),
-            "user": row.user,
-            "options": json.dumps(row.options, sort_keys=True) if row.options else "",
-            "enabled": "yes" if row.enabled else "no",
-            "secrets": f"entered {row.credentials_changed_at:%Y-%m-%d %H:%M:%S.%f} UTC",
-        }
-        yield row.pk, Thing(f"telemetry of {row.cluster.name}", fields)
+        yield row.pk, Thing(f"telemetry of {row.cluster.name}", _reach(row, {}))
+
+
+def _reach(row: Connection | Telemetry, own: Mapping[str, str]) -> dict[str, str]:
+    """How it is reached, with what only its kind has. Of secrets, when one was last entered; of certificates, which."""
+    return {
+        "url": row.base_url,
+        "unix_socket": row.unix_socket,
+        "ca": _fingerprint(row.ca),
+        "client_certificate": _fingerprint(row.client_certificate),
+        "user": row.user,
+        "options": json.dumps(row.options, sort_keys=True) if row.options else "",
+        **own,
+        "enabled": "yes" if row.enabled else "no",
+        "secrets": f"entered {row.credentials_changed_at:%Y-%m-%d %H:%M:%S.%f} UTC",
+    }
 
 
 def _percent(row: Connection) -> str:
