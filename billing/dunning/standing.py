@@ -90,58 +90,57 @@ def _open(moment: datetime) -> QuerySet[WithAnnotations[Invoice, sums.Left]]:
 
 
 def _known(rows: QuerySet[WithAnnotations[Invoice, sums.Left]], moment: datetime) -> list[Late]:
-    told = list(
-        rows.annotate(reopened=crossings.is_possible()).values_list(
-            *(
-                "pk",
-                "tenant",
-                "tenant__slug",
-                "tenant__name",
-                "number",
-                "currency",
-                "left",
-                "due_on",
-                "timezone",
-                "reopened",
-            )
-        )
-    )
-    letters, suspended = _letters([row[0] for row in told]), _suspended()
+    told = list(rows.annotate(reopened=crossings.is_possible()).values_list(*_TOLD, named=True))
+    letters, suspended = _letters([row.pk for row in told]), _suspended()
     rests, under_way, ended = _Rests(moment), _under_way(), _ended()
-    policies = Policies({row[1] for row in told})
-    crossed = crossings.counted({row[0]: row[6] for row in told if row[9]})
+    policies = Policies({row.tenant for row in told})
+    crossed = crossings.counted({row.pk: row.left for row in told if row.reopened})
     found = []
-    for pk, tenant, slug, name, number, currency, left, due_on, timezone, _ in told:
-        zone = ZoneInfo(timezone)
+    for row in told:
+        zone = ZoneInfo(row.timezone)
         today = day_of(moment, zone)
-        if due_on >= today:
+        if row.due_on >= today:
             continue
-        written = letters.get(pk, _Written())
-        held = None if tenant in suspended else policies.of(tenant, due_on)
-        announced = written.announced(crossed[pk], held, today, ended.get(tenant), zone)
+        written, crossing = letters.get(row.pk, _Written()), crossed[row.pk]
+        held = None if row.tenant in suspended else policies.of(row.tenant, row.due_on)
+        announced = written.announced(crossing, held, today, ended.get(row.tenant), zone)
         found.append(
             Late(
-                pk=pk,
-                tenant=tenant,
-                slug=slug,
-                name=name,
-                number=number,
-                currency=currency,
-                left=left,
-                due_on=due_on,
+                pk=row.pk,
+                tenant=row.tenant,
+                slug=row.tenant__slug,
+                name=row.tenant__name,
+                number=row.number,
+                currency=row.currency,
+                left=row.left,
+                due_on=row.due_on,
                 today=today,
-                crossing=crossed[pk],
-                reminders=written.reminder(crossed[pk]),
-                past_due_told=written.past_due(crossed[pk]),
+                crossing=crossing,
+                reminders=written.reminder(crossing),
+                past_due_told=written.past_due(crossing),
                 announced=bool(announced),
                 announced_on=max((day for day in announced if day), default=None),
                 announcements=len(written.announcements),
-                suspended=tenant in suspended,
-                rests=rests.why(pk, tenant, slug) or too_little(left, currency),
-                under_way=pk in under_way,
+                suspended=row.tenant in suspended,
+                rests=rests.why(row.pk, row.tenant, row.tenant__slug) or too_little(row.left, row.currency),
+                under_way=row.pk in under_way,
             )
         )
     return found
+
+
+_TOLD = (
+    "pk",
+    "tenant",
+    "tenant__slug",
+    "tenant__name",
+    "number",
+    "currency",
+    "left",
+    "due_on",
+    "timezone",
+    "reopened",
+)
 
 
 @dataclass(slots=True)

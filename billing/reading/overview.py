@@ -75,7 +75,7 @@ class Elapsed:
     amount: Fraction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """`currency` is "" where nothing is charged or, by mistake, in several currencies."""
 
@@ -147,22 +147,26 @@ def overview(
     together(days, sums)
     comparable = before and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}
     return Overview(
-        period,
-        first,
-        end,
-        currency,
-        per_currency([*(amount for use in uses for amount in use.cost), *(amount for _, amount in terms)]),
-        sum((use.gpu_seconds for use in uses), Fraction(0)),
-        uses,
-        series,
-        days.answer,
-        terms,
-        earlier.answer if comparable else None,
-        before,
-        started.answer,
-        jobs.summed(tenant, found_jobs.rows, sums.answer, prices=prices, projects=found_jobs.projects),
-        balances.answer,
-        open_.answer,
+        period=period,
+        first=first,
+        end=end,
+        currency=currency,
+        spend=per_currency(
+            [*(amount for use in uses for amount in use.cost), *(amount for _, amount in terms)]
+        ),
+        gpu_seconds=sum((use.gpu_seconds for use in uses), Fraction(0)),
+        uses=uses,
+        series=series,
+        days=days.answer,
+        terms=terms,
+        before=earlier.answer if comparable else None,
+        before_period=before,
+        started=started.answer,
+        costliest=jobs.summed(
+            tenant, found_jobs.rows, sums.answer, prices=prices, projects=found_jobs.projects
+        ),
+        balances=balances.answer,
+        open=open_.answer,
     )
 
 
