@@ -35,9 +35,8 @@ class Books:
     billed: Mapping[Key, Billed]
     prices: Mapping[int, Price]
     period: Period  # that the statement is of
-    periods: Sequence[
-        Period
-    ]  # all that are looked at, in order; those behind `period` owe advance fees alone
+    # All that are looked at, in order; those behind `period` owe advance fees alone.
+    periods: Sequence[Period]
     terms: Terms | None
     in_order: InOrder
 

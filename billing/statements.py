@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
@@ -38,14 +39,12 @@ class Statement:
     projects: Mapping[str, int]
     periods: Mapping[rules.Period, BillingPeriod]
     terms: Mapping[tuple[TermKind, int], Named] = field(default_factory=dict)
-    owed: Mapping[Key, Owed] = field(
-        default_factory=dict
-    )  # billed or not, of all periods that were looked at
+    # Billed or not, of all periods that were looked at.
+    owed: Mapping[Key, Owed] = field(default_factory=dict)
     books: Books | None = None  # that it was made of
     others: tuple[Statement, ...] = ()  # what is to be billed in other currencies than this one's
-    paid: tuple[
-        Statement, ...
-    ] = ()  # what others used that the tenant pays for, each by whom and in one currency
+    # What others used that the tenant pays for, each by whom and in one currency.
+    paid: tuple[Statement, ...] = ()
     user: Tenant | None = None  # whose use it is, where another pays
 
 
@@ -239,32 +238,13 @@ def _statement(
 ) -> Statement | MixedCurrenciesError:
     book = asked.book
     rules_of = {each.pk: calendar.as_rule(each) for each in asked.touched}
-    kept = {rules_of[each.pk]: each for each in asked.touched}
     own = rules_of[book.period.pk]
     billed = rows.billed(lines, asked.names, rules_of)
-    due = [row for row in totals if rules_of[row.period] <= own]
-    payer = None if book.user is None else asked.who.payer
-    books = Books(
-        used=rows.used(due, asked.prices, rules_of),
-        billed=billed,
-        prices=asked.prices,
-        period=own,
-        periods=sorted(kept),
-        terms=book.said,
-        in_order=lambda period, prices, available: allowances.in_order(
-            kept[period], prices, available, payer=payer
-        ),
-    )
+    books = _books(asked, totals, billed, rules_of)
     owed = owing.owed(books)
     found = _per_currency(owed, billed, own, asked.prices)
-    if (
-        book.begins is not None
-    ):  # what another used is no correction where its period ended within the payer's
-        begins = book.begins
-        found = {
-            currency: [replace(line, correction=line.key.service.end <= begins) for line in each]
-            for currency, each in found.items()
-        }
+    if book.begins is not None:
+        found = _within_its_payer(found, book.begins)
     billing = [currency for currency, lines in found.items() if lines]
     of_period = [currency for currency in billing if any(_costs(line, own) for line in found[currency])]
     if len(of_period) > 1:
@@ -279,7 +259,7 @@ def _statement(
         through,
         asked.prices,
         {name: pk for pk, name in asked.names.items()},
-        kept,
+        {rules_of[each.pk]: each for each in asked.touched},
         book.said.by_key() if book.said else {},
         owed,
         books,
@@ -287,6 +267,35 @@ def _statement(
     )
     beside = (currency for currency in billing if currency != leading)
     return replace(told, others=tuple(replace(told, lines=found[each], currency=each) for each in beside))
+
+
+def _books(
+    asked: _Asked, totals: Sequence[Total], billed: Mapping[Key, Billed], rules_of: Mapping[int, rules.Period]
+) -> Books:
+    """What is owed for what was used up to the end of the period, made ready to be reckoned."""
+    own = rules_of[asked.book.period.pk]
+    kept = {rules_of[each.pk]: each for each in asked.touched}
+    payer = None if asked.book.user is None else asked.who.payer
+    due = [row for row in totals if rules_of[row.period] <= own]
+    return Books(
+        used=rows.used(due, asked.prices, rules_of),
+        billed=billed,
+        prices=asked.prices,
+        period=own,
+        periods=sorted(kept),
+        terms=asked.book.said,
+        in_order=lambda period, prices, available: allowances.in_order(
+            kept[period], prices, available, payer=payer
+        ),
+    )
+
+
+def _within_its_payer(found: Mapping[str, list[Line]], begins: datetime) -> dict[str, list[Line]]:
+    """What another used is no correction where its period ended within the payer's."""
+    return {
+        currency: [replace(line, correction=line.key.service.end <= begins) for line in lines]
+        for currency, lines in found.items()
+    }
 
 
 def _costs(line: Line, own: rules.Period) -> bool:
