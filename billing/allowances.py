@@ -76,7 +76,7 @@ UNION SELECT share_den FROM suppose_cut WHERE price_id = ANY (%(prices)s)
 
 _CUT = """tenant_id, payer_id, period_id, price_id, service_month, record_id, service_from, service_to, units,
     share_num, share_den"""
-_BOTH = f"(SELECT {_CUT} FROM billing_ratedusage UNION ALL SELECT {_CUT} FROM suppose_cut) both_of"  # noqa: S608
+_BOTH = f"(SELECT {_CUT} FROM billing_ratedusage UNION ALL SELECT {_CUT} FROM suppose_cut) both_of"  # noqa: S608 - built from constants
 
 
 def _in_order(

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-MEMORY = "/dev/shm"  # noqa: S108  # a private name is made in it
+MEMORY = "/dev/shm"  # noqa: S108 - a private name is made in it
 
 wsgi_app = "portal.wsgi"
 bind = f"{os.environ.get('BIND', '127.0.0.1')}:{os.environ.get('PORT', '8000')}"

@@ -11,6 +11,6 @@ os.environ.setdefault("DATABASE_POOL", "8")
 
 application = get_wsgi_application()
 
-from portal.ops.schema import refuse_unmigrated  # noqa: E402  # needs the applications
+from portal.ops.schema import refuse_unmigrated  # noqa: E402 - needs the applications
 
 refuse_unmigrated()

@@ -9,10 +9,10 @@ os.environ.setdefault("SECRET_KEY", "of no consequence in tests")
 os.environ.setdefault("CLUSTERTAB_SECRET_KEYS", "b2Ygbm8gY29uc2VxdWVuY2UgaW4gYW55IHRlc3QgISE=")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
 
-from portal.settings import *  # noqa: F403  # the environment comes first
+from portal.settings import *  # noqa: F403 - the environment comes first
 
 # Static files come from their sources here; whitenoise would warn of the folder that nobody collected.
-MIDDLEWARE = [name for name in MIDDLEWARE if not name.startswith("whitenoise.")]  # noqa: F405
+MIDDLEWARE = [name for name in MIDDLEWARE if not name.startswith("whitenoise.")]  # noqa: F405 - the site's, from above
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}

@@ -196,7 +196,7 @@ WITH line AS (
 )
 """
 
-_COUNTS = f"{_HELD} SELECT position, count(DISTINCT record_id) FROM held GROUP BY position"  # noqa: S608
+_COUNTS = f"{_HELD} SELECT position, count(DISTINCT record_id) FROM held GROUP BY position"  # noqa: S608 - built from constants
 
 _PAGE = f"""{_HELD}
 SELECT * FROM (

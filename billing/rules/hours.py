@@ -207,5 +207,5 @@ def _clock(seconds: int) -> str:
 
 
 def _at(day: date, seconds: int, zone: ZoneInfo) -> int:
-    local = datetime(day.year, day.month, day.day) + timedelta(seconds=seconds)  # noqa: DTZ001
+    local = datetime(day.year, day.month, day.day) + timedelta(seconds=seconds)  # noqa: DTZ001 - a clock on a wall, without a zone
     return int(instant(local, zone=zone).timestamp())

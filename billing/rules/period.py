@@ -68,7 +68,7 @@ def midnight(day: date, *, zone: ZoneInfo) -> datetime:
     East of Greenwich the first day that can be written begins before that; then the first instant there is.
     """
     try:
-        return instant(datetime(day.year, day.month, day.day), zone=zone)  # noqa: DTZ001
+        return instant(datetime(day.year, day.month, day.day), zone=zone)  # noqa: DTZ001 - a clock on a wall, without a zone
     except OverflowError:
         return datetime.min.replace(tzinfo=UTC)
 
@@ -76,7 +76,7 @@ def midnight(day: date, *, zone: ZoneInfo) -> datetime:
 def day_after(at: datetime, *, zone: ZoneInfo) -> datetime:
     """The first instant of the local day that follows the one of `at`, in UTC (ValueError if `at` is naive)."""
     local = _aware(at).astimezone(zone)
-    today = datetime(local.year, local.month, local.day)  # noqa: DTZ001
+    today = datetime(local.year, local.month, local.day)  # noqa: DTZ001 - a clock on a wall, without a zone
     found = instant(today + timedelta(days=1), zone=zone)
     return found if found > at else instant(today + timedelta(days=2), zone=zone)
 
@@ -156,7 +156,7 @@ def _start(ordinal: int, zone: ZoneInfo, anchor_day: int) -> datetime:
         raise ValueError(f"An anchor day is a day of the month from 1 to 31, not {anchor_day}.")
     year, month = divmod(ordinal, 12)
     last_day = calendar.monthrange(year, month + 1)[1]
-    return instant(datetime(year, month + 1, min(anchor_day, last_day)), zone=zone)  # noqa: DTZ001
+    return instant(datetime(year, month + 1, min(anchor_day, last_day)), zone=zone)  # noqa: DTZ001 - a clock on a wall, without a zone
 
 
 def _ordinal(year: int, month: int) -> int:

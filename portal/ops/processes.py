@@ -46,7 +46,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  # this process has one thread
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
             )
 
     def tend(self) -> None:

@@ -102,7 +102,7 @@ _ENTERED = f"""
 SELECT m.role, {", ".join(f't."{field.column}"' for field in Tenant._meta.concrete_fields)}
 FROM tenants_tenant t LEFT JOIN tenants_membership m ON m.tenant_id = t.id AND m.user_id = %s
 WHERE t.slug = %s
-"""  # noqa: S608  # the names are the model's
+"""  # noqa: S608 - the names are the model's
 _ANY = "SELECT slug, name FROM tenants_tenant ORDER BY name, id LIMIT %s"
 _OWN = """
 SELECT t.slug, t.name FROM tenants_membership m JOIN tenants_tenant t ON t.id = m.tenant_id

@@ -102,8 +102,7 @@ def _own(found: Overview, accrued: Accrued | None, through: datetime) -> _Part:
     days, period = _days(found), found.period
     rest = Fraction(int((period.end - through).total_seconds()), 86_400)
     if accrued is None:
-        spent = found.spend[0]
-        amount: Amount = lambda more: (spent + Money(more, spent.currency)).rounded()  # noqa: E731
+        amount = _beside(found.spend[0])
     else:
         amount = _by_statement(accrued.of_use, days.until(found.end), found.currency)
     return _Part(days, through.astimezone(ZoneInfo(period.timezone)).date(), rest, amount)
@@ -116,6 +115,13 @@ def _of(other: Going, through: datetime, currency: str) -> _Part:
     last = min(through, period.end).astimezone(other.zone).date()
     amount = _by_statement(other.of_use, days.until(end), currency)
     return _Part(days, last, other.rest(through), amount)
+
+
+def _beside(spent: Money) -> Amount:
+    def amount(more: Fraction) -> Money:
+        return (spent + Money(more, spent.currency)).rounded()
+
+    return amount
 
 
 def _by_statement(of_use: Callable[[Fraction], list[Money]], so_far: Fraction, currency: str) -> Amount:

@@ -45,7 +45,7 @@ class Hearing(BaseHTTPRequestHandler):
         self.send_response(self.server.status)
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         pass
 
 

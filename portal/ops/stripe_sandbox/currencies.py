@@ -8,7 +8,7 @@ from portal.ops.stripe_sandbox.errors import ApiError, invalid
 
 GREATEST = 99_999_999  # eight digits
 WITHOUT_DECIMALS = frozenset(
-    "bif clp djf gnf jpy kmf krw mga pyg rwf vnd vuv xaf xof xpf".split()  # noqa: SIM905  # one reads it so
+    "bif clp djf gnf jpy kmf krw mga pyg rwf vnd vuv xaf xof xpf".split()  # noqa: SIM905 - one reads it so
 )
 THREE_DECIMALS = frozenset({"bhd", "jod", "kwd", "omr", "tnd"})
 WHOLE = frozenset({"isk", "ugx"})  # written with two decimals that have to be 0

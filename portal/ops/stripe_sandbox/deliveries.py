@@ -61,7 +61,7 @@ class Webhooks:
 
     def disorder(self, seed: int, *, duplicate: int = 4, lose: int = 0) -> None:
         """From now on shuffled, one in `duplicate` doubled and one in `lose` lost (0 is none), repeatably."""
-        self._chance, self._odds = random.Random(seed), (duplicate, lose)  # noqa: S311  # repeatable, no secret
+        self._chance, self._odds = random.Random(seed), (duplicate, lose)  # noqa: S311 - repeatable, no secret
 
     def mend(self) -> None:
         """Take back every fault that is still ordered."""
@@ -79,7 +79,7 @@ class Webhooks:
             if order == "reversed":
                 waiting.reverse()
             elif order == "shuffled":
-                random.Random(seed).shuffle(waiting)  # noqa: S311  # repeatable, no secret
+                random.Random(seed).shuffle(waiting)  # noqa: S311 - repeatable, no secret
             self._held = False
             self.world.changed.notify_all()
 
@@ -131,7 +131,7 @@ class Webhooks:
         if order == "reversed":
             found.reverse()
         elif order == "shuffled":
-            random.Random(seed).shuffle(found)  # noqa: S311  # repeatable, no secret
+            random.Random(seed).shuffle(found)  # noqa: S311 - repeatable, no secret
         return found
 
     # --- the thread ------------------------------------------------------------------------------

@@ -31,13 +31,13 @@ class Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self._answer()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Nothing: what people type into the pages must not reach a log."""
 
     def _answer(self) -> None:
         try:
             self._understand()
-        except Exception:  # noqa: BLE001  # a fault of the sandbox itself has to be seen by the test
+        except Exception:  # noqa: BLE001 - a fault of the sandbox itself has to be seen by the test
             self.server.api.broke(self.command, self.path, traceback.format_exc())
             self._send(Answer(500, b"The sandbox failed.", content_type="text/plain"))
 
