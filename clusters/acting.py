@@ -220,7 +220,7 @@ def _seen(jobs: list[JobSeen]) -> dict[str, Any]:
 
 def _set(door: Door, act: Act) -> Mapping[str, int]:
     if act.before == act.wanted:  # a block of which nothing is left
-        return act.wanted  # type: ignore[no-any-return]
+        return act.wanted  # type: ignore[no-any-return]  # JSON: the limits, as they were written down
     return door.acts.set_limits(act.account, act.wanted, before=act.before)
 
 

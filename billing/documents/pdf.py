@@ -42,4 +42,4 @@ def _plain(value: object) -> object:
 
 
 def _members(value: object) -> dict[str, object]:
-    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]  # told apart before

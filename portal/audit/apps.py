@@ -23,7 +23,7 @@ def _spare_migrations() -> None:
     from pgtrigger import migrations
 
     for operation in (migrations.AddTrigger, migrations.RemoveTrigger):
-        operation.state_forwards = _unrendered(operation.state_forwards)  # type: ignore[method-assign]
+        operation.state_forwards = _unrendered(operation.state_forwards)  # type: ignore[method-assign]  # the library's own, wrapped
 
 
 def _unrendered(forwards: Any) -> Any:

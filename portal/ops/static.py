@@ -9,7 +9,7 @@ from django.conf import settings
 from whitenoise.storage import CompressedManifestStaticFilesStorage  # type: ignore[import-untyped]
 
 
-class Files(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
+class Files(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # its base has no type hints
     """Remembers the addresses: the names are read once, and a page asks for a few dozen of them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -74,7 +74,7 @@ def _fields(asked: Mapping[str, str], known: Shapes) -> tuple[QuoteField, ...]:
 
     def one(name: str, label: str, hint: str = "", *, begin: str = "", **more: object) -> QuoteField:
         value = begin if first else asked[name]
-        return QuoteField(name=name, label=label, value=value, hint=hint, **more)  # type: ignore[arg-type]
+        return QuoteField(name=name, label=label, value=value, hint=hint, **more)  # type: ignore[arg-type]  # flags of a field
 
     return (
         one("gpus", "GPUs", begin="1", numeric=True),
