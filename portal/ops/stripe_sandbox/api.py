@@ -111,8 +111,6 @@ class Api:
             raise
         return params
 
-    # --- idempotency -----------------------------------------------------------------------------
-
     def _once(
         self, route: routes.Route, ids: tuple[str, ...], params: Json, asked: Asked, fault: Fault | None
     ) -> Answer:
@@ -196,8 +194,6 @@ class Api:
         with self.world.lock:
             self.world.state.answers[key] = kept | {"at": self.world.now(), "request": asked.id}
             self.keep()
-
-    # --- carrying out ----------------------------------------------------------------------------
 
     def _carried_out(
         self, route: routes.Route, ids: tuple[str, ...], params: Json, asked: Asked, *, key: str | None = None

@@ -102,9 +102,6 @@ def payout_arrives(world: World, identifier: str) -> None:
     world.emit("payout.reconciliation_completed", made)
 
 
-# --- endpoints ---------------------------------------------------------------------------------------
-
-
 def retrieve(call: Call) -> Json:
     """What is there and not paid out, by currency."""
     sums: dict[str, dict[str, int]] = {"available": {}, "pending": {}}

@@ -108,9 +108,6 @@ def fail(world: World, charge: Json, decline: Decline) -> None:
     world.emit("charge.failed", charge)
 
 
-# --- endpoints ---------------------------------------------------------------------------------------
-
-
 def retrieve(call: Call) -> Json:
     return call.world.named("charge", call.ids[0], param="charge", in_path=True)
 

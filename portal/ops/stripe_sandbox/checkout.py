@@ -167,9 +167,6 @@ def line(world: World, item: Json, number: int) -> Json:
     }
 
 
-# --- endpoints ---------------------------------------------------------------------------------------
-
-
 def retrieve(call: Call) -> Json:
     return call.world.named("checkout.session", call.ids[0], param="session", in_path=True)
 

@@ -122,9 +122,6 @@ def give_up(world: World, intent: Json, error: Json) -> None:
     world.emit("payment_intent.payment_failed", intent)
 
 
-# --- SEPA direct debit -------------------------------------------------------------------------------
-
-
 def debit(world: World, intent: Json, method: Json, account: TestAccount) -> None:
     """Under way until the clock gets to the account's day."""
     charge = charges.try_(world, intent, method, status="pending")

@@ -45,8 +45,6 @@ class Webhooks:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stripe-sandbox-webhooks", daemon=True)
 
-    # --- orders ----------------------------------------------------------------------------------
-
     def duplicate(self, types: str = "*", *, times: int = 1, copies: int = 1) -> None:
         """The next deliveries of those types arrive `copies` times more."""
         self._faults.append(_Fault("duplicate", types, times, copies))
@@ -114,8 +112,6 @@ class Webhooks:
                 secrets = self.world.hidden(endpoint["id"])["secrets"]
                 secrets[:] = [one for one in secrets if one != secret]
 
-    # --- without a thread ------------------------------------------------------------------------
-
     def take(self, order: Order = "sent", *, seed: int = 0, signed_at: int | None = None) -> list[Message]:
         """What is due for endpoints of the sandbox that have no address, as delivered; duplicates are in it."""
         with self.world.lock:
@@ -133,8 +129,6 @@ class Webhooks:
         elif order == "shuffled":
             random.Random(seed).shuffle(found)  # noqa: S311 - repeatable, no secret
         return found
-
-    # --- the thread ------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._thread.start()
@@ -183,7 +177,7 @@ class Webhooks:
         del self.sent[:-10_000]
         return status
 
-    # --- with the world's lock held --------------------------------------------------------------
+    # From here on the caller holds the world's lock.
 
     def _due(self, *, manual: bool) -> list[Json]:
         if self._held:

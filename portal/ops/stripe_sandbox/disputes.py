@@ -130,9 +130,6 @@ def lose(world: World, dispute: Json) -> None:
         dispute["status"] = "lost"
 
 
-# --- endpoints ---------------------------------------------------------------------------------------
-
-
 def retrieve(call: Call) -> Json:
     return call.world.named("dispute", call.ids[0], param="dispute", in_path=True)
 

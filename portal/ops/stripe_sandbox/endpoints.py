@@ -55,9 +55,6 @@ def list_(call: Call) -> Json:
     return listing.page(call, call.world.all("webhook_endpoint"), url="/v1/webhook_endpoints")
 
 
-# --- events ------------------------------------------------------------------------------------------
-
-
 def retrieve_event(call: Call) -> Json:
     return call.world.named("event", call.ids[0], param="id", in_path=True)
 
@@ -80,9 +77,6 @@ def list_events(call: Call) -> Json:
 
 def fits(kind: str, wanted: str) -> bool:
     return kind == wanted or (wanted.endswith("*") and kind.startswith(wanted[:-1]))
-
-
-# --- the account -------------------------------------------------------------------------------------
 
 
 def account(_: Call) -> Json:

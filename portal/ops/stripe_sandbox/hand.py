@@ -41,8 +41,6 @@ class Hand:
             finally:
                 self._keep()
 
-    # --- cards -----------------------------------------------------------------------------------
-
     def save_card(
         self,
         customer: str,
@@ -88,8 +86,6 @@ class Hand:
         with self._acting() as world:
             customers.remove(world, world.get("customer", customer))
 
-    # --- Checkout --------------------------------------------------------------------------------
-
     def pay(
         self, session: str, number: str = "4242424242424242", *, passes: bool = True, iban: str | None = None
     ) -> Json:
@@ -120,8 +116,6 @@ class Hand:
     def expire_session(self, session: str) -> None:
         with self._acting() as world:
             paying.expire_session(world, world.get("checkout.session", session))
-
-    # --- money -----------------------------------------------------------------------------------
 
     def hold_debit(self, intent: str) -> None:
         """The bank takes its days: the debit ends by `end_debit` alone."""
@@ -175,8 +169,6 @@ class Hand:
         with self._acting() as world:
             return [str(one["id"]) for one in balance.pay_out(world)]
 
-    # --- what cannot be explained ----------------------------------------------------------------
-
     def alter(self, identifier: str, **fields: Any) -> None:
         """Change an object behind everybody's back: no event tells of it."""
         with self._acting() as world:
@@ -204,8 +196,6 @@ class Hand:
             event = world.emit(kind, about)
             event |= fields
             return str(event["id"])
-
-    # --- webhooks --------------------------------------------------------------------------------
 
     def endpoint(self, url: str = "", *, secret: str | None = None, events: list[str] | None = None) -> Json:
         """A webhook endpoint; without an address its messages are fetched by `webhooks.take()`."""

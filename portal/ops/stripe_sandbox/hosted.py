@@ -55,8 +55,6 @@ class Hosted:
             )
         return _page(404, drawing.notice("Nothing here", "This page of the sandbox does not exist."))
 
-    # --- Checkout --------------------------------------------------------------------------------
-
     def _session(self, identifier: str, method: str, query: str, told: dict[str, str]) -> Answer:
         session = self.world.find("checkout.session", identifier)
         if session is None:
@@ -126,8 +124,6 @@ class Hosted:
         if not re.fullmatch(r"\d{3,4}", told.get("cvc", "").strip()):
             raise TypedWronglyError("Your card's security code is incomplete.")
         return payment_methods.add_card(self.world, card, month=month, year=year, person=person)
-
-    # --- the bank --------------------------------------------------------------------------------
 
     def _bank(self, identifier: str, method: str, told: dict[str, str]) -> Answer:
         intent = self.world.anywhere(identifier)

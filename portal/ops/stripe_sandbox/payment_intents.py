@@ -178,9 +178,6 @@ def confirm_as_told(call: Call, intent: Json, method: Json) -> None:
     )
 
 
-# --- endpoints on one --------------------------------------------------------------------------------
-
-
 def retrieve(call: Call) -> Json:
     return call.world.named("payment_intent", call.ids[0], param="intent", in_path=True)
 

@@ -131,9 +131,6 @@ def detach_from(world: World, method: Json) -> None:
     world.emit("payment_method.detached", method, previous)
 
 
-# --- endpoints ---------------------------------------------------------------------------------------
-
-
 def create(call: Call) -> Json:
     kind = call.get("type")
     person = call.get("billing_details") or {}

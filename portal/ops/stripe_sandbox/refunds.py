@@ -105,9 +105,6 @@ def refund_fails(world: World, identifier: str) -> None:
     charge["refunded"] = False
 
 
-# --- endpoints ---------------------------------------------------------------------------------------
-
-
 def create(call: Call) -> Json:
     world = call.world
     if ("charge" in call.params) == ("payment_intent" in call.params):

@@ -89,8 +89,6 @@ class Sandbox:
         with self.world.lock:
             return [dict(one) for one in self.world.all(kind)]
 
-    # --- running ---------------------------------------------------------------------------------
-
     def start(self) -> None:
         with self.world.lock:
             agenda.begin(self.world)

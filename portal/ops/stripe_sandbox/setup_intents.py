@@ -80,9 +80,6 @@ def give_up(world: World, intent: Json, error: Json) -> None:
     world.emit("setup_intent.setup_failed", intent)
 
 
-# --- endpoints ---------------------------------------------------------------------------------------
-
-
 def create(call: Call) -> Json:
     world, customer = call.world, call.get("customer")
     if customer:

@@ -66,8 +66,6 @@ class World:
     def now(self) -> int:
         return self.clock.now()
 
-    # --- objects ---------------------------------------------------------------------------------
-
     def new_id(self, prefix: str) -> str:
         return f"{prefix}_{''.join(secrets.choice(_LETTERS) for _ in range(24))}"
 
@@ -106,8 +104,6 @@ class World:
     def hidden(self, identifier: str) -> Json:
         return self.state.hidden.setdefault(identifier, {})
 
-    # --- time ------------------------------------------------------------------------------------
-
     def later(self, at: int, what: str, identifier: str = "") -> None:
         self.state.agenda.append({"at": at, "what": what, "id": identifier})
 
@@ -116,8 +112,6 @@ class World:
         self.state.agenda[:] = [
             due for due in self.state.agenda if (due["what"], due["id"]) != (what, identifier)
         ]
-
-    # --- events ----------------------------------------------------------------------------------
 
     def emit(self, kind: str, about: Json, previous: Json | None = None) -> Json:
         """Write an event with the object as it is now, and one delivery for each endpoint that wants it."""
