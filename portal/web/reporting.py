@@ -206,7 +206,7 @@ def _stretches(parts: Iterable[tuple[str, Fraction]], whole: Fraction) -> tuple[
         if seconds > 0:
             found.append(
                 Stretch(
-                    part=part,  # type: ignore[arg-type]
+                    part=part,  # type: ignore[arg-type]  # one of them: callers name no other
                     x=say.plain(before * 100 / whole),
                     width=say.plain(seconds * 100 / whole),
                 )
