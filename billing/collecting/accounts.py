@@ -19,6 +19,15 @@ def account_of(tenant: Tenant) -> BillingAccount:
     return BillingAccount.objects.get_or_create(tenant=tenant)[0]
 
 
+@transaction.atomic
+def set_automatic(*, tenant: Tenant, automatic: bool) -> BillingAccount:
+    """Have its invoices charged on the day they are due, or leave them until somebody pays. Again, the same."""
+    account = account_of(tenant)
+    account.automatic = automatic
+    account.save(update_fields=["automatic"])
+    return account
+
+
 def refuse_archived(tenant: Tenant) -> None:
     """CollectingError for a tenant that has left: nobody spends what it would buy, and its people may be erased."""
     archive = Archive.objects.filter(tenant=tenant).first()

@@ -121,9 +121,7 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 
 @tenant_act(Action.PAY)
 def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    account = accounts.account_of(tenant)
-    account.automatic = request.POST.get("automatic") == "yes"
-    account.save(update_fields=["automatic"])
+    account = accounts.set_automatic(tenant=tenant, automatic=request.POST.get("automatic") == "yes")
     told = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
     messages.success(request, f"Invoices {told}.")
     return redirect("payment", tenant.slug)
