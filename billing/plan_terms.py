@@ -49,8 +49,8 @@ def set_allowance(
 ) -> Allowance:
     """So many units of each period are included, for the prices of the version that name it.
 
-    Asked again, the same allowance; another size only while it is not in use (PlanError). A tenant's own is of an
-    allowance that the plan has, and rolls over as that does; it may be of no units.
+    Asked again, the same allowance; another size only while it is not in use. A tenant's own is of an allowance that
+    the plan has, and rolls over as that does; it may be of no units. Raises PlanError for what cannot be so.
     """
     if tenant is None or hours != 0:
         _checked(lambda: Tier(hours, Decimal(0)))  # bounded as a tier is
@@ -101,7 +101,7 @@ def set_commitment(
     """The use of each period comes to that at least; what lies above counts `factor` times. As `set_allowance`.
 
     A tenant's own has the plan's factor unless told otherwise; it may be nothing, and then has none: all use lies
-    above it, and would cost more than with the plan's.
+    above it, and would cost more than with the plan's. Raises PlanError for a plan's own of nothing too.
     """
     if factor is None:
         factor = _factor(version, amount, tenant, valid_from)

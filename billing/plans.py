@@ -48,7 +48,8 @@ class PlanError(Exception):
 def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Plan:
     """The plan of that name, made if there is none. Its currency, and what pays, change only before it is used.
 
-    Without `settles` what pays stays; of a new plan it is the invoice.
+    Without `settles` what pays stays; of a new plan it is the invoice. Raises PlanError for what is no currency, for
+    tokens that a wallet does not pay, and for a change once the plan was billed by.
     """
     if settles is None:
         kept = Plan.objects.filter(name=name).values_list("settles", flat=True).first()

@@ -20,7 +20,10 @@ _RANK = {DisputeState.INQUIRY: 0, DisputeState.OPEN: 1, DisputeState.WON: 2, Dis
 
 @transaction.atomic
 def apply_dispute(told: Dispute, *, moment: datetime) -> PaymentDispute | None:
-    """Take over how a dispute stands; None for one of a charge that is not ours. Any number of times."""
+    """Take over how a dispute stands; None for one of a charge that is not ours. Any number of times.
+
+    Raises UnplacedError for one in another currency than its payment.
+    """
     attempt = booking.locked(external_id=told.charge)
     if attempt is None:
         return None

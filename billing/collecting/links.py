@@ -108,7 +108,10 @@ def is_current(attempt: PaymentAttempt, *, due: int) -> bool:
 
 
 def refuse_many(tenant: Tenant, moment: datetime) -> None:
-    """A page is calls to the gateway and rows for ever: nobody is to use up what all tenants share."""
+    """A page is calls to the gateway and rows for ever: nobody is to use up what all tenants share.
+
+    Raises CollectingError after many new ones within an hour.
+    """
     new = PayLink.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1)).count()
     if new >= MOST_NEW:
         raise CollectingError(

@@ -95,6 +95,8 @@ def apply_refund(told: Refund, *, moment: datetime) -> PaymentRefund | None:
 
     One that was made at the gateway by hand becomes a row without a credit note, to be looked at while its invoice
     asks for money again.
+
+    Raises UnplacedError for one whose amount, currency or metadata fit nothing here.
     """
     attempt = booking.locked(external_id=told.charge)
     if attempt is None:

@@ -15,7 +15,8 @@ from billing.models import AttemptState, EventState, GatewayEvent, PaymentAttemp
 def not_made(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
     """No money came by this attempt, and none will: the invoice can be paid again. A second call is refused.
 
-    Raises CollectingError for an attempt that is not to be looked at, and for one that the gateway has a charge of.
+    Raises CollectingError for an attempt that is not to be looked at, for one that the gateway has a charge of, and
+    without a reason.
     """
     if not why.strip():
         raise CollectingError("Say how you know: the reason is kept with it.")
@@ -34,7 +35,10 @@ def not_made(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
 
 @transaction.atomic
 def apply_again(*, event: GatewayEvent) -> None:
-    """Have the next round try what is parked, without waiting for its hour. A second call changes nothing."""
+    """Have the next round try what is parked, without waiting for its hour. A second call changes nothing.
+
+    Raises CollectingError for an event that is not parked.
+    """
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
     if row.state != EventState.PARKED:
         raise CollectingError(f"{row} is not parked.")

@@ -110,6 +110,7 @@ def method(of: Object) -> Method:
 
 
 def session(of: Object) -> Session:
+    """A Checkout Session; the method that was saved on it where its SetupIntent is expanded."""
     setup = _inner(of, "setup_intent")
     return Session(
         id=of["id"],
@@ -124,6 +125,7 @@ def session(of: Object) -> Session:
 
 
 def refund(of: Object) -> Refund:
+    """A Refund. A state that we do not know is pending: money may still go."""
     return Refund(
         id=of["id"],
         charge=id_of(of.get("payment_intent")),
@@ -137,6 +139,7 @@ def refund(of: Object) -> Refund:
 
 
 def dispute(of: Object) -> Dispute:
+    """A Dispute, with the fees that it cost so far. A state that we do not know is open."""
     return Dispute(
         id=of["id"],
         charge=id_of(of.get("payment_intent")),
@@ -150,6 +153,7 @@ def dispute(of: Object) -> Dispute:
 
 
 def event(of: Object) -> Event:
+    """An Event: which object it is about, and nothing of what it says of that."""
     about = of["data"]["object"]
     return Event(
         id=of["id"],
@@ -163,6 +167,7 @@ def event(of: Object) -> Event:
 
 
 def payout(of: Object) -> Payout:
+    """A Payout; itemised once Stripe says that all its movements can be listed."""
     return Payout(
         id=of["id"],
         amount=of["amount"],

@@ -57,7 +57,8 @@ def is_currency(code: str) -> bool:
 def exponent(currency: str) -> int:
     """How many decimals the minor unit of `currency` has: USD 2, JPY 0, KWD 3 (ISO 4217), tokens 6.
 
-    Payment providers differ for some currencies; their exponents belong to their gateway.
+    Raises ValueError for what is neither. Payment providers differ for some currencies; their exponents belong to
+    their gateway.
     """
     if not is_currency(currency) and currency != TOKENS:
         raise ValueError(f"{currency!r} is not a currency of ISO 4217.")

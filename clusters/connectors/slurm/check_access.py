@@ -16,6 +16,7 @@ SOON = 7 * 86_400  # seconds of life below which a token's end is told
 
 
 def reach(visit: Visit, subject: str) -> None:
+    """Whether slurmrestd answers and takes the token, and which release of Slurm over which version of its API."""
     try:
         api = visit.rest.discover()
     except faults.LoginRefusedError as error:
@@ -128,6 +129,7 @@ def _new_token(visit: Visit) -> str:
 
 
 def rights(visit: Visit, subject: str) -> None:
+    """Whether accounting knows our user, with the AdminLevel by which it sees and acts on everybody's jobs."""
     try:
         told = visit.rest.get(visit.rest.slurmdb(f"user/{visit.user}"), wanted="users")["users"]
     except faults.MissingError:
@@ -158,6 +160,7 @@ def rights(visit: Visit, subject: str) -> None:
 
 
 def clusters(visit: Visit, subject: str) -> None:
+    """Whether the connection's cluster is one that slurmdbd knows, and the one that slurmrestd answers for."""
     told = visit.rest.get(visit.rest.slurmdb("clusters"), wanted="clusters")["clusters"]
     names = sorted(str(each["name"]) for each in told)
     answers_for = visit.rest.api.cluster
