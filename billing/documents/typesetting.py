@@ -86,7 +86,7 @@ def _asked(process: subprocess.Popen[bytes], request: bytes) -> bytes | None:
         typesetter.send(process.stdin, request)
         answer = typesetter.receive(process.stdout)
     except BrokenPipeError:
-        pass
+        pass  # it had ended while it waited: without an answer, the caller starts another one
     finally:
         watch.cancel()
         if answer is None:

@@ -229,7 +229,7 @@ class SlurmRest(Connected):
             answer = self._call("GET", self.slurmdb("tres"))
             self._meet(decode.envelopes.read(answer.body).meta)
         except (ConnectorError, ValueError):
-            pass
+            pass  # what is wrong is told by the call that is made for its answer; the release stays unknown until then
 
     def _meet(self, meta: decode.Meta | None) -> None:
         if meta is not None and self._api is not None:
