@@ -170,7 +170,7 @@ def _queries(tenant: Tenant) -> None:
         periods = overview.periods(tenant, moment=world.MOMENT)
         period = periods[0]
         overview.overview(tenant, period, None, today=overview.days_of(period)[1])
-        invoices.newest(tenant, on=world.MOMENT.date(), limit=6)
+        invoices.ask_newest(tenant, on=world.MOMENT.date(), limit=6).asked()
 
 
 def _scan() -> None:

@@ -71,19 +71,17 @@ class Detail:
     letters: list[Letter]  # that were written about it, the newest first
 
 
-def newest(
-    tenant: Tenant, *, on: date, after: str = "", limit: int = PAGE
-) -> tuple[list[ListedInvoice], str]:
+def newest(tenant: Tenant, *, on: date, after: str = "") -> tuple[list[ListedInvoice], str]:
     """A page of invoices, the newest first, and the number behind which the next one begins, or ""."""
     last = _visible(tenant).filter(number=after).first() if after else None
     if last is None:
-        rows = ask_newest(tenant, on=on, limit=limit + 1).asked()
+        rows = ask_newest(tenant, on=on, limit=PAGE + 1).asked()
     else:
         found = _visible(tenant).filter(period_start__lte=last.period_start)
         found = found.filter(Q(period_start__lt=last.period_start) | Q(pk__lt=last.pk))
-        invoices = sums.with_sums(found).order_by("-period_start", "-pk")[: limit + 1]
+        invoices = sums.with_sums(found).order_by("-period_start", "-pk")[: PAGE + 1]
         rows = [ListedInvoice(invoice, standing(invoice=invoice, on=on)) for invoice in invoices]
-    return rows[:limit], rows[limit - 1].invoice.number or "" if len(rows) > limit else ""
+    return rows[:PAGE], rows[PAGE - 1].invoice.number or "" if len(rows) > PAGE else ""
 
 
 def ask_newest(tenant: Tenant, *, on: date, limit: int) -> Ask[list[ListedInvoice]]:

@@ -198,7 +198,7 @@ def test_a_cursor_that_is_none_begins_at_the_top(cursor: str) -> None:
 
 
 def test_the_invoices_are_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.newest, "__kwdefaults__", {"after": "", "limit": 1})
+    monkeypatch.setattr(reading, "PAGE", 1)
     house = a_house()
     builders.take_in(house.cluster, builders.a_job(started="2026-04-09 10:00", ended="2026-04-09 11:00"))
     stories.close("2026-04", house.vision, on="2026-05-03", accept="test")

@@ -81,14 +81,27 @@ def test_on_the_payment_page_and_back(counter: Counter, ann: Client) -> None:
     assert Wallet.objects.get().balance == 5000
 
 
-@pytest.mark.parametrize("amount", ["", "0", "-5", "1.001", "a lot", "0.10", "99999999999999999999"])
+UNREAD = "Write an amount of USD like 50.00."
+
+
+@pytest.mark.parametrize(
+    ("amount", "sentence"),
+    [
+        ("", UNREAD),
+        ("0", "Write an amount above zero."),
+        ("-5", "Write an amount above zero."),
+        ("1.001", UNREAD),
+        ("a lot", UNREAD),
+        ("0.10", "That is below the smallest or above the largest amount that can be charged."),
+        ("99999999999999999999", UNREAD),
+    ],
+)
 def test_an_amount_that_cannot_be_meant_is_refused_in_a_sentence(
-    counter: Counter, ann: Client, amount: str
+    counter: Counter, ann: Client, amount: str, sentence: str
 ) -> None:
     counter.save_card()
     answer = ann.post(f"{path()}top-up/", {"amount": amount, "by": "card", "key": key(ann)}, follow=True)
-    text = words(answer.content.decode())
-    assert "Write an amount" in text or "below the smallest or above the largest" in text
+    assert sentence in words(answer.content.decode())
     assert not TopUp.objects.exists()
 
 
