@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.integration.prom_lab import Lab, generator
@@ -141,3 +141,25 @@ class Worlds:
 
     def push(self) -> None:
         self.lab.push(self.url, self.out.runs())
+
+
+Story = Callable[[Worlds], None]
+
+
+class Stories:
+    """What the clusters of a module live through: each story is added by decorating it."""
+
+    def __init__(self) -> None:
+        self._told: list[Story] = []
+
+    def __call__(self, tells: Story) -> Story:
+        self._told.append(tells)
+        return tells
+
+    def pushed(self, lab: Lab) -> Worlds:
+        """All of them at once, since a Prometheus takes no samples older than those it has."""
+        made = Worlds(lab)
+        for tells in self._told:
+            tells(made)
+        made.push()
+        return made

@@ -13,7 +13,7 @@ from clusters.connectors.base import BusyHour, BusySource, ConnectorError, Usage
 from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, Scope, Utilisation
 from tests.contracts.prometheus_reading import HOUR, connector, read_all, through
-from tests.contracts.prometheus_worlds import World, Worlds
+from tests.contracts.prometheus_worlds import Stories, World, Worlds
 from tests.integration.prom_lab import Lab
 from tests.standins.prometheus import Asked, Said, StandIn, error
 
@@ -21,23 +21,12 @@ H100 = "NVIDIA-H100-80GB-HBM3"
 ENGINE, GPU_UTIL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL"
 BLANK = 9223372036854775794.0  # what exporters once wrote for a value that they did not have
 NAN = float("nan")
-Story = Callable[[Worlds], None]
-STORIES: list[Story] = []
-
-
-def story(tells: Story) -> Story:
-    STORIES.append(tells)
-    return tells
+story = Stories()
 
 
 @pytest.fixture(scope="module")
 def worlds(pushed_lab: Lab) -> Worlds:
-    """All of them at once, since a Prometheus takes no samples older than those it has."""
-    made = Worlds(pushed_lab)
-    for tells in STORIES:
-        tells(made)
-    made.push()
-    return made
+    return story.pushed(pushed_lab)
 
 
 def _cluster(worlds: Worlds, name: str) -> World:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,28 +10,17 @@ import pytest
 from clusters.connectors.base import BadRow, ConnectorError, NodeSeen, NodeState, Row, UsageFact
 from clusters.connectors.prometheus import ChargeFrom, PrometheusConnector, Scope, Utilisation
 from tests.contracts.prometheus_reading import connector, present
-from tests.contracts.prometheus_worlds import World, Worlds
+from tests.contracts.prometheus_worlds import Stories, World, Worlds
 from tests.integration.prom_lab import Lab
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 UNASKED = Utilisation(scope=Scope.OFF)  # these clusters have no DCGM
-Story = Callable[[Worlds], None]
-STORIES: list[Story] = []
-
-
-def story(tells: Story) -> Story:
-    STORIES.append(tells)
-    return tells
+story = Stories()
 
 
 @pytest.fixture(scope="module")
 def worlds(pushed_lab: Lab) -> Worlds:
-    """All of them at once, since a Prometheus takes no samples older than those it has."""
-    made = Worlds(pushed_lab)
-    for tells in STORIES:
-        tells(made)
-    made.push()
-    return made
+    return story.pushed(pushed_lab)
 
 
 def _read(
