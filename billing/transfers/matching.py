@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import CharField, F, Func, Q, Value
+from django.db.models.functions import Concat
 
 from billing import collection, credit
 from billing.locking import lock_each
@@ -23,7 +24,7 @@ from billing.rules.money import TOKENS, Money
 from billing.rules.references import numbers_in, wallets_in
 from billing.transfers import booking
 from billing.transfers.booking import OnCredit, OnInvoice, OnWallet, Share
-from billing.transfers.values import known
+from billing.transfers.values import hashed, known
 from billing.wallets import apart
 from billing.wallets.entries import WalletError
 
@@ -160,16 +161,20 @@ def spread(row: Transfer, invoices: Sequence[Invoice]) -> list[Share] | Waits:
 def _others(row: Transfer) -> list[Transfer]:
     """Two at most that this one may take back, or that may have taken this one back: bank or payer call both the same.
 
-    A name that says that there is none is known here rather than by its reader: CSV is kept as it was written.
+    A name that says that there is none is known here rather than by its reader: CSV is kept as it was written. The
+    bank's may be kept as a hash of one of the two, of which alone it tells who paid.
     """
     same = Q()
     if known(row.bank_reference):
-        same |= Q(bank_reference=row.bank_reference)
+        same |= Q(bank_reference__in=[row.bank_reference, hashed(row.bank_reference)])
+        same |= Q(as_hash=row.bank_reference)
     if known(row.end_to_end):
         same |= Q(end_to_end=row.end_to_end)
     if not same:
         return []
-    found = Transfer.objects.filter(same, account=row.account, currency=row.currency, amount=-row.amount)
+    found = Transfer.objects.alias(as_hash=_AS_HASH).filter(
+        same, account=row.account, currency=row.currency, amount=-row.amount
+    )
     if row.amount < 0:
         found = found.filter(undone_by=None, booked_on__lte=row.booked_on)
         found = found.exclude(state=TransferState.RETURNED)
@@ -177,6 +182,16 @@ def _others(row: Transfer) -> list[Transfer]:
         unexplained = (TransferState.WAITING, TransferState.ASIDE)
         found = found.filter(state__in=unexplained, booked_on__gte=row.booked_on)
     return list(found.order_by("pk")[:2])
+
+
+_AS_HASH = Concat(
+    Value("#"),
+    Func(
+        F("bank_reference"), template="left(encode(sha256(convert_to(%(expressions)s, 'UTF8')), 'hex'), 16)"
+    ),
+    output_field=CharField(),
+)
+"""As `values.hashed`, of what is kept."""
 
 
 def _went(row: Transfer, others: Sequence[Transfer], moment: datetime) -> None:

@@ -112,6 +112,30 @@ def test_a_transfer_that_somebody_books_at_the_same_moment_is_not_taken_back_unl
     prove()
 
 
+@pytest.mark.parametrize("nameless", ["the return", "the transfer"])
+def test_a_return_is_found_by_a_name_in_which_only_one_of_both_tells_who_paid(
+    invoice: Invoice, nameless: str
+) -> None:
+    """What the bank calls it is kept as a hash where its payer is told, and as it is where nobody is."""
+    came = Line(amount="20.00", text="INV-2026-0001", name="RT-VISION-99")
+    went = Line(amount="-20.00", name="RT-VISION-99", reversal=True)
+    silent = came if nameless == "the transfer" else went
+    silent.payer = silent.iban = ""
+    imported(camt(came))
+    imported(camt(went, name="next"))
+    assert len(set(Transfer.objects.values_list("bank_reference", flat=True))) == 2
+    assert [state for _, state, _ in told()] == ["returned", "booked"]
+    assert stands(invoice) == ("due", "0.00", "20.00")
+    prove()
+
+
+def test_such_a_return_is_found_although_its_statement_was_taken_in_first(invoice: Invoice) -> None:
+    imported(camt(Line(amount="-20.00", name="RT-VISION-99", payer="", iban="", reversal=True)))
+    imported(camt(Line(amount="20.00", text="INV-2026-0001", name="RT-VISION-99"), name="next"))
+    assert [state for _, state, _ in told()] == ["booked", "returned"]
+    assert stands(invoice) == ("due", "0.00", "20.00")
+
+
 GERMAN = (
     "Buchungstag;Betrag;Währung;Beguenstigter/Zahlungspflichtiger;Kontonummer/IBAN;Verwendungszweck;"
     "Kundenreferenz (End-to-End)\n"
