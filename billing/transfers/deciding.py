@@ -16,23 +16,34 @@ from billing.transfers.booking import OnCredit, OnInvoice, Share
 from billing.transfers.matching import REFUSALS
 from portal.tenants.models import Tenant
 
+MEANWHILE = "Somebody has just decided on this transfer: look at it again."
+
 
 class DecisionError(Exception):
     """It cannot be decided so; the message says why and what to do."""
 
 
 @contextmanager
-def _held(transfer: Transfer, tenants: Sequence[Tenant], *states: TransferState) -> Iterator[Transfer]:
-    """The transfer, locked behind its tenants, where it is in one of the states."""
+def _held(
+    transfers: Sequence[Transfer], tenants: Sequence[Tenant], *states: TransferState
+) -> Iterator[list[Transfer]]:
+    """The transfers, locked behind their tenants, where the first is in one of the states.
+
+    In order of id, as whoever matches them does: of two who want both, one waits for the other.
+    """
     with transaction.atomic():
         lock_each(tenants)
-        row = Transfer.objects.select_for_update().get(pk=transfer.pk)
-        if row.state not in states:
+        keys = [each.pk for each in transfers]
+        found = {
+            row.pk: row for row in Transfer.objects.select_for_update().filter(pk__in=keys).order_by("pk")
+        }
+        rows = [found[key] for key in keys]
+        if rows[0].state not in states:
             raise DecisionError(
-                f"This transfer is {row.get_state_display().lower()} already: look at it again."
+                f"This transfer is {rows[0].get_state_display().lower()} already: look at it again."
             )
         try:
-            yield row
+            yield rows
         except REFUSALS as refusal:
             raise DecisionError(str(refusal)) from refusal
 
@@ -50,7 +61,7 @@ def assign(
     concerned = [each.tenant for each in invoices] + ([heir] if heir else [])
     if not concerned:
         raise DecisionError("Say which invoices it pays, or whose credit it is.")
-    with _held(transfer, concerned, TransferState.WAITING) as row:
+    with _held([transfer], concerned, TransferState.WAITING) as (row,):
         if row.amount < 0:
             raise DecisionError(
                 "This money left the account: say which transfer it takes back, or set it aside."
@@ -87,7 +98,7 @@ def set_aside(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Tra
     """It is none of what is collected here, for this reason. A second call is refused. Raises DecisionError."""
     if not why.strip():
         raise DecisionError("Say why it is set aside: the reason is kept with it.")
-    with _held(transfer, (), TransferState.WAITING) as row:
+    with _held([transfer], (), TransferState.WAITING) as (row,):
         row.state, row.why, row.decided_by, row.decided_at = TransferState.ASIDE, why.strip(), by, moment
         row.save()
     return row
@@ -101,11 +112,13 @@ def look_again(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Tr
     if not why.strip():
         raise DecisionError("Say why it is taken back: the reason is kept with it.")
     tenants = [part.tenant for part in transfer.parts.select_related("tenant")]
-    with _held(transfer, tenants, TransferState.BOOKED, TransferState.ASIDE) as row:
-        rows = [row]
-        if row.undoes_id is not None:
-            rows.append(Transfer.objects.select_for_update().get(pk=row.undoes_id))
-            row.undoes = None
+    seen = Transfer.objects.select_related("undoes").get(pk=transfer.pk)
+    both = [seen] if seen.undoes is None else [seen, seen.undoes]
+    with _held(both, tenants, TransferState.BOOKED, TransferState.ASIDE) as rows:
+        row = rows[0]
+        if row.undoes_id != seen.undoes_id:
+            raise DecisionError(MEANWHILE)
+        row.undoes = None
         for each in rows:
             _refuse_others(each, tenants)
             booking.undo(
@@ -123,8 +136,7 @@ def takes_back(*, transfer: Transfer, original: Transfer, by: str, moment: datet
     ):
         raise DecisionError("They are not over the same amount of the same account.")
     tenants = [part.tenant for part in original.parts.select_related("tenant")]
-    with _held(transfer, tenants, TransferState.WAITING, TransferState.ASIDE) as row:
-        other = Transfer.objects.select_for_update().get(pk=original.pk)
+    with _held([transfer, original], tenants, TransferState.WAITING, TransferState.ASIDE) as (row, other):
         if other.amount < 0 or other.state == TransferState.RETURNED:
             raise DecisionError("That transfer went back already.")
         _refuse_others(other, tenants)
@@ -136,7 +148,7 @@ def _refuse_others(row: Transfer, locked: Sequence[Tenant]) -> None:
     """Who was quicker may have booked it on tenants whose credit is not locked here. For who holds its lock."""
     standing = row.parts.filter(amount__gt=0, undone_by=None)
     if not set(standing.values_list("tenant", flat=True)) <= {tenant.pk for tenant in locked}:
-        raise DecisionError("Somebody has just decided on this transfer: look at it again.")
+        raise DecisionError(MEANWHILE)
 
 
 @transaction.atomic
