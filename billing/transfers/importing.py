@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -123,10 +123,10 @@ def _keep(told: Sequence[Statement], data: bytes, name: str, by: str, moment: da
 
 def _keep_entries(row: BankStatement, statement: Statement, done: Imported) -> int:
     keyed, otherwise = _keyed(statement)
-    known = {each.key: each for each in Transfer.objects.filter(key__in=[*keyed, *otherwise.values()])}
+    known = _known(statement.account, keyed, otherwise)
     fresh = []
     for key, entry in keyed.items():
-        same = known.get(key) or known.get(otherwise.get(key, key))
+        same = known.get(key)
         if same is None:
             fresh.append(_transfer(row, key, entry))
         elif (same.amount, same.currency, same.booked_on) == (entry.amount, entry.currency, entry.booked_on):
@@ -138,6 +138,30 @@ def _keep_entries(row: BankStatement, statement: Statement, done: Imported) -> i
     doubting.doubt(fresh)
     done.rows += Transfer.objects.bulk_create(fresh)
     return len(fresh)
+
+
+def _known(
+    account: str, keyed: Mapping[str, Entry], otherwise: Mapping[str, str]
+) -> dict[str, Transfer | None]:
+    """By the key that it has in this statement, the same entry as it is kept, if it is.
+
+    A statement that has both spellings of a name has two entries, of which one is not the other: one of them is known
+    by another key only where two of that name are kept.
+    """
+    kept = {row.key: row for row in Transfer.objects.filter(key__in=[*keyed, *otherwise.values()])}
+    known: dict[str, Transfer | None] = {}
+    for key, entry in keyed.items():
+        other = otherwise.get(key, key)
+        beside = keyed.get(other) if other != key else None
+        if key in kept or beside is None:
+            known[key] = kept.get(key) or kept.get(other)
+            continue
+        alike = Transfer.objects.filter(
+            account=account, amount=entry.amount, currency=entry.currency, booked_on=entry.booked_on
+        )
+        names = (entry.bank_reference, beside.bank_reference)
+        known[key] = alike.filter(bank_reference__in=names).exclude(key__in=keyed).first()
+    return known
 
 
 def _keyed(statement: Statement) -> tuple[dict[str, Entry], dict[str, str]]:

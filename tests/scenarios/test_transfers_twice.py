@@ -117,3 +117,27 @@ def test_two_names_and_nothing_else_in_common_are_two_transfers(invoice: Invoice
     imported(named("2026-04-08/77", "rent of a desk", payer="Speech House"))
     assert [state for _, state, _ in told()] == ["booked", "waiting"]
     assert told()[1][2] == "It names no open invoice and no wallet."
+
+
+SILENT = Line(amount="10.00", text="INV-2026-0001", name="VISION/77", payer="", iban="")
+TELLS = Line(amount="10.00", text="INV-2026-0001 second half", name="VISION/77")
+
+
+@pytest.mark.parametrize("both", [(SILENT, TELLS), (TELLS, SILENT)], ids=["known first", "known last"])
+def test_the_second_of_a_name_is_booked_although_only_it_says_who_paid(
+    invoice: Invoice, both: tuple[Line, Line]
+) -> None:
+    imported(camt(SILENT))
+    assert stands(invoice) == ("due", "10.00", "10.00")
+    evening = imported(camt(*both, name="evening"))
+    assert (len(evening.rows), evening.known) == (1, 1)
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+    again = imported(camt(*both, name="night"))
+    assert (len(again.rows), again.known) == (0, 2)
+
+
+def test_two_of_a_name_are_known_when_a_later_file_says_who_paid_one(invoice: Invoice) -> None:
+    imported(camt(SILENT, SILENT))
+    assert stands(invoice) == ("paid", "20.00", "0.00")
+    later = imported(camt(SILENT, TELLS, name="evening"))
+    assert (len(later.rows), later.known) == (0, 2)
