@@ -233,6 +233,9 @@ def _under_way(tenant: Tenant) -> Iterator[str]:
 def _undecided(tenant: Tenant) -> Iterator[str]:
     for row in erasing.waiting(tenant=tenant):
         yield f"A transfer of {row}, from an account that paid for it, waits: book it, or set it aside."
+    for entry in erasing.unsettled(tenant=tenant):
+        said = f"{entry.place} of {entry.statement.file}"
+        yield f"An entry in quarantine, {said}, names an account that paid for it: settle it on Transfers."
 
 
 def _said(attempt: PaymentAttempt, amount: int | None = None) -> str:

@@ -27,6 +27,8 @@ ADA = "Ada Lovelace"
 HERS = "DE02120300000000202051"
 LATER = at("2026-05-20 09:00")
 FIRST = camt(Line(amount="25.00", text="INV-2026-0001 from Lovelace", payer=ADA, iban=HERS, name="B1"))
+IN_QUARANTINE = "An entry in quarantine, {}, names an account that paid for it: settle it on Transfers."
+NO_ACCOUNT = "date,amount,currency,payer,payer_iban,text\n2026-04-08,{},EUR,{},0000000000,{}\n"
 
 
 def found(text: str) -> list[str]:
@@ -77,6 +79,11 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
     before = march(lab), stands(march(lab)), told()
 
     leaves(lab)
+    with pytest.raises(ArchiveError) as refused:
+        is_erased(lab)
+    assert refused.value.sentences == (IN_QUARANTINE.format("entry 1 of april.xml"),)
+    assert HERS in RefusedEntry.objects.get().raw  # all that is kept of it
+    deciding.settle(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
     is_erased(lab)
 
     assert (found("Lovelace"), found(HERS)) == ([], [])
@@ -187,6 +194,35 @@ def test_another_payer_of_as_much_on_the_same_day_is_not_erased_with_her(lab: Te
     leaves(lab)
     is_erased(lab)
     assert Transfer.objects.get(pk=babbage.pk).text == "rent"
+
+
+def test_an_account_in_quarantine_is_hers_in_groups_of_four_too(lab: Tenant) -> None:
+    imported(camt(Line(amount="20.00", text="INV-2026-0001", payer=ADA, iban=HERS, name="B1")))
+    grouped = "de02 1203 0000\N{NO-BREAK SPACE}0000 2020 51"
+    imported(f"date,amount,currency,payer,payer_iban\nnever,3.00,EUR,{ADA},{grouped}\n".encode())
+    leaves(lab)
+    with pytest.raises(ArchiveError) as refused:
+        is_erased(lab)
+    assert refused.value.sentences == (IN_QUARANTINE.format("line 2 of april.xml"),)
+    deciding.settle(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
+    is_erased(lab)
+    assert (found(ADA), found(grouped)) == ([], [])
+
+
+def test_zeros_that_a_bank_writes_for_an_account_are_nobody_else_s(lab: Tenant) -> None:
+    imported(NO_ACCOUNT.format("20.00", ADA, "INV-2026-0001 of Ada").encode())
+    imported(NO_ACCOUNT.format("20.00", ADA, "a second time, by mistake").encode())
+    imported(NO_ACCOUNT.format("20.00", "Charles Babbage", "rent").encode())
+    for row in Transfer.objects.filter(state="waiting"):
+        deciding.set_aside(transfer=row, why="None of ours.", by="op", moment=APRIL)
+    imported(NO_ACCOUNT.format("7.00", "Mary Somerville", "for GPUs").encode())
+    imported(NO_ACCOUNT.format("0", "George Boole", "nothing").encode())
+    assert [state for _, state, _ in told()] == ["booked", "aside", "aside", "waiting"]
+    leaves(lab)
+    is_erased(lab)
+    assert found(ADA) == []
+    assert found("Babbage") == found("Somerville") == ["billing_transfer"]
+    assert found("George Boole") == ["billing_refusedentry"]
 
 
 def test_a_name_of_the_bank_in_which_she_stands_is_kept_as_a_hash(lab: Tenant) -> None:
