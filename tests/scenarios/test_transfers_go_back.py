@@ -96,7 +96,7 @@ def test_a_transfer_that_somebody_books_at_the_same_moment_is_not_taken_back_unl
 
     locked = deciding._held
 
-    def meanwhile(*told: Any) -> AbstractContextManager[Transfer]:
+    def meanwhile(*told: Any) -> AbstractContextManager[list[Transfer]]:
         monkeypatch.undo()
         deciding.assign(transfer=came, numbers=[], tenant=lab, by="Oda", moment=APRIL)
         return locked(*told)
