@@ -105,6 +105,8 @@ def _offer(cursor: Any) -> Selected:
     cursor.execute(offers_sql.SPANS)
     cursor.execute(offers_sql.SELECTED)
     selected = Selected.of(cursor.fetchone())
+    if selected.attributes:
+        cursor.execute(f"ANALYZE usage_input ({', '.join(selected.attributes)})")
     if selected.in_hours:
         tariff_hours.lay(cursor)
     cursor.execute(offers_sql.offers(selected))
@@ -113,7 +115,7 @@ def _offer(cursor: Any) -> Selected:
 
 def _is_unrated(cursor: Any) -> bool:
     """Whether no job shows any of it yet. Locks who owned a revised record before it moved."""
-    cursor.execute("SELECT EXISTS (SELECT 1 FROM usage_input WHERE NOT fresh)")
+    cursor.execute(sql.MAY_BE_SHOWN)
     if not cursor.fetchone()[0]:
         return True
     cursor.execute(sql.BEFORE)

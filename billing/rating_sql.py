@@ -92,6 +92,16 @@ SELECT id FROM tenants_project
 WHERE id IN (SELECT project_id FROM tenants_ownership WHERE account_id = ANY (%s)) ORDER BY id FOR KEY SHARE
 """
 
+# A look at the numbers between the first and the last record, where asking for each costs as much as a total does.
+MAY_BE_SHOWN = """
+SELECT EXISTS (
+    SELECT FROM (SELECT min(record_id) AS first, max(record_id) AS last FROM usage_input WHERE NOT fresh) u
+    CROSS JOIN LATERAL (
+        SELECT FROM billing_ratedjob r WHERE r.record_id >= u.first AND r.record_id <= u.last LIMIT 1
+    ) j
+)
+"""
+
 # What jobs show of records that were rated before: once read, and read again only where a former owner, of a record
 # that moved to another account, had to be waited for.
 BEFORE = """
