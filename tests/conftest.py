@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pytest_django import DjangoDbBlocker
 
 from tests.peers import HOME, POSTGRES
 
 if TYPE_CHECKING:
     from tests.collecting import Counter
+
+# Over whatever holds already, as in CI. No test is about time: what is slow is the machine, or a matter of the bench.
+settings.register_profile(
+    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 pytest_plugins = ["tests.integration.prom_lab", "tests.integration.slurm_lab"]  # their fixtures
 

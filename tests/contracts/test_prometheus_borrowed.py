@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from billing import pulling
@@ -162,7 +162,6 @@ RUN = st.builds(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(RUN, max_size=6, unique_by=lambda run: run.record), st.integers(0, 20))
 def test_no_more_is_taken_than_was_above_the_quota_and_than_was_held(runs: list[HeldRun], gpus: int) -> None:
     taken = list(latest_first(runs, [Above("q", 10, 90, gpus)]))

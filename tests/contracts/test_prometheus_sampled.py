@@ -221,7 +221,7 @@ numbers = st.integers(0, 359)
 told = st.dictionaries(numbers, st.integers(0, 50), max_size=60)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     one=told,
     two=told,

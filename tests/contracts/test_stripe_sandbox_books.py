@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portal.ops.stripe_sandbox import ApiError, Sandbox
@@ -37,7 +37,7 @@ def act(there: Sandbox, what: str, amount: int) -> None:
             there.clock.advance(hours=36)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 20_000)), max_size=12))
 def test_what_came_is_there_was_paid_out_or_was_given_back(acts: list[tuple[str, int]]) -> None:
     with Sandbox(now=NOON) as there:

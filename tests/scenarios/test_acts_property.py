@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusters import limits
@@ -29,7 +29,7 @@ SOME_JOBS = st.dictionaries(
 
 
 @given(own=SOME_TRES, above=SOME_TRES, jobs=SOME_JOBS, submits=st.booleans(), minor=st.sampled_from([40, 44]))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 def test_block_then_unblock_gives_back_exactly_what_was_there(
     own: dict[str, dict[str, int]],
     above: dict[str, dict[str, int]],

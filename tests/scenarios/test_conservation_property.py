@@ -308,7 +308,6 @@ setattr(Story, "import", Story.import_)
 
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     derandomize=not LONG,
     database=None,
     phases=[Phase.generate],

@@ -394,7 +394,7 @@ def documents(draw: st.DrawFn) -> tuple[Invoice, list[InvoiceLine], list[Invoice
     return invoice, made, rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(documents())
 def test_the_rules_hold_for_any_document(told: tuple[Invoice, list[InvoiceLine], list[InvoiceTax]]) -> None:
     assert broken(write_einvoice(einvoice.terms_of(*told))) == []

@@ -340,7 +340,6 @@ def test_a_file_has_a_tenant_pay_for_itself_from_a_day_on_whoever_pays_then_or_l
 
 @settings(
     max_examples=8,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.generate],

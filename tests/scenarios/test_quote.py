@@ -194,7 +194,7 @@ JOBS: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 
 @pytest.mark.parametrize("plan", MODELS)
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(job=JOBS)
 def test_a_job_that_runs_as_it_was_quoted_costs_what_it_was_quoted(plan: str, job: dict[str, Any]) -> None:
     after, lasts = job.pop("after"), job.pop("lasts")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.held import held
 
 pytestmark = pytest.mark.django_db
-MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @st.composite

@@ -201,7 +201,7 @@ def test_the_pdf_of_a_void_invoice_stays_and_the_new_one_says_what_it_replaces(v
     assert b"%PDF" in bytes(invoice_of(vision, "2026-03").document.pdf)[:8]
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=8, phases=[Phase.explicit, Phase.generate])
 @given(
     policy=st.sampled_from(Corrections.values),
     steps=st.lists(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from billing import collection, crediting, subscribing, voiding
@@ -360,7 +360,6 @@ from = 2026-01-01
 DAYS = [date(2026, 3, day) for day in range(1, 32)]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     parts=st.lists(st.tuples(st.sampled_from(DAYS), st.integers(0, 100)), max_size=6).map(sorted),
     grants=st.lists(
