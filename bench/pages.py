@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from functools import partial
 from random import Random
 
@@ -167,8 +168,9 @@ def tenant_jobs(tenant: Tenant) -> list[int]:
 
 def _queries(tenant: Tenant) -> None:
     with tenant_scope(tenant):
-        periods = overview.periods(tenant, moment=world.MOMENT)
-        period = periods[0]
+        found = overview.around(tenant, moment=world.MOMENT, day=date(2026, 1, 1))
+        assert found is not None
+        period = found.period
         overview.overview(tenant, period, None, today=overview.days_of(period)[1])
         invoices.ask_newest(tenant, on=world.MOMENT.date(), limit=6).asked()
 

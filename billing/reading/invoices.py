@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Min, Q, QuerySet, Sum
 
 from billing import sums
 from billing.collection import Balance, standing
@@ -124,14 +124,15 @@ def ask_open(tenant: Tenant) -> Ask[Open]:
 
 @of_tenant
 def _open_of(tenant: int) -> QuerySet[Any, Any]:
-    found = sums.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__gt=0)
-    return found.values_list("left", "currency", "due_on")
+    found = sums.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__gt=0).order_by()
+    return found.values_list("currency").annotate(Sum("left"), Count("pk"), Min("due_on"))
 
 
 def _open(rows: Rows) -> Open:
+    """In all currencies: a row has the sum of one, how many invoices have it, and the first day on which one is due."""
     return Open(
-        per_currency(Money.from_minor(left, currency) for left, currency, _ in rows),
-        len(rows),
+        per_currency(Money.from_minor(int(left), currency) for currency, left, _, _ in rows),
+        sum(count for _, _, count, _ in rows),
         min((due for *_, due in rows if due), default=None),
     )
 

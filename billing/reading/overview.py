@@ -97,16 +97,28 @@ class Overview:
     open: invoices.Open  # of any period
 
 
-def periods(tenant: Tenant, *, moment: datetime) -> list[BillingPeriod]:
-    """The billing periods that have begun, oldest first. One query."""
-    return ask_periods(tenant, moment=moment).asked()
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A billing period that has begun, and its neighbours that have."""
+
+    period: BillingPeriod
+    before: BillingPeriod | None
+    after: BillingPeriod | None
 
 
-def ask_periods(tenant: Tenant, *, moment: datetime) -> Ask[list[BillingPeriod]]:
-    def made(rows: Rows) -> list[BillingPeriod]:
-        return [BillingPeriod.from_db(DEFAULT_DB_ALIAS, _PERIOD, row) for row in rows]
+def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
+    """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
+    return ask_around(tenant, moment=moment, day=day).asked()
 
-    return Ask(_PERIODS, [tenant.pk, moment], made, kept=True)
+
+def ask_around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Ask[Around | None]:
+    def made(rows: Rows) -> Around | None:
+        found: dict[int, BillingPeriod] = {
+            place: BillingPeriod.from_db(DEFAULT_DB_ALIAS, _PERIOD, row) for place, *row in rows
+        }
+        return Around(found[0], found.get(-1), found.get(1)) if found else None
+
+    return Ask(_AROUND, {"tenant": tenant.pk, "moment": moment, "day": day}, made, kept=True)
 
 
 def overview(
@@ -281,9 +293,22 @@ def _elapsed(rows: Rows) -> Elapsed:
 
 
 _PERIOD = [field.attname for field in BillingPeriod._meta.concrete_fields]
-_PERIODS = f"""
-SELECT {", ".join(f'"{field.column}"' for field in BillingPeriod._meta.concrete_fields)}
-FROM billing_billingperiod WHERE tenant_id = %s AND start <= %s ORDER BY start
+_COLUMNS = ", ".join(f'p."{field.column}"' for field in BillingPeriod._meta.concrete_fields)
+_AROUND = f"""
+WITH asked AS (
+    SELECT * FROM billing_billingperiod WHERE tenant_id = %(tenant)s AND start <= %(moment)s
+      AND (%(day)s::date IS NULL OR (start AT TIME ZONE timezone)::date = %(day)s::date)
+    ORDER BY start DESC LIMIT 1
+)
+SELECT 0, {_COLUMNS} FROM asked p
+UNION ALL SELECT -1, {_COLUMNS} FROM asked, LATERAL (
+    SELECT * FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < asked.start
+    ORDER BY b.start DESC LIMIT 1
+) p
+UNION ALL SELECT 1, {_COLUMNS} FROM asked, LATERAL (
+    SELECT * FROM billing_billingperiod a
+    WHERE a.tenant_id = %(tenant)s AND a.start > asked.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
+) p
 """  # noqa: S608 - the names are the model's
 
 PRICED = len(Row._fields)

@@ -17,7 +17,7 @@ from billing.reading import invoices, paid, payers
 from billing.reading import overview as reading
 from billing.reading.accrued import Accrued, BesideUse, Paid, accrued, ask_beside
 from billing.reading.costs import per_currency
-from billing.reading.overview import Elapsed, Overview, Use
+from billing.reading.overview import Around, Elapsed, Overview, Use
 from billing.reading.paid import Going
 from billing.reading.payers import Paying
 from billing.rules.money import Money
@@ -50,29 +50,42 @@ MANIFOLD = 10  # a change by more than this many times is no longer told in per 
 
 @dataclass(frozen=True)
 class _Told:
-    """The periods that have begun, the place of the one asked for, and its statement where it takes one."""
+    """The period asked for, if any has begun, and its statement where it takes one."""
 
-    periods: Sequence[BillingPeriod]
-    place: int
-    accrued: Accrued | None
+    around: Around | None
+    accrued: Accrued | None = None
     others: Sequence[Going] = ()  # for whom the tenant pays in the period, while it runs
     through: datetime | None = None  # how far their clusters are read, and its own
 
 
-def _beside(tenant: Tenant, moment: datetime) -> tuple[Ask[list[BillingPeriod]], Ask[BesideUse]]:
-    return reading.ask_periods(tenant, moment=moment), ask_beside(tenant)
+def _beside(
+    request: HttpRequest, tenant: Tenant, moment: datetime
+) -> tuple[Ask[Around | None], Ask[BesideUse]]:
+    return reading.ask_around(tenant, moment=moment, day=_asked(request)), ask_beside(tenant)
 
 
-def _told(request: HttpRequest, visit: Visit, periods: list[BillingPeriod], beside: BesideUse) -> _Told:
-    if not periods:
-        return _Told([], 0, None)
-    place = _chosen(periods, request.GET.get("period", ""))
-    found = accrued(tenant=visit.tenant, period=periods[place], known=beside)
-    if found is None or not found.others or periods[place].end <= visit.moment:
-        return _Told(periods, place, found, through=visit.complete_through)
+def _asked(request: HttpRequest) -> date | None:
+    """The first day of the period that the address asks for; None where it asks for none."""
+    text = request.GET.get("period", "")
+    try:
+        day = date.fromisoformat(text) if text else None
+    except ValueError:
+        day = date.min
+    if day is not None and day.isoformat() != text:  # `key` writes it in one way
+        raise Http404("no such period")
+    return day
+
+
+def _told(request: HttpRequest, visit: Visit, around: Around | None, beside: BesideUse) -> _Told:
+    if around is None:
+        if _asked(request):
+            raise Http404("no such period")
+        return _Told(None)
+    found = accrued(tenant=visit.tenant, period=around.period, known=beside)
+    if found is None or not found.others or around.period.end <= visit.moment:
+        return _Told(around, found, through=visit.complete_through)
     return _Told(
-        periods,
-        place,
+        around,
         found,
         paid.going(tenant=visit.tenant, accrued=found),
         paid.read_through(tenant=visit.tenant, accrued=found, moment=visit.moment),
@@ -85,14 +98,12 @@ def overview(request: HttpRequest, visit: Visit, told: _Told) -> HttpResponse:
 
 
 def _page(visit: Visit, told: _Told) -> OverviewPage:
-    periods = told.periods
     through = say.moment(visit.complete_through, visit.zone) if visit.complete_through else ""
-    if not periods:
+    if told.around is None:
         return OverviewPage(
             period="", zone=visit.tenant.timezone, earlier="", later="", complete_through=through
         )
-    place = told.place
-    period, before = periods[place], periods[place - 1] if place else None
+    period, before = told.around.period, told.around.before
     today = calendar.day_of(visit.moment, period)
     paying = payers.ask_told(visit.tenant)
     newest = invoices.ask_newest(visit.tenant, on=visit.today, limit=INVOICES)
@@ -108,7 +119,7 @@ def _page(visit: Visit, told: _Told) -> OverviewPage:
         period=say.period(period),
         zone=period.timezone,
         earlier=_query(before),
-        later=_query(periods[place + 1] if place + 1 < len(periods) else None),
+        later=_query(told.around.after),
         complete_through=through,
         tiles=_tiles(visit, found, today, told.accrued),
         forecast=forecast(found, told.accrued, told.others, told.through) if today < found.end else None,
@@ -148,16 +159,6 @@ def _paid(rows: Sequence[Paid]) -> tuple[PaidRow, ...]:
         )
         for row in rows
     )
-
-
-def _chosen(periods: Sequence[BillingPeriod], asked: str) -> int:
-    """The place of the period that starts on the day asked for; the newest where nothing is asked for."""
-    if not asked:
-        return len(periods) - 1
-    for place, period in enumerate(periods):
-        if key(period) == asked:
-            return place
-    raise Http404("no such period")
 
 
 def key(period: BillingPeriod) -> str:

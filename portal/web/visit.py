@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -77,7 +77,7 @@ class ScopedStream(StreamingHttpResponse):
         super().__init__(stream_in_scope(visit.tenant, pieces), **rest)
 
 
-AskedBeside = Callable[[Tenant, datetime], Sequence[Ask[Any]]]
+AskedBeside = Callable[[HttpRequest, Tenant, datetime], Sequence[Ask[Any]]]
 """What a page asks of a tenant at a moment."""
 
 
@@ -105,7 +105,8 @@ def tenant_page(
         def page(request: HttpRequest, *, slug: str, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
-            visit, answers = _visit(request.user, slug, action, area, beside)
+            asks = partial(beside, request) if beside is not None else None
+            visit, answers = _visit(request.user, slug, action, area, asks)
             if outside is not None:
                 kwargs["told"] = outside(request, visit, *answers)
             with scope(visit.tenant):
@@ -231,7 +232,11 @@ def _shown(request: HttpRequest, header: str) -> str:
 
 
 def _visit(
-    user: User, slug: str, action: Action, area: Area, beside: AskedBeside | None
+    user: User,
+    slug: str,
+    action: Action,
+    area: Area,
+    beside: Callable[[Tenant, datetime], Sequence[Ask[Any]]] | None,
 ) -> tuple[Visit, Sequence[object]]:
     """Everything that lies outside of the tenant's scope, and the answers to `beside`. Two round trips."""
     moment = datetime.now(UTC)

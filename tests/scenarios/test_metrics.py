@@ -161,7 +161,9 @@ def test_the_spend_is_what_the_tenants_own_overview_shows() -> None:
         a_job(started="2026-02-28 18:00", ended="2026-02-28 19:00"),  # half of it in the lab's own March
         as_of="2026-03-02 12:00",
     )
-    period = overview.periods(vision, moment=at("2026-03-20"))[-1]
+    found = overview.around(vision, moment=at("2026-03-20"))
+    assert found is not None
+    period = found.period
     (shown,) = overview.overview(vision, period, None, today=date(2026, 3, 20)).spend
     told = read("2026-03-20")["clustertab_tenant_spend"]
     assert told == {("USD", "vision-lab"): float(shown.text)}
