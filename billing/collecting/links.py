@@ -141,7 +141,7 @@ def withdraw(*, invoice: Invoice, moment: datetime) -> None:
         return
     try:
         close_pages(invoice=invoice, gateway=door.gateway(), moment=moment)
-    except GatewayError as error:
+    except (GatewayError, door.UnplacedError) as error:
         raise CollectingError(f"A page to pay {invoice} is open and cannot be closed now: {error}") from error
 
 

@@ -61,7 +61,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
         messages.error(request, LATER)
     except CollectingError as error:
         messages.error(request, str(error))
-    except GatewayError:
+    except (GatewayError, door.UnplacedError):
         messages.error(request, "The payment service cannot be reached now; what comes of it shows below.")
     return redirect(here)
 

@@ -9,7 +9,7 @@ from billing.collecting import attempts, due, events, links
 from billing.collecting.attempts import Held
 from billing.collecting.door import CollectingError
 from billing.gateways.base import GatewayError
-from billing.models import GatewayEvent, PayLink
+from billing.models import GatewayEvent, PayLink, PaymentAttempt
 from billing.rules.money import Money
 from billing.voiding import VoidError
 from tests.collecting import Counter
@@ -132,3 +132,14 @@ def test_a_tenant_opens_no_more_than_so_many_new_pages_an_hour(
         a_page(counter)
     counter.wait(minutes=61)
     assert a_page(counter).state == "open"
+
+
+def test_an_invoice_whose_page_was_paid_for_nothing_known_is_not_void_and_says_why(counter: Counter) -> None:
+    """The row of the page stands for another charge by now, as after a backup: what was paid there is of nobody."""
+    page = a_page(counter)
+    counter.stripe.hand.pay(page.external_id or "")
+    PaymentAttempt.objects.update(external_id="pi_of_another_charge")
+    with pytest.raises(
+        CollectingError, match=r"A page to pay INV-2026-0001 is open and cannot be closed now: pi_"
+    ):
+        links.withdraw(invoice=counter.invoice, moment=counter.now)
