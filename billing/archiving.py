@@ -33,6 +33,7 @@ from billing.reading import wallets
 from billing.rules.money import Money
 from billing.staying import staying
 from billing.transfers import erasing
+from portal.audit.erasure import erase_people
 from portal.tenants import ownership
 from portal.tenants.models import Membership, Ownership, Tenant, User
 from portal.tenants.ownership import accounts_of
@@ -115,8 +116,9 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
 
     Memberships go, and with them the people who belong to no other tenant and are no operators. Its
     contact goes from the tenant and its letters, whose words stay, and what is shown of its cards; and who paid by
-    transfer, where all tenants that it was booked on are erased. Invoices and their evidence are kept as they were
-    issued, as the law wants them, and so is the history. What the gateway keeps is erased there: see `customer_kept`.
+    transfer, where all tenants that it was booked on are erased. The history keeps that all of this changed, without
+    what it was, and changes that these people made without their names. Invoices and their evidence are kept as they
+    were issued, as the law wants them. What the gateway keeps is erased there: see `customer_kept`.
     Raises ArchiveError where the tenant is not archived, or money is under way.
     """
     tenant = lock(tenant)
@@ -150,6 +152,7 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     kept.erased_at = kept.erased_at or moment
     kept.save()
     erasing.erase(tenant=tenant)
+    erase_people(tenant_id=tenant.pk, emails=told)
     return told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import celery
 import structlog
 from celery import Celery, signals
 from celery.beat import Scheduler
@@ -13,10 +14,22 @@ from django.conf import settings
 from portal.schedule import SCHEDULE
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-# `migrate` makes the checks before any worker starts; here they would load all pages, five MiB of them.
+# `./run check` makes the checks; here they would load all pages, five MiB of them.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
-app = Celery("clustertab")
+
+class Task(celery.Task[Any, Any]):
+    """What a task writes into the history says which one it was, and so does what it logs."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from portal.audit import acting_as  # needs the settings
+
+        names = {"task_id": self.request.id, "task": self.name}
+        with structlog.contextvars.bound_contextvars(**names), acting_as(through=f"task {self.name}"):
+            return super().__call__(*args, **kwargs)
+
+
+app = Celery("clustertab", task_cls=Task)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.beat_schedule = SCHEDULE
 app.conf.beat_scheduler = "portal.celery:TableScheduler"
@@ -47,13 +60,3 @@ def _need_schema(**_: Any) -> None:
     from portal.ops.schema import refuse_unmigrated
 
     refuse_unmigrated()
-
-
-@signals.task_prerun.connect
-def _bind(task_id: str, task: Any, **_: Any) -> None:
-    structlog.contextvars.bind_contextvars(task_id=task_id, task=task.name)
-
-
-@signals.task_postrun.connect
-def _unbind(**_: Any) -> None:
-    structlog.contextvars.unbind_contextvars("task_id", "task")

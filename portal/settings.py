@@ -33,7 +33,6 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "pgtrigger",
-    "pghistory",
     "portal.outbox",
     "portal.audit",
     "portal.tenants",
@@ -52,7 +51,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "pghistory.middleware.HistoryMiddleware",  # names the person behind every change that a request makes
+    "portal.audit.middleware.Acting",  # names the person behind every change that a request makes
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -78,6 +77,7 @@ TEMPLATES = [
 
 DATABASE_URL = ENV.database_url or Postgres(ENV.home).url()
 DATABASES = {"default": environment.database(DATABASE_URL, pool=ENV.database_pool)}
+PGTRIGGER_MIGRATIONS = False  # `migrate` installs what models declare, once the tables are there
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.redis_url or Redis(ENV.home).url()

@@ -25,7 +25,7 @@ class MethodState(models.TextChoices):
     GONE = "gone", "Removed"
 
 
-@track()
+@track(personal=["params"])
 class BillingAccount(models.Model):
     """A tenant as the gateway knows it."""
 
@@ -42,7 +42,7 @@ class BillingAccount(models.Model):
         return f"{self.tenant} at the gateway"
 
 
-@track()
+@track(personal=["brand", "last4", "exp_month", "exp_year", "fingerprint"])
 class SavedMethod(models.Model):
     """A card or bank account that the tenant saved at the gateway: what may be shown of it."""
 

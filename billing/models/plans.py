@@ -63,7 +63,8 @@ JOIN billing_invoiceline line ON line.kind = term.kind AND line.term_id = term.i
 # No index says which rows a version rated: it would cost each of them. Nobody was ever on most plans that change, and
 # nothing is rated by a version before it begins, whatever the zone: so no month is read, or those since then.
 RATED_BY = """EXISTS (
-    SELECT 1 FROM billing_planversion v JOIN billing_subscriptionevent s ON s.plan_id = v.plan_id WHERE v.id = {version}
+    SELECT 1 FROM billing_planversion v JOIN audit_entry s
+        ON s."table" = 'billing_subscription' AND s.after ->> 'plan_id' = v.plan_id::text WHERE v.id = {version}
 ) AND EXISTS (
     SELECT 1 FROM billing_ratedusage WHERE version_id = {version} AND service_month >= (
         SELECT date_trunc('month', (effective_from - 2)::timestamp)::date FROM billing_planversion

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db.models import Count, Sum
 
 from billing import credit
 from billing.models import BankStatement, RefusedEntry, Transfer, TransferPart, TransferState
 from billing.transfers import booking
+from portal.audit.models import AuditEntry
 from portal.tenants.models import Tenant
 
 PAGE = 25
@@ -61,10 +61,16 @@ class Step:
 
 def steps(row: Transfer) -> list[Step]:
     """How it came to stand as it does, from the history that no one can edit, the oldest first. One query."""
-    kept: Any = row  # its history is a relation that no class declares
-    events = kept.events.order_by("pgh_id").values_list("pgh_created_at", "state", "decided_by", "why")
-    told = [Step(at, TransferState(state), by or booking.BY, why) for at, state, by, why in events]
-    return [step for place, step in enumerate(told) if not place or _differs(step, told[place - 1])]
+    steps: list[Step] = []
+    values = {"state": "", "decided_by": "", "why": ""}
+    for entry in AuditEntry.objects.of(row):
+        values |= {name: value for name, value in (entry.after or {}).items() if name in values}
+        step = Step(
+            entry.at, TransferState(values["state"]), values["decided_by"] or booking.BY, values["why"]
+        )
+        if not steps or _differs(step, steps[-1]):
+            steps.append(step)
+    return steps
 
 
 def _differs(step: Step, before: Step) -> bool:

@@ -22,6 +22,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, DataError, OperationalError
 
 from billing.rules import period as periods
+from portal.audit import acting_as
 
 REDRAW = 0.1  # seconds between two states of a progress line
 FIRST_YEAR, LAST_YEAR = 1970, 9998  # of a moment that anybody means, and that every zone has
@@ -108,8 +109,10 @@ class OperatorCommand(BaseCommand):
             sys.exit(answer.code)
 
     def _answer(self, **options: Any) -> Answer:
+        name = type(self).__module__.rpartition(".")[2]
         try:
-            return self.answer(**options)
+            with acting_as(through=f"command {name}"):
+                return self.answer(**options)
         except self.refusals as error:
             raise RefusedError(str(error)) from error
         except (DataError, OverflowError, UnicodeEncodeError) as error:

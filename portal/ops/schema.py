@@ -1,21 +1,137 @@
-"""Whether the database has the tables that this code expects."""
+"""The schema: tables by Django's migrations, everything else by `portal/schema/*.sql` and what models declare.
+
+Until release 1.0 it has no history: there is one baseline (`portal.ops.baseline`), which a change edits. A database
+carries the mark of the baseline that made it, and nothing begins over another one.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from django.db import DEFAULT_DB_ALIAS, Error, connections
+import pgtrigger
+from django.apps import apps
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
+
+from portal.audit import tracking
+from portal.env import ROOT
+from portal.ops.baseline import APPS
+
+SQL = tuple(
+    ROOT / "portal" / "schema" / f"{name}.sql"
+    for name in ("roles", "partitions", "audit", "laws", "views", "policies")
+)
+"""In the order in which they need each other."""
+
+AFRESH = (
+    "The database was made by another version of ClusterTab, and before release 1.0 none is carried over: start "
+    "afresh with an empty database, or, where ClusterTab brings its own, with another CLUSTERTAB_HOME or without "
+    "the old one's directory postgres."
+)
 
 current: list[bool] = []
 """Whether this process has found the schema to be current: it is asked for once, which takes a while."""
 
 
+class OtherBaselineError(Exception):
+    """The database has a schema of another baseline; the message says how to start afresh."""
+
+    def __init__(self) -> None:
+        super().__init__(AFRESH)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a database says of its own schema. `complete` once all of it is there."""
+
+    baseline: str
+    complete: bool
+
+
+@cache
+def baseline() -> str:
+    """A digest of all that makes the schema: migrations, SQL files, and the triggers of models and history."""
+    digest = hashlib.sha256()
+    for part in _parts():
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()[:16]
+
+
+def _parts() -> Iterator[bytes]:
+    for label in APPS:
+        directory = Path(apps.get_app_config(label).path) / "migrations"
+        for path in sorted(directory.glob("[0-9]*.py")):
+            yield path.read_bytes()
+    for path in SQL:
+        yield path.read_bytes()
+    for model, trigger in sorted(pgtrigger.registered(), key=lambda pair: pair[1].get_pgid(pair[0])):
+        yield trigger.compile(model).hash.encode()
+    for statement in tracking.statements():
+        yield statement.encode()
+
+
+def read_mark() -> Mark | None:
+    """The mark of the database; None where it has none. Raises OtherBaselineError where it has tables without one."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT to_regclass('schema_baseline') IS NULL, to_regclass('django_migrations') IS NULL"
+        )
+        unmarked, empty = cursor.fetchone()
+        if unmarked and not empty:
+            raise OtherBaselineError
+        if unmarked:
+            return None
+        cursor.execute("SELECT baseline, complete FROM schema_baseline")
+        return Mark(*cursor.fetchone())
+
+
+def begin() -> bool:
+    """Mark an empty database as one of this baseline; whether anything beside migrations is left to make.
+
+    Raises OtherBaselineError. A first start that was killed finds its mark, and goes on.
+    """
+    mark = read_mark()
+    if mark is None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE TABLE schema_baseline (baseline text PRIMARY KEY, complete boolean NOT NULL)"
+            )
+            cursor.execute("INSERT INTO schema_baseline VALUES (%s, false)", [baseline()])
+        return True
+    if mark.baseline != baseline():
+        raise OtherBaselineError
+    return not mark.complete
+
+
+@transaction.atomic
+def complete() -> None:
+    """Make what stands beside the tables, all of it or nothing: once, over tables that are all there."""
+    with connection.cursor() as cursor:
+        for path in SQL:
+            cursor.execute(path.read_text())
+        cursor.execute("UPDATE schema_baseline SET complete = true")
+        cursor.execute("\n".join(tracking.statements()))
+        cursor.execute(
+            "".join(trigger.compile(model).install_sql for model, trigger in pgtrigger.registered())
+        )
+
+
 def pending_migrations() -> list[str]:
-    """Names of the migrations that have not run, in order; raises django.db.Error if nothing answers."""
+    """Names of what has not run, in order. Raises OtherBaselineError, and django.db.Error if nothing answers."""
+    mark = read_mark()
+    if mark is not None and mark.baseline != baseline():
+        raise OtherBaselineError
     executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+    pending = [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+    if mark is None or not mark.complete:
+        pending.append("what stands beside the tables")
+    return pending
 
 
 def refuse_unmigrated() -> None:
@@ -24,14 +140,16 @@ def refuse_unmigrated() -> None:
         return
     try:
         pending = pending_migrations()
+    except OtherBaselineError as error:
+        sentence = str(error)
     except Error as error:
         sentence = f"The database cannot be reached: {str(error).strip().splitlines()[0]}"
     else:
         if not pending:
             current.append(True)
             return
-        told = "1 migration has" if len(pending) == 1 else f"{len(pending)} migrations have"
-        sentence = f"{told} not run ({pending[0]} first): run the command migrate."
+        count = "1 migration has" if len(pending) == 1 else f"{len(pending)} migrations have"
+        sentence = f"{count} not run ({pending[0]} first): run the command migrate."
     finally:
         connections.close_all()
     sys.stderr.write(f"{sentence}\n")

@@ -95,7 +95,7 @@ REGION = RegexValidator(
 )
 
 
-@track()
+@track(personal=["address", "email", "purchase_order"])
 class Tenant(models.Model):
     """Who is billed. Its invoices carry copies of what is here, frozen when they are issued."""
 

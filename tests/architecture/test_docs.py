@@ -8,8 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
+import django.core.management
 import pytest
-from django.core.management import get_commands, load_command_class
+from django.core.management import BaseCommand, find_commands, get_commands, load_command_class
 
 from portal.env import ROOT
 from portal.ops.cli import OperatorCommand
@@ -68,10 +69,21 @@ def test_every_page_is_found_from_the_readme() -> None:
 def options(command: str) -> set[str]:
     """The arguments and options of its own that a command takes, as its help names them."""
     made = load_command_class("portal.ops", command)
-    parser = argparse.ArgumentParser()
-    made.add_arguments(parser)  # type: ignore[arg-type]  # Django's parser is one of these
-    long = {name for action in parser._actions for name in action.option_strings if name.startswith("--")}
+    long = _long_options(made)
+    if command in commands_of_django():
+        long -= _long_options(load_command_class("django.core", command))
     return long - {"--help", "--json"}
+
+
+def commands_of_django() -> list[str]:
+    names: list[str] = find_commands(str(Path(django.core.management.__file__).parent))
+    return names
+
+
+def _long_options(command: BaseCommand) -> set[str]:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)  # type: ignore[arg-type]  # Django's parser is one of these
+    return {name for action in parser._actions for name in action.option_strings if name.startswith("--")}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,4 +1,4 @@
-"""An upgrade whose migrations have not run: nothing begins to bill, and each process says why."""
+"""A schema that is not of this version: nothing begins to bill, and each process says why and what to do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from portal.env import ROOT
-from portal.ops.schema import pending_migrations
+from portal.ops.embedded.postgres import Postgres
+from portal.ops.schema import OtherBaselineError, pending_migrations
 
 PATIENCE = 400  # seconds
 CELERY = [sys.executable, "-m", "celery", "--app", "portal.celery"]
@@ -50,3 +54,54 @@ def test_case_092_a_single_migration_that_has_not_run_is_named() -> None:
     newest = MigrationRecorder.Migration.objects.filter(app="billing").latest("name")
     newest.delete()
     assert pending_migrations() == [f"billing.{newest.name}"]
+
+
+@pytest.mark.django_db
+def test_case_092_tables_without_what_stands_beside_them_are_not_current() -> None:
+    """As a first start leaves them that was killed between the two."""
+    mark(complete=False)
+    assert pending_migrations() == ["what stands beside the tables"]
+
+
+@pytest.mark.django_db
+def test_a_database_of_another_baseline_is_refused_by_whatever_asks_for_its_schema() -> None:
+    mark(baseline="0123456789abcdef")
+    with pytest.raises(OtherBaselineError):
+        pending_migrations()
+    with pytest.raises(CommandError, match="start afresh with an empty database"):
+        call_command("migrate", verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE schema_baseline")  # as all were that were made before there was a mark
+    with pytest.raises(CommandError, match="start afresh with an empty database"):
+        call_command("migrate", verbosity=0)
+
+
+@pytest.mark.parametrize("killed_after", ["the mark", "some tables", "all tables"])
+def test_a_first_start_that_was_killed_is_finished_by_the_next(killed_after: str, tmp_path: Path) -> None:
+    with Postgres(tmp_path, volatile=True) as server:
+        steps = {"the mark": None, "some tables": "clusters", "all tables": "billing"}
+        script = "import django; django.setup(); from portal.ops import schema; schema.begin()"
+        if application := steps[killed_after]:
+            script += (
+                f"; from django.core.management import call_command; call_command('migrate', '{application}')"
+            )
+        environ = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "CLUSTERTAB_HOME": str(tmp_path),
+            "DATABASE_URL": server.url(),
+        }
+        subprocess.run([sys.executable, "-c", script], env=environ, cwd=ROOT, check=True, capture_output=True)
+        migrate = [sys.executable, "manage.py", "migrate", "-v0"]
+        for _ in range(2):
+            subprocess.run(migrate, env=environ, cwd=ROOT, check=True, capture_output=True)
+        with psycopg.connect(server.url()) as reader:
+            laws = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'audit_%' OR tgname LIKE 'pgtrigger_%'"
+            assert reader.execute("SELECT complete FROM schema_baseline").fetchall() == [(True,)]
+            assert (reader.execute(laws).fetchone() or (0,))[0] > 100
+
+
+def mark(**columns: str | bool) -> None:
+    """Change what the database says of its schema."""
+    with connection.cursor() as cursor:
+        for column, value in columns.items():
+            cursor.execute(f"UPDATE schema_baseline SET {column} = %s", [value])

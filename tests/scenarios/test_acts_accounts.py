@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-import pghistory
 import pytest
 from django.db import connection
 
@@ -15,6 +14,8 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import ActRefusedError
 from clusters.limits import Door, StalePlanError
 from clusters.models import AccountBlock, Act, ActKind
+from portal.audit.models import AuditEntry
+from tests.history import history
 from tests.standins.doors import a_door, a_world
 from tests.standins.slurmrestd import StandIn
 
@@ -253,13 +254,12 @@ def test_an_act_is_never_sent_from_inside_a_transaction(slurm: StandIn) -> None:
 def test_the_history_has_who_blocked_why_and_how_it_ended(slurm: StandIn) -> None:
     door = a_door(slurm)
     blocked(door)
-    events = pghistory.models.Events.objects.tracks(Act.objects.get())  # type: ignore[no-untyped-call]
-    events = events.order_by("pgh_created_at", "pgh_slug")
-    assert [(event.pgh_label, event.pgh_context["who"], event.pgh_context["why"]) for event in events] == [
+    entries = AuditEntry.objects.of(Act.objects.get())
+    assert [(entry.operation, entry.who, entry.why) for entry in entries] == [
         ("insert", "op", "invoice unpaid"),
         ("update", "op", "invoice unpaid"),
     ]
-    assert [event.pgh_data["outcome"] for event in events] == ["intended", "done"]
+    assert history(Act, "outcome") == [("insert", "intended"), ("update", "done")]
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM clusters_act", "UPDATE clusters_act SET outcome = 'failed'"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pghistory.models
 import pytest
 
 from billing.models import Price, Seller, Subscription
+from portal.audit.models import AuditEntry
 from portal.tenants.models import Membership, Ownership, Project, Tenant, User
 from tests import builders
 from tests.builders import a_job, at, take_in
@@ -40,7 +40,7 @@ def test_the_first_apply_says_all_that_is_new(op: Op) -> None:
 
 def test_the_second_apply_changes_nothing_and_writes_no_history(op: Op) -> None:
     op.applies(PHILLY)
-    events = pghistory.models.Events.objects.count()
+    events = AuditEntry.objects.count()
     assert op.applies(PHILLY) == ["Nothing to change."]
     assert run_json("apply", str(op.file)) == {
         "changed": False,
@@ -48,7 +48,7 @@ def test_the_second_apply_changes_nothing_and_writes_no_history(op: Op) -> None:
         "changes": [],
         "rated_accounts": 0,
     }
-    assert pghistory.models.Events.objects.count() == events
+    assert AuditEntry.objects.count() == events
 
 
 def test_a_dry_run_says_the_same_and_keeps_nothing(op: Op) -> None:
@@ -123,8 +123,8 @@ def test_members_come_without_a_password_and_the_file_says_so(op: Op) -> None:
 
 def test_history_says_which_file_it_was(op: Op) -> None:
     op.applies(PHILLY)
-    told = pghistory.models.Events.objects.filter(pgh_model="billing.PriceEvent").get()
-    assert told.pgh_context == {"who": "apply site.toml"}
+    entry = AuditEntry.objects.of_table(Price).get()
+    assert (entry.who, entry.through) == ("apply site.toml", "file site.toml")
 
 
 def test_dates_are_midnights_of_the_tenants_zone(op: Op) -> None:

@@ -14,6 +14,7 @@ from billing.models import DunningPolicy
 from billing.rules.dunning import BUILT_IN, Policy
 from portal.tenants.models import Tenant
 from tests import builders
+from tests.history import history
 from tests.scenarios.configuring import PHILLY, Op
 
 pytestmark = pytest.mark.django_db
@@ -48,8 +49,8 @@ def test_a_policy_of_everyone_and_what_differs_for_one_tenant_with_their_dates(t
 
     changed = op.applies(SELLER.replace("suspend = 45", "suspend = 60"))
     assert any(line.endswith("dunning of everyone from 2026-01-01: suspend 45 -> 60") for line in changed)
-    kept = DunningPolicy.objects.get(tenant=None).events.order_by("pgh_id")  # type: ignore[attr-defined]
-    assert [row.suspend for row in kept] == [45, 60]
+    policy_for_all = DunningPolicy.objects.get(tenant=None)
+    assert history(policy_for_all, "suspend") == [("insert", 45), ("update", 60)]
 
 
 def test_what_cannot_be_meant_is_refused_in_a_sentence_and_nothing_is_kept(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def database() -> str:
         )
         tables = [row[0] for row in cursor.fetchall()]
         assert "billing_paymentattempt" in tables
-        assert "billing_paymentattemptevent" in tables
+        assert "audit_entry" in tables
         for table in tables:
             cursor.execute(f"SELECT t::text FROM {table} t")
             found += [row[0] for row in cursor.fetchall()]

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,12 @@ from pytest_django.fixtures import Settings
 from clusters import sources
 from clusters.connectors.base import ConnectorError, Secret
 from clusters.models import Connection, Pull
+from portal.audit.models import AuditEntry
 from portal.env import SettingError, read, secret_keys
 from portal.ops.cli import RefusedError
 from portal.vault import Sealed, VaultError, seal
 from tests.builders import a_cluster, an_operator
+from tests.history import history
 from tests.scenarios.configuring import Op, run_json
 from tests.schedulers import PASSWORDS, Scheduler, a_connection
 
@@ -158,9 +161,8 @@ def test_no_secret_is_in_the_database_nor_its_history_nor_in_any_text(
         Scheduler(fails=ConnectorError("Away.", retry=True)).pulled(kept.cluster, "2026-03-01 12:00")
     for text in (all_rows(), caplog.text, repr(vars(kept)), str(kept), repr(sources.endpoint(kept))):
         assert not any(secret in text for secret in PASSWORDS)
-    with database.cursor() as cursor:
-        cursor.execute("SELECT * FROM clusters_connectionevent")
-        columns = [column.name for column in cursor.description or ()]
+    columns = {name for entry in AuditEntry.objects.of(kept) for name, _, _ in entry.changes}
+    assert "credentials_changed_at" in columns
     assert {"client_key", "headers", "token", "jwt_key"}.isdisjoint(columns)
 
 
@@ -169,14 +171,11 @@ def test_the_history_says_who_changed_a_secret_and_when_whoever_did_it() -> None
     with database.cursor() as cursor:
         cursor.execute("UPDATE clusters_connection SET last_error = 'x'")  # a pass's own doing: no history
         cursor.execute("UPDATE clusters_connection SET token = %s", [seal("new").token])
-        cursor.execute(
-            "SELECT pgh_label, credentials_changed_at FROM clusters_connectionevent ORDER BY pgh_id"
-        )
-        (first, made), (second, changed) = cursor.fetchall()
+    (first, made), (second, changed) = history(kept, "credentials_changed_at")
     assert (first, second) == ("insert", "update")
-    assert changed > made
+    assert datetime.fromisoformat(changed) > datetime.fromisoformat(made)
     kept.refresh_from_db()
-    assert kept.credentials_changed_at == changed
+    assert kept.credentials_changed_at == datetime.fromisoformat(changed)
 
 
 def test_op_sees_in_the_admin_that_secrets_are_kept_and_enters_new_ones() -> None:

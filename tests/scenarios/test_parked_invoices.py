@@ -19,6 +19,7 @@ from billing.parking import ParkingError
 from portal.ops.cli import BadInputError, RefusedError
 from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, own, take_in
+from tests.history import history
 from tests.scenarios.configuring import Op
 from tests.stories import close, closed, invoice_of, prove, total
 
@@ -79,10 +80,7 @@ def test_case_093_an_invoice_of_many_times_the_usual_waits_until_op_approves_it(
         *("approved", "Op", "A paper is due."),
         at("2026-07-04 09:00"),
     )
-    assert list(Parking.pgh_event_model.objects.order_by("pgh_id").values_list("pgh_label", "state")) == [  # type: ignore[attr-defined]
-        ("insert", "waiting"),
-        ("update", "approved"),
-    ]
+    assert history(Parking, "state") == [("insert", "waiting"), ("update", "approved")]
     prove()
 
 

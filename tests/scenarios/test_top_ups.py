@@ -31,6 +31,7 @@ from billing.wallets.entries import Booking
 from portal.ops.stripe_sandbox import currencies
 from tests.builders import at
 from tests.collecting import Counter, a_counter
+from tests.history import history
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -259,7 +260,7 @@ def test_turned_off_nothing_is_bought_not_even_what_was_about_to_be_sent(counter
     counter.collect()
     assert (bought(counter), balance()) == ([], 0)
     assert [attempt.state for attempt in PaymentAttempt.objects.filter(top_up__isnull=False)] == ["canceled"]
-    assert {event.active for event in AutomaticTopUp.objects.get().events.all()} == {True, False}  # type: ignore[attr-defined]
+    assert history(AutomaticTopUp, "active") == [("insert", True), ("update", False)]
 
 
 def test_a_wallet_that_was_filled_meanwhile_is_not_topped_up(counter: Counter) -> None:

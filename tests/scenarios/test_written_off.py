@@ -17,6 +17,7 @@ from billing.writing_off import WriteOffError
 from portal.tenants.models import Tenant
 from tests import stories
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.history import history
 
 pytestmark = pytest.mark.django_db
 
@@ -111,8 +112,7 @@ def test_it_is_done_once_and_taken_back_once_each_with_a_reason(lab: Tenant) -> 
 
 def test_case_094_the_history_says_who_gave_up_how_much_and_why_and_nobody_deletes_it(lab: Tenant) -> None:
     row = give_up(lab)
-    (kept,) = row.events.all()  # type: ignore[attr-defined]
-    assert (kept.amount, kept.by, kept.why) == (400, "op", "insolvent")
+    assert history(row, "amount", "by", "why") == [("insert", 400, "op", "insolvent")]
     for statement in (WriteOff.objects.filter(pk=row.pk).delete, lambda: WriteOff.objects.update(amount=1)):
         with pytest.raises(DatabaseError), transaction.atomic():
             statement()

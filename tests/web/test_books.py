@@ -16,6 +16,7 @@ from portal.outbox.models import OutboxMessage
 from portal.tenants.models import User
 from tests import builders
 from tests.collecting import Counter, a_counter
+from tests.history import history
 from tests.web.house import page, signed_in
 from tests.web.test_overview import words
 
@@ -71,8 +72,7 @@ def test_a_difference_says_what_it_means_what_both_have_and_what_to_do(counter: 
     shown = page(op, "/operator/reconciliation/")
     assert "Asked &lt;b&gt;Stripe&lt;/b&gt;." in shown
     assert "op@lab.example" in shown
-    history = Difference.pgh_event_model.objects.filter(pgh_label="update")  # type: ignore[attr-defined]
-    assert [each.note for each in history] == ["Asked <b>Stripe</b>."]
+    assert history(Difference, "note")[1:] == [("update", "Asked <b>Stripe</b>.")]
 
     counter.stripe.hand.alter(intent["id"], amount=400)
     compare(counter)

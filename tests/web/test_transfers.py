@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -13,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from billing import credit
 from billing.models import Invoice, Transfer
+from portal.audit.models import AuditEntry
 from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_person, an_operator, take_in
 from tests.statements import Line, a_lab, camt, imported, march, stands
@@ -77,8 +77,7 @@ def test_hints_say_why_and_one_press_books(op: Client, invoice: Invoice) -> None
     told = post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
     assert "€20.00 booked." in told
     assert stands(invoice) == ("paid", "20.00", "0.00")
-    history: Any = only()
-    assert history.events.latest("pgh_id").pgh_context.metadata["who"] == "op@cluster.example"
+    assert AuditEntry.objects.of(only()).latest("pk").who == "op@cluster.example"
 
 
 def test_case_080_what_op_books_beyond_what_is_due_is_credit_and_is_paid_back(

@@ -26,7 +26,10 @@ class Command(OperatorCommand):
         path = Path(file)
         text = read(path)
         try:
-            with acting_as(f"apply {path.name}"), Progress("Usage rated again") as progress:
+            with (
+                acting_as(f"apply {path.name}", through=f"file {path.name}"),
+                Progress("Usage rated again") as progress,
+            ):
                 applied = apply(file=parse(text), rehearse=dry_run, progress=progress.add)
         except ConfigError as error:
             raise BadInputError(*error.sentences, "Nothing was changed.") from error

@@ -1,0 +1,73 @@
+-- Tables in partitions by month from the first row on, without foreign keys; Django knows them as unmanaged models.
+
+-- Rated usage, by the month of service: append-only.
+CREATE SEQUENCE billing_ratedusage_id_seq;
+CREATE TABLE billing_ratedusage (
+    id bigint NOT NULL, record_id bigint NOT NULL, tenant_id bigint NOT NULL, project_id bigint NOT NULL,
+    period_id bigint NOT NULL, version_id bigint, price_id bigint,
+    service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
+    service_month date NOT NULL, revision int NOT NULL, generation int NOT NULL,
+    share_num int NOT NULL, share_den int NOT NULL, reversal boolean NOT NULL,
+    resource text NOT NULL, verdict text NOT NULL, payer_id bigint,
+    CONSTRAINT rated_reversal_is_negative CHECK (reversal = (units < 0) AND units <> 0),
+    CONSTRAINT rated_span_is_not_empty CHECK (service_to > service_from),
+    CONSTRAINT rated_price_follows_verdict CHECK ((verdict = 'charged') = (price_id IS NOT NULL)),
+    CONSTRAINT usage_is_rated_once
+        UNIQUE (record_id, resource, service_from, generation, reversal, service_month)
+) PARTITION BY RANGE (service_month);
+
+CREATE FUNCTION billing_rated_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'Rated usage is append-only: a change is a negation and a new row.';
+END $$;
+CREATE TRIGGER rated_is_append_only BEFORE UPDATE OR DELETE ON billing_ratedusage
+    FOR EACH ROW EXECUTE FUNCTION billing_rated_is_append_only();
+
+-- Makes the month's partition where it is missing, as the tables' owner.
+CREATE FUNCTION billing_ensure_month(month date) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+DECLARE
+    first date := date_trunc('month', month)::date;
+    part text := 'billing_ratedusage_' || to_char(first, 'YYYY_MM');
+BEGIN
+    IF to_regclass(part) IS NULL THEN
+        -- One maker of partitions at a time: two that made several months each could wait for each other.
+        PERFORM pg_advisory_xact_lock(hashtextextended('billing_ratedusage', 0));
+        EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF billing_ratedusage FOR VALUES FROM (%L) TO (%L)',
+                       part, first, (first + interval '1 month')::date);
+    END IF;
+END $$;
+
+-- Superseded revisions of usage, by the month in which they were.
+CREATE SEQUENCE clusters_usagerevision_id_seq;
+CREATE TABLE clusters_usagerevision (
+    id bigint NOT NULL DEFAULT nextval('clusters_usagerevision_id_seq'),
+    superseded_month date NOT NULL, superseded_at timestamptz NOT NULL,
+    record_id bigint NOT NULL, account_id bigint NOT NULL, revision int NOT NULL,
+    source_key text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
+    queue text NOT NULL, qos text NOT NULL, priority_class text NOT NULL,
+    gpus int NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL,
+    share_num int NOT NULL, share_den int NOT NULL,
+    cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, nodes int NOT NULL,
+    node_list text NOT NULL, requested text NOT NULL, time_limit bigint,
+    submitted bigint, eligible bigint, started bigint, ended bigint, seen_until bigint,
+    suspended bigint NOT NULL, state text NOT NULL, exit_code text NOT NULL,
+    gpu_memory_mib bigint NOT NULL DEFAULT 0, billing bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (superseded_month, id)
+) PARTITION BY RANGE (superseded_month);
+CREATE INDEX revisions_of_record ON clusters_usagerevision (record_id, revision);
+
+-- Makes the month's partition where it is missing. Runs as the tables' owner, so that a role that may
+-- only write rows can ask for it.
+CREATE FUNCTION clusters_ensure_month(month date) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+DECLARE
+    first date := date_trunc('month', month)::date;
+    part text := 'clusters_usagerevision_' || to_char(first, 'YYYY_MM');
+BEGIN
+    IF to_regclass(part) IS NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('clusters_usagerevision', 0));
+        EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF clusters_usagerevision FOR VALUES FROM (%L) TO (%L)',
+                       part, first, (first + interval '1 month')::date);
+    END IF;
+END $$;

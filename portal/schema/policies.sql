@@ -1,0 +1,113 @@
+-- Row level security: what the role of the tenants' pages may read.
+
+-- Its own rows, all columns.
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY[
+        'billing_automatictopup', 'billing_billingaccount', 'billing_billingperiod', 'billing_creditentry',
+        'billing_daytotal', 'billing_dunningpause', 'billing_invoice', 'billing_invoicedocument',
+        'billing_invoiceline', 'billing_invoicetax', 'billing_letter', 'billing_payment', 'billing_paymentattempt',
+        'billing_paymentdispute', 'billing_paymentrefund', 'billing_periodtotal', 'billing_ratedjob',
+        'billing_ratedusage', 'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
+        'billing_transferpart', 'billing_usertotal', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
+        'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_writeoff',
+        'tenants_ownership', 'tenants_project',
+        'billing_manualline', 'audit_entry'  -- without a right on them: their pages show no who and why
+    ] LOOP
+        EXECUTE format(
+            'ALTER TABLE %1$I ENABLE ROW LEVEL SECURITY;
+             CREATE POLICY %2$I ON %1$I FOR SELECT TO clustertab_portal
+                 USING (tenant_id = (SELECT nullif(current_setting(''app.tenant_id'', true), '''')::bigint))',
+            name, name || '_of_tenant');
+        IF name NOT IN ('billing_manualline', 'audit_entry') THEN
+            EXECUTE format('GRANT SELECT ON %I TO clustertab_portal', name);
+        END IF;
+    END LOOP;
+END $$;
+
+-- No tenant's page reads these, and none of their rights is granted: should one ever be, it shows no row.
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY[
+        'billing_allowance', 'billing_archive', 'billing_bound', 'billing_closeproof', 'billing_closeresult',
+        'billing_closerun', 'billing_difference', 'billing_parking', 'billing_paylink', 'billing_suspendedaccount',
+        'billing_walletbooking', 'billing_wallettotal', 'tenants_membership'
+    ] LOOP
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+    END LOOP;
+END $$;
+
+-- The tenant itself.
+ALTER TABLE tenants_tenant ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenants_tenant_of_tenant ON tenants_tenant FOR SELECT TO clustertab_portal
+    USING (id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
+GRANT SELECT ON tenants_tenant TO clustertab_portal;
+
+-- The policy of dunning by which past due is told: its own, or everybody's.
+ALTER TABLE billing_dunningpolicy ENABLE ROW LEVEL SECURITY;
+CREATE POLICY billing_dunningpolicy_of_tenant ON billing_dunningpolicy FOR SELECT TO clustertab_portal
+    USING (tenant_id IS NULL OR tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
+GRANT SELECT ON billing_dunningpolicy TO clustertab_portal;
+
+-- The prices by which its own usage was rated, and their currency. Nobody sees a price that was negotiated with
+-- somebody else, nor one that is not in use yet.
+ALTER TABLE billing_price ENABLE ROW LEVEL SECURITY;
+CREATE POLICY billing_price_of_own_usage ON billing_price FOR SELECT TO clustertab_portal
+    USING (id IN (SELECT t.price_id FROM billing_periodtotal t
+                  WHERE t.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)));
+GRANT SELECT ON billing_price TO clustertab_portal;
+
+ALTER TABLE billing_planversion ENABLE ROW LEVEL SECURITY;
+CREATE POLICY billing_planversion_of_own_usage ON billing_planversion FOR SELECT TO clustertab_portal
+    USING (id IN (SELECT p.version_id FROM billing_price p));
+GRANT SELECT (id, plan_id) ON billing_planversion TO clustertab_portal;
+
+ALTER TABLE billing_plan ENABLE ROW LEVEL SECURITY;
+CREATE POLICY billing_plan_of_own_usage ON billing_plan FOR SELECT TO clustertab_portal
+    USING (id IN (SELECT v.plan_id FROM billing_planversion v));
+GRANT SELECT (id, currency) ON billing_plan TO clustertab_portal;
+
+-- Which version of a plan says the terms on its own invoices: no more of them.
+DO $$
+DECLARE
+    kind text;
+BEGIN
+    FOREACH kind IN ARRAY ARRAY['fee', 'commitment', 'discount'] LOOP
+        EXECUTE format(
+            'ALTER TABLE %1$I ENABLE ROW LEVEL SECURITY;
+             CREATE POLICY %2$I ON %1$I FOR SELECT TO clustertab_portal
+                 USING (id IN (SELECT l.term_id FROM billing_invoiceline l
+                               WHERE l.tenant_id = (SELECT nullif(current_setting(''app.tenant_id'', true), '''')::bigint)
+                                 AND l.kind = %3$L));
+             GRANT SELECT (id, version_id) ON %1$I TO clustertab_portal',
+            'billing_' || kind, 'billing_' || kind || '_of_own_invoices', kind);
+    END LOOP;
+END $$;
+
+-- Who pays sees the totals, the projects and the periods of what it pays for, and none of the jobs: periods of its
+-- time, and those that something it pays stands in, whenever that became known.
+ALTER TABLE billing_payer ENABLE ROW LEVEL SECURITY;
+CREATE POLICY billing_payer_of_tenant ON billing_payer FOR SELECT TO clustertab_portal
+    USING (tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+           OR payer_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
+GRANT SELECT ON billing_payer TO clustertab_portal;
+CREATE POLICY billing_periodtotal_of_payer ON billing_periodtotal FOR SELECT TO clustertab_portal
+    USING (payer_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
+CREATE POLICY tenants_project_of_payer ON tenants_project FOR SELECT TO clustertab_portal
+    USING (id IN (SELECT t.project_id FROM billing_periodtotal t
+                  WHERE t.payer_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)));
+CREATE POLICY billing_billingperiod_of_payer ON billing_billingperiod FOR SELECT TO clustertab_portal USING (
+    EXISTS (SELECT FROM billing_payer y WHERE y.tenant_id = billing_billingperiod.tenant_id
+            AND y.payer_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+            AND billing_billingperiod."end" > y.since::timestamp AT TIME ZONE timezone
+            AND (y.until IS NULL OR y.until > y.since
+                 AND billing_billingperiod.start < y.until::timestamp AT TIME ZONE timezone))
+    OR id IN (SELECT t.period_id FROM billing_periodtotal t
+              WHERE t.payer_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint))
+    OR EXISTS (SELECT FROM billing_invoiceline l
+               WHERE l.service_period_id = billing_billingperiod.id
+                 AND l.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)));
