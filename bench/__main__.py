@@ -16,7 +16,7 @@ from portal.ops.embedded.host import EmbeddedError
 NAMES = (
     "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "correct", "whatif", "grow", "growrate",
     "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker", "csv", "pdf20", "pdf500", "pull",
-    "kube", "kubehours",
+    "kube", "kubehours", "history", "historyone",
 )  # fmt: skip
 
 
@@ -73,9 +73,10 @@ def _options() -> argparse.Namespace:
 
 
 def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    from bench import documents, growth, intake, kubernetes, million, pulling, rating, whatif, years
+    from bench import documents, growth, history, intake, kubernetes, million, pulling, rating, whatif, years
 
     yield from intake.works(scale, postmaster, wanted)
+    yield from history.works(scale, postmaster, wanted)
     yield from rating.works(scale, postmaster, wanted)
     yield from whatif.works(scale, postmaster, wanted)
     yield from growth.works(scale, postmaster, wanted)
