@@ -19,6 +19,7 @@ from clusters.models import Cluster, Connection, Pull
 CUT_OFF = frozenset({"unfinished", "truncated"})  # codes of rows that stand at the end of a file that was cut
 ATTEMPTS = 3  # at a batch that meets a deadlock
 BATCH = 5_000  # rows a transaction: large enough for set-based SQL, small enough to lose little
+BATCH_TEXT = 8 << 20  # characters of text a transaction: what is no usage may be of any length
 
 Progress = Callable[[Stored], None]
 
@@ -246,11 +247,20 @@ class _Proof:
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[tuple[list[Row], bool]]:
-    """Batches of BATCH rows, each with whether it is the last; one empty batch for no rows at all."""
+    """Batches of BATCH rows or BATCH_TEXT, each with whether it is the last; one empty batch for no rows at all."""
     batch: list[Row] = []
+    size = 0
     for row in rows:
-        if len(batch) == BATCH:
+        if len(batch) == BATCH or size > BATCH_TEXT:
             yield batch, False
-            batch = []
+            batch, size = [], 0
         batch.append(row)
+        size += _text(row)
     yield batch, True
+
+
+def _text(row: Row) -> int:
+    """Characters of a row that may be of any number."""
+    if isinstance(row, BadRow):
+        return len(row.raw)
+    return len(row.name) + len(row.node_list) if isinstance(row, UsageFact) else 0

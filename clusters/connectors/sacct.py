@@ -34,6 +34,10 @@ _OTHER_FORMATS = {
 }
 
 
+FREELY_INFLATED = 64 << 20  # bytes
+MOST_INFLATED = 200  # times its own size; accounting text is inflated ten to forty times
+
+
 class SacctExport:
     """One export that was found readable. `reading` is filled while `rows()` is consumed."""
 
@@ -126,7 +130,7 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
                     )
             if start.startswith(_GZIP):
                 with gzip.GzipFile(fileobj=file, mode="rb") as stream:
-                    yield stream, file  # type: ignore[misc]  # reads like a BinaryIO
+                    yield _Inflated(stream, path), file  # type: ignore[misc]  # reads like a BinaryIO
             else:
                 yield file, file
     except FileNotFoundError as error:
@@ -137,3 +141,21 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         raise ConnectorError(
             f"{path.name} cannot be read: {error.strerror or error}.", retry=False
         ) from error
+
+
+class _Inflated:
+    """An archive as it is read; refused where it holds far more than accounting could have been pressed into it."""
+
+    def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
+        self._stream, self._path = stream, path
+        self._most = max(FREELY_INFLATED, MOST_INFLATED * path.stat().st_size)
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        if self._stream.tell() > self._most:
+            raise ConnectorError(
+                f"{self._path.name} holds more than {MOST_INFLATED} times its own size: that is no accounting of "
+                "jobs. If it is, unpack it and import it as plain text.",
+                retry=False,
+            )
+        return data

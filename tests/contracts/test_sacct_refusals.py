@@ -19,6 +19,20 @@ from tests.contracts.sacct_exports import COLUMNS, UTC, row, told, told_of
 HEADER = "|".join(COLUMNS)
 
 
+def test_an_archive_that_inflates_without_end_is_refused_before_any_row(path: Path) -> None:
+    bomb = gzip.compress(f"{HEADER}\n".encode() + b"A" * (80 << 20), compresslevel=9)
+    assert len(bomb) < 100_000
+    tracemalloc.start()
+    try:
+        sentence = refusal(path, bomb)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "holds more than 200 times its own size" in sentence
+    assert "unpack it and import it as plain text" in sentence
+    assert peak < 20_000_000
+
+
 def refusal(
     path: Path, content: bytes | str, *, columns: list[str] | None = None, delimiter: str = "|"
 ) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from billing import intake
+from clusters.connectors.base import BadRow, Reading
 from clusters.models import Quarantined, UsageRecord
 from tests.builders import LATER, a_bad_row, a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.stories import hours, prove, seconds
@@ -129,3 +132,18 @@ def test_the_longest_and_widest_thing_that_can_be_true_is_stored_and_proved() ->
 
     assert seconds(vision) == 80_000 * 365 * 86_400
     prove()
+
+
+def test_rows_of_a_megabyte_each_are_stored_few_at_a_time() -> None:
+    """Five thousand of them in one transaction would be five gigabytes of memory."""
+    rows = [
+        BadRow(code="too-long", reason="Too long.", raw=f"{number}|" + "A" * (1 << 20))
+        for number in range(40)
+    ]
+    stored: list[int] = []
+    intake.take_in(
+        cluster=a_cluster(), rows=rows, reading=Reading(), source="a.sacct", moment=LATER,
+        progress=lambda so_far: stored.append(so_far.quarantined),
+    )  # fmt: skip
+    assert stored[-1] == Quarantined.objects.count() == 40
+    assert max(now - before for before, now in pairwise([0, *stored])) < 12
