@@ -67,7 +67,6 @@ def prepare(home: Path, *, embedded: bool) -> None:
     A database of the operator's own is not migrated unasked: SystemExit with a sentence where it is behind.
     """
     import django
-    from django.core.management import call_command
 
     from portal.ops.schema import current, pending_migrations, refuse_unmigrated
 
@@ -79,10 +78,19 @@ def prepare(home: Path, *, embedded: bool) -> None:
     if not pending_migrations():
         current.append(True)
         return
+    migrate(home, verbosity=0)
+
+
+def migrate(home: Path, *, verbosity: int) -> None:
+    """Bring the database to this code's schema, if it is not there; of two processes at once, one does it."""
+    from django.core.management import call_command
+
+    from portal.ops.schema import pending_migrations
+
     with alone(home / "migrate.lock"):
         if pending_migrations():
             sys.stderr.write("Preparing the database ...\n")
-            call_command("migrate", verbosity=0, interactive=False, stdout=sys.stderr)
+            call_command("migrate", verbosity=verbosity, interactive=False, stdout=sys.stderr)
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""Web, worker and scheduler as children of one process: started together, ended together."""
+"""Web, worker, scheduler and what they need before, as children of one process: ended together."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -32,6 +33,8 @@ class Child:
     command: list[str]
     environ: Mapping[str, str]
     log: Path
+    reports: bool = False  # what it says on standard output is for us; else it goes to the log
+    report: str = field(default="", repr=False)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     deaths: deque[float] = field(default_factory=lambda: deque(maxlen=RESTARTS), repr=False)
 
@@ -44,10 +47,18 @@ class Child:
                 self.command,
                 env=dict(self.environ),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=subprocess.PIPE if self.reports else log,
                 stderr=log,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
             )
+        if self.process.stdout is not None:
+            os.set_blocking(self.process.stdout.fileno(), False)
+
+    def lines(self) -> list[str]:
+        """What it has reported so far; a line that is not complete yet is none."""
+        if self.process is not None and self.process.stdout is not None:
+            self.report += (self.process.stdout.read() or b"").decode()
+        return self.report.split("\n")[:-1]
 
     def tend(self) -> None:
         """Start it again if it has died; raises ChildError when that has happened too often."""
@@ -65,6 +76,10 @@ class Child:
             log.seek(max(0, self.log.stat().st_size - 4096))
             lines = log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
+
+    def roots(self) -> list[int]:
+        """The process, for whoever looks what it and its descendants do."""
+        return [] if self.process is None else [self.process.pid]
 
     @property
     def running(self) -> bool:

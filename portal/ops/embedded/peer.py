@@ -33,9 +33,9 @@ from portal.ops.embedded.host import (
     processes_at,
     unprivileged,
 )
+from portal.ops.movement import Movement, Reading, cpu_seconds, log_size
 
 SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un on Linux
-START_SECONDS = 60
 STOP_SECONDS = 30
 
 
@@ -133,7 +133,7 @@ class Peer(ABC):
     def locked(self) -> Iterator[None]:
         """One process at a time starts or stops the peer."""
         with (self.base / "lock").open("ab") as lock:
-            _flock_within(lock, START_SECONDS + STOP_SECONDS, self.base)
+            self._take(lock)
             yield
 
     def processes(self) -> list[int]:
@@ -141,7 +141,7 @@ class Peer(ABC):
 
     def ensure(self) -> None:
         """Start the server unless it answers; after a crash, sweep away what it left."""
-        if self.main_process() is not None and self._answers_within(START_SECONDS):
+        if self._answers():
             return
         self._sweep()
         private_directory(self.run)
@@ -193,20 +193,40 @@ class Peer(ABC):
             if process.stdin is not None:
                 with process.stdin as stdin:
                     stdin.write(self.configuration())
-        end = time.monotonic() + START_SECONDS
+        movement = Movement(self._reading)
         while not self.ready():
-            if process.poll() is not None or time.monotonic() > end:
+            if process.poll() is not None or movement.has_ended():
                 raise EmbeddedError(self._failure())
             time.sleep(0.01)
         self.child = process
 
-    def _answers_within(self, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while self.main_process() is not None and time.monotonic() < end:
+    def _answers(self) -> bool:
+        """Whether a server that runs comes to answer: recovery after a crash may take its time."""
+        movement = Movement(self._reading)
+        while self.main_process() is not None and not movement.has_ended():
             if self.ready():
                 return True
             time.sleep(0.02)
         return False
+
+    def _take(self, lock: IO[bytes]) -> None:
+        """The lock, however long its holder works on starting or stopping the server."""
+        movement = Movement(self._reading)
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if movement.has_ended():
+                    raise EmbeddedError(
+                        f"Another process has been starting {self.base} for too long."
+                    ) from None
+                time.sleep(0.02)
+
+    def _reading(self) -> Reading:
+        """Also of the programs that set the server up, which run beside its data."""
+        working = {*self.processes(), *processes_at(self.base, ("initdb", *self.program))}
+        return Reading(cpu_seconds(working), log_size(self.log))
 
     def _failure(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines() or ["nothing in its log"]
@@ -229,15 +249,3 @@ def _gone_within(processes: Callable[[], list[int]], seconds: float) -> bool:
             return False
         time.sleep(0.01)
     return True
-
-
-def _flock_within(file: IO[bytes], seconds: float, path: Path) -> None:
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise EmbeddedError(f"Another process has been starting {path} for too long.") from None
-            time.sleep(0.02)

@@ -1,0 +1,58 @@
+"""The processes of the demo: those that prepare and end, and those that stay."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from portal.ops.demo.home import constant_port
+from portal.ops.processes import Child
+
+PYTHON = (sys.executable, "-m")
+CELERY = (*PYTHON, "celery", "--app", "portal.celery", "--quiet")
+WORKER = ("worker", "--pool", "threads", "--concurrency", "2", "--loglevel", "INFO")
+
+
+@dataclass(frozen=True)
+class Children:
+    """Each logs to a file of its own name below the home."""
+
+    home: Path
+    environ: dict[str, str]
+
+    def setup(self) -> Child:
+        return self._child("setup", *PYTHON, "portal.ops.demo.setup", reports=True)
+
+    def static(self) -> Child:
+        return self._child("static", sys.executable, "manage.py", "collectstatic", "--noinput", "-v0")
+
+    def sandbox(self) -> list[Child]:
+        """The stand-in for Stripe, unless a key of Stripe's is set; adds to the environment where it is.
+
+        Its address stays the same over restarts, for pages to pay on that are open.
+        """
+        if self.environ.get("STRIPE_SECRET_KEY"):
+            return []
+        port = str(constant_port(self.home / "sandbox_port"))
+        self.environ.update(
+            STRIPE_SECRET_KEY="sk_test_sandbox",  # noqa: S106 - of a stand-in, in which no money moves
+            STRIPE_MODE="test",
+            STRIPE_API_BASE=f"http://127.0.0.1:{port}",
+        )
+        place = ("--port", port, "--home", str(self.home / "sandbox"))
+        return [self._child("sandbox", *PYTHON, "portal.ops.stripe_sandbox", *place)]
+
+    def web(self) -> Child:
+        return self._child("web", *PYTHON, "gunicorn", "--config", "deploy/gunicorn.conf.py")
+
+    def background(self) -> list[Child]:
+        """With the web, the same three as in docker-compose.yml, sized for one machine."""
+        return [
+            self._child("worker", *CELERY, *WORKER, "--without-gossip", "--without-mingle"),
+            self._child("scheduler", *CELERY, "beat", "--pidfile", ""),
+        ]
+
+    def _child(self, name: str, *command: str, reports: bool = False) -> Child:
+        log = self.home / "logs" / f"{name}.log"
+        return Child(name, list(command), self.environ, log, reports=reports)
