@@ -7,6 +7,7 @@ docker-compose 1.29.2 under the Apache License 2.0.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from portal.env import ROOT
+from tests.architecture.test_settings import DOCUMENTED
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -64,7 +66,55 @@ def test_no_secret_is_written_down_or_passed_as_an_argument() -> None:
                 assert (f"${{{name}:-}}" if optional else ":?set it in .env}") in value, name
 
 
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
+
+
 def test_the_image_is_built_from_the_locked_requirements_and_not_run_as_root() -> None:
-    lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
-    assert any("--require-hashes" in line and "requirements.txt" in line for line in lines)
-    assert [line for line in lines if line.startswith("USER ")] == ["USER 10001:10001"]
+    assert any("--require-hashes" in line and line.endswith("-r requirements.txt") for line in DOCKERFILE)
+    locks = {
+        name
+        for line in DOCKERFILE
+        if line[0:1] != "#"
+        for name in re.findall(r"requirements[\w-]*\.txt", line)
+    }
+    assert locks == {"requirements.txt", "requirements-uv.txt"}
+    assert [line for line in DOCKERFILE if line.startswith("USER ")] == ["USER 10001:10001"]
+
+
+def test_the_image_leaves_out_what_only_the_demo_and_developers_need() -> None:
+    left_out = set((ROOT / ".dockerignore").read_text().split())
+    for name in ("tests", "bench", "portal/ops/demo", "portal/ops/demo_data", "portal/ops/stripe_sandbox"):
+        assert name in left_out
+        assert (ROOT / name).is_dir()
+
+
+def test_base_images_have_an_exact_version() -> None:
+    bases = [line.split()[1] for line in DOCKERFILE if line.startswith("FROM ")]
+    bases += [SERVICES[name]["image"] for name in ("postgres", "redis")]
+    exact = re.compile(
+        r"(python:3\.\d+\.\d+-slim|postgres:\d+\.\d+|redis:\d+\.\d+\.\d+)-[a-z]+(@sha256:[0-9a-f]{64})?"
+    )
+    assert [base for base in bases if not exact.fullmatch(base)] == []
+
+
+IN_THE_IMAGE = {"CLUSTERTAB_HOME", "STATIC_ROOT", "BIND"}
+NOT_PASSED_ON = {
+    "DEBUG": "shows source code to visitors",
+    "CLUSTERTAB_LONG": "for tests",
+}
+
+
+def test_every_setting_can_be_given_to_the_containers() -> None:
+    passed = {name for service in SERVICES.values() for name in service.get("environment", {})}
+    image = {name for line in DOCKERFILE for name in re.findall(r"^(?:ENV| {4}) *([A-Z_]+)=", line)}
+    published = {"PORT"} if "${PORT:-8000}" in SERVICES["web"]["ports"][0] else set()
+    assert image >= IN_THE_IMAGE
+    assert DOCUMENTED - NOT_PASSED_ON.keys() == (passed | IN_THE_IMAGE | published) & DOCUMENTED
+
+
+def test_only_the_web_has_a_pool_of_connections() -> None:
+    """Which must not be carried over the forks of a worker."""
+    assert SERVICES["web"]["environment"]["DATABASE_POOL"] == "${DATABASE_POOL:-8}"
+    for service in SERVICES.values():
+        for name in service.get("environment", {}):
+            assert name != "DATABASE_POOL" or service is SERVICES["web"], "workers must have no pool"

