@@ -20,7 +20,7 @@ NAMES = (
 )  # fmt: skip
 
 
-LARGE = ("years",)  # half an hour, so only where it is named
+APART = ("years", "set-up")  # only where named: the one takes half an hour, the other needs the network
 
 
 def main() -> int:
@@ -62,18 +62,20 @@ def _options() -> argparse.Namespace:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"of {', '.join(NAMES)}; all of these where none is named; or {', '.join(LARGE)}",
+        help=f"of {', '.join(NAMES)}; all of these where none is named; or {', '.join(APART)}",
     )
     parser.add_argument("--quick", action="store_true", help="ten times smaller, one round, no goals")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    if unknown := set(options.names) - {*NAMES, *LARGE}:
+    if unknown := set(options.names) - {*NAMES, *APART}:
         parser.error(f"no work is called {', '.join(sorted(unknown))}")
     return options
 
 
 def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    from bench import documents, growth, history, intake, kubernetes, million, pulling, rating, whatif, years
+    from bench import (
+        documents, growth, history, intake, kubernetes, million, pulling, rating, set_up, whatif, years,
+    )  # fmt: skip
 
     yield from intake.works(scale, postmaster, wanted)
     yield from history.works(scale, postmaster, wanted)
@@ -85,6 +87,7 @@ def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
     yield from pulling.works(scale, postmaster, wanted)
     yield from kubernetes.works(scale, postmaster, wanted)
     yield from years.works(scale, postmaster, wanted)
+    yield from set_up.works(scale, postmaster, wanted)
 
 
 _ROW = "{:<11}{:<44}{:>13}{:>13}{:>8}{:>9}{:>9}{:>9}{:>9}  {}\n"
@@ -118,7 +121,7 @@ def _show(result: Result, as_json: bool, *, gated: bool) -> None:
 
 
 def _remark(result: Result, *, gated: bool) -> str:
-    remarks = []
+    remarks = [result.detail] if result.detail else []
     if result.memory is not None:
         took, most = (size / 1024 for size in result.memory)
         remarks.append(f"memory {took:.0f} MiB of {most:.0f}")
@@ -142,6 +145,7 @@ def _data(result: Result, *, gated: bool) -> dict[str, object]:
         "limit": asdict(result.limit),
         "memory": result.memory,
         "within": result.within,
+        "detail": result.detail,
     }
 
 

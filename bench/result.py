@@ -52,6 +52,7 @@ class Result:
     by_wall: bool = False  # latencies are compared by the clock on the wall
     memory: tuple[int, int] | None = None  # KiB that ours took, and the most that it may; None: as it comes
     within: int | None = None  # seconds of wall time that ours may take; None: as long as it takes
+    detail: str = ""  # of what the time is made
 
     @property
     def speed(self) -> float:

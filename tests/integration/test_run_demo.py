@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -46,6 +47,9 @@ class Demo:
     def said(self) -> str:
         return self.output.read_text()
 
+    def logs(self) -> set[str]:
+        return {path.stem for path in (self.home / "logs").glob("*.log")}
+
     def answers(self) -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as answer:
@@ -77,6 +81,15 @@ class Demo:
             self.process.wait()
 
 
+STEPS = ["database", "schema", "demo data", "web"]  # the environment was there
+
+
+def steps(output: str) -> list[str]:
+    """Lines of a name and its seconds, before the greeting; a terminal's control characters would hide them."""
+    before = output.partition("ClusterTab is at")[0].splitlines()
+    return [line[:11].rstrip() for line in before if re.fullmatch(r"[a-z ]{11}  \d+\.\d s", line)]
+
+
 def eventually(so: Callable[[], bool], said: Callable[[], str]) -> None:
     end = time.monotonic() + PATIENCE
     while not so():
@@ -94,6 +107,9 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) -> None:
     first = demo.start()
     assert demo.answers()
+    assert steps(demo.said()) == STEPS
+    assert demo.logs() == {"setup", "static", "sandbox", "web", "worker", "scheduler"}
+    collected = (demo.home / "logs" / "static.log").stat().st_mtime_ns
     assert (demo.home / "postgres" / "password").read_text() not in demo.said()
 
     # A command beside it uses its database and leaves it running.
@@ -112,6 +128,8 @@ def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) ->
     first.wait()
     eventually(lambda: demo.children("gunicorn") == demo.children("celery") == [], demo.said)
     demo.start()
+    assert steps(demo.said()) == STEPS
+    assert (demo.home / "logs" / "static.log").stat().st_mtime_ns == collected, "nothing was to be collected"
 
     # Everything dies at once: what was committed is there at the next start.
     demo.kill()
@@ -132,3 +150,17 @@ def test_a_port_in_use_is_one_sentence(demo: Demo) -> None:
         code, out, err = run(demo.home, "demo", "--port", str(demo.port))
     assert (code, out) == (2, "")
     assert err == f"Port {demo.port} is in use; choose another with --port.\n"
+
+
+def test_a_step_that_fails_is_named_with_its_log_and_leaves_nothing_running(demo: Demo) -> None:
+    (demo.home / "logs").mkdir()
+    (demo.home / "migrate.lock").mkdir()  # where a file has to be
+    code, out, err = run(demo.home, "demo", "--port", str(demo.port))
+    assert (code, out) == (2, "")
+    database, schema, sentence = err.splitlines()
+    assert steps(err) == ["database"]
+    assert (database[:8], schema) == ("database", "schema       ")
+    assert re.fullmatch(
+        r"The step schema failed: IsADirectoryError: .* \(all of it: .*/setup\.log\)", sentence
+    )
+    assert Postgres(demo.home).processes() == Redis(demo.home).processes() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -124,11 +125,69 @@ def test_a_python_without_venv_is_told_which_package_brings_it(
 
 def test_an_environment_is_fresh_until_its_locks_or_its_place_change(launcher: dict[str, Any]) -> None:
     fits, wanted = launcher["fits"], launcher["wanted_stamp"]()
-    assert fits(dict(wanted), wanted, "requirements-dev.txt")
-    assert fits(dict(wanted), wanted, "requirements.txt")
+    for lock in launcher["LOCKS"]:
+        assert fits(dict(wanted), wanted, lock)
     assert not fits(wanted | {"requirements.txt": "another"}, wanted, "requirements.txt")
     assert not fits(wanted | {"root": "elsewhere"}, wanted, "requirements.txt")
     assert not fits({}, wanted, "requirements.txt")
+
+
+@pytest.mark.parametrize(
+    ("command", "database", "lock"),
+    [
+        ("manage", "", "requirements-demo.txt"),
+        ("manage", "postgresql://db/billing", "requirements.txt"),
+        ("demo", "", "requirements-demo.txt"),
+    ],
+)
+def test_embedded_servers_are_installed_where_no_database_is_named(
+    command: str, database: str, lock: str, launcher: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: list[str] = []
+    inside = launcher[command].__globals__
+    monkeypatch.setitem(inside, "environment", installed.append)
+    monkeypatch.setitem(inside, "become", lambda *_: 0)
+    monkeypatch.setenv("DATABASE_URL", database)
+    launcher[command](["prove"])
+    assert installed == [lock]
+
+
+def test_an_installation_says_what_it_is_at_and_shrinks_no_environment(
+    tmp_path: Path,
+    launcher: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    installed: list[str] = []
+    inside = launcher["prepare"].__globals__
+    monkeypatch.setitem(inside, "VENV", str(tmp_path))
+    monkeypatch.setitem(inside, "STAMP", str(tmp_path / "stamp"))
+    monkeypatch.setitem(inside, "install", installed.append)
+    runtime, demo, dev = launcher["LOCKS"]
+    wanted = launcher["wanted_stamp"]()
+    for before, required, target in (
+        ({}, runtime, runtime),
+        ({demo: "old"}, runtime, demo),
+        ({demo: ""}, dev, dev),
+    ):
+        launcher["prepare"](before, wanted, required)
+        assert installed.pop() == target
+        assert json.loads((tmp_path / "stamp").read_text()).keys() >= {"root", runtime, target}
+    assert re.fullmatch(r"(environment  \d+\.\d s\n){3}", capsys.readouterr().err)
+
+
+def test_bytecode_is_kept_in_the_environment_where_it_may_not_be_beside_the_sources(
+    launcher: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", "elsewhere")
+    monkeypatch.delenv(
+        "PYTHONPYCACHEPREFIX"
+    )  # set before, so that what is set here does not outlive the test
+    monkeypatch.setattr(os, "execv", lambda *_: None)
+    launcher["become"]("-m", "portal.ops.manage")
+    assert "PYTHONDONTWRITEBYTECODE" not in os.environ
+    assert Path(os.environ["PYTHONPYCACHEPREFIX"]).parent == ROOT / ".venv"
 
 
 def test_a_failed_installation_says_the_line_that_tells_why(launcher: dict[str, Any]) -> None:
