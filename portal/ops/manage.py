@@ -68,21 +68,28 @@ def prepare(home: Path, *, embedded: bool) -> None:
     """
     import django
 
-    from portal.ops.schema import current, pending_migrations, refuse_unmigrated
+    from portal.ops.schema import OtherBaselineError, current, pending_migrations, refuse_unmigrated
 
     django.setup()
     if not embedded:
         reach.database(os.environ["DATABASE_URL"])
         refuse_unmigrated()
         return
-    if not pending_migrations():
-        current.append(True)
-        return
-    migrate(home, verbosity=0)
+    try:
+        if not pending_migrations():
+            current.append(True)
+            return
+        migrate(home, verbosity=0)
+    except OtherBaselineError as refusal:
+        sys.stderr.write(f"{refusal}\n")
+        sys.exit(3)
 
 
 def migrate(home: Path, *, verbosity: int) -> None:
-    """Bring the database to this code's schema, if it is not there; of two processes at once, one does it."""
+    """Bring the database to this code's schema, if it is not there; of two processes at once, one does it.
+
+    Raises OtherBaselineError.
+    """
     from django.core.management import call_command
 
     from portal.ops.schema import pending_migrations

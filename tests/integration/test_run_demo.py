@@ -19,6 +19,7 @@ import pytest
 from portal.env import ROOT
 from portal.ops.embedded.postgres import Postgres
 from portal.ops.embedded.redis import Redis
+from portal.ops.schema import AFRESH
 from tests.integration.test_run_manage import environ, run
 
 PATIENCE = 500  # seconds; the first start makes the demonstration data
@@ -150,6 +151,19 @@ def test_a_port_in_use_is_one_sentence(demo: Demo) -> None:
         code, out, err = run(demo.home, "demo", "--port", str(demo.port))
     assert (code, out) == (2, "")
     assert err == f"Port {demo.port} is in use; choose another with --port.\n"
+
+
+def test_a_database_of_another_baseline_is_the_demos_own_sentence_and_stays_as_it_is(demo: Demo) -> None:
+    with Postgres(demo.home) as server, psycopg.connect(server.url()) as connection:
+        connection.execute("CREATE TABLE django_migrations (name text)")
+    code, out, err = run(demo.home, "demo", "--port", str(demo.port))
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == AFRESH
+    assert "step" not in err
+    code, out, err = run(demo.home, "manage", "show_invoices")
+    assert (code, out, err) == (3, "", f"{AFRESH}\n")
+    with Postgres(demo.home) as server, psycopg.connect(server.url()) as connection:
+        assert connection.execute("SELECT * FROM django_migrations").fetchall() == []
 
 
 def test_a_step_that_fails_is_named_with_its_log_and_leaves_nothing_running(demo: Demo) -> None:

@@ -10,6 +10,7 @@ import sys
 from contextlib import redirect_stdout
 
 SCHEMA, ROWS = "schema", "demo data"
+REFUSAL = 2  # the code of a process that ends with a sentence for people, which stands for itself
 
 
 def main() -> None:
@@ -22,7 +23,13 @@ def main() -> None:
     report = sys.stdout
     with redirect_stdout(sys.stderr):
         django.setup()
-        migrate(settings.ENV.home, verbosity=1)
+        from portal.ops.schema import OtherBaselineError  # needs the applications
+
+        try:
+            migrate(settings.ENV.home, verbosity=1)
+        except OtherBaselineError as refusal:
+            sys.stderr.write(f"{refusal}\n")
+            sys.exit(REFUSAL)
         _report(report.fileno(), SCHEMA)
         call_command("seed_demo")
         _report(report.fileno(), ROWS)

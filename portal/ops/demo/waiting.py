@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from portal.ops.demo import DemoError
+from portal.ops.demo.setup import REFUSAL
 from portal.ops.embedded.host import full_disk, is_full
 from portal.ops.movement import PATIENCE, Movement, Reading, cpu_seconds, log_size
 from portal.ops.processes import Child, ChildError
@@ -50,10 +51,6 @@ def _reading(child: Child, others: Roots) -> Reading:
 
 def _ended_well(child: Child) -> bool:
     return child.process is not None and child.process.poll() == 0
-
-
-REFUSAL = 2
-"""The code of a process that ends with a sentence for people, which stands for itself."""
 
 
 def _failure(child: Child, step: str, start: int) -> str:
