@@ -22,7 +22,14 @@ class Children:
     environ: dict[str, str]
 
     def setup(self) -> Child:
-        return self._child("setup", *PYTHON, "portal.ops.demo.setup", reports=True)
+        """Its commits wait for no disk, which would take most of its time on a busy one.
+
+        After a crash of the machine its last commits may be missing; then a next start goes on where they end.
+        """
+        child = self._child("setup", *PYTHON, "portal.ops.demo.setup", reports=True)
+        options = f"{self.environ.get('PGOPTIONS', '')} -c synchronous_commit=off"
+        child.environ = self.environ | {"PGOPTIONS": options}
+        return child
 
     def static(self) -> Child:
         return self._child("static", sys.executable, "manage.py", "collectstatic", "--noinput", "-v0")
