@@ -123,6 +123,23 @@ def test_a_python_without_venv_is_told_which_package_brings_it(
         launcher["make_venv"]()
 
 
+def test_an_environment_is_made_with_the_pip_that_python_brings_or_with_one_of_its_own(
+    launcher: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = launcher["pip_wheel"]()
+    version = subprocess.run(
+        [sys.executable, Path(wheel) / "pip", "--version"], capture_output=True, text=True
+    )
+    assert version.stdout.startswith("pip "), version.stderr
+
+    monkeypatch.setitem(launcher["make_venv"].__globals__, "VENV", str(tmp_path / "venv"))
+    launcher["make_venv"]()
+    assert not list((tmp_path / "venv" / "bin").glob("pip*"))
+    monkeypatch.setitem(launcher["make_venv"].__globals__, "pip_wheel", lambda: None)
+    launcher["make_venv"]()
+    assert list((tmp_path / "venv" / "bin").glob("pip*"))
+
+
 def test_an_environment_is_fresh_until_its_locks_or_its_place_change(launcher: dict[str, Any]) -> None:
     fits, wanted = launcher["fits"], launcher["wanted_stamp"]()
     for lock in launcher["LOCKS"]:
