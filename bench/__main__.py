@@ -73,8 +73,19 @@ def _options() -> argparse.Namespace:
 
 
 def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    from bench import documents, growth, history, intake, kubernetes, million
-    from bench import pulling, rating, set_up, whatif, years
+    from bench import (
+        documents,
+        growth,
+        history,
+        intake,
+        kubernetes,
+        million,
+        pulling,
+        rating,
+        set_up,
+        whatif,
+        years,
+    )
 
     yield from intake.works(scale, postmaster, wanted)
     yield from history.works(scale, postmaster, wanted)
