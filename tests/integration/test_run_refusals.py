@@ -69,7 +69,7 @@ def test_a_port_that_is_no_number_is_refused(tmp_path: Path) -> None:
 
 def test_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None:
     assert refused(tmp_path, "check", "typo") == (
-        "There is no check 'typo'; there are lint, format, types, layers, migrations, shape, templates."
+        "There is no check 'typo'; there are lint, format, types, layers, django, schema, shape, templates."
     )
     assert refused(tmp_path, "check", "lint", "--fix").startswith("There is no check '--fix'; ")
 
