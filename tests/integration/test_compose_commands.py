@@ -182,9 +182,9 @@ def test_without_a_database_a_sentence_says_what_to_do(stack: Stack) -> None:
 
 def test_an_empty_size_of_the_pool_counts_as_none_given(stack: Stack) -> None:
     size = "from django.db import connection; print(connection.settings_dict['OPTIONS']['pool']['max_size'])"
-    for given, size_then in (("", "8"), ("3", "3")):
-        done = run(["python", "-c", f"import portal.wsgi; {size}"], stack | {"DATABASE_POOL": given})
-        assert done.stdout.strip() == size_then, done.stderr
+    for text, number in (("", "8"), ("3", "3")):
+        done = run(["python", "-c", f"import portal.wsgi; {size}"], stack | {"DATABASE_POOL": text})
+        assert done.stdout.strip() == number, done.stderr
 
 
 def test_the_demo_is_not_in_the_image(stack: Stack) -> None:
