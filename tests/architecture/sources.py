@@ -9,7 +9,7 @@ from pathlib import Path
 
 from portal.env import ROOT
 
-CODE = ("portal", "billing", "clusters", "dependencies", "bench", "tests", "deploy")
+CODE = ("portal", "billing", "clusters", "bench", "tests", "deploy")
 
 
 def python_files(*directories: str) -> list[Path]:

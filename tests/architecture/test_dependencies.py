@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dependencies import images, vulnerabilities
+from deploy import images, vulnerabilities
 from portal.env import ROOT
 from tests.ports import a_free_port
 
@@ -131,8 +131,7 @@ def test_an_answer_with_packages_left_out_passes_for_nothing() -> None:
 def checkout(tmp_path: Path) -> Path:
     """What `./run pin` reads and writes, in a place of its own."""
     root = tmp_path / "checkout"
-    (root / "deploy").mkdir(parents=True)
-    shutil.copytree(ROOT / "dependencies", root / "dependencies")
+    shutil.copytree(ROOT / "deploy", root / "deploy")
     for name in ("run", *images.FILES):
         shutil.copy(ROOT / name, root / name)
     return root
