@@ -58,7 +58,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         verbose_name = "change"
-        verbose_name_plural = "history"
+        verbose_name_plural = "changes"
         db_table = "audit_entry"
         indexes: ClassVar = [
             models.Index(fields=["table", "key"], name="audit_entry_of_row"),

@@ -56,7 +56,8 @@ class HistoryAdmin(ReadOnly[AuditEntry]):
     @admin.display(description="who")
     def author(self, entry: AuditEntry) -> str:
         """Who acted, through what, and why; a worker's own doing names the task alone."""
-        return " – ".join(filter(None, (entry.who, entry.through, entry.why))) or "nobody named"
+        who = "" if entry.through == f"command {entry.who}" else entry.who
+        return " – ".join(filter(None, (who, entry.through, entry.why))) or "nobody named"
 
     def what(self, entry: AuditEntry) -> str:
         return f"{_noun(entry.table)} {entry.key}"

@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'verbose_name': 'change',
-                        'verbose_name_plural': 'history',
+                        'verbose_name_plural': 'changes',
                         'db_table': 'audit_entry',
                         'indexes': [models.Index(fields=['table', 'key'], name='audit_entry_of_row'), models.Index(condition=models.Q(('tenant_id__isnull', False)), fields=['tenant_id', 'id'], name='audit_entry_of_tenant')],
                         'constraints': [],
