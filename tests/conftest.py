@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import pytest
+from django.test.utils import teardown_databases
 from hypothesis import HealthCheck, settings
 from pytest_django import DjangoDbBlocker
 
@@ -27,26 +28,26 @@ pytest_plugins = ["tests.integration.prom_lab", "tests.integration.slurm_lab"]  
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings() -> Iterator[None]:
-    """Start the test database with the first test that needs one, unless DATABASE_URL names another."""
-    if os.environ["DATABASE_URL"] != POSTGRES.url():
+def django_db_setup(
+    request: pytest.FixtureRequest, django_test_environment: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """Start the test database with the first test that needs one, unless DATABASE_URL names another server."""
+    from tests import databases, emptying
+
+    if os.environ["DATABASE_URL"] == POSTGRES.url():
+        with django_db_blocker.unblock():
+            databases.start(POSTGRES)
+            emptying.prepare()
         yield
+        POSTGRES.__exit__(None, None, None)
         return
-    with POSTGRES:
-        yield
-
-
-@pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Each table counts from a number of its own, so that the id of one is never by chance that of another."""
-    from django.db import connection
-
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT setval(format('%I.%I', schemaname, sequencename)::regclass,"
-            " 10000 * row_number() OVER (ORDER BY schemaname, sequencename))"
-            " FROM pg_sequences WHERE max_value > 100000000"
-        )
+    request.getfixturevalue("django_db_modify_db_settings_parallel_suffix")
+    with django_db_blocker.unblock():
+        created = databases.migrate()
+        emptying.prepare()
+    yield
+    with django_db_blocker.unblock():
+        teardown_databases(created, verbosity=0)
 
 
 @pytest.fixture

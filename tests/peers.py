@@ -1,4 +1,4 @@
-"""The PostgreSQL of this test run. Runs at the same time each take a slot, so none sees another's rows."""
+"""The PostgreSQL of this test process. Processes at the same time each take a slot, so none sees another's rows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from portal.ops.embedded.postgres import Postgres
 SLOTS = 32
 MEMORY = Path("/dev/shm")
 ENOUGH_MEMORY = 3 << 30  # bytes; a container's default of 64 MiB would not hold a month of jobs
+PASSWORD = "of no consequence in tests"  # the same in each slot, since all begin as copies of one database
 
 
 def _claim() -> int:
@@ -47,4 +48,5 @@ def _home(slot: int) -> Path:
 HOME = _home(_claim())
 POSTGRES = Postgres(HOME, volatile=True)
 private_directory(POSTGRES.base)
-POSTGRES.password()  # now, so that the address is complete before the server is needed
+# Now, so that the address is complete before the server is needed.
+POSTGRES.password_file.write_text(PASSWORD.replace(" ", "-"))

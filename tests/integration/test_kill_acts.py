@@ -15,7 +15,7 @@ from tests.standins.doors import a_world, connected
 from tests.standins.slurm_world import Job
 from tests.standins.slurmrestd import StandIn
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
 def killer(victim: list[int], method: str) -> Callable[[str], None]:

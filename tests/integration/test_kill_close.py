@@ -15,7 +15,7 @@ from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.integration.operators import Operator
 from tests.stories import prove
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 TENANTS, KILLS = 12, 3
 AT_ONCE = 5  # seeds in one world: each closes the month after the one before it

@@ -38,7 +38,7 @@ from tests.collecting import a_top_up
 from tests.integration.operators import Operator
 from tests.stories import close
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 KILLS = 5
 SECRET = "whsec_of_the_tests"

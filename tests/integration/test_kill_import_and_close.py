@@ -17,7 +17,7 @@ from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant
 from tests.integration.operators import Operator, accounting
 from tests.stories import prove
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 ROWS, TENANTS, KILLS = 20_000, 40, 5
 

@@ -24,7 +24,7 @@ from tests.integration.test_outbox_worker import eventually, kill, worker
 from tests.standins.mail import Counting, counting
 from tests.stories import close
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 LABS = 12
 KILLS = 5

@@ -23,7 +23,7 @@ from tests.documentation import table
 from tests.integration import promql
 from tests.integration.prom_lab import BINARIES, Lab, bare
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 TOKEN = "the-token-of-the-monitoring"
 DEPLOY = ROOT / "deploy" / "prometheus"

@@ -16,7 +16,7 @@ from tests.builders import a_cluster, a_job, at
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.schedulers import Scheduler, a_connection
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 PATIENCE = 30  # seconds
 

@@ -17,7 +17,7 @@ from tests.collecting import Counter, a_counter, more_labs
 from tests.integration.operators import Operator
 from tests.integration.test_race_for_the_same_rows import at_once
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 LABS = [f"lab-{number:02d}" for number in range(1, 25)]
 BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")

@@ -14,7 +14,7 @@ from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import close, closed, hours, lines_of, prove
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
 def test_two_who_would_pay_for_each_other_at_once_do_not() -> None:

@@ -14,7 +14,7 @@ from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenan
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import closed, invoice_of, prove
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 NOW = at("2026-03-02 18:00")
 TOKEN = 10**6

@@ -21,7 +21,7 @@ from tests.integration.operators import Operator
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import close, closed, hours, invoice_of, prove
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 TODAY = date(2026, 4, 9)
 KILLS = 5

@@ -21,7 +21,7 @@ from tests.builders import a_cluster, a_job, a_plan, a_tenant, own, take_in
 from tests.integration.operators import Operator, accounting
 from tests.stories import closed, prove, seconds
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 PATIENCE = 60  # seconds
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from tests import stories
 from tests.builders import a_cluster, a_job, take_in
 from tests.collecting import DUE, Counter, a_counter, more_labs
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.integration.slurm_lab import Lab, until
 from tests.integration.slurm_pulls import connected
 from tests.schedulers import plan_cancel, plan_hold, plan_release
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 TOMORROW = "--begin=now+1day"
 

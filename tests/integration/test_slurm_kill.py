@@ -18,7 +18,7 @@ from tests.integration.slurm_pulls import DAY, connected, ledger, moment, same, 
 from tests.integration.test_kill_import_and_close import jobs, rated
 from tests.stories import prove
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 FILL = 1_500  # jobs over the last thirty days, of which the pulls see a part
 DAYS = 3

@@ -13,7 +13,7 @@ from tests.integration.slurm_oracle import oracle
 from tests.integration.slurm_pulls import connected, held, pull, record, runs_of
 from tests.stories import prove, seconds
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
 def test_a_job_is_seen_waiting_running_and_cancelled(slurm_lab: Lab) -> None:

@@ -26,7 +26,7 @@ from tests.integration.slurm_pulls import (
     watermark,
 )
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 FILL = 300  # jobs over the last thirty days
 

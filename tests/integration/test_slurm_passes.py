@@ -15,7 +15,7 @@ from tests.integration.slurm_oracle import oracle
 from tests.integration.slurm_pulls import ACCOUNTS, compare, connected, ledger, pull, same, text
 from tests.stories import prove, seconds
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 PASSES = 10
 

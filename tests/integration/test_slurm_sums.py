@@ -25,7 +25,7 @@ from tests.integration.slurm_pulls import (
 )
 from tests.stories import prove
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
 def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(slurm_lab: Lab) -> None:

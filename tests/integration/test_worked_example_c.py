@@ -19,7 +19,7 @@ from tests.integration.prom_lab import Lab
 from tests.scenarios.configuring import Op, run_json
 from tests.stories import closed, invoice_of, total
 
-pytestmark = pytest.mark.usefixtures("committed")
+pytestmark = pytest.mark.usefixtures("transactional_db")
 
 SITE = """
 [[cluster]]
