@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -127,26 +128,25 @@ def _often(work: Callable[[], object]) -> Callable[[], None]:
 def pull(scale: Scale, postmaster: int) -> Iterator[Result]:
     """`pull_usage` of all that the lab has, against fetching the same windows and dropping what comes."""
     from tests.integration import slurm_gate
-    from tests.integration.slurm_lab import Lab, why_not
+    from tests.integration.slurm_lab import alone, why_not
 
     if reason := why_not():
         sys.stderr.write(f"pull is left out. {reason}\n")
         return
     count = scale.of(100_000)
-    lab = Lab("install", "start")
     try:
-        if reason := lab.wait():
-            sys.stderr.write(f"pull is left out. {reason}\n")
-            return
-        lab.does("fill", count)
-        with slurm_gate.opened(lab.url) as gate:
-            _connect(gate.url, lab.key())
-            ours = pulled(postmaster, PULL)
-            windows = list(gate.paths)
-        _check(count)
-        least = measure(lambda: _fetch(lab.url, windows, lab.token()), postmaster)
+        with tempfile.TemporaryDirectory() as directory, alone(Path(directory), "install", "start") as lab:
+            if reason := lab.wait():
+                sys.stderr.write(f"pull is left out. {reason}\n")
+                return
+            lab.does("fill", count)
+            with slurm_gate.opened(lab.url) as gate:
+                _connect(gate.url, lab.key())
+                ours = pulled(postmaster, PULL)
+                windows = list(gate.paths)
+            _check(count)
+            least = measure(lambda: _fetch(lab.url, windows, lab.token()), postmaster)
     finally:
-        lab.purge()
         instance.drop(RUN)
     yield Result(
         "pull", f"slurmrestd → usage, in {len(windows)} windows", count, "jobs", ours, least,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -13,16 +14,19 @@ from django.test.utils import teardown_databases
 from hypothesis import HealthCheck, settings
 from pytest_django import DjangoDbBlocker
 
-from tests.peers import HOME, POSTGRES
+from tests import keepers, scheduling, tiers
+from tests.peers import HOME, POSTGRES, TEMPORARY
 
 if TYPE_CHECKING:
     from tests.collecting import Counter
 
 # Over whatever holds already, as in CI. No test is about time: what is slow is the machine, or a matter of the bench.
-settings.register_profile(
-    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("any machine")
+ANYWHERE: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("short", settings(), **ANYWHERE)
+settings.register_profile("long", settings(), max_examples=1000, **ANYWHERE)
+settings.load_profile("long" if tiers.LONG else "short")
+
+ABSENT = pytest.StashKey[list[str]]()
 
 pytest_plugins = ["tests.integration.prom_lab", "tests.integration.slurm_lab"]  # their fixtures
 
@@ -59,7 +63,13 @@ def counter() -> Iterator[Counter]:
         yield found
 
 
-def pytest_unconfigure() -> None:
+def pytest_unconfigure(config: pytest.Config) -> None:
+    from tests.integration import slurm_lab
+
+    slurm_lab.end()
+    keepers.release()
+    if absent := config.stash.get(ABSENT, []):
+        print(f"Not tested here: Slurm of {', '.join(absent)}, which cannot be installed.")
     shutil.rmtree(HOME, ignore_errors=True)
 
 
@@ -75,11 +85,62 @@ def database_url(transactional_db: None) -> str:
     return f"postgresql://{user}@{port}/{quote(told['NAME'])}?{options}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `long` wait for `./run test --long`."""
-    if os.environ.get("CLUSTERTAB_LONG") == "1":
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers")
+    group.addoption("--peers", action="store_true", help="the tests that start other programs")
+    group.addoption("--long", action="store_true", help="the tests of many seeds, or of minutes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from tests.integration import slurm_lab
+
+    if hasattr(config, "workerinput"):
+        keepers.keep(HOME)
+    else:
+        keepers.keep(HOME, TEMPORARY)
+        slurm_lab.announce(HOME / "slurm")
+        TEMPORARY.mkdir(mode=0o700, exist_ok=True)
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(TEMPORARY)
+    for marker in tiers.MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.select(config, items)
+    if hasattr(config, "workerinput"):
+        scheduling.order(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    from tests.integration import slurm_lab
+
+    config = session.config
+    if not (
+        hasattr(config, "workerinput") or config.option.collectonly or config.getoption("numprocesses", None)
+    ):
+        slurm_lab.begin(scheduling.slurms(item.nodeid for item in session.items))
+
+
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    from tests.integration import slurm_lab
+
+    slurm_lab.begin(scheduling.slurms(ids))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduling.Groups(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """How long it took, and what took longest."""
+    from tests.integration.slurm_lab import absent_suites
+
+    config.stash[ABSENT] = absent_suites(terminalreporter.stats.get("skipped", []))
+    slowest = scheduling.slowest([each for some in terminalreporter.stats.values() for each in some])
+    if len(slowest) < 10:
         return
-    skip = pytest.mark.skip(reason="takes minutes: ./run test --long")
-    for item in items:
-        if item.get_closest_marker("long"):
-            item.add_marker(skip)
+    seconds = int(time.time() - terminalreporter._session_start.time)
+    terminalreporter.write_sep("=", f"{seconds // 60} min {seconds % 60} s; the ten that took longest")
+    for spent, test in slowest:
+        terminalreporter.write_line(f"{spent:7.2f} s  {test}")

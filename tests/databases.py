@@ -19,6 +19,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.test.utils import setup_databases
 
 from portal.env import ROOT
@@ -26,7 +27,7 @@ from portal.ops.embedded.postgres import Postgres
 
 TEMPLATES = ROOT / "var" / "test" / "template"
 SOURCES = ("billing", "clusters", "portal")
-APART = (ROOT / "portal" / "web", ROOT / "portal" / "ops")  # no table comes from there
+APART = ROOT / "portal" / "web"  # no table comes from there
 SUFFIXES = {".py", ".sql"}
 
 NUMBERS = """
@@ -51,7 +52,7 @@ def start(postgres: Postgres) -> None:
     with postgres.locked():
         postgres.stop()  # what a run left that was killed here
         shutil.rmtree(postgres.data, ignore_errors=True)
-    name = connection.creation._get_test_db_name()
+    name = f"{TEST_DATABASE_PREFIX}{connection.settings_dict['NAME']}"
     template = TEMPLATES / schema()
     with _locked(fcntl.LOCK_SH):
         if template.exists():
@@ -69,11 +70,11 @@ def start(postgres: Postgres) -> None:
 def schema() -> str:
     """A hash of all that tables, triggers and their first rows are made of."""
     digest = hashlib.sha256()
-    paths = [ROOT / "requirements.txt", Path(__file__)]
+    paths = [ROOT / "requirements-dev.txt", Path(__file__)]
     for folder in SOURCES:
         paths += (path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES)
     for path in sorted(paths):
-        if not path.is_relative_to(APART[0]) and not path.is_relative_to(APART[1]):
+        if not path.is_relative_to(APART):
             digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 

@@ -36,7 +36,7 @@ def _may_skip_triggers() -> bool:
 def prepare() -> None:
     """Have tests that commit end in `empty`."""
     _tables_to_empty()
-    TransactionTestCase._fixture_teardown = lambda case: empty()  # type: ignore[method-assign]
+    setattr(TransactionTestCase, "_fixture_teardown", lambda case: empty())  # noqa: B010 - no stub knows it
 
 
 def empty() -> None:

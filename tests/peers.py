@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from portal.env import ROOT
@@ -15,7 +16,7 @@ from portal.ops.embedded.postgres import Postgres
 SLOTS = 32
 MEMORY = Path("/dev/shm")
 ENOUGH_MEMORY = 3 << 30  # bytes; a container's default of 64 MiB would not hold a month of jobs
-PASSWORD = "of no consequence in tests"  # the same in each slot, since all begin as copies of one database
+PASSWORD = "of-no-consequence-in-tests"  # the same in each slot, since all begin as copies of one database
 
 
 def _claim() -> int:
@@ -41,12 +42,25 @@ def _home(slot: int) -> Path:
         free = 0
     if free < ENOUGH_MEMORY or not os.access(MEMORY, os.W_OK):
         return ROOT / "var" / "test" / f"slot-{slot}"
-    mark = hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:8]
-    return MEMORY / f"clustertab-test-{os.geteuid()}-{mark}-{slot}"
+    return MEMORY / f"clustertab-test-{os.geteuid()}-{_mark()}-{slot}"
 
 
-HOME = _home(_claim())
+def _mark() -> str:
+    """Of this checkout among others."""
+    return hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:8]
+
+
+SLOT = _claim()
+HOME = _home(SLOT)
+# For tmp_path: runs that share a directory clear each other's leftovers away while they are at it.
+TEMPORARY = Path(tempfile.gettempdir()) / f"clustertab-tests-{os.geteuid()}-{_mark()}-{SLOT}"
 POSTGRES = Postgres(HOME, volatile=True)
 private_directory(POSTGRES.base)
 # Now, so that the address is complete before the server is needed.
-POSTGRES.password_file.write_text(PASSWORD.replace(" ", "-"))
+POSTGRES.password_file.write_text(PASSWORD)
+
+
+def address() -> str:
+    """The server that a person chose by DATABASE_URL, else ours: not the one of the process that started us."""
+    chosen = os.environ.get("DATABASE_URL", "")
+    return chosen if chosen and PASSWORD not in chosen else POSTGRES.url()

@@ -2,9 +2,9 @@
 
 import os
 
-from tests.peers import POSTGRES
+from tests import peers
 
-os.environ.setdefault("DATABASE_URL", POSTGRES.url())
+os.environ["DATABASE_URL"] = peers.address()
 os.environ.setdefault("SECRET_KEY", "of no consequence in tests")
 os.environ.setdefault("CLUSTERTAB_SECRET_KEYS", "b2Ygbm8gY29uc2VxdWVuY2UgaW4gYW55IHRlc3QgISE=")
 os.environ.setdefault("LOG_LEVEL", "WARNING")

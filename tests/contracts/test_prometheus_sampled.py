@@ -20,6 +20,7 @@ from tests.contracts.prometheus_reading import HOUR, connector, present, read
 from tests.contracts.prometheus_worlds import World, Worlds
 from tests.integration.prom_lab import Lab
 from tests.standins.prometheus import Asked, Said, StandIn, success
+from tests.tiers import examples
 
 NETDATA: dict[str, Any] = {"preset": Preset.NETDATA, "models": {"hf-a6000-1": "a6000"}}
 GAUGE = "netdata_nvidia_smi_user_mem_MiB_average"
@@ -221,7 +222,7 @@ numbers = st.integers(0, 359)
 told = st.dictionaries(numbers, st.integers(0, 50), max_size=60)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(5, 100))
 @given(
     one=told,
     two=told,

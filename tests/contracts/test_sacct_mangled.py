@@ -17,6 +17,7 @@ from clusters.connectors.sacct_header import layout
 from clusters.connectors.sacct_lines import physical_lines, raw_rows
 from clusters.connectors.sacct_rows import RowReader
 from tests.contracts.sacct_exports import COLUMNS, LOS_ANGELES, row
+from tests.tiers import examples
 
 EXPORT = "\n".join(
     [
@@ -56,7 +57,7 @@ def mangled(data: bytes, edits: list[tuple[float, int, bytes]], *, first: int = 
     return data
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(200, 5_000))
 @given(edits=EDITS, zipped=st.booleans())
 def test_only_a_refusal_is_ever_raised(edits: list[tuple[float, int, bytes]], zipped: bool) -> None:
     data = mangled(gzip.compress(EXPORT, mtime=0) if zipped else EXPORT, edits)
@@ -70,7 +71,7 @@ def test_only_a_refusal_is_ever_raised(edits: list[tuple[float, int, bytes]], zi
         list(export.rows())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(200, 5_000))
 @given(edits=EDITS)
 def test_every_line_ends_up_in_a_fact_a_reason_or_a_step(edits: list[tuple[float, int, bytes]]) -> None:
     data = mangled(EXPORT, edits, first=HEADER_END)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +14,19 @@ from clusters.connectors.base import Reading, UsageFact
 from clusters.connectors.sacct_header import layout
 from clusters.connectors.sacct_lines import physical_lines, raw_rows
 from clusters.connectors.sacct_rows import RowReader
-from tests.contracts.sacct_exports import LOS_ANGELES, shared, told
+from tests.contracts.sacct_exports import LOS_ANGELES, Told, shared, told
 from tests.contracts.sacct_exports import UTC as UTC_ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from zoneinfo import ZoneInfo
+
+
+@lru_cache(maxsize=4)
+def recorded(file: str) -> Told:
+    """The facts of a recorded cluster, which several tests count: the largest has 74,167."""
+    return told(shared(f"slurm/{file}.sacct.gz"))
+
 
 FILES = {
     "philly_2017-09_2017-11": "philly_2017-09_2017-11",
@@ -56,7 +64,7 @@ def months(fact: UsageFact) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("dataset", FILES)
 def test_each_account_has_its_jobs_and_seconds_per_state(dataset: str) -> None:
-    export = told(shared(f"slurm/{FILES[dataset]}.sacct.gz"))
+    export = recorded(FILES[dataset])
     assert export.bad == []
     found: Counter[tuple[str, str, str]] = Counter()
     for fact in export.facts:
@@ -76,7 +84,7 @@ def test_each_account_has_its_jobs_and_seconds_per_state(dataset: str) -> None:
 @pytest.mark.parametrize("dataset", FILES)
 def test_each_account_has_its_seconds_per_month(dataset: str) -> None:
     found: Counter[tuple[str, str, str]] = Counter()
-    for fact in told(shared(f"slurm/{FILES[dataset]}.sacct.gz")).facts:
+    for fact in recorded(FILES[dataset]).facts:
         for month, seconds in months(fact):
             found[fact.account, month, "jobs"] += 1
             found[fact.account, month, "gpu_seconds"] += seconds * fact.gpus
@@ -100,7 +108,7 @@ def test_each_account_has_its_seconds_per_month(dataset: str) -> None:
 def test_the_whole_file_has_its_totals(
     file: str, dataset: str, gpu_jobs: int, gpu_seconds: int, cpu_seconds: int
 ) -> None:
-    facts = told(shared(f"slurm/{file}.sacct.gz")).facts
+    facts = recorded(file).facts
     assert sum(fact.gpus > 0 for fact in facts) == gpu_jobs
     assert sum(held(fact) * fact.gpus for fact in facts) == gpu_seconds
     assert sum(held(fact) * fact.cpu_milli for fact in facts) == cpu_seconds * 1000

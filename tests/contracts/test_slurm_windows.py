@@ -14,6 +14,7 @@ from clusters.connectors.http import Answer, TooLargeError
 from clusters.connectors.slurm import windows as windows_module
 from clusters.connectors.slurm.windows import LEAST, MOST, Windows
 from tests.contracts.slurm_recorded import NOW, Slurm, a_job, connector, facts, live_jobs
+from tests.tiers import examples
 
 SPAN = 200_000
 
@@ -63,7 +64,10 @@ def a_cluster_of(drawn: list[tuple[int, int, int | None]]) -> Slurm:
 
 @given(drawn=runs, first=st.integers(60, 86_400), few=st.integers(0, 20), many=st.integers(1, 40))
 @example(drawn=[(100, 0, None), (200_000, 0, 100_000)], first=60, few=0, many=1)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(25, 500),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_any_windows_give_every_run_once_it_has_ended(
     monkeypatch: pytest.MonkeyPatch, drawn: list[tuple[int, int, int | None]], first: int, few: int, many: int
 ) -> None:

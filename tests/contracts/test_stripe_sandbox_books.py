@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from portal.ops.stripe_sandbox import ApiError, Sandbox
 from portal.ops.stripe_sandbox.balance import fee
 from tests.contracts.stripe_client import NOON, ann, charge, client
+from tests.tiers import examples
 
 ACTS = ("refund", "refund some", "fail the refund", "dispute", "win", "lose", "pay out", "wait")
 
@@ -37,7 +38,7 @@ def act(there: Sandbox, what: str, amount: int) -> None:
             there.clock.advance(hours=36)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12, 300))
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 20_000)), max_size=12))
 def test_what_came_is_there_was_paid_out_or_was_given_back(acts: list[tuple[str, int]]) -> None:
     with Sandbox(now=NOON) as there:

@@ -31,7 +31,6 @@ def made(there: Sandbox) -> int:
         (lambda there: there.faults.bad_gateway(effect=True), stripe.APIError, 502, 1),
         (lambda there: there.faults.truncated(), stripe.APIError, 200, 1),
     ],
-    ids=str,
 )
 def test_a_fault_is_what_the_client_sees_once(
     plan: Callable[[Sandbox], object], error: type[stripe.StripeError], status: int | None, happened: int

@@ -5,17 +5,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection
 
-from tests.integration import slurm_lab as lab
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    if not session.config.option.collectonly:
-        lab.begin(session.items)
-
-
-def pytest_unconfigure() -> None:
-    lab.end()
-
 
 @pytest.fixture
 def effects(request: pytest.FixtureRequest) -> Iterator[Callable[[], list[str]]]:
@@ -33,11 +22,3 @@ def effects(request: pytest.FixtureRequest) -> Iterator[Callable[[], list[str]]]
     yield marks
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE effects")
-
-
-@pytest.fixture
-def committed(transactional_db: None) -> Iterator[None]:
-    """Rows that other connections see; what Django does not know how to empty is emptied here."""
-    yield
-    with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE billing_ratedusage, clusters_usagerevision")

@@ -26,6 +26,7 @@ from urllib.request import urlopen
 import pytest
 
 from portal.env import ROOT
+from tests.keepers import outliving
 from tests.ports import is_free
 
 SCRIPT = ROOT.parent / "shared" / "labs" / "prom" / "prom-lab"
@@ -66,7 +67,7 @@ class Lab:
             shutil.copytree(KEPT, self.dir / BINARIES)
         self._keeper = subprocess.Popen(
             [sys.executable, "-c", KEEPER, str(SCRIPT), str(self.dir)],
-            env=os.environ | {"PROM_LAB_PORT": str(port), "PROM_LAB_LOADER": loader, "TZ": "UTC"},
+            env=outliving() | {"PROM_LAB_PORT": str(port), "PROM_LAB_LOADER": loader, "TZ": "UTC"},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
             pass_fds=(self._lock,),
         )  # fmt: skip
@@ -197,7 +198,7 @@ def bare(
             "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}",
             "--web.enable-remote-write-receiver", *guarded,
         ],
-        stdin=subprocess.PIPE, start_new_session=True, pass_fds=(lock,),
+        stdin=subprocess.PIPE, start_new_session=True, pass_fds=(lock,), env=outliving(),
     )  # fmt: skip
     try:
         _wait_for(url, ready)

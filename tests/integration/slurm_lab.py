@@ -1,7 +1,7 @@
 """A real Slurm for the tests: `../shared/labs/slurm` started in a directory and on ports of its own.
 
-A keeper process starts the lab and has it run its set of jobs, beside whatever is tested meanwhile, and purges it
-when its standard input closes: when the tests are over, or when their process is gone, however it went.
+There is one lab of each version in a run, however many processes test: the process that outlives the others has a
+keeper start it (`slurm_keeper.py`), and writes down where it is for all.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -17,98 +18,74 @@ import sys
 import tempfile
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from portal.env import ROOT
+from tests.integration.slurm_keeper import STEPS
+from tests.keepers import outliving
 from tests.ports import is_free
 
 SCRIPT = ROOT.parent / "shared" / "labs" / "slurm" / "slurm-lab"
 SLOTS = 16
 FIRST_PORT, PORTS = 21_000, 50  # below the ports that Linux hands out by itself
-STEPS = ("install", "start", "jobs")
+KEEPER = Path(__file__).with_name("slurm_keeper.py")
 PORTS_USED = (17, 19, 20, *range(30, 35))
 DATABASE_PORT = 49  # counted from a slot's first port
 PATIENCE = 120  # seconds until the lab is given up
 ENOUGH_MEMORY = 2 << 30  # bytes; the database alone takes some 200 MiB
 MEMORY = Path("/dev/shm")
 
-# Does what it is told step by step, tells after each how it went, and cleans up when nobody is left to tell it.
-KEEPER = """
-import json, select, shutil, subprocess, sys
-script, directory, steps = sys.argv[1], sys.argv[2], sys.argv[3:]
-def tell(step, code, said):
-    try:
-        print(json.dumps([step, code, said[-2000:]]), flush=True)
-    except OSError:
-        pass
-for step in steps:
-    if select.select([sys.stdin], [], [], 0)[0]:
-        break
-    done = subprocess.run([script, step, directory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace")
-    tell(step, done.returncode, done.stdout)
-    if done.returncode:
-        break
-sys.stdin.read()
-subprocess.run([script, "purge", directory], stdin=subprocess.DEVNULL, capture_output=True)
-shutil.rmtree(directory, ignore_errors=True)
-"""
-
 
 class Lab:
-    """One lab, which does these steps one after the other as soon as it is made; `wait` waits for them."""
+    """One lab, as the tests of any process of this run use it; `wait` waits until it has run its set of jobs."""
 
-    def __init__(self, *steps: str) -> None:
-        self.began = int(
-            time.time()
-        )  # epoch second before which it has no job, but for those that tests fill in
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self.suite: str = plan["suite"]  # of Debian, whose Slurm it is; "" for this machine's own
+        self.began: int = plan[
+            "began"
+        ]  # epoch second before which it has no job, but for those that tests fill in
         self.filled = 0  # of these, how many
-        self._lock, first = _claim()
-        self.dir = Path(tempfile.mkdtemp(prefix="clustertab-slurm-", dir=_roomy()))
-        self.dir.chmod(0o755)  # the users of Slurm enter it
-        self._environ = os.environ | {
-            "SLURM_LAB_PORT": str(first), "SLURM_LAB_DB_PORT": str(first + DATABASE_PORT),
-            "SLURM_CONF": str(self.dir / "etc" / "slurm.conf"), "TZ": "UTC",
-        }  # fmt: skip
-        self._steps = steps
-        self._done = 0
-        self.url = f"http://127.0.0.1:{first + 20}"
+        self.dir = Path(plan["dir"])
+        self._environ = os.environ | plan["environ"]
+        self._progress = Path(plan["progress"])
+        self._last = plan["steps"][-1]
+        self.url = f"http://127.0.0.1:{plan['first'] + 20}"
         self.socket = self.dir / "run" / "slurmrestd.sock"
-        self._keeper = subprocess.Popen(
-            [sys.executable, "-c", KEEPER, str(SCRIPT), str(self.dir), *steps],
-            env=self._environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            start_new_session=True, pass_fds=(self._lock,),
-        )  # fmt: skip
+        if self.suite:
+            self._environ["PATH"] = f"{self.dir / 'bin'}:{self._environ['PATH']}"
 
     def wait(self) -> str:
         """Wait for its steps. A sentence where there can be no lab, since its packages cannot be installed."""
-        assert self._keeper.stdout is not None
-        while self._done < len(self._steps):
-            line = self._keeper.stdout.readline()
-            assert line, "The lab's keeper is gone."
-            step, code, said = json.loads(line)
-            if code and step == "install":
-                return (
-                    "No Slurm here, and its packages cannot be installed: on Debian 12 let apt-get reach the "
-                    f"package mirror. ({said.strip()[-200:]})"
-                )
-            assert code == 0, said
-            self._done += 1
+        until(self._is_over, seconds=PATIENCE * len(STEPS) * len(suites()))
+        step, code, output = self._steps()[-1]
+        if code and step == "install":
+            return (
+                f"No Slurm of {self.suite or 'bookworm'} here, and its packages cannot be installed: on Debian 12 "
+                f"let apt-get reach the package mirror. ({output.strip()[-200:]})"
+            )
+        assert code == 0, output
         return ""
 
-    def purge(self) -> None:
-        """Stop every process of the lab and delete it."""
-        assert self._keeper.stdin is not None
-        assert self._keeper.stdout is not None
-        self._keeper.stdin.close()
-        self._keeper.wait(PATIENCE)
-        self._keeper.stdout.close()
-        os.close(self._lock)
+    def _is_over(self) -> bool:
+        steps = self._steps()
+        return bool(steps) and (steps[-1][0] == self._last or steps[-1][1] != 0)
+
+    def _steps(self) -> list[tuple[str, int, str]]:
+        try:
+            return [json.loads(line) for line in self._progress.read_text().splitlines(keepends=True)]
+        except OSError:
+            return []
+
+    @cached_property
+    def version(self) -> str:
+        """`24.11.5`, as its own commands say."""
+        return self.slurm("scontrol", "-V").split()[1]
 
     def does(self, *command: object, told: str = "") -> str:
         """A command of the lab's script, `lab.does("fill", 2000)`; what it printed."""
@@ -139,8 +116,11 @@ class Lab:
 
     def submits(self, user: str, account: str, script: str, *options: object) -> str:
         """Have the user submit a batch job; its id."""
-        command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "sbatch", "--parsable"]
-        command += ["-D", str(self.dir / "work"), "-o", "/dev/null", "-A", account, *map(str, options)]
+        command = ["env", f"SLURM_LAB_AS={user}"]  # which the commands of another suite go by
+        if not self.suite:
+            command += ["setpriv", "--reuid", user, "--regid", user, "--init-groups"]
+        command += ["sbatch", "--parsable", "-D", str(self.dir / "work"), "-o", "/dev/null", "-A", account]
+        command += map(str, options)
         return self._run(command, f"#!/bin/bash\n{script}\n").strip().partition(";")[0]
 
     def is_running(self, job: str) -> None:
@@ -157,6 +137,11 @@ class Lab:
     def has_ended(self, job: str) -> None:
         """Wait until slurmdbd has the job's end."""
         until(lambda: "Unknown" not in self.slurm("sacct", "-nXPD", "-j", job, "-o", "End"))
+
+    def has_rested(self, seconds: int) -> None:
+        """Wait until the last job of the set has been there for so long."""
+        last = (self.dir / "jobs.txt").stat().st_mtime
+        until(lambda: time.time() > last + seconds, seconds=2 * seconds)
 
     def labels(self) -> dict[str, str]:
         """Job id by label of the latest run of the set."""
@@ -251,35 +236,111 @@ def why_not() -> str:
     return ""
 
 
-_started: list[Lab] = []
+@cache
+def suites() -> list[str]:
+    """ "" for this machine's own Slurm, and the suites of Debian that the lab's script says it knows."""
+    try:
+        words = re.search(r"SLURM_LAB_SUITE=([a-z|]+)", SCRIPT.read_text(encoding="utf-8"))
+    except OSError:
+        words = None
+    return ["", *(words[1].split("|") if words else [])]
 
 
-def begin(items: Iterable[pytest.Item]) -> None:
-    """Start the lab now, beside the tests that do not need it, if one of these does."""
-    if not why_not() and any(
-        "slurm_lab" in getattr(item, "fixturenames", ()) for item in items if _runs(item)
-    ):
-        _started.append(Lab(*STEPS))
+PLANS = "CLUSTERTAB_TEST_SLURM"  # names the directory in which the run's labs are written down
+_keepers: list[tuple[subprocess.Popen[str], list[int]]] = []
 
 
-def _runs(item: pytest.Item) -> bool:
-    return item.get_closest_marker("skip") is None
+def absent_suites(skipped: Iterable[Any]) -> list[str]:
+    """The suites that could not be installed, by the reports of what was skipped."""
+    reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
+    return sorted({words[1] for reason in reasons if (words := re.search(r"No Slurm of (\S+) here", reason))})
+
+
+def announce(directory: Path) -> None:
+    """Say to all processes of this run where its labs will be written down."""
+    os.environ[PLANS] = str(directory)
+
+
+def begin(wanted: Iterable[str], steps: Sequence[str] = STEPS) -> None:
+    """Start labs of these suites beside the tests that need none: once in a run, by the process that outlives all."""
+    if _keepers or why_not() or not (names := [suite for suite in suites() if suite in set(wanted)]):
+        return
+    directory = Path(os.environ[PLANS])
+    directory.mkdir(parents=True, exist_ok=True)
+    locks, plans = [], []
+    for suite in names:
+        lock, first = _claim()
+        place = Path(tempfile.mkdtemp(prefix="clustertab-slurm-", dir=_roomy()))
+        place.chmod(0o755)  # the users of Slurm enter it
+        environ = {
+            "SLURM_LAB_PORT": str(first), "SLURM_LAB_DB_PORT": str(first + DATABASE_PORT),
+            "SLURM_CONF": str(place / "etc" / "slurm.conf"), "SLURM_LAB_SUITE": suite, "TZ": "UTC",
+        }  # fmt: skip
+        plan = {
+            "suite": suite,
+            "steps": steps,
+            "dir": str(place),
+            "first": first,
+            "began": int(time.time()),
+            "environ": environ,
+        }
+        plans.append(plan | {"progress": str(directory / f"{suite}.progress")})
+        locks.append(lock)
+        _plan_file(suite).write_text(json.dumps(plans[-1]))
+    keeper = subprocess.Popen(
+        [sys.executable, KEEPER, str(SCRIPT)], stdin=subprocess.PIPE, text=True, start_new_session=True,
+        env=outliving(), pass_fds=locks,
+    )  # fmt: skip
+    assert keeper.stdin is not None
+    keeper.stdin.write(json.dumps(plans) + "\n")
+    keeper.stdin.flush()
+    _keepers.append((keeper, locks))
 
 
 def end() -> None:
-    """Purge it, whether a test came to use it or not."""
-    while _started:
-        _started.pop().purge()
+    """Stop every process of the labs and delete them, whether a test came to use them or not."""
+    while _keepers:
+        keeper, locks = _keepers.pop()
+        assert keeper.stdin is not None
+        keeper.stdin.close()
+        keeper.wait(PATIENCE)
+        for lock in locks:
+            os.close(lock)
+
+
+@contextmanager
+def alone(directory: Path, *steps: str) -> Iterator[Lab]:
+    """A lab outside of any test, with these of its steps, written down in that directory."""
+    announce(directory)
+    begin([""], steps)
+    try:
+        yield Lab(json.loads(_plan_file("").read_text()))
+    finally:
+        end()
+
+
+def _plan_file(suite: str) -> Path:
+    return Path(os.environ[PLANS]) / f"{suite}.json"
+
+
+def _lab(suite: str) -> Lab:
+    if reason := why_not():
+        pytest.skip(reason)
+    if not _plan_file(suite).exists():
+        begin([suite])
+    lab = Lab(json.loads(_plan_file(suite).read_text()))
+    if reason := lab.wait():
+        pytest.skip(reason)
+    return lab
 
 
 @pytest.fixture(scope="session")
-def slurm_lab() -> Iterator[Lab]:
-    """The lab, which has run its set of jobs."""
-    if reason := why_not():
-        pytest.skip(reason)
-    if not _started:
-        _started.append(Lab(*STEPS))
-    if reason := _started[0].wait():
-        pytest.skip(reason)
-    yield _started[0]
-    end()
+def slurm_lab() -> Lab:
+    """This machine's own Slurm, which has run its set of jobs."""
+    return _lab("")
+
+
+@pytest.fixture(scope="session", params=suites(), ids=lambda suite: suite or "installed")
+def each_slurm(request: pytest.FixtureRequest) -> Lab:
+    """The same of each version that the lab knows."""
+    return _lab(request.param)

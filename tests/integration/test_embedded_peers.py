@@ -171,6 +171,7 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         pass
 
 
+@pytest.mark.sample
 def test_redis_dies_and_comes_back(tmp_path: Path) -> None:
     with Redis(tmp_path) as redis:
         first = redis.main_process()

@@ -61,6 +61,7 @@ def test_a_block_whose_process_is_killed(database_url: str, when: str) -> None:
         assert slurm.world.limits("vision").tres["total"] == {"cpu": 512, "gres/gpu": 8}
 
 
+@pytest.mark.sample
 def test_a_cancel_whose_process_is_killed(database_url: str) -> None:
     with StandIn(44, world=a_world()) as slurm, Operator(database_url) as op:
         slurm.now = int(time.time())

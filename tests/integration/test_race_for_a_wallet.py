@@ -75,6 +75,7 @@ def test_case_067_what_happened_is_booked_in_full_while_others_hold_and_spend() 
     prove()
 
 
+@pytest.mark.sample
 def test_case_069_a_top_up_that_is_told_of_twenty_times_is_credited_once() -> None:
     a_lab()
     wallet = Wallet.objects.get()

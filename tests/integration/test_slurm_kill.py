@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -17,13 +16,14 @@ from tests.integration.slurm_lab import Lab, until
 from tests.integration.slurm_pulls import DAY, connected, ledger, moment, same, watermark
 from tests.integration.test_kill_import_and_close import jobs, rated
 from tests.stories import prove
+from tests.tiers import LONG
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 FILL = 1_500  # jobs over the last thirty days, of which the pulls see a part
 DAYS = 3
 ENDED = 4  # the place of a job's end in `jobs`
-KILLS = 50 if os.environ.get("CLUSTERTAB_LONG") == "1" else 5
+KILLS = 50 if LONG else 5
 
 
 @pytest.fixture
@@ -34,6 +34,7 @@ def busy_lab(slurm_lab: Lab) -> Iterator[Lab]:
     slurm_lab.does("sql", told="DELETE FROM lab_job_table WHERE job_name LIKE 'fill-%'")
 
 
+@pytest.mark.larger
 def test_a_pull_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(
     busy_lab: Lab, database_url: str
 ) -> None:

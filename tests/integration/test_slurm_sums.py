@@ -25,16 +25,20 @@ from tests.integration.slurm_pulls import (
 )
 from tests.stories import prove
 
+SETTLING = 65  # seconds; a pull proves nothing of the last minute, and is to see something of what still runs
+
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
-def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(slurm_lab: Lab) -> None:
-    cluster = connected(slurm_lab)
+@pytest.mark.sample
+def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(each_slurm: Lab) -> None:
+    cluster = connected(each_slurm)
     a_tenant("acme", plan=a_plan(), accounts=[(cluster, account) for account in ACCOUNTS])
+    each_slurm.has_rested(SETTLING)
 
     pull(cluster)
 
-    rows = oracle(slurm_lab, since=slurm_lab.began)
+    rows = oracle(each_slurm, since=each_slurm.began)
     assert len(rows) >= 26
     compare(cluster, rows)
     assert not Quarantined.objects.exists()
@@ -46,18 +50,25 @@ def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(slurm_
     assert sums["allocated"] == ended + running
 
 
-def test_a_file_of_sacct_brings_the_same_records_as_a_pull(slurm_lab: Lab, tmp_path: Path) -> None:
+def test_a_file_of_sacct_brings_the_same_records_as_a_pull(each_slurm: Lab, tmp_path: Path) -> None:
     """Under the same keys too: a cluster can go from files to slurmrestd and back."""
-    by_rest, by_file = connected(slurm_lab), a_cluster("by-file")
+    by_rest, by_file = connected(each_slurm), a_cluster("by-file")
     pull(by_rest)
 
     call_command(
-        "import_usage", "by-file", export(slurm_lab, tmp_path / "lab.sacct", since=slurm_lab.began), "--json"
+        "import_usage",
+        "by-file",
+        export(each_slurm, tmp_path / "lab.sacct", since=each_slurm.began),
+        "--json",
     )
 
     told_by_one_alone = {"exit_code", "requested"}  # v0.0.38 tells neither as sacct does
     pulled, imported = (ledger(each, without=told_by_one_alone) for each in (by_rest, by_file))
     for row in (*pulled.values(), *imported.values()):
+        if row["started"] is None and each_slurm.suite:
+            del row[
+                "cpu_milli"
+            ]  # of what waits newer slurmdbd tells the CPUs that were asked for, sacct none
         if row["node_list"] == "None assigned":
             del row[
                 "nodes"
@@ -65,10 +76,10 @@ def test_a_file_of_sacct_brings_the_same_records_as_a_pull(slurm_lab: Lab, tmp_p
     same(pulled, imported)
 
 
-def test_what_became_of_each_kind_of_job(slurm_lab: Lab) -> None:
-    cluster = connected(slurm_lab)
+def test_what_became_of_each_kind_of_job(each_slurm: Lab) -> None:
+    cluster = connected(each_slurm)
     pull(cluster)
-    jobs = slurm_lab.labels()
+    jobs = each_slurm.labels()
 
     (suspended,) = runs_of(cluster, jobs["suspended"])
     assert suspended.suspended > 0

@@ -13,6 +13,7 @@ from clusters.models import AccountBlock
 from tests.standins.doors import a_door
 from tests.standins.slurm_world import Association, World
 from tests.standins.slurmrestd import StandIn
+from tests.tiers import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +30,7 @@ SOME_JOBS = st.dictionaries(
 
 
 @given(own=SOME_TRES, above=SOME_TRES, jobs=SOME_JOBS, submits=st.booleans(), minor=st.sampled_from([40, 44]))
-@settings(max_examples=25)
+@settings(max_examples=examples(10, 200))
 def test_block_then_unblock_gives_back_exactly_what_was_there(
     own: dict[str, dict[str, int]],
     above: dict[str, dict[str, int]],

@@ -6,7 +6,6 @@ the tenants owe is computed a second time: from the jobs as they were made up, i
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -27,6 +26,7 @@ from clusters.connectors.base import UsageFact
 from portal.tenants import ownership
 from tests.builders import a_cluster, a_plan, a_tenant, at, take_in
 from tests.stories import prove
+from tests.tiers import LONG, examples
 
 pytestmark = pytest.mark.django_db
 
@@ -37,8 +37,7 @@ RISES = {"a100": (date(2026, 3, 15), Fraction("1.29")), "h100": (date(2026, 4, 1
 ZONES = ("UTC", "America/Los_Angeles", "Asia/Kathmandu", "America/Havana")
 SHARES = ((1, 1), (1, 7), (3, 7), (1, 4))
 ACCOUNTS = ("alpha", "beta")
-LONG = os.environ.get("CLUSTERTAB_LONG") == "1"
-EXAMPLES = 200 if LONG else 12  # without shrinking: a failing story is short enough to read
+EXAMPLES = examples(12, 200)  # without shrinking: a failing story is short enough to read
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from tests.builders import a_cluster, a_job, a_seller, a_tenant, own, take_in
 from tests.en16931 import broken, officially_broken, read
 from tests.stories import close, invoice_of
 from tests.terms import GRADUATED, a_version
+from tests.tiers import examples
 
 NORTH = {
     "country": "DE",
@@ -54,12 +55,8 @@ NORTH = {
     "iban": "DE89370400440532013000",
     "bic": "COBADEFFXXX",
 }
-LAB = {
-    "country": "DE",
-    "tax_treatment": "by-country",
-    "address": "Gate 1\n10115 Berlin",
-    "email": "ann@vision.example",
-}
+LAB = {"country": "DE", "tax_treatment": "by-country", "address": "Gate 1\n10115 Berlin"}
+LAB["email"] = "ann@vision.example"
 
 
 @pytest.fixture
@@ -394,7 +391,7 @@ def documents(draw: st.DrawFn) -> tuple[Invoice, list[InvoiceLine], list[Invoice
     return invoice, made, rows
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, 500))
 @given(documents())
 def test_the_rules_hold_for_any_document(told: tuple[Invoice, list[InvoiceLine], list[InvoiceTax]]) -> None:
     assert broken(write_einvoice(einvoice.terms_of(*told))) == []

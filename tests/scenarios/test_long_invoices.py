@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from datetime import date
 
 import pytest
@@ -16,10 +15,11 @@ from billing.reading import behind
 from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
 from tests.stories import close, draft, invoice_of, lines_of, prove, total
+from tests.tiers import LONG
 
 pytestmark = pytest.mark.django_db
 
-JOBS = 200_000 if os.environ.get("CLUSTERTAB_LONG") else 4_000
+JOBS = 200_000 if LONG else 4_000
 PROJECTS = ("audio", "speech", "vision", "robots")
 MEGABYTE = 1 << 20
 
@@ -37,6 +37,7 @@ def lab() -> Tenant:
     return lab
 
 
+@pytest.mark.larger
 def test_case_060_very_many_jobs_are_few_lines_and_a_small_pdf(lab: Tenant) -> None:
     close("2026-03")
     march = invoice_of(lab, "2026-03")

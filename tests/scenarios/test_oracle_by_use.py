@@ -6,7 +6,6 @@ in parts, and after months were closed.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -32,6 +31,7 @@ from tests.scenarios.oracle import Job, Plan, Price, Window
 from tests.scenarios.oracle_plans import FAU, SUPERCLOUD, Site, written
 from tests.scenarios.real import data, run
 from tests.stories import close, prove
+from tests.tiers import seeds
 
 pytestmark = pytest.mark.django_db
 
@@ -167,8 +167,6 @@ def named(start: datetime, zone: str) -> str:
 # Any order
 
 
-LONG = os.environ.get("CLUSTERTAB_LONG") == "1"
-
 PLAN = Plan(
     "any-order",
     "USD",
@@ -236,7 +234,7 @@ def interleaved(world: World, dice: random.Random) -> list[UsageFact | BusyHour]
     return found
 
 
-@pytest.mark.parametrize("seed", range(40 if LONG else 3))
+@pytest.mark.parametrize("seed", seeds(range(40), short=3))
 def test_any_order_and_batching_of_runs_and_what_telemetry_says_owes_the_same(seed: int) -> None:
     dice = random.Random(seed)
     world = a_world(dice)

@@ -38,6 +38,7 @@ from tests.on_terms import used
 from tests.paying import pays
 from tests.stories import close, closed, hours, invoice_of, lines_of, printed, prove, seconds, total
 from tests.terms import GRADUATED, TWO_DOLLARS, a_version
+from tests.tiers import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -339,7 +340,7 @@ def test_a_file_has_a_tenant_pay_for_itself_from_a_day_on_whoever_pays_then_or_l
 
 
 @settings(
-    max_examples=8,
+    max_examples=examples(8, 100),
     derandomize=True,
     database=None,
     phases=[Phase.generate],

@@ -25,6 +25,7 @@ from portal.tenants.models import Tenant
 from tests import builders
 from tests.scenarios.real import run
 from tests.terms import GRADUATED, TENS, TWO_DOLLARS, VOLUME, a_version
+from tests.tiers import examples
 from tests.web.test_accrued import PLANS, a_lab, half_of_march
 
 pytestmark = pytest.mark.django_db
@@ -194,7 +195,7 @@ JOBS: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 
 @pytest.mark.parametrize("plan", MODELS)
-@settings(max_examples=3, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(3, 50), suppress_health_check=list(HealthCheck))
 @given(job=JOBS)
 def test_a_job_that_runs_as_it_was_quoted_costs_what_it_was_quoted(plan: str, job: dict[str, Any]) -> None:
     after, lasts = job.pop("after"), job.pop("lasts")

@@ -22,6 +22,7 @@ from tests import on_terms
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
 from tests.stories import closed, hours, invoice_of, printed, prove
 from tests.terms import TWO_DOLLARS, a_version
+from tests.tiers import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -200,7 +201,7 @@ def test_the_pdf_of_a_void_invoice_stays_and_the_new_one_says_what_it_replaces(v
     assert b"%PDF" in bytes(invoice_of(vision, "2026-03").document.pdf)[:8]
 
 
-@settings(max_examples=8, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(8, 100), phases=[Phase.explicit, Phase.generate])
 @given(
     policy=st.sampled_from(Corrections.values),
     steps=st.lists(

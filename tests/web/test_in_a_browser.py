@@ -29,6 +29,7 @@ def sign_in(page: Page, site: str) -> None:
     page.wait_for_url("**/t/vision-lab/")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("width", [1440, 390])
 def test_ann_follows_an_amount_down_to_its_jobs(live_server: LiveServer, tmp_path: Path, width: int) -> None:
     house = a_house()

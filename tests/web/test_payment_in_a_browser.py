@@ -67,6 +67,7 @@ def test_ann_saves_a_card_and_it_is_charged_from_then_on(live_server: LiveServer
     counter.books_agree()
 
 
+@pytest.mark.sample
 def test_case_076_ann_fails_and_then_passes_3d_secure_and_the_invoice_is_paid_once(
     live_server: LiveServer, counter: Counter
 ) -> None:
