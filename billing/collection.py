@@ -22,6 +22,7 @@ class Settlement(StrEnum):
     DRAFT = "draft"
     DUE = "due"
     PAST_DUE = "past_due"
+    PROCESSING = "processing"  # something is due, and a payment is under way: nobody is to pay again
     DISPUTED = "disputed"
     CHARGED_BACK = "charged_back"
     PAID = "paid"
@@ -91,6 +92,12 @@ def _settlement(
     if paid + credited + invoice.written_off >= invoice.total:
         residue = invoice.written_off < amounts.step(invoice.currency)  # too little to be charged
         return Settlement.PAID if residue else Settlement.WRITTEN_OFF
+    return _unpaid(invoice, on)
+
+
+def _unpaid(invoice: WithAnnotations[Invoice, sums.Sums], on: date) -> Settlement:
+    if invoice.under_way:
+        return Settlement.PROCESSING
     if invoice.disputed == DisputeState.LOST:
         return Settlement.CHARGED_BACK
     late = invoice.due_on is not None and (on - invoice.due_on).days >= invoice.late_from

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from django.db.models import BigIntegerField, CharField, F, Max, OuterRef, QuerySet, Subquery, Sum, Value
+from django.db.models import (
+    BigIntegerField,
+    CharField,
+    Exists,
+    F,
+    Max,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+)
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Coalesce, Greatest, Least
 from django_stubs_ext import WithAnnotations
 
 from billing.models import (
+    UNDER_WAY,
     DisputeState,
     DocumentKind,
     DunningPolicy,
     Invoice,
     InvoiceState,
     Payment,
+    PaymentAttempt,
     PaymentDispute,
     WriteOff,
 )
@@ -30,6 +43,7 @@ class Sums(TypedDict):
     to_wallet: int  # of what is credited: given back to a wallet
     written_off: int  # as far as it is not paid or credited after all
     late_from: int  # days after due, by the policy of dunning
+    under_way: bool  # money may yet come by an attempt to be paid
     disputed: str  # how a dispute stands that was not won: the last of "inquiry", "lost", "open"; "" for none
 
 
@@ -51,8 +65,14 @@ def with_sums(invoices: QuerySet[Invoice]) -> QuerySet[WithAnnotations[Invoice, 
         late_from=Coalesce(
             _past_due(tenant=OuterRef("tenant")), _past_due(tenant=None), Value(BUILT_IN.past_due)
         ),
+        under_way=Exists(under_way()),
         disputed=Coalesce(Subquery(worst), Value(""), output_field=CharField()),
     )
+
+
+def under_way() -> QuerySet[PaymentAttempt]:
+    """The attempts for the outer query's invoice by which money may yet come."""
+    return PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
 
 
 def with_left(invoices: QuerySet[Invoice]) -> QuerySet[WithAnnotations[Invoice, Left]]:

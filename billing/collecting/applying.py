@@ -177,10 +177,12 @@ def apply_session(session: Session) -> PayLink | None:
             SessionState.EXPIRED: LinkState.EXPIRED,
         }[session.state]
     link.save()
-    if link.state == LinkState.EXPIRED and link.attempt_id is not None:
-        PaymentAttempt.objects.filter(pk=link.attempt_id, state=AttemptState.OFFERED).update(
-            state=AttemptState.CANCELED
-        )
+    offered = PaymentAttempt.objects.filter(link=link, state=AttemptState.OFFERED)
+    if link.state == LinkState.EXPIRED:
+        offered.update(state=AttemptState.CANCELED)
+    else:
+        used = link.state == LinkState.COMPLETE
+        offered.exclude(page_used=used).update(page_used=used)
     return link
 
 

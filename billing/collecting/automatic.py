@@ -19,6 +19,7 @@ from billing.collecting.door import CollectingError
 from billing.gateways.base import Gateway
 from billing.models import (
     IN_FLIGHT,
+    UNDER_WAY,
     Archive,
     AttemptState,
     AutomaticTopUp,
@@ -84,7 +85,7 @@ def due() -> list[AutomaticTopUp]:
     found = AutomaticTopUp.objects.filter(active=True, wallet__balance__lt=F("below"), tenant__archive=None)
     usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
     found = found.filter(Exists(usable))
-    flying = PaymentAttempt.objects.filter(state__in=IN_FLIGHT, top_up__isnull=False)
+    flying = PaymentAttempt.objects.filter(UNDER_WAY, top_up__isnull=False)
     parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
     found = found.exclude(wallet__in=flying.values("top_up__wallet"))
     found = found.exclude(tenant__slug__in=parked.values("tenant_slug"))
@@ -116,7 +117,7 @@ def prepare(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> Payment
         return None
     if Archive.objects.filter(tenant=rule.tenant_id).exists():
         return None
-    if PaymentAttempt.objects.filter(top_up__wallet=wallet, state__in=IN_FLIGHT).exists():
+    if PaymentAttempt.objects.filter(UNDER_WAY, top_up__wallet=wallet).exists():
         return None
     stand = standing(rule, moment=moment)
     if stand.stopped or stand.full:

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import uuid4
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
 from billing import collection
 from billing.collecting import accounts, applying, attempts, door, methods
@@ -31,6 +31,8 @@ LONG_ENOUGH: Final = timedelta(minutes=10)
 """A page that closes sooner is not given to anybody who wants to pay now."""
 JUST_LOOKED: Final = timedelta(minutes=1)
 """How long the gateway is not asked again how a page stands, however often somebody wants to pay."""
+MOST_RETURNS: Final = 20
+"""Returns from a page that each ask the gateway; further ones ask it once in JUST_LOOKED."""
 MOST_NEW: Final = 60
 """New pages of a tenant within an hour."""
 
@@ -95,7 +97,7 @@ def _open_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> PayLink 
     due = collection.balance(invoice=invoice, on=moment.date()).due.minor
     if not is_current(link.attempt, due=due):
         return None
-    if (link.looked_at or link.made_at) <= moment - JUST_LOOKED:
+    if link.attempt.page_used or (link.looked_at or link.made_at) <= moment - JUST_LOOKED:
         follow(link=link, gateway=gateway, moment=moment)
         link.refresh_from_db()
     return link if link.state == LinkState.OPEN else None
@@ -146,12 +148,18 @@ def withdraw(*, invoice: Invoice, moment: datetime) -> None:
 
 
 def come_back(*, link: PayLink, gateway: Gateway, moment: datetime) -> bool:
-    """Find out what was done on the page that somebody comes back from; False where it was asked a moment ago.
+    """Find out what was done on the page that somebody comes back from; False where that cannot be asked now.
 
-    A browser comes back as often as somebody reloads: of many at once, one asks. Raises as `follow`.
+    Until the gateway has answered, its payment counts as under way, so that nobody pays a second time. A browser
+    comes back as often as somebody reloads: after many returns the gateway is asked once a minute. Raises as `follow`.
     """
-    never = PayLink.objects.filter(Q(looked_at=None) | Q(looked_at__lte=moment - JUST_LOOKED), pk=link.pk)
-    if not never.update(looked_at=moment):
+    paid = link.attempt is not None and link.attempt.state == AttemptState.SUCCEEDED
+    if paid or link.state == LinkState.EXPIRED:
+        return True
+    if link.state in OPEN_LINKS:
+        PaymentAttempt.objects.filter(link=link, state=AttemptState.OFFERED).update(page_used=True)
+    few = Q(returns__lt=MOST_RETURNS) | Q(looked_at=None) | Q(looked_at__lte=moment - JUST_LOOKED)
+    if not PayLink.objects.filter(few, pk=link.pk).update(returns=F("returns") + 1):
         return False
     follow(link=link, gateway=gateway, moment=moment)
     return True

@@ -168,8 +168,9 @@ def _open_pages(moment: datetime) -> Iterable[PayLink]:
     rows = rows.order_by(LONGEST_AGO, "made_at")
     unanswered = rows.filter(state__in=(LinkState.READY, LinkState.UNKNOWN), made_at__lt=moment - OPENING)
     yield from unanswered[:AT_ONCE]
-    yield from rows.filter(state=LinkState.COMPLETE, attempt__state=AttemptState.OFFERED)[:AT_ONCE]
-    yield from rows.filter(state=LinkState.OPEN, made_at__lt=moment - LOOK_AGAIN)[:AT_ONCE]
+    yield from rows.filter(attempt__state=AttemptState.OFFERED, attempt__page_used=True)[:AT_ONCE]
+    left_open = rows.filter(state=LinkState.OPEN, made_at__lt=moment - LOOK_AGAIN)
+    yield from left_open.exclude(attempt__page_used=True)[:AT_ONCE]
 
 
 def _outdated_pages() -> Iterable[Invoice]:

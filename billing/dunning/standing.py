@@ -17,8 +17,8 @@ from billing.dunning import crossings, pausing
 from billing.dunning.policies import Policies
 from billing.gateways import amounts
 from billing.models import (
-    IN_FLIGHT,
     UNDECIDED,
+    UNDER_WAY,
     Collector,
     DisputeState,
     DunningPause,
@@ -219,7 +219,7 @@ def _ended() -> dict[int, datetime | None]:
 
 
 def _under_way() -> set[int | None]:
-    return set(PaymentAttempt.objects.filter(state__in=IN_FLIGHT).values_list("invoice", flat=True))
+    return set(PaymentAttempt.objects.filter(UNDER_WAY).values_list("invoice", flat=True))
 
 
 class _Rests:

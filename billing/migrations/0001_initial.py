@@ -1169,6 +1169,7 @@ class Migration(migrations.Migration):
                         ('sent_at', models.DateTimeField(null=True)),
                         ('settled_at', models.DateTimeField(null=True)),
                         ('looked_at', models.DateTimeField(help_text='When the gateway was last asked how it stands.', null=True)),
+                        ('page_used', models.BooleanField(default=False, help_text='Somebody came back from its page as having paid, or the gateway says so.')),
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(condition=models.Q(('state__in', ('ready', 'unknown', 'processing', 'needs_review'))), fields=('invoice',), name='invoice_has_one_attempt_in_flight'), models.UniqueConstraint(condition=models.Q(('state__in', ('ready', 'unknown', 'processing', 'needs_review'))), fields=('top_up',), name='top_up_has_one_attempt_in_flight'), models.CheckConstraint(condition=models.Q(models.Q(('invoice__isnull', False), ('top_up__isnull', True)), models.Q(('invoice__isnull', True), ('top_up__isnull', False)), _connector='OR'), name='attempt_is_for_an_invoice_or_a_top_up'), models.CheckConstraint(condition=models.Q(('amount__gt', 0)), name='attempt_asks_for_something'), models.CheckConstraint(condition=models.Q(('state__in', ['ready', 'offered', 'unknown', 'processing', 'needs_action', 'needs_review', 'succeeded', 'failed', 'canceled'])), name='attempt_state_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('state', 'succeeded'), _negated=True), ('external_id__isnull', False), _connector='OR'), name='paid_attempt_is_known_there')],
@@ -1204,6 +1205,7 @@ class Migration(migrations.Migration):
                         ('url', models.TextField(blank=True)),
                         ('made_at', models.DateTimeField()),
                         ('looked_at', models.DateTimeField(help_text='When the gateway was last asked how it stands.', null=True)),
+                        ('returns', models.PositiveIntegerField(default=0, help_text='How often somebody came back from it.')),
                         ('expires_at', models.DateTimeField(null=True)),
                         ('asked_by', models.CharField(max_length=200)),
                     ],

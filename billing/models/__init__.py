@@ -5,7 +5,6 @@ from billing.models.closes import CloseKind, CloseResult, CloseRun
 from billing.models.collecting import (
     IN_FLIGHT,
     OPEN_LINKS,
-    PAGE_USED,
     UNDECIDED,
     UNDER_WAY,
     AttemptState,
@@ -94,7 +93,6 @@ __all__ = [
     "IN_FLIGHT",
     "MOVES",
     "OPEN_LINKS",
-    "PAGE_USED",
     "UNDECIDED",
     "UNDER_WAY",
     "Accrual",

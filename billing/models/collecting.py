@@ -93,6 +93,12 @@ IN_FLIGHT = (
 """States in which money may yet come: there is no second attempt for the same invoice beside one of these."""
 
 
+UNDER_WAY = Q(state__in=IN_FLIGHT) | Q(state=AttemptState.OFFERED, page_used=True)
+"""Attempts by which money may yet come, by a charge or by a page that was used and whose charge nobody has read:
+nothing else is charged, offered, or made void beside one. Columns of the attempt alone, since the role of tenants'
+pages does not see the pages to pay on."""
+
+
 _FORWARD = """
 IF OLD.state = 'succeeded' AND NEW.state <> 'succeeded' THEN
     RAISE EXCEPTION 'A payment that succeeded stays so: what is given back is a refund.';
@@ -136,6 +142,9 @@ class PaymentAttempt(models.Model):
     sent_at = models.DateTimeField(null=True)
     settled_at = models.DateTimeField(null=True)
     looked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
+    page_used = models.BooleanField(
+        default=False, help_text="Somebody came back from its page as having paid, or the gateway says so."
+    )
 
     class Meta:
         constraints: ClassVar = [
@@ -182,12 +191,6 @@ class LinkState(models.TextChoices):
 OPEN_LINKS = (LinkState.READY, LinkState.UNKNOWN, LinkState.OPEN)
 """States in which somebody may pay on the page."""
 
-PAGE_USED = Q(state=AttemptState.OFFERED, link__state=LinkState.COMPLETE)
-"""Attempts whose page was used, and of which nobody has read what came of it."""
-
-UNDER_WAY = Q(state__in=IN_FLIGHT) | PAGE_USED
-"""Attempts by which money may yet come: nothing else is charged, offered, or made void beside one."""
-
 
 @track()
 class PayLink(models.Model):
@@ -208,6 +211,7 @@ class PayLink(models.Model):
     url = models.TextField(blank=True)
     made_at = models.DateTimeField()
     looked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
+    returns = models.PositiveIntegerField(default=0, help_text="How often somebody came back from it.")
     expires_at = models.DateTimeField(null=True)
     asked_by = models.CharField(max_length=200)
 

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Count, Min, Q, QuerySet, Sum
+from django.db.models import Count, Exists, Min, Q, QuerySet, Sum
 
 from billing import sums
 from billing.collection import Balance, standing
@@ -50,6 +50,7 @@ class Open:
 
     sums: list[Money]
     count: int
+    processing: int  # of them, those of which a payment is under way
     first_due: date | None
 
 
@@ -125,14 +126,20 @@ def ask_open(tenant: Tenant) -> Ask[Open]:
 @of_tenant
 def _open_of(tenant: int) -> QuerySet[Any, Any]:
     found = sums.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__gt=0).order_by()
-    return found.values_list("currency").annotate(Sum("left"), Count("pk"), Min("due_on"))
+    processing, waits = Exists(sums.under_way()), ~Exists(sums.under_way())
+    return found.values_list("currency").annotate(
+        Sum("left"), Count("pk"), processing=Count("pk", filter=processing), first=Min("due_on", filter=waits)
+    )
 
 
 def _open(rows: Rows) -> Open:
-    """In all currencies: a row has the sum of one, how many invoices have it, and the first day on which one is due."""
+    """In all currencies: a row has the sum of one, how many invoices have it, of how many a payment is under way, and
+    the first day on which another one is due.
+    """
     return Open(
-        per_currency(Money.from_minor(int(left), currency) for currency, left, _, _ in rows),
-        sum(count for _, _, count, _ in rows),
+        per_currency(Money.from_minor(int(left), currency) for currency, left, *_ in rows),
+        sum(count for _, _, count, *_ in rows),
+        sum(processing for *_, processing, _ in rows),
         min((due for *_, due in rows if due), default=None),
     )
 

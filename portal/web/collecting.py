@@ -132,7 +132,7 @@ def _badge(late: Late, policy: Policy) -> Badge:
     if late.rests:
         return Badge(label="Rests", tone="muted")
     if late.under_way:
-        return Badge(label="Payment under way", tone="run")
+        return Badge(label="Processing", tone="run")
     if late.suspended:
         return Badge(label="Suspended", tone="late")
     if policy.write_off and late.days >= policy.write_off:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from django.http import Http404, HttpRequest, HttpResponse
 
 from billing import describing
+from billing.collection import Settlement
 from billing.documents import build
 from billing.documents.format import country_name
 from billing.gateways.offline import BankDetails, bank_details, drawn
@@ -77,7 +78,7 @@ def invoice_row(found: ListedInvoice) -> InvoiceRow:
     )
 
 
-OPEN = ("due", "past_due", "charged_back")
+OPEN = ("due", "past_due", "processing", "charged_back")
 
 
 def _list(visit: Visit, after: str) -> InvoicesPage:
@@ -96,7 +97,7 @@ def _page(visit: Visit, number: str) -> InvoicePage:
     except Invoice.DoesNotExist as missing:
         raise Http404("no such invoice") from missing
     row, stand = found.invoice, found.balance
-    is_open = stand.settlement in OPEN
+    is_open, processing = stand.settlement in OPEN, stand.settlement is Settlement.PROCESSING
     nothing = Money.zero(row.currency)
     moved = moved_by(row, found.payments)
     return InvoicePage(
@@ -116,6 +117,7 @@ def _page(visit: Visit, number: str) -> InvoicePage:
         credited=say.money(stand.credited) if found.notes else "",
         written_off=say.money(stand.written_off) if stand.written_off.amount else "",
         due=say.money(stand.due) if is_open else "",
+        processing=processing,
         refund=say.money(-stand.due) if stand.due < nothing else "",
         payments=tuple(
             Payment(
@@ -126,7 +128,7 @@ def _page(visit: Visit, number: str) -> InvoicePage:
             )
             for payment in found.payments
         ),
-        transfer=_transfer(row, stand.due) if is_open else None,
+        transfer=_transfer(row, stand.due) if is_open and not processing else None,
         letters=tuple(_written(letter, ZoneInfo(row.timezone)) for letter in found.letters),
         related=_related(found),
         note=_note(found),

@@ -268,10 +268,16 @@ def _open_invoices(visit: Visit, found: invoices.Open) -> Tile:
     href = reverse("invoices", args=[visit.tenant.slug])
     if not found.count:
         return Tile(label="Open invoices", value="None", note="everything is paid", href=href)
+    waiting = found.count - found.processing
+    if not waiting:
+        note = f"{found.count} being processed"
+        return Tile(label="Open invoices", value=say.sums(found.sums), note=note, href=href)
     due = f", the first due {say.day(found.first_due)}" if found.first_due else ""
     if found.first_due is not None and found.first_due < visit.today:
         due = f", the first was due {say.day(found.first_due)}"
-    note = f"{found.count} to pay{due}"
+    note = f"{waiting} to pay{due}"
+    if found.processing:
+        note = f"{note}; {found.processing} being processed"
     return Tile(label="Open invoices", value=say.sums(found.sums), note=note, href=href)
 
 

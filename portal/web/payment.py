@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from django.contrib import messages
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -16,12 +17,12 @@ from billing.collecting import accounts, booking, door, links, methods
 from billing.collecting.door import CollectingError, UnplacedError
 from billing.gateways.base import GatewayError
 from billing.models import (
+    UNDER_WAY,
     AttemptState,
     BillingAccount,
     DocumentKind,
     Invoice,
     InvoiceState,
-    LinkState,
     MethodState,
     PayLink,
     Payment,
@@ -36,10 +37,12 @@ from portal.web.visit import Visit, answer, tenant_act, tenant_page, tenant_retu
 
 SHOWN = 12
 LATER = "The payment service cannot be reached now; nothing was charged. Please try again in a few minutes."
+CONFIRMING = "Thank you. Your payment is being confirmed, which usually takes under a minute."
+PROCESSING = Badge(label="Processing", tone="run")
 BADGES = {
-    AttemptState.READY: Badge(label="Under way", tone="run"),
-    AttemptState.UNKNOWN: Badge(label="Under way", tone="run"),
-    AttemptState.PROCESSING: Badge(label="Under way", tone="run"),
+    AttemptState.READY: PROCESSING,
+    AttemptState.UNKNOWN: PROCESSING,
+    AttemptState.PROCESSING: PROCESSING,
     AttemptState.OFFERED: Badge(label="Page open", tone="wait"),
     AttemptState.NEEDS_ACTION: Badge(label="Needs your confirmation", tone="late"),
     AttemptState.NEEDS_REVIEW: Badge(label="Being looked at", tone="wait"),
@@ -63,7 +66,8 @@ METHOD_BADGES = {
 def payment(request: HttpRequest, visit: Visit) -> HttpResponse:
     account = BillingAccount.objects.filter(tenant=visit.tenant).first()
     saved = SavedMethod.objects.filter(tenant=visit.tenant).exclude(state=MethodState.GONE)
-    tried = PaymentAttempt.objects.filter(tenant=visit.tenant).exclude(state=AttemptState.OFFERED)
+    tried = PaymentAttempt.objects.filter(tenant=visit.tenant)
+    tried = tried.exclude(state=AttemptState.OFFERED, page_used=False)
     page = PaymentPage(
         methods=tuple(_method(row) for row in saved.order_by("-preferred", "-added_at")),
         attempts=tuple(
@@ -156,12 +160,11 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     if link is None:
         raise Http404("no such page of this tenant")
     try:
-        known = links.come_back(link=link, gateway=door.gateway(), moment=datetime.now(UTC))
-        known = known or link.state in {LinkState.COMPLETE, LinkState.EXPIRED}
+        looked = links.come_back(link=link, gateway=door.gateway(), moment=datetime.now(UTC))
     except (GatewayError, CollectingError, UnplacedError):  # what belongs to nothing the next round parks
-        known = False
-    if not known:
-        messages.info(request, "Thank you. What you did is being confirmed; it shows here in a few minutes.")
+        looked = False
+    if not looked:
+        messages.info(request, CONFIRMING)
     invoice = link.attempt.invoice if link.attempt is not None else None
     if link.attempt is not None and link.attempt.top_up is not None:
         return redirect("wallet", tenant.slug, link.attempt.top_up.wallet_id)
@@ -171,22 +174,21 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 
 
 def offer(visit: Visit, invoice: Invoice, *, due: bool) -> PayOffer | None:
-    """How the invoice can be paid by card; None where it cannot, or need not. One query."""
+    """How the invoice can be paid by card, or why not now; None where it cannot, or need not. One query."""
     if not door.is_configured() or not due:
         return None
-    newest = PaymentAttempt.objects.filter(invoice=invoice).order_by("-made_at").first()
-    state = AttemptState(newest.state) if newest else None
-    amount = say.minor(newest.amount, newest.currency) if newest else ""
-    note, tone = "", "info"
-    if state in {AttemptState.READY, AttemptState.UNKNOWN, AttemptState.PROCESSING}:
-        note = f"A payment of {amount} is under way; nothing needs to be done."
-    elif state is AttemptState.NEEDS_REVIEW:
-        note = f"A payment of {amount} is being looked at; please do not pay twice."
-    elif state is AttemptState.NEEDS_ACTION:
+    tried = PaymentAttempt.objects.filter(invoice=invoice).annotate(is_under_way=Q(UNDER_WAY))
+    newest = tried.order_by("-is_under_way", "-made_at").first()
+    note, tone, under_way = "", "info", newest is not None and newest.is_under_way
+    if newest is not None and under_way:
+        amount = say.minor(newest.amount, newest.currency)
+        note = f"A payment of {amount} is being processed. You do not need to do anything."
+        if newest.state == AttemptState.NEEDS_REVIEW:
+            note = f"A payment of {amount} is being reviewed. Please do not pay again."
+    elif newest is not None and newest.state == AttemptState.NEEDS_ACTION:
         note, tone = "Your bank asks you to confirm the payment: pay here to do so.", "danger"
-    elif state is AttemptState.FAILED and newest is not None:
+    elif newest is not None and newest.state == AttemptState.FAILED:
         note, tone = newest.message or "The last payment was refused.", "danger"
-    under_way = tone == "info" and bool(note)
     return PayOffer(
         note=note, tone=tone, button=Action.PAY in visit.may and not under_way, sandbox=door.is_sandbox()
     )
@@ -254,12 +256,18 @@ def _moved(payment: Payment, means: Mapping[str | None, str | None]) -> str:
     return back if payment.amount < 0 else again
 
 
+def badge_of(row: PaymentAttempt) -> Badge:
+    """How an attempt stands; one whose page was used is not offered any more."""
+    used = row.state == AttemptState.OFFERED and row.page_used
+    return PROCESSING if used else BADGES[AttemptState(row.state)]
+
+
 def _attempt(row: PaymentAttempt, visit: Visit) -> AttemptRow:
     return AttemptRow(
         at=say.moment(row.made_at, visit.zone),
         invoice=(row.invoice.number or "") if row.invoice else "",
         method=label_of(row.method) if row.method else "Payment page",
         amount=say.minor(row.amount, row.currency),
-        badge=BADGES[AttemptState(row.state)],
+        badge=badge_of(row),
         message=row.message if row.state in {AttemptState.FAILED, AttemptState.NEEDS_REVIEW} else "",
     )

@@ -30,7 +30,7 @@ from portal.tenants.access import Action
 from portal.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.invoices import bank_transfer
-from portal.web.payment import BADGES, LATER, back_of, label_of, person_of
+from portal.web.payment import LATER, back_of, badge_of, label_of, person_of
 from portal.web.shapes import Badge
 from portal.web.shapes.invoices import BankTransfer
 from portal.web.shapes.wallets import AutomaticPanel, TopUpPanel, TopUpRow
@@ -154,7 +154,7 @@ def _transfer(row: Wallet, seller: Mapping[str, str]) -> BankTransfer | None:
 
 def _row(attempt: PaymentAttempt, visit: Visit) -> TopUpRow:
     state = AttemptState(attempt.state)
-    badge = Badge(label="Credited", tone="ok") if state is AttemptState.SUCCEEDED else BADGES[state]
+    badge = Badge(label="Credited", tone="ok") if state is AttemptState.SUCCEEDED else badge_of(attempt)
     by = attempt.top_up.asked_by if attempt.top_up else ""
     return TopUpRow(
         at=say.moment(attempt.made_at, visit.zone),

@@ -52,7 +52,8 @@ def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything
     counter.save_card()
     page = a_page(counter)
     counter.stripe.hand.pay(page.external_id or "")
-    PayLink.objects.filter(pk=page.pk).update(state="complete")  # and the worker died
+    PayLink.objects.filter(pk=page.pk).update(state="complete")
+    PaymentAttempt.objects.update(page_used=True)  # and the worker died
 
     assert attempts.is_under_way(counter.invoice)
     assert due.invoices(moment=counter.now, limit=9) == []

@@ -12,6 +12,7 @@ INVOICE_BADGES: Mapping[str, Badge] = {
     "draft": Badge(label="Draft", tone="muted"),
     "due": Badge(label="Due", tone="wait"),
     "past_due": Badge(label="Past due", tone="late"),
+    "processing": Badge(label="Processing", tone="run"),
     "credited": Badge(label="Credited", tone="ok"),
     "written_off": Badge(label="Written off", tone="muted"),
     "credit_note": Badge(label="Credit note", tone="muted"),
@@ -121,6 +122,7 @@ class InvoicePage:
     credited: str  # "" if nothing was
     written_off: str = ""  # "" if nothing is
     due: str  # "" if nothing is
+    processing: bool = False  # a payment of what is due is under way
     refund: str  # what is to be paid back, "" if nothing is
     payments: tuple[Payment, ...] = ()
     letters: tuple[LetterRow, ...] = ()  # the newest first

@@ -1,0 +1,137 @@
+"""Ann pays on the page of Stripe and comes back: her invoice is paid, or says that a payment is processing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from django.test import Client
+
+from billing.collecting import automatic, links
+from billing.dunning import standing
+from billing.models import PayLink, PaymentAttempt, WalletScope
+from billing.wallets import schemes
+from portal.tenants.models import Role
+from tests import builders
+from tests.collecting import Counter, a_counter
+from tests.web.house import signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+INVOICE = "/t/vision-lab/invoices/INV-2026-0001/"
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
+        yield found
+        assert found.stripe.violations == []
+
+
+@pytest.fixture
+def ann(counter: Counter) -> Client:
+    return signed_in(builders.a_person("ann@vision.example", counter.lab, Role.OWNER))
+
+
+def clicks_pay(ann: Client) -> None:
+    assert ann.post(f"{INVOICE}pay/").status_code == 303
+
+
+def pays(counter: Counter) -> None:
+    (session,) = counter.stripe.objects("checkout.session")
+    counter.stripe.hand.pay(session["id"])
+
+
+def comes_back(ann: Client) -> str:
+    (session,) = PayLink.objects.values_list("external_id", flat=True)
+    answer = ann.get(f"/t/vision-lab/payment/back/?session={session}", follow=True)
+    return words(answer.content.decode())
+
+
+def shown(ann: Client, path: str = INVOICE) -> str:
+    return words(ann.get(path).content.decode())
+
+
+def test_an_invoice_is_paid_when_ann_comes_back_though_its_page_was_looked_at_a_moment_ago(
+    counter: Counter, ann: Client
+) -> None:
+    clicks_pay(ann)
+    (link,) = PayLink.objects.select_related("attempt", "tenant")
+    links.follow(link=link, gateway=counter.gateway, moment=datetime.now(UTC))  # a round, or a second click
+    comes_back(ann)  # too early, by the arrow of her browser
+    pays(counter)
+    text = comes_back(ann)
+    assert "INV-2026-0001 Paid" in text
+    assert "Pay by card" not in text
+    counter.books_agree()
+
+
+def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_is_not_offered_again(
+    counter: Counter, ann: Client
+) -> None:
+    clicks_pay(ann)
+    pays(counter)
+    away = counter.stripe.faults.bad_gateway("GET *", times=99)
+    text = comes_back(ann)
+    assert "Your payment is being confirmed, which usually takes under a minute." in text
+    assert "INV-2026-0001 Processing" in text
+    assert "Payment in progress $4.00" in text
+    assert "A payment of $4.00 is being processed. You do not need to do anything." in text
+    assert "Pay by card" not in text
+    assert "Pay by bank transfer" not in text
+    assert "INV-2026-0001 Mar 2026 3 Apr 2026" not in text
+    assert "Processing" in shown(ann, "/t/vision-lab/invoices/")
+    overview = shown(ann, "/t/vision-lab/")
+    assert "Open invoices $4.00 1 being processed" in overview
+    assert "Processing $4.00" in overview
+    assert "Payment page Processing $4.00" in shown(ann, "/t/vision-lab/payment/")
+    answer = ann.post(f"{INVOICE}pay/", follow=True)
+    assert "Please try again in a few minutes" in words(answer.content.decode())
+    assert [each.under_way for each in standing.late(moment=counter.now)] == [True]
+
+    counter.stripe.faults.lift(away)
+    counter.collect()
+    assert "INV-2026-0001 Paid" in shown(ann)
+    assert (counter.taken, counter.paid) == ([400], "4.00")
+    counter.books_agree()
+
+
+def test_who_comes_back_without_having_paid_can_pay(counter: Counter, ann: Client) -> None:
+    clicks_pay(ann)
+    text = comes_back(ann)
+    assert "Processing" not in text
+    assert "Pay by card" in text
+    assert PaymentAttempt.objects.get().page_used is False
+
+
+def test_a_debit_that_takes_its_bank_days_is_processing(ann: Client, counter: Counter) -> None:
+    del ann  # the invoice of the fixture is in dollars, debits are in euros
+    PaymentAttempt.objects.create(
+        tenant=counter.lab, invoice=counter.invoice, amount=400, currency="USD", state="processing",
+        external_id="pi_of_a_debit", made_at=counter.now,
+    )  # fmt: skip
+    assert counter.standing == "processing"
+
+
+def test_nothing_is_bought_by_itself_beside_a_page_of_top_up_that_was_used(
+    counter: Counter, ann: Client
+) -> None:
+    schemes.set_scheme(
+        tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=builders.at("2026-03-01")
+    )
+    wallet = counter.lab.wallets.get()
+    counter.save_card()
+    path = f"/t/vision-lab/wallets/{wallet.pk}/"
+    key = "6f6f8a4e-8a39-4c6e-9d75-2f8c8a3a9f10"
+    ann.post(f"{path}top-up/", {"amount": "50.00", "by": "page", "key": key})
+    pays(counter)
+    ann.post(f"{path}automatic/", {"below": "10.00", "amount": "20.00", "most": "100.00"})
+    away = counter.stripe.faults.bad_gateway("GET *", times=99)
+    assert "Payment page Processing $50.00" in comes_back(ann)
+    assert automatic.due() == []
+    counter.collect()
+    counter.stripe.faults.lift(away)
+    counter.collect()
+    assert sorted(counter.taken) == [400, 5000]  # the invoice by the card, the top-up once
