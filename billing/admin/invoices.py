@@ -11,16 +11,17 @@ from zoneinfo import ZoneInfo
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from billing import calendar, crediting, vat_ids, voiding, writing_off
+from billing import calendar, collection, credit_previews, crediting, vat_ids, voiding, writing_off
+from billing.admin import confirmation
 from billing.collecting import links, refunds
-from billing.collecting.door import CollectingError
-from billing.crediting import CreditError
 from billing.describing import detail
 from billing.documents.format import plain_price
 from billing.models import (
@@ -34,8 +35,6 @@ from billing.models import (
 )
 from billing.rules.money import Money, decimal_text
 from billing.rules.period import Period, label
-from billing.voiding import VoidError
-from billing.writing_off import WriteOffError
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
 from portal.audit import acting_as
 
@@ -195,17 +194,22 @@ class InvoiceAdmin(ReadOnly[Invoice]):
     )
 
     @admin.action(description="Credit all that is left, for the reason beside")
-    def credit_in_full(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+    def credit_in_full(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
+        now, by = datetime.now(UTC), str(request.user)
+
         def credit(invoice: Invoice, why: str) -> str:
-            now, by = datetime.now(UTC), str(request.user)
             today = calendar.day_of(now, invoice.period)
             note = crediting.credit(invoice=invoice, reason=why, by=by, on=today, moment=now)
             return f"{invoice} is credited by {note}."
 
-        self._each(request, queryset, credit)
+        def effect(invoice: Invoice) -> str:
+            on = calendar.day_of(now, invoice.period)
+            return credit_previews.preview(invoice=invoice, on=on, moment=now).sentence
+
+        return self._each(request, queryset, credit, title="Issue credit notes", effect=effect)
 
     @admin.action(description="Make void, for the reason beside")
-    def make_void(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+    def make_void(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def void(invoice: Invoice, why: str) -> str:
             now, by = datetime.now(UTC), str(request.user)
             links.withdraw(invoice=invoice, moment=now)
@@ -214,45 +218,75 @@ class InvoiceAdmin(ReadOnly[Invoice]):
             )
             return f"{invoice} is void; close its period again to issue another."
 
-        self._each(request, queryset, void)
+        def effect(invoice: Invoice) -> str:
+            return (
+                f"{invoice} of {invoice.tenant} over {money_of(invoice.total, invoice.currency)} becomes void: it is "
+                "not to be paid any more, what a wallet paid of it goes back there, and its period is open again."
+            )
+
+        return self._each(request, queryset, void, title="Make invoices void", effect=effect)
 
     @admin.action(description="Give back to the card what a credit note takes back")
-    def give_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+    def give_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def refund(note: Invoice, why: str) -> str:
             del why
             rows = refunds.prepare(credit_note=note, who=str(request.user), moment=datetime.now(UTC))
             return f"{money_of(sum(row.amount for row in rows), note.currency)} of {note} goes back within a minute."
 
-        self._each(request, queryset, refund)
+        def effect(note: Invoice) -> str:
+            with transaction.atomic():
+                rows = refunds.prepare(credit_note=note, who="preview", moment=datetime.now(UTC))
+                transaction.set_rollback(True)
+            amount = money_of(sum(row.amount for row in rows), note.currency)
+            return f"{amount} of {note} go back to the card of {note.tenant}."
+
+        return self._each(request, queryset, refund, title="Refund to cards", effect=effect)
 
     @admin.action(description="Write off what is due, for the reason beside")
-    def write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+    def write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def lose(invoice: Invoice, why: str) -> str:
             today = calendar.day_of(datetime.now(UTC), invoice.period)
             row = writing_off.write_off(invoice=invoice, why=why, by=str(request.user), on=today)
             return f"{money_of(row.amount, invoice.currency)} of {invoice} are written off."
 
-        self._each(request, queryset, lose)
+        def effect(invoice: Invoice) -> str:
+            today = calendar.day_of(datetime.now(UTC), invoice.period)
+            due = collection.balance(invoice=invoice, on=today).due
+            return f"{due.text} {invoice.currency} of {invoice} of {invoice.tenant} are given up."
+
+        return self._each(request, queryset, lose, title="Write off", effect=effect)
 
     @admin.action(description="Take back what is written off, for the reason beside")
-    def take_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> None:
+    def take_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def expect(invoice: Invoice, why: str) -> str:
             writing_off.take_back(invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC))
             return f"{invoice} is due again, as far as it is not paid."
 
-        self._each(request, queryset, expect)
+        def effect(invoice: Invoice) -> str:
+            return f"{invoice} of {invoice.tenant} is due again, as far as it is not paid."
+
+        return self._each(request, queryset, expect, title="Take back write-offs", effect=effect)
 
     def _each(
-        self, request: HttpRequest, queryset: QuerySet[Invoice], do: Callable[[Invoice, str], str]
-    ) -> None:
-        """One after the other, the newest first; each is done or refused alone."""
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Invoice],
+        do: Callable[[Invoice, str], str],
+        *,
+        title: str,
+        effect: Callable[[Invoice], str],
+    ) -> TemplateResponse | None:
+        """Once confirmed, one after the other, the newest first; each is done or refused alone."""
+        if not confirmation.is_confirmed(request):
+            return confirmation.page(request, self.admin_site, queryset, title=title, effect=effect)
         why = request.POST.get("why", "").strip()
         for invoice in queryset.select_related("period").order_by("-pk"):
             try:
                 with acting_as(str(request.user), why=why):
                     self.message_user(request, do(invoice, why), messages.SUCCESS)
-            except (CreditError, VoidError, CollectingError, WriteOffError) as refusal:
+            except confirmation.REFUSALS as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
+        return None
 
     @admin.display(description="reason")
     def why(self, invoice: Invoice) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.db.models import Count, Q, Sum
 
-from billing import sums
+from billing import refunds_due, sums
 from billing.collecting import refunds
 from billing.dunning import standing
 from billing.dunning.posting import UNTOLD
@@ -97,11 +97,12 @@ class Look:
     table: str  # where it is dealt with: a model's name in the administration
     slug: str = ""
     number: str = ""  # of the invoice that it is about
+    act: str = ""  # what can be done about it here: "refund" to the card, or a "transfer" that is recorded
 
 
 def to_look_at(*, moment: datetime) -> list[Look]:
     """All that, twenty of each kind. A fixed number of queries."""
-    return [*_locked_out(), *_payments(), *_letters(moment), *_accounts()]
+    return [*_locked_out(), *_payments(), *_refunds_due(), *_letters(moment), *_accounts()]
 
 
 def _locked_out() -> Iterator[Look]:
@@ -141,9 +142,19 @@ def _payments() -> Iterator[Look]:
             f"{amount.text} {amount.currency} were not given back for {back.credit_note}: {back.reason.rstrip('.')}. "
             "Give them back again, or transfer them and record that."
         )
-        yield Look("Refund", told, "paymentrefund", back.tenant.slug, number)
+        yield Look("Refund", told, "paymentrefund", back.tenant.slug, number, "refund")
     for event in GatewayEvent.objects.filter(state=EventState.PARKED).order_by("received_at")[:AT_ONCE]:
         yield Look("Event", event.why, "gatewayevent", event.tenant_slug)
+
+
+def _refunds_due() -> Iterator[Look]:
+    """Without those whose refund failed, which `_payments` tells with its reason."""
+    failed = set(refunds.come_back().values_list("attempt__invoice", flat=True))
+    for each in refunds_due.listed(limit=AT_ONCE):
+        if each.invoice.pk not in failed:
+            act = "refund" if each.to_card.amount else "transfer"
+            number, slug = each.invoice.number or "", each.invoice.tenant.slug
+            yield Look("Refund due", each.sentence, "", slug, number, act)
 
 
 def _letters(moment: datetime) -> Iterator[Look]:

@@ -55,6 +55,15 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
+class OwedBack:
+    """All that the tenant is owed, of how many invoices, and the number of one of them."""
+
+    sums: list[Money]
+    count: int
+    number: str
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """One invoice with everything on its page."""
 
@@ -141,6 +150,24 @@ def _open(rows: Rows) -> Open:
         sum(count for _, _, count, *_ in rows),
         sum(processing for *_, processing, _ in rows),
         min((due for *_, due in rows if due), default=None),
+    )
+
+
+def ask_owed_back(tenant: Tenant) -> Ask[OwedBack]:
+    return Ask(_owed_back_of(), {"tenant": tenant.pk}, _owed_back, kept=True)
+
+
+@of_tenant
+def _owed_back_of(tenant: int) -> QuerySet[Any, Any]:
+    found = sums.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__lt=0).order_by()
+    return found.values_list("currency").annotate(Sum("left"), Count("pk"), Min("number"))
+
+
+def _owed_back(rows: Rows) -> OwedBack:
+    return OwedBack(
+        per_currency(Money.from_minor(-int(left), currency) for currency, left, *_ in rows),
+        sum(count for _, _, count, _ in rows),
+        min((number for *_, number in rows), default=""),
     )
 
 

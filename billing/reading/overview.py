@@ -95,6 +95,7 @@ class Overview:
     costliest: list[Job]
     balances: list[tuple[str, int, int]]  # of wallets: unit, sum, how many
     open: invoices.Open  # of any period
+    owed_back: invoices.OwedBack  # of any period
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def overview(
     accrued: Accrued | None = None,
     beside: Sequence[Ask[Any]] = (),
 ) -> Overview:
-    """Eight queries in two round trips. `today` is a day of the period's zone: later ones are not compared with.
+    """Nine queries in two round trips. `today` is a day of the period's zone: later ones are not compared with.
 
     `accrued`: what the period has come to by its statement, where prices of single units do not tell it all.
     `beside`: what is asked along with it.
@@ -141,12 +142,13 @@ def overview(
     totals = _ask_totals(tenant, [p for p in (period, before) if p])
     earlier = _ask_elapsed(tenant, begun, min(begun + elapsed, first) if today < end else first)
     costliest = jobs.ask_costliest(tenant, period, limit=COSTLIEST)
-    started, balances, open_ = (
+    started, balances, open_, owed_back = (
         jobs.ask_count(tenant, period),
         wallets.ask_balances(tenant),
         invoices.ask_open(tenant),
+        invoices.ask_owed_back(tenant),
     )
-    together(totals, earlier, costliest, started, balances, open_, *beside)
+    together(totals, earlier, costliest, started, balances, open_, owed_back, *beside)
     rows, prices = totals.answer
     own = [row for row in rows if row.period == period.pk]
     found = _currencies(own, prices)
@@ -179,6 +181,7 @@ def overview(
         ),
         balances=balances.answer,
         open=open_.answer,
+        owed_back=owed_back.answer,
     )
 
 

@@ -108,6 +108,19 @@ class OperatorCommand(BaseCommand):
         if answer.code:
             sys.exit(answer.code)
 
+    def asks(self, *, yes: bool) -> bool:
+        """Whether a person has to confirm: at the shell, without --yes. Code that calls us has decided."""
+        return self._called_from_command_line and not yes
+
+    def confirm(self, question: str) -> None:
+        """Ask at the terminal, and refuse where the answer is no, or where nobody is there to answer."""
+        if not sys.stdin.isatty():
+            raise BadInputError(f"{question} Add --yes to confirm it in a script.")
+        self.stderr.write(f"{question} [y/N] ", ending="")
+        self.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            raise RefusedError("Nothing was changed.")
+
     def _answer(self, **options: Any) -> Answer:
         name = type(self).__module__.rpartition(".")[2]
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.contrib import messages
@@ -12,6 +13,9 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 
+from billing import refunds_due
+from billing.collecting.door import CollectingError
+from billing.collection import PaymentError
 from billing.dunning import coming, pausing, standing
 from billing.dunning.coming import Look
 from billing.dunning.pausing import PauseError
@@ -82,6 +86,16 @@ def _tiles(now: datetime, looks: int) -> tuple[CloseTile, ...]:
             label="Late", value="nothing", note="Everything that was due is paid", href="", current=False
         )
     ]
+    tiles += [
+        CloseTile(
+            label=f"Owed to tenants in {each.amount.currency}",
+            value=say.money(each.amount),
+            note=f"{say.counted(each.invoices, 'invoice')} to be paid back",
+            href="",
+            current=False,
+        )
+        for each in refunds_due.totals()
+    ]
     tiles.append(
         CloseTile(
             label="Suspended",
@@ -150,7 +164,14 @@ def _badge(late: Late, policy: Policy) -> Badge:
 
 def _look(look: Look) -> LookRow:
     href = reverse(f"admin:billing_{look.table}_changelist") if look.table else ""
-    return LookRow(what=look.what, sentence=look.sentence, slug=look.slug, number=look.number, href=href)
+    return LookRow(
+        what=look.what,
+        sentence=look.sentence,
+        slug=look.slug,
+        number=look.number,
+        href=href,
+        act=look.act if look.number else "",
+    )
 
 
 def _cursor(text: str) -> tuple[date, int] | None:
@@ -173,15 +194,28 @@ def _act(request: HttpRequest, now: datetime) -> None:
     whose = str(invoice) if invoice else f"Every invoice of {tenant}"
     try:
         with acting_as(by, why=why):
-            if told.get("act") == "resume":
+            if invoice is not None and told.get("act") in {"refund", "transfer"}:
+                messages.success(request, _pay_back(told, invoice, by=by, now=now))
+            elif told.get("act") == "resume":
                 pausing.resume(tenant=tenant, invoice=invoice, by=by, moment=now)
                 messages.success(request, f"{whose} goes on.")
             else:
                 row = _paused(told, tenant, invoice, why=why, by=by, now=now)
                 until = f"until {say.day(row.until)}" if row.until else "until somebody resumes it"
                 messages.success(request, f"{whose} rests {until}.")
-    except PauseError as error:
+    except (PauseError, CollectingError, PaymentError) as error:
         messages.error(request, str(error))
+
+
+def _pay_back(told: QueryDict, invoice: Invoice, *, by: str, now: datetime) -> str:
+    """Refund to the card, or record a transfer; says what was done."""
+    if told["act"] == "refund":
+        amount = refunds_due.refund_to_card(invoice=invoice, who=by, moment=now)
+        return f"{say.money(amount)} of {invoice} are refunded to the card within a minute."
+    on = now.astimezone(ZoneInfo(invoice.timezone)).date()
+    reference = told.get("reference", "").replace("\0", "").strip()[:200]
+    payment = refunds_due.record_transfer(invoice=invoice, reference=reference, who=by, on=on)
+    return f"{say.minor(-payment.amount, invoice.currency)} are recorded as paid back to {invoice.tenant}."
 
 
 def _paused(

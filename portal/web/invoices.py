@@ -25,6 +25,7 @@ from billing.reading.invoices import Detail, ListedInvoice
 from billing.rules.money import Money
 from billing.rules.pricing import Meter, PerUnit
 from portal.tenants.access import Action
+from portal.tenants.asking import together
 from portal.web import format as say
 from portal.web.downloads import found_line
 from portal.web.payment import moved_by, offer
@@ -83,11 +84,13 @@ OPEN = ("due", "past_due", "processing", "charged_back")
 
 def _list(visit: Visit, after: str) -> InvoicesPage:
     rows, more = reading.newest(visit.tenant, on=visit.today, after=after.replace("\0", ""))
-    to_pay = reading.open_sums(visit.tenant)
+    to_pay, owed_back = reading.ask_open(visit.tenant), reading.ask_owed_back(visit.tenant)
+    together(to_pay, owed_back)
     return InvoicesPage(
         rows=tuple(invoice_row(row) for row in rows),
         older=f"?{urlencode({'before': more})}" if more else "",
-        open=say.sums(to_pay.sums) if to_pay.count else "",
+        open=say.sums(to_pay.answer.sums) if to_pay.answer.count else "",
+        owed_back=say.sums(owed_back.answer.sums) if owed_back.answer.count else "",
     )
 
 

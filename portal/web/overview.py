@@ -221,6 +221,8 @@ def _tiles(visit: Visit, found: Overview, today: date, accrued: Accrued | None) 
         tiles.append(_wallets(visit, found.balances))
     if visit.shell.invoices and (found.open.count or not found.balances):
         tiles.append(_open_invoices(visit, found.open))
+    if visit.shell.invoices and found.owed_back.count:
+        tiles.append(_owed_back(visit, found.owed_back))
     return tuple(tiles)
 
 
@@ -279,6 +281,13 @@ def _open_invoices(visit: Visit, found: invoices.Open) -> Tile:
     if found.processing:
         note = f"{note}; {found.processing} being processed"
     return Tile(label="Open invoices", value=say.sums(found.sums), note=note, href=href)
+
+
+def _owed_back(visit: Visit, found: invoices.OwedBack) -> Tile:
+    slug, one = visit.tenant.slug, found.count == 1
+    href = reverse("invoice", args=[slug, found.number]) if one else reverse("invoices", args=[slug])
+    note = f"to be paid back to you, from {found.number if one else say.counted(found.count, 'invoice')}"
+    return Tile(label="Owed to you", value=say.sums(found.sums), note=note, href=href)
 
 
 def _chart(found: Overview, today: date, spend_label: str) -> Chart:

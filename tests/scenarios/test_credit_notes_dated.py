@@ -49,7 +49,12 @@ COMMANDS = ("credit_invoice", "void_invoice", "write_off")
 def act(action: str, invoice: Invoice) -> None:
     op = Client()
     op.force_login(an_operator())
-    told = {"action": action, "why": "The queue was down.", "_selected_action": [invoice.pk]}
+    told = {
+        "action": action,
+        "why": "The queue was down.",
+        "_selected_action": [invoice.pk],
+        "confirmed": "yes",
+    }
     assert op.post("/admin/billing/invoice/", told).status_code == 302
 
 

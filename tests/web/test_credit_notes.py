@@ -118,7 +118,7 @@ def test_case_087_a_stranger_sees_no_credit_note(house: House) -> None:
 def test_op_credits_and_voids_in_the_administration_with_a_reason(house: House) -> None:
     op = signed_in(house.op)
     address = reverse("admin:billing_invoice_changelist")
-    chosen = {"_selected_action": [house.invoice.pk], "why": "The queue was down."}
+    chosen = {"_selected_action": [house.invoice.pk], "why": "The queue was down.", "confirmed": "yes"}
 
     refused = op.post(address, {**chosen, "why": "", "action": "credit_in_full"}, follow=True)
     assert "Say why it is credited" in refused.content.decode()

@@ -33,6 +33,7 @@ class LookRow:
     slug: str
     number: str
     href: str  # where it is dealt with, "" where that is not here
+    act: str = ""  # "refund" to the card, "transfer" to record; "" for neither
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ class InvoicesPage:
     rows: tuple[InvoiceRow, ...]
     older: str
     open: str  # sum of what is to be paid, "" if nothing
+    owed_back: str = ""  # sum of what is to be paid back, "" if nothing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import calendar, collection, crediting
+from billing import calendar, collection, credit_previews, crediting
 from billing.models import Invoice
 from billing.rules.money import Money
 from portal.audit import acting_as
@@ -30,12 +30,13 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--on", metavar="DATE", help="the day of the credit note where its invoice was issued; today"
         )
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def answer(self, **options: Any) -> Answer:
         invoice = Invoice.objects.select_related("tenant", "period").filter(number=options["number"]).first()
         if invoice is None:
             raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
-        now = datetime.now(UTC)
+        now, line = datetime.now(UTC), options["line"]
         today = calendar.day_of(now, invoice.period)
         try:
             net = Money.of(options["net"], invoice.currency) if options["net"] else None
@@ -46,6 +47,9 @@ class Command(OperatorCommand):
             raise BadInputError(str(error)) from error
         if on > today:
             raise BadInputError(f"--on lies in the future: it is {today} where {invoice} was issued.")
+        if self.asks(yes=options["yes"]):
+            told = credit_previews.preview(invoice=invoice, on=on, moment=now, net=net, position=line)
+            self.confirm(f"{told.sentence} Issue it?")
         with acting_as("credit_invoice", why=options["reason"]):
             note = crediting.credit(
                 invoice=invoice,
@@ -53,7 +57,7 @@ class Command(OperatorCommand):
                 by="credit_invoice",
                 on=on,
                 net=net,
-                position=options["line"],
+                position=line,
                 moment=now,
             )
         stand = collection.balance(invoice=invoice, on=today)

@@ -1,0 +1,55 @@
+"""The page between choosing an action on documents and doing it: what will happen to the money of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+
+from billing.collecting.door import CollectingError
+from billing.crediting import CreditError
+from billing.models import Invoice
+from billing.voiding import VoidError
+from billing.writing_off import WriteOffError
+
+REFUSALS = (CreditError, VoidError, CollectingError, WriteOffError)
+CONFIRMED = "confirmed"
+"""The field by which the page says that it was read."""
+
+
+def is_confirmed(request: HttpRequest) -> bool:
+    return request.POST.get(CONFIRMED) == "yes"
+
+
+def page(
+    request: HttpRequest,
+    site: admin.AdminSite,
+    queryset: QuerySet[Invoice],
+    *,
+    title: str,
+    effect: Callable[[Invoice], str],
+) -> TemplateResponse:
+    """A sentence for each document, the newest first; what will be refused says so. Nothing is changed."""
+    sentences = []
+    for invoice in queryset.select_related("period", "tenant").order_by("-pk"):
+        try:
+            sentences.append(effect(invoice))
+        except REFUSALS as refusal:
+            sentences.append(f"Will be refused: {refusal}")
+    context: dict[str, Any] = {
+        **site.each_context(request),
+        "title": title,
+        "opts": queryset.model._meta,
+        "sentences": sentences,
+        "chosen": list(queryset.values_list("pk", flat=True)),
+        "chosen_name": ACTION_CHECKBOX_NAME,
+        "action": request.POST.get("action", ""),
+        "why": request.POST.get("why", "").strip(),
+        "confirmed": CONFIRMED,
+    }
+    return TemplateResponse(request, "admin/confirm_action.html", context)
