@@ -1,0 +1,83 @@
+"""What is sent to Stripe a second time under the same key is the same to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from billing import crediting
+from billing.collecting import accounts, attempts, links, refunds
+from billing.gateways.base import GatewayError
+from billing.models import PayLink, PaymentAttempt, PaymentRefund
+from billing.rules.money import Money
+from tests.collecting import Counter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+
+
+def sent_twice(counter: Counter, path: str, send: Callable[[], object]) -> list[str]:
+    """The bodies of the first call, whose answer is lost, and of the one that is sent later from the stored row."""
+    counter.stripe.faults.answer_lost(f"POST {path}")
+    with pytest.raises(GatewayError):
+        send()
+    counter.wait(minutes=5)
+    for attempt in PaymentAttempt.objects.filter(state="unknown"):
+        attempts.follow(attempt=attempt, gateway=counter.gateway, moment=counter.now)
+    for refund in PaymentRefund.objects.filter(state="unknown"):
+        refunds.follow(refund=refund, gateway=counter.gateway, moment=counter.now)
+    for link in PayLink.objects.filter(state="unknown"):
+        links.follow(link=link, gateway=counter.gateway, moment=counter.now)
+    found = [asked for asked in counter.stripe.requests if (asked.method, asked.path) == ("POST", path)]
+    assert len({asked.key for asked in found}) == 1
+    return [str(asked.params) for asked in found]
+
+
+def test_a_charge_whose_answer_was_lost_is_sent_again_as_the_same_bytes(counter: Counter) -> None:
+    counter.save_card()
+    first, again = sent_twice(counter, "/v1/payment_intents", counter.charge)
+    assert first == again
+    assert PaymentAttempt.objects.get().state == "succeeded"
+    counter.books_agree()
+
+
+def test_a_page_whose_opening_was_not_answered_is_asked_for_again_as_the_same_bytes(counter: Counter) -> None:
+    def opens() -> PayLink:
+        return links.pay_page(
+            invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        )
+
+    accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+    first, again = sent_twice(counter, "/v1/checkout/sessions", opens)
+    assert first == again
+    assert PayLink.objects.get().state == "open"
+
+
+def test_a_refund_whose_answer_was_lost_is_sent_again_as_the_same_bytes(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    note = crediting.credit(
+        invoice=counter.invoice, reason="Slow.", by="op", on=counter.now.date(), net=Money.of("1.00", "USD")
+    )
+    (row,) = refunds.prepare(credit_note=note, who="op", moment=counter.now)
+
+    def gives_back() -> None:
+        refunds.follow(refund=row, gateway=counter.gateway, moment=counter.now)
+
+    first, again = sent_twice(counter, "/v1/refunds", gives_back)
+    assert first == again
+    assert PaymentRefund.objects.get().state == "succeeded"
+    counter.books_agree()
+
+
+def test_a_customer_whose_making_was_not_answered_is_made_again_as_the_same_bytes(counter: Counter) -> None:
+    counter.stripe.faults.answer_lost("POST /v1/customers")
+    with pytest.raises(GatewayError):
+        accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+    accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+    first, again = (
+        str(asked.params) for asked in counter.stripe.requests if str(asked) == "POST /v1/customers"
+    )
+    assert first == again
