@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import F, Q, QuerySet, TextField, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
 
 from billing.collecting import door
 from billing.collecting.door import CollectingError
@@ -49,6 +52,35 @@ def customer_of(tenant: Tenant, *, gateway: Gateway, moment: datetime) -> str:
     customer = _found_or_made(account, gateway, moment)
     BillingAccount.objects.filter(pk=account.pk, customer=None, turn=account.turn).update(customer=customer)
     return customer
+
+
+def with_changed_contacts() -> QuerySet[BillingAccount]:
+    """Those whose tenant has another name or billing e-mail by now than the gateway was sent. None of who has left.
+
+    An e-mail that was taken away stays there: the gateway cannot unset one.
+    """
+    rows = BillingAccount.objects.filter(customer__isnull=False, tenant__archive=None).annotate(
+        name=Coalesce(KT("params__name"), Value(""), output_field=TextField()),
+        email=Coalesce(KT("params__email"), Value(""), output_field=TextField()),
+    )
+    changed = ~Q(name=F("tenant__name")) | (~Q(tenant__email="") & ~Q(email=F("tenant__email")))
+    return rows.filter(changed).select_related("tenant").order_by("pk")
+
+
+def send_contacts(*, account: BillingAccount, gateway: Gateway, moment: datetime) -> None:
+    """Have the gateway know the tenant by its name and billing e-mail as they are now; again, the same.
+
+    A key of the moment: setting them twice does no harm, and a name that came back is no replay. Raises GatewayError.
+    """
+    if account.customer is None:
+        return
+    contacts = {"name": account.tenant.name}
+    if account.tenant.email:
+        contacts["email"] = account.tenant.email
+    key = door.key_for("contacts", f"{account.tenant_id}:{moment:%Y%m%dT%H%M%S%f}")
+    gateway.update_customer(account.customer, contacts, key=key)
+    row = BillingAccount.objects.filter(pk=account.pk, customer=account.customer)
+    row.update(params=account.params | contacts)
 
 
 def forget_customer(customer: str, *, moment: datetime) -> None:

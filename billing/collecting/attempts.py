@@ -158,8 +158,8 @@ def _ended(attempt: PaymentAttempt | None, gateway: Gateway, moment: datetime) -
 def look_for(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> None:
     """Find the charge of an attempt that must not be sent again, by listing: the gateway's search lags behind.
 
-    Where there is none after a failure that was told, or of one that was never sent, it was not made; where nothing
-    was ever told, people look.
+    Where there is none hours after a failure that was told, or of one that was never sent, it was not made; where
+    nothing was ever told, people look.
     """
     since = int((attempt.made_at - door.CLOCKS_DIFFER).timestamp())
     for found in gateway.charges(since=since, customer=attempt.params.get("customer", "")):
@@ -171,7 +171,7 @@ def look_for(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> 
     elif attempt.resend:
         told = "It was sent, never answered, and cannot be found there: see whether the money came."
         _end(attempt.pk, AttemptState.NEEDS_REVIEW, message=told)
-    else:
+    elif moment - attempt.sent_at >= refunds.LOOKS_AFTER_FAILURE:
         _end(attempt.pk, AttemptState.CANCELED, message="The gateway failed, and made nothing of it.")
 
 

@@ -31,6 +31,8 @@ from billing.models import (
 )
 
 SLICE = 500
+TYPING = timedelta(minutes=10)
+"""So long whoever opened a page to pay on is left alone with it, although a charge of its invoice is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,9 @@ def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, sums.Left]]:
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
     given_back = refunds.unexplained(attempt__invoice=OuterRef("pk"))
-    open_pages = PayLink.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS)
+    open_pages = PayLink.objects.filter(
+        attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS, made_at__gt=moment - TYPING
+    )  # an older one is closed before the charge
     refused = PaymentAttempt.objects.filter(
         invoice=OuterRef("pk"),
         state=AttemptState.CANCELED,

@@ -33,6 +33,8 @@ JUST_LOOKED: Final = timedelta(minutes=1)
 """How long the gateway is not asked again how a page stands, however often somebody wants to pay."""
 MOST_RETURNS: Final = 20
 """Returns from a page that each ask the gateway; further ones ask it once in JUST_LOOKED."""
+PAGE_LIVES: Final = timedelta(minutes=30)
+"""How long a page stays open that nobody uses: while one is, its invoice is not charged by itself."""
 MOST_NEW: Final = 60
 """New pages of a tenant within an hour."""
 
@@ -42,7 +44,7 @@ class Back:
     """Addresses of ours: where a page leads when something was done on it, and when nothing was."""
 
     done: str  # gains `?session=` and the page's id
-    stopped: str
+    stopped: str  # gains `?page=` and the row of the page
 
 
 def pay_page(*, invoice: Invoice, gateway: Gateway, back: Back, who: str, moment: datetime) -> PayLink:
@@ -87,7 +89,10 @@ def _open_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> PayLink 
     """The page that asks for what is due now, and will be open for a while; the gateway is asked now and then."""
     link = (
         PayLink.objects.filter(
-            attempt__invoice=invoice, state=LinkState.OPEN, expires_at__gt=moment + LONG_ENOUGH
+            attempt__invoice=invoice,
+            state=LinkState.OPEN,
+            expires_at__gt=moment + LONG_ENOUGH,
+            made_at__gt=moment + LONG_ENOUGH - PAGE_LIVES,
         )
         .select_related("attempt__invoice", "tenant")
         .first()
@@ -124,17 +129,26 @@ def refuse_many(tenant: Tenant, moment: datetime) -> None:
 def close_pages(*, invoice: Invoice, gateway: Gateway, moment: datetime) -> None:
     """Close the invoice's open pages, so that nobody pays there any more. One that was used is applied instead."""
     for link in PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS):
-        follow(link=link, gateway=gateway, moment=moment)
-        link.refresh_from_db()
-        if link.state == LinkState.OPEN and link.external_id is not None:
-            try:
-                closed = gateway.expire_session(link.external_id, key=door.key_for("cs-expire", link.pk))
-            except GatewayError as error:
-                if error.happened is not Happened.REFUSED:
-                    raise
-                follow(link=link, gateway=gateway, moment=moment)  # it was used or closed meanwhile
-            else:
-                applying.apply_session(closed)
+        close(link=link, gateway=gateway, moment=moment)
+
+
+def close(*, link: PayLink, gateway: Gateway, moment: datetime) -> None:
+    """Close a page that nobody uses, was left by its payer, or is in the way of a charge; one that was used is applied
+    instead, and one that is closed stays so. Raises as `follow`.
+    """
+    if link.state not in OPEN_LINKS:
+        return
+    follow(link=link, gateway=gateway, moment=moment)
+    link.refresh_from_db()
+    if link.state == LinkState.OPEN and link.external_id is not None:
+        try:
+            closed = gateway.expire_session(link.external_id, key=door.key_for("cs-expire", link.pk))
+        except GatewayError as error:
+            if error.happened is not Happened.REFUSED:
+                raise
+            follow(link=link, gateway=gateway, moment=moment)  # it was used or closed meanwhile
+        else:
+            applying.apply_session(closed)
 
 
 def withdraw(*, invoice: Invoice, moment: datetime) -> None:
@@ -241,7 +255,7 @@ def page_of(customer: str, back: Back, told: dict[str, str]) -> Params:
     return {
         "customer": customer,
         "success_url": f"{back.done}?session={{CHECKOUT_SESSION_ID}}",
-        "cancel_url": back.stopped,
+        "cancel_url": f"{back.stopped}?page={told['ct_link']}",
         "metadata": told,
     }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
 
 from django.db import transaction
 from django.db.models import QuerySet, Sum
@@ -23,6 +24,9 @@ from billing.models import (
     RefundState,
 )
 
+LOOKS_AFTER_FAILURE: Final = timedelta(hours=3)
+"""So long what the gateway failed over (a 5xx) is looked for before it counts as not made, a charge as a refund: what
+it began may be listed late, and no money is moved a second time meanwhile."""
 GIVEN = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING, RefundState.SUCCEEDED)
 """States in which the money is, or may be, on its way back."""
 
@@ -71,6 +75,8 @@ def follow(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None
     fresh = door.is_fresh(refund.sent_at or refund.made_at, moment=moment)
     if not (fresh and refund.resend):
         if _is_found(refund, gateway, moment):
+            return
+        if refund.sent_at is not None and moment - refund.sent_at < LOOKS_AFTER_FAILURE:
             return
         if refund.sent_at is not None:
             _end(refund, RefundState.CANCELED, "The gateway knows nothing of it: ask for it again.")

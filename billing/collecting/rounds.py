@@ -14,7 +14,7 @@ import structlog
 from django.db.models import F, Q
 
 from billing import credit, sums
-from billing.collecting import attempts, automatic, door, due, events, links, refunds
+from billing.collecting import accounts, attempts, automatic, door, due, events, links, refunds
 from billing.gateways.base import Gateway, GatewayError, Happened
 from billing.models import (
     AttemptState,
@@ -31,6 +31,12 @@ from portal.locks import Work
 
 LOOK_AGAIN = timedelta(minutes=10)
 """How long a page or a payment under way is left to what the gateway tells, before it is asked."""
+DISTANCES = (
+    (timedelta(hours=1), LOOK_AGAIN),
+    (timedelta(days=1), timedelta(hours=1)),
+    (timedelta(days=4000), timedelta(hours=6)),
+)
+"""(Up to which age, how long after the last look) the gateway is asked again about what is under way."""
 AT_ONCE = 200
 OPENING = timedelta(minutes=1)
 """How long whoever opens a page is left alone with it."""
@@ -104,6 +110,18 @@ def _run(gateway: Gateway, clock: Clock) -> Sweep:
     )
     _each(
         done,
+        _outlived_pages(moment),
+        lambda link: links.close(link=link, gateway=gateway, moment=clock()),
+        clock,
+    )
+    _each(
+        done,
+        accounts.with_changed_contacts()[:AT_ONCE],
+        lambda account: accounts.send_contacts(account=account, gateway=gateway, moment=clock()),
+        clock,
+    )
+    _each(
+        done,
         _outdated_pages(),
         lambda invoice: links.close_pages(invoice=invoice, gateway=gateway, moment=clock()),
         clock,
@@ -125,6 +143,7 @@ def _top_up(done: Sweep, rule: AutomaticTopUp, gateway: Gateway, clock: Clock) -
 
 def _charge(done: Sweep, invoice: due.Due, gateway: Gateway, clock: Clock) -> None:
     def ask(wanted: due.Due) -> None:
+        links.close_pages(invoice=wanted.invoice, gateway=gateway, moment=clock())
         made = attempts.charge(invoice=wanted.invoice, gateway=gateway, moment=clock(), on=wanted.on)
         if isinstance(made, attempts.Held):
             done.held += 1
@@ -154,12 +173,18 @@ def _unfinished(moment: datetime) -> Iterable[PaymentAttempt]:
     rows = PaymentAttempt.objects.select_related("method", "invoice", "tenant").order_by(
         LONGEST_AGO, "made_at"
     )
-    yield from rows.filter(state__in=(AttemptState.READY, AttemptState.UNKNOWN))[:AT_ONCE]
-    yield from rows.filter(_not_just_asked(moment), state=AttemptState.PROCESSING)[:AT_ONCE]
+    unanswered = rows.filter(state__in=(AttemptState.READY, AttemptState.UNKNOWN))
+    yield from unanswered.filter(resend=True)[:AT_ONCE]
+    yield from unanswered.filter(_to_look_again(moment), resend=False)[:AT_ONCE]
+    yield from rows.filter(_to_look_again(moment), state=AttemptState.PROCESSING)[:AT_ONCE]
 
 
-def _not_just_asked(moment: datetime) -> Q:
-    return Q(looked_at=None) | Q(looked_at__lte=moment - LOOK_AGAIN)
+def _to_look_again(moment: datetime) -> Q:
+    """At growing distances: what has not changed for long will not change within the next minutes."""
+    found = Q(looked_at=None)
+    for age, distance in DISTANCES:
+        found |= Q(made_at__gt=moment - age, looked_at__lte=moment - distance)
+    return found
 
 
 def _open_pages(moment: datetime) -> Iterable[PayLink]:
@@ -169,8 +194,13 @@ def _open_pages(moment: datetime) -> Iterable[PayLink]:
     unanswered = rows.filter(state__in=(LinkState.READY, LinkState.UNKNOWN), made_at__lt=moment - OPENING)
     yield from unanswered[:AT_ONCE]
     yield from rows.filter(attempt__state=AttemptState.OFFERED, attempt__page_used=True)[:AT_ONCE]
-    left_open = rows.filter(state=LinkState.OPEN, made_at__lt=moment - LOOK_AGAIN)
+    left_open = rows.filter(_to_look_again(moment), state=LinkState.OPEN, made_at__lt=moment - LOOK_AGAIN)
     yield from left_open.exclude(attempt__page_used=True)[:AT_ONCE]
+
+
+def _outlived_pages(moment: datetime) -> Iterable[PayLink]:
+    rows = PayLink.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
+    yield from rows.filter(state=LinkState.OPEN, made_at__lte=moment - links.PAGE_LIVES)[:AT_ONCE]
 
 
 def _outdated_pages() -> Iterable[Invoice]:
@@ -194,7 +224,7 @@ def _unfinished_refunds(moment: datetime) -> Iterable[PaymentRefund]:
     """What was not answered first; then what is under way, of which the gateway tells by itself."""
     rows = PaymentRefund.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
     yield from rows.filter(state__in=(RefundState.READY, RefundState.UNKNOWN))[:AT_ONCE]
-    yield from rows.filter(_not_just_asked(moment), state=RefundState.PENDING)[:AT_ONCE]
+    yield from rows.filter(_to_look_again(moment), state=RefundState.PENDING)[:AT_ONCE]
 
 
 def _each(done: Sweep, things: Iterable[T], act: Callable[[T], object], clock: Clock) -> int:

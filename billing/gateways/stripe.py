@@ -100,6 +100,9 @@ class Stripe:
     def create_customer(self, params: Params, *, key: str) -> str:
         return _asked(lambda: self._client.customers.create(_typed(params), _keyed(key))).id
 
+    def update_customer(self, customer: str, params: Params, *, key: str) -> None:
+        _asked(lambda: self._client.customers.update(customer, _typed(params), _keyed(key)))
+
     def customer_exists(self, customer: str) -> bool:
         try:
             found = _plain(_asked(lambda: self._client.customers.retrieve(customer)))

@@ -142,12 +142,8 @@ def overview(
     totals = _ask_totals(tenant, [p for p in (period, before) if p])
     earlier = _ask_elapsed(tenant, begun, min(begun + elapsed, first) if today < end else first)
     costliest = jobs.ask_costliest(tenant, period, limit=COSTLIEST)
-    started, balances, open_, owed_back = (
-        jobs.ask_count(tenant, period),
-        wallets.ask_balances(tenant),
-        invoices.ask_open(tenant),
-        invoices.ask_owed_back(tenant),
-    )
+    started, balances = jobs.ask_count(tenant, period), wallets.ask_balances(tenant)
+    open_, owed_back = invoices.ask_open(tenant), invoices.ask_owed_back(tenant)
     together(totals, earlier, costliest, started, balances, open_, owed_back, *beside)
     rows, prices = totals.answer
     own = [row for row in rows if row.period == period.pk]

@@ -24,6 +24,7 @@ from billing.rules.money import Money
 from portal.tenants.access import Action
 from portal.tenants.asking import Ask
 from portal.tenants.models import Tenant
+from portal.web import balance_tiles
 from portal.web import format as say
 from portal.web.forecast import forecast
 from portal.web.invoices import invoice_row
@@ -220,9 +221,9 @@ def _tiles(visit: Visit, found: Overview, today: date, accrued: Accrued | None) 
     if found.balances:
         tiles.append(_wallets(visit, found.balances))
     if visit.shell.invoices and (found.open.count or not found.balances):
-        tiles.append(_open_invoices(visit, found.open))
+        tiles.append(balance_tiles.open_invoices(visit, found.open))
     if visit.shell.invoices and found.owed_back.count:
-        tiles.append(_owed_back(visit, found.owed_back))
+        tiles.append(balance_tiles.owed_back(visit, found.owed_back))
     return tuple(tiles)
 
 
@@ -264,30 +265,6 @@ def _compared(
         change=f"{sign}{text_of}",
         direction="up" if difference > 0 else "down",
     )
-
-
-def _open_invoices(visit: Visit, found: invoices.Open) -> Tile:
-    href = reverse("invoices", args=[visit.tenant.slug])
-    if not found.count:
-        return Tile(label="Open invoices", value="None", note="everything is paid", href=href)
-    waiting = found.count - found.processing
-    if not waiting:
-        note = f"{found.count} being processed"
-        return Tile(label="Open invoices", value=say.sums(found.sums), note=note, href=href)
-    due = f", the first due {say.day(found.first_due)}" if found.first_due else ""
-    if found.first_due is not None and found.first_due < visit.today:
-        due = f", the first was due {say.day(found.first_due)}"
-    note = f"{waiting} to pay{due}"
-    if found.processing:
-        note = f"{note}; {found.processing} being processed"
-    return Tile(label="Open invoices", value=say.sums(found.sums), note=note, href=href)
-
-
-def _owed_back(visit: Visit, found: invoices.OwedBack) -> Tile:
-    slug, one = visit.tenant.slug, found.count == 1
-    href = reverse("invoice", args=[slug, found.number]) if one else reverse("invoices", args=[slug])
-    note = f"to be paid back to you, from {found.number if one else say.counted(found.count, 'invoice')}"
-    return Tile(label="Owed to you", value=say.sums(found.sums), note=note, href=href)
 
 
 def _chart(found: Overview, today: date, spend_label: str) -> Chart:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import cast
+from uuid import UUID
 
 from django.contrib import messages
 from django.db.models import Q
@@ -98,7 +100,7 @@ def pay(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
         return links.pay_page(
             invoice=invoice,
             gateway=door.gateway(),
-            back=back_of(request, tenant, here),
+            back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
         )
@@ -115,7 +117,7 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         return links.card_page(
             tenant=tenant,
             gateway=door.gateway(),
-            back=back_of(request, tenant, here),
+            back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
         )
@@ -165,12 +167,36 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         looked = False
     if not looked:
         messages.info(request, CONFIRMING)
-    invoice = link.attempt.invoice if link.attempt is not None else None
-    if link.attempt is not None and link.attempt.top_up is not None:
-        return redirect("wallet", tenant.slug, link.attempt.top_up.wallet_id)
-    if invoice is None:
+    return _behind(tenant, link)
+
+
+@tenant_return(Action.PAY)
+def stopped(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """Back from a hosted page that was left unpaid: it is closed, so that it is not in the way of what comes next."""
+    link = _page_of(tenant, request.GET.get("page", ""))
+    if link is None:
+        raise Http404("no such page of this tenant")
+    with suppress(GatewayError, CollectingError, UnplacedError):  # else a round closes it
+        links.close(link=link, gateway=door.gateway(), moment=datetime.now(UTC))
+    return _behind(tenant, link)
+
+
+def _page_of(tenant: Tenant, text: str) -> PayLink | None:
+    try:
+        row = UUID(text)
+    except ValueError:
+        return None
+    return PayLink.objects.filter(tenant=tenant, pk=row).first()
+
+
+def _behind(tenant: Tenant, link: PayLink) -> HttpResponse:
+    """To what the page was opened for."""
+    attempt = link.attempt
+    if attempt is not None and attempt.top_up is not None:
+        return redirect("wallet", tenant.slug, attempt.top_up.wallet_id)
+    if attempt is None or attempt.invoice is None:
         return redirect("payment", tenant.slug)
-    return redirect("invoice", tenant.slug, invoice.number)
+    return redirect("invoice", tenant.slug, attempt.invoice.number)
 
 
 def offer(visit: Visit, invoice: Invoice, *, due: bool) -> PayOffer | None:
@@ -208,10 +234,10 @@ def _onwards(request: HttpRequest, opened: Callable[[], PayLink], here: str) -> 
     return redirect(here)
 
 
-def back_of(request: HttpRequest, tenant: Tenant, here: str) -> links.Back:
+def back_of(request: HttpRequest, tenant: Tenant) -> links.Back:
     return links.Back(
         done=request.build_absolute_uri(reverse("payment_back", args=[tenant.slug])),
-        stopped=request.build_absolute_uri(here),
+        stopped=request.build_absolute_uri(reverse("payment_stopped", args=[tenant.slug])),
     )
 
 

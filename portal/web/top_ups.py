@@ -52,7 +52,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
             made = top_ups.charge(wallet=row, amount=amount, key=key, gateway=gateway, who=who, moment=now)
             _say(request, made)
             return redirect(here)
-        back = back_of(request, tenant, here)
+        back = back_of(request, tenant)
         link = top_ups.page(
             wallet=row, amount=amount, key=key, gateway=gateway, back=back, who=who, moment=now
         )

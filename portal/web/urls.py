@@ -16,7 +16,7 @@ from portal.web.live import live
 from portal.web.one_transfer import one_transfer
 from portal.web.operator import clusters, quarantine, unowned
 from portal.web.overview import overview
-from portal.web.payment import add_card, back, change_method, pay, payment, set_automatic
+from portal.web.payment import add_card, back, change_method, pay, payment, set_automatic, stopped
 from portal.web.payouts import payout, payout_csv
 from portal.web.plan_editor import plan_editor
 from portal.web.plans import plan, plan_list
@@ -45,6 +45,7 @@ tenant_patterns: list[URLPattern] = [
     path("payment/automatic/", set_automatic, name="payment_automatic"),
     path("payment/methods/<int:method>/", change_method, name="payment_method"),
     path("payment/back/", back, name="payment_back"),
+    path("payment/stopped/", stopped, name="payment_stopped"),
     path("invoices/", invoices, name="invoices"),
     # Numbers issued before prefixes were checked (migration 0043) may have a slash in them: the longest address
     # stands first.

@@ -10,7 +10,7 @@ from django.core import mail
 from billing import crediting
 from billing.collecting.attempts import Held
 from billing.dunning import posting, rounds, standing
-from billing.models import Letter
+from billing.models import BillingAccount, Letter
 from billing.rules.money import Money
 from portal.outbox import outbox
 from portal.tenants.models import Tenant
@@ -38,7 +38,9 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
             posting.post(moment=counter.now)
 
         assert (counter.states, counter.taken, counter.paid) == ([], [], "0.00")
-        assert [one for one in counter.stripe.requests[asked:] if one.method == "POST"] == []
+        sent = [str(one) for one in counter.stripe.requests[asked:] if one.method == "POST"]
+        customer = BillingAccount.objects.get().customer
+        assert sent == [f"POST /v1/customers/{customer}"]  # its e-mail, and nothing of money
         assert counter.charge() == Held(
             "What is due is below the smallest amount that can be charged; it waits for a transfer."
         )

@@ -39,6 +39,7 @@ ACTS = {
     "t/<slug:slug>/payment/automatic/": 405,
     "t/<slug:slug>/payment/methods/<int:method>/": 405,
     "t/<slug:slug>/payment/back/": 404,
+    "t/<slug:slug>/payment/stopped/": 404,
     "t/<slug:slug>/invoices/<path:number>/pay/": 405,
 }
 NOT_YET = {"t/<slug:slug>/invoices/<path:number>/xml": 404}  # no document of the house is rendered
