@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 from django.db import transaction
 
-from billing import corrections, drafting, invoicing, taxing
+from billing import corrections, drafting, invoicing, sellers, taxing
 from billing.collecting import refunds
 from billing.drafting import Bill
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, Seller
@@ -61,7 +61,7 @@ def credit(
     billed = corrections.billed_with(lines.values())
     lefts = [(pk, Money.from_minor(billed.left(pk), invoice.currency)) for pk in chosen]
     taken = _taken(invoice, net, lefts)
-    note = _note(invoice, drafting.the_seller(), reason=reason.strip(), rated_through=0)
+    note = _note(invoice, sellers.the_seller(), reason=reason.strip(), rated_through=0)
     note.terms = {"credited_by": by}
     given = [
         corrections.given_back(lines[pk], billed.lines[pk], -amount.minor) for pk, amount in taken.items()

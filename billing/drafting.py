@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from billing import corrections, manual, taxing
+from billing import corrections, manual, sellers, taxing
 from billing.corrections import Billed, Divided
 from billing.describing import describe
 from billing.models import (
@@ -75,7 +75,7 @@ def bill_each(owing: Sequence[Owing]) -> list[Bill]:
 
     Six queries at most, four more where a period comes to less than nothing, and one for each tenant that leaves so.
     """
-    seller = the_seller()
+    seller = sellers.the_seller()
     waiting = manual.pending([each.tenant for each in owing])
     owing = _in_a_currency(owing, waiting, seller)
     made = {each.tenant.pk: _per_currency(each, waiting.get(each.tenant.pk, [])) for each in owing}
@@ -225,11 +225,6 @@ def write(documents: Sequence[tuple[Invoice, Sequence[InvoiceLine], Sequence[Tax
             for record in taxing.records(invoice, taxes, told)
         ]
     )
-
-
-def the_seller() -> Seller:
-    """Who issues the invoices."""
-    return Seller.objects.order_by("pk").first() or Seller(name="The operator of this cluster")
 
 
 def add_up(invoice: Invoice, taxes: Sequence[TaxRow]) -> Invoice:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
-from billing import calendar, comparing, crediting, drafting, invoicing, parking
+from billing import calendar, comparing, crediting, drafting, invoicing, parking, sellers
 from billing.drafting import Bill, Owing
 from billing.models import BillingPeriod, CloseProof, Decision, Invoice, LineKind, Parking
 from billing.outcomes import Block, Closed, Outcome, beside, blocked, closed
@@ -27,13 +27,21 @@ def issue_each(owing: Sequence[Owing], *, moment: datetime, compare: bool = Fals
     return {pk: replace(outcome, change=changes.get(pk)) for pk, outcome in outcomes.items()}
 
 
+def _blocks(bill: Bill) -> list[Block]:
+    """What keeps documents from being issued; nothing is asked of a seller in whose name nothing is."""
+    issues = bill.wanted or bill.others or bill.divided.credits
+    no_seller = sellers.missing(bill.seller) if issues else ""
+    found = {"no-seller": no_seller, "untaxed": bill.untaxed}
+    return [Block(code, sentence) for code, sentence in found.items() if sentence]
+
+
 def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:
     outcomes = {
-        bill.owing.tenant.pk: blocked(bill.owing.tenant.slug, [Block("untaxed", bill.untaxed)])
+        bill.owing.tenant.pk: blocked(bill.owing.tenant.slug, found)
         for bill in bills
-        if bill.untaxed
+        if (found := _blocks(bill))
     }
-    bills = [bill for bill in bills if not bill.untaxed]
+    bills = [bill for bill in bills if bill.owing.tenant.pk not in outcomes]
     carried = {bill.owing.tenant.pk: bill for bill in bills if bill.wanted and bill.total.amount < 0}
     due = [bill for bill in bills if bill.owing.tenant.pk not in carried]
     parked = parking.park_each(due, moment=moment)

@@ -84,7 +84,12 @@ def a_tenant(
     accounts: Iterable[tuple[Cluster, str]] = (),
     **fields: Any,
 ) -> Tenant:
-    """A tenant that has always owned `accounts`, and is on `plan` from that day of its own zone on."""
+    """A tenant that has always owned `accounts`, and is on `plan` from that day of its own zone on.
+
+    There is a seller then, in whose name it is billed.
+    """
+    if not Seller.objects.exists():
+        a_seller()
     tenant = Tenant.objects.create(slug=slug, **{"name": slug.replace("-", " ").title(), **fields})
     if plan is not None:
         since = datetime(plan_from.year, plan_from.month, plan_from.day, tzinfo=tenant.zone)

@@ -16,7 +16,7 @@ from django.db.models import Sum
 from billing import closing, drafting, invoicing, proof, statements
 from billing.closing import Closed
 from billing.drafting import Owing
-from billing.models import Invoice, InvoiceLine, RatedUsage, Verdict
+from billing.models import Invoice, InvoiceLine, RatedUsage, Seller, Verdict
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.tenants.models import Tenant
@@ -41,6 +41,8 @@ def close(
     They are closed together, or the story fails: a close hides what fails together and goes well one by one.
     `apart`: one of them has trouble of its own, so that each is closed alone.
     """
+    if not Seller.objects.exists():
+        builders.a_seller()
     year, number = parse_month(month)
     after = datetime(year + number // 12, number % 12 + 1, 3)
     with _logged(closing.APART) as told:

@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from billing import drafting, payers, taxing
+from billing import payers, sellers, taxing
 from billing.models import Archive, Payer, Subscription
 from billing.payers import PayerError
 from billing.tasks import rate_accounts, rate_tenants
@@ -76,7 +76,7 @@ class TenantForm(forms.ModelForm[Tenant]):
         wanted = copy(self.instance)
         for name, value in said.items():
             setattr(wanted, name, value)
-        if refusal := taxing.of_tenants([], drafting.the_seller()).refusal(wanted):
+        if refusal := taxing.of_tenants([], sellers.the_seller()).refusal(wanted):
             raise forms.ValidationError(refusal[0].upper() + refusal[1:])
         return said
 

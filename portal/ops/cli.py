@@ -109,13 +109,18 @@ class OperatorCommand(BaseCommand):
             sys.exit(answer.code)
 
     def asks(self, *, yes: bool) -> bool:
-        """Whether a person has to confirm: at the shell, without --yes. Code that calls us has decided."""
-        return self._called_from_command_line and not yes
+        """Whether a person has to confirm: at the shell, without --yes. Code that calls us has decided.
+
+        Raises BadInputError where nobody is at a terminal to answer.
+        """
+        if yes or not self._called_from_command_line:
+            return False
+        if not sys.stdin.isatty():
+            raise BadInputError("This asks for confirmation: add --yes to confirm it in a script.")
+        return True
 
     def confirm(self, question: str) -> None:
-        """Ask at the terminal, and refuse where the answer is no, or where nobody is there to answer."""
-        if not sys.stdin.isatty():
-            raise BadInputError(f"{question} Add --yes to confirm it in a script.")
+        """Ask at the terminal; RefusedError where the answer is no."""
         self.stderr.write(f"{question} [y/N] ", ending="")
         self.stderr.flush()
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

@@ -27,6 +27,7 @@ from billing.rules.period import parse_month, shifted
 from billing.tasks import closes_due
 from portal.audit import acting_as
 from portal.outbox import outbox
+from portal.web import close_confirmation
 from portal.web import format as say
 from portal.web.shapes import (
     Badge,
@@ -87,6 +88,10 @@ WAYS = {
         "Usage may be missing",
         "Have the cluster read to the period’s end, or give a reason when you issue.",
     ),
+    "no-seller": (
+        "The seller is not entered",
+        "Name, address and, in the EU, VAT id stand on every invoice.",
+    ),
     "untaxed": ("How it is taxed is not known", "The sentence beside the tenant says what is missing."),
     "mixed-currencies": ("Two currencies in one period", "Move the change of plan to a period’s border."),
 }
@@ -98,6 +103,8 @@ def close(request: HttpRequest, shell: Shell) -> HttpResponse:
     asked = request.POST if request.method == "POST" else request.GET
     month = _month(asked.get("month", ""), now)
     if request.method == "POST":
+        if request.POST.get("act") == CloseKind.ISSUE and request.POST.get("confirmed") != "yes":
+            return redirect(f"{reverse('operator_close')}{close_confirmation.address(month, _why(request))}")
         _act(request, month, now)
         return redirect(f"{reverse('operator_close')}?{urlencode({'month': month})}")
     return answer(
@@ -129,7 +136,7 @@ def _other(month: tuple[int, int], by: int) -> str:
 
 def _act(request: HttpRequest, month: str, now: datetime) -> None:
     act, by = request.POST.get("act", ""), str(request.user)
-    why = request.POST.get("why", "").replace("\0", "").strip()
+    why = _why(request)
     try:
         if act in CloseKind.values:
             _ask(CloseKind(act), month, by, why, now)
@@ -140,6 +147,10 @@ def _act(request: HttpRequest, month: str, now: datetime) -> None:
             messages.success(request, f"{row.tenant}, {parking.amount_of(row)}: {row.state}.{again}")
     except (RunError, ParkingError) as refusal:
         messages.error(request, str(refusal))
+
+
+def _why(request: HttpRequest) -> str:
+    return request.POST.get("why", "").replace("\0", "").strip()[:500]
 
 
 def _ask(kind: CloseKind, month: str, by: str, why: str, now: datetime) -> None:
@@ -177,7 +188,11 @@ def _page(month: str, asked: QueryDict, now: datetime) -> ClosePage:
     )
     parked, more_parked = _parked() if not busy else ((), "")
     kept = {"show": show, "block": code}
+    asks = asked.get("confirm") == "yes" and not busy
     return ClosePage(
+        confirmation=close_confirmation.question(run, _named(month), asked.get("why", "")[:500])
+        if asks
+        else None,
         month=month,
         name=_named(month),
         earlier=_href(_other((year, number), -1)),
@@ -285,7 +300,11 @@ def _summed(amounts: Sequence[Money]) -> list[Money]:
 def _way(month: str, code: str, tenants: int) -> InTheWay:
     title, remedy = WAYS.get(code, (code, ""))
     return InTheWay(
-        title=title, remedy=remedy, tenants=say.counted(tenants, "tenant"), href=_href(month, block=code)
+        title=title,
+        remedy=remedy,
+        tenants=say.counted(tenants, "tenant"),
+        href=_href(month, block=code),
+        entry=reverse("admin:billing_seller_changelist") if code == "no-seller" else "",
     )
 
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from billing import close_runs
-from billing.models import Bound, CloseKind, CloseRun, Invoice, Parking
+from billing.models import Bound, CloseKind, CloseRun, Invoice, Parking, Seller
 from tests import builders, stories
 from tests.builders import at
 from tests.web.house import House, a_house, page, signed_in
@@ -55,7 +55,7 @@ def test_op_rehearses_issues_and_finds_the_invoices(house: House) -> None:
     assert "Rehearsed by op@cluster.example" in text
     assert not Invoice.objects.exists()
 
-    post(op, act="issue")
+    post(op, act="issue", confirmed="yes")
     work()
     text = words(page(house.op, MARCH))
     assert "Issued 2 $14.25" in text
@@ -68,7 +68,7 @@ def test_op_rehearses_issues_and_finds_the_invoices(house: House) -> None:
 def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> None:
     op = signed_in(house.op)
     Bound.objects.create(measure="total", currency="USD", limit=10)
-    post(op, act="issue")
+    post(op, act="issue", confirmed="yes")
     work()
     text = words(page(house.op, MARCH))
     assert "Waiting for approval 1 $13.00" in text
@@ -89,7 +89,7 @@ def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> No
     said = post(op, act="approved", why="Ann expects it", **told)
     assert "Vision Lab, 13.00 USD: approved. Issue the month to send it." in said
     assert re.search(r"Approved \$13.00 on 1 line .* op@cluster.example, .*: Ann expects it", said)
-    post(op, act="issue")
+    post(op, act="issue", confirmed="yes")
     work()
     assert stories.total(stories.invoice_of(house.vision, "2026-03")) == "13.00"
     assert "To approve before it is issued" not in page(house.op, MARCH)
@@ -129,7 +129,7 @@ def test_what_differs_from_last_month_is_told(house: House) -> None:
 
 def test_two_operators_at_once_are_told_of_each_other(house: House) -> None:
     other = builders.an_operator("oda@cluster.example")
-    post(signed_in(house.op), act="issue")
+    post(signed_in(house.op), act="issue", confirmed="yes")
     assert "op@cluster.example closes 2026-03 at this moment" in post(signed_in(other), act="rehearsal")
 
 
@@ -176,3 +176,39 @@ def asked(house: House) -> int:
     with CaptureQueriesContext(connection) as queries:
         assert client.get(MARCH).status_code == 200
     return len(queries)
+
+
+def test_issuing_asks_first_with_count_and_sum(house: House) -> None:
+    op = signed_in(house.op)
+    post(op, act="rehearsal")
+    work()
+    answer = op.post(PATH, {"month": "2026-03", "act": "issue", "why": "known gap"}, follow=True)
+    asked = words(answer.content.decode())
+    assert "Issue the invoices of March 2026 to 2 tenants: $14.25?" in asked
+    assert "Billed although usage may be missing, because: known gap" in asked
+    assert "Rehearse</button>" not in answer.content.decode()
+    assert not CloseRun.objects.undone().exists()
+    post(op, act="issue", why="known gap", confirmed="yes")
+    assert CloseRun.objects.undone().get().accept_incomplete == "known gap"
+
+
+def test_issuing_unseen_says_that_the_month_was_not_rehearsed(house: House) -> None:
+    answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
+    asked = words(answer.content.decode())
+    assert (
+        "Issue the invoices of March 2026? How many and how much is not known: rehearse the month first"
+        in asked
+    )
+
+
+def test_without_a_seller_the_page_leads_to_where_it_is_entered(house: House) -> None:
+    Seller.objects.all().delete()
+    post(signed_in(house.op), act="rehearsal")
+    work()
+    shown = page(house.op, MARCH)
+    text = words(shown)
+    assert (
+        "The seller is not entered Name, address and, in the EU, VAT id stand on every invoice. Enter it 2 tenants"
+        in text
+    )
+    assert 'href="/admin/billing/seller/"' in shown

@@ -15,7 +15,7 @@ from portal.web.shapes.books import (
     PayoutRow,
     RunRow,
 )
-from portal.web.shapes.closing import ClosePage, CloseRow, CloseTile, InTheWay, ParkedRow
+from portal.web.shapes.closing import ClosePage, CloseRow, CloseTile, InTheWay, IssueConfirmation, ParkedRow
 from portal.web.shapes.cluster import (
     CapacityRow,
     ClusterPage,
@@ -110,6 +110,7 @@ __all__ = [
     "InvoicePage",
     "InvoiceRow",
     "InvoicesPage",
+    "IssueConfirmation",
     "JobFilters",
     "JobPage",
     "JobRow",

@@ -29,6 +29,7 @@ class InTheWay:
     remedy: str
     tenants: str
     href: str
+    entry: str = ""  # where what is missing is entered; "" where the remedy says it all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,15 @@ class ParkedRow:
     decision: str  # who decided, when and why; "" while it waits
     seen: str  # the figures, as they come back with the decision: minor units
     seen_lines: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class IssueConfirmation:
+    """What is asked before invoices are issued."""
+
+    sentence: str  # "Issue the invoices of March 2026 to 2 tenants: $14.25?"
+    button: str
+    why: str  # the reason for which usage may be missing, as it was given; "" for none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,3 +100,4 @@ class ClosePage:
     first: bool
     href: str
     refresh: str
+    confirmation: IssueConfirmation | None = None  # while somebody is asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -10,6 +11,8 @@ from django.core.management.base import CommandParser
 
 from billing import closing, telling
 from billing.closing import Closed
+from billing.outcomes import Outcome
+from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, moment
@@ -31,6 +34,7 @@ class Command(OperatorCommand):
             "--accept-incomplete", metavar="REASON", default="", help="bill although usage may be missing"
         )
         parser.add_argument("--dry-run", action="store_true", help="do everything, keep nothing")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def answer(self, **options: Any) -> Answer:
         try:
@@ -44,22 +48,48 @@ class Command(OperatorCommand):
         tenants = _tenants(options["tenant"])
         if at > now:
             raise BadInputError("--as-of lies in the future; a period is closed after it has ended.")
-        with (
-            acting_as("close_period", why=options["accept_incomplete"]),
-            Progress("Tenants closed", total=len(tenants)) as progress,
-        ):
-            closed = list(
-                closing.close(
-                    tenants=tenants,
-                    year=year,
-                    month=month,
-                    moment=at,
-                    accept_incomplete=options["accept_incomplete"],
-                    rehearse=options["dry_run"],
-                    progress=lambda _: progress.add(1),
-                )
+        if not options["dry_run"] and self.asks(yes=options["yes"]):
+            self.confirm(
+                _question(options["month"], _closed(tenants, year, month, at, options, rehearse=True))
             )
+        closed = _closed(tenants, year, month, at, options, rehearse=options["dry_run"])
         return _answer(options["month"], closed, rehearsed=options["dry_run"])
+
+
+def _closed(
+    tenants: list[Tenant], year: int, month: int, at: datetime, options: Mapping[str, Any], *, rehearse: bool
+) -> list[Closed]:
+    why = options["accept_incomplete"]
+    with (
+        acting_as("close_period", why=why),
+        Progress("Tenants rehearsed" if rehearse else "Tenants closed", total=len(tenants)) as progress,
+    ):
+        return list(
+            closing.close(
+                tenants=tenants,
+                year=year,
+                month=month,
+                moment=at,
+                accept_incomplete=why,
+                rehearse=rehearse,
+                progress=lambda _: progress.add(1),
+            )
+        )
+
+
+def _question(month: str, rehearsed: list[Closed]) -> str:
+    """How many tenants have documents, and what they come to by currency."""
+    ready = [one for one in rehearsed if one.outcome in {Outcome.ISSUED, Outcome.CORRECTED}]
+    amounts: dict[str, Money] = {}
+    for total in (total for one in ready for total in (one.total, *(other.total for other in one.beside))):
+        if total is not None:
+            amounts[total.currency] = amounts.get(total.currency, Money.zero(total.currency)) + total
+    come_to = (
+        ", ".join(f"{amount.text} {currency}" for currency, amount in sorted(amounts.items())) or "nothing"
+    )
+    stuck = sum(one.outcome in telling.STUCK for one in rehearsed)
+    blocked = f" {stuck} blocked or waiting and skipped." if stuck else ""
+    return f"{month}: {len(ready)} of {len(rehearsed)} tenants have invoices, {come_to} in all.{blocked} Issue them?"
 
 
 def _tenants(slugs: list[str] | None) -> list[Tenant]:

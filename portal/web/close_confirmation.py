@@ -1,0 +1,41 @@
+"""The question before invoices are issued: how many, and what they come to."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from billing import close_runs
+from billing.models import CloseKind, CloseRun
+from billing.outcomes import Outcome
+from billing.rules.money import Money
+from portal.web import format as say
+from portal.web.shapes import IssueConfirmation
+
+
+def address(month: str, why: str) -> str:
+    """Of the page that asks."""
+    return "?" + urlencode({"month": month, "confirm": "yes"} | ({"why": why} if why else {}))
+
+
+def question(run: CloseRun | None, name: str, why: str) -> IssueConfirmation:
+    """By the last rehearsal of the month; where there is none since it was issued, neither is known."""
+    if run is None or run.kind != CloseKind.REHEARSAL or run.ended_at is None:
+        return IssueConfirmation(
+            sentence=f"Issue the invoices of {name}? How many and how much is not known: rehearse the month first to "
+            "see it.",
+            button=f"Issue {name}",
+            why=why,
+        )
+    ready = [
+        tally for tally in close_runs.counts(run) if tally.outcome in {Outcome.ISSUED, Outcome.CORRECTED}
+    ]
+    amounts: dict[str, Money] = {}
+    for tally in ready:
+        if tally.currency:
+            amount = Money.from_minor(tally.total, tally.currency)
+            amounts[tally.currency] = amounts.get(tally.currency, Money.zero(tally.currency)) + amount
+    count = say.counted(sum(tally.tenants for tally in ready), "tenant")
+    come_to = f": {say.sums(list(amounts.values()))}" if amounts else ""
+    return IssueConfirmation(
+        sentence=f"Issue the invoices of {name} to {count}{come_to}?", button=f"Issue {name}", why=why
+    )
