@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from bench import jobs
-from billing.models import BillingPeriod, Plan, PlanVersion, Price, Subscription
+from billing.models import BillingPeriod, Plan, PlanVersion, Price, Seller, Subscription
 from clusters.models import Account, Cluster
 from portal.tenants.models import Ownership, Project, Tenant
 
@@ -34,6 +34,7 @@ def build(
     With `changes`, prices change in January, every fourth account changes hands in the middle of a
     day, and every fourth tenant changes its plan in February.
     """
+    Seller.objects.get_or_create(name="Northern Compute GmbH", address="Hafenstraße 1\n20457 Hamburg")
     cluster = Cluster.objects.create(name="gpu1", complete_through=MOMENT)
     names = [jobs.account_name(n) for n in range(accounts)]
     Account.objects.bulk_create([Account(cluster=cluster, name=name) for name in names])

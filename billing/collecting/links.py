@@ -68,7 +68,12 @@ def card_page(*, tenant: Tenant, gateway: Gateway, back: Back, who: str, moment:
     """An open page on which the tenant saves a card; it becomes the preferred one once it is saved."""
     accounts.refuse_archived(tenant)
     open_one = PayLink.objects.filter(
-        tenant=tenant, attempt=None, state=LinkState.OPEN, asked_by=who, expires_at__gt=moment
+        tenant=tenant,
+        attempt=None,
+        state=LinkState.OPEN,
+        asked_by=who,
+        expires_at__gt=moment,
+        made_at__gt=moment + LONG_ENOUGH - PAGE_LIVES,
     ).first()
     if open_one is not None:
         return open_one

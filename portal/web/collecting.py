@@ -40,6 +40,7 @@ KEPT = (
     "Letters are written and kept, and none is sent: EMAIL_URL is not set. Nobody is suspended either, since nobody "
     "was told."
 )
+PROCESSING = "Nothing while its payment is processing"
 
 
 @operator_page("collecting", acts=True)
@@ -118,7 +119,8 @@ def _tiles(now: datetime, looks: int) -> tuple[CloseTile, ...]:
 
 
 def _row(late: Late, policy: Policy, paused: set[tuple[int, int | None]]) -> LateRow:
-    ahead = None if late.rests else coming.upcoming(late, policy)
+    note = late.rests or (PROCESSING if late.under_way else "")
+    ahead = None if note else coming.upcoming(late, policy)
     return LateRow(
         slug=late.slug,
         tenant=late.name,
@@ -129,7 +131,7 @@ def _row(late: Late, policy: Policy, paused: set[tuple[int, int | None]]) -> Lat
         badge=_badge(late, policy),
         next=_said(ahead, late, policy) if ahead else "",
         when=say.day(ahead.day) if ahead else "",
-        note=late.rests,
+        note=note,
         paused=(late.tenant, late.pk) in paused,
         all_paused=(late.tenant, None) in paused,
     )

@@ -90,6 +90,8 @@ def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_i
     answer = ann.post(f"{INVOICE}pay/", follow=True)
     assert "Please try again in a few minutes" in words(answer.content.decode())
     assert [each.under_way for each in standing.late(moment=counter.now)] == [True]
+    late = shown(signed_in(builders.an_operator()), "/operator/collecting/")
+    assert "Processing Nothing while its payment is processing $4.00" in late
 
     counter.stripe.faults.lift(away)
     counter.collect()
