@@ -276,14 +276,16 @@ class WalletHold(models.Model):
 
     wallet = models.ForeignKey(Wallet, on_delete=models.PROTECT, related_name="holds")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
-    key = models.CharField(max_length=200, help_text="What it is held for; held once under it.")
+    key = models.CharField(max_length=200, help_text="What it is held for; one hold under it at a time.")
     amount = models.BigIntegerField()
     placed_at = models.DateTimeField()
     released_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["wallet", "key"], name="hold_is_placed_once"),
+            models.UniqueConstraint(
+                fields=["wallet", "key"], condition=Q(released_at=None), name="hold_is_placed_once_at_a_time"
+            ),
             models.CheckConstraint(condition=Q(amount__gt=0), name="hold_is_not_nothing"),
         ]
 

@@ -28,17 +28,18 @@ def available(wallets: Iterable[Wallet], *, day: date) -> dict[int, int]:
 
 @transaction.atomic
 def hold(*, wallet: Wallet, amount: int, key: str, moment: datetime) -> WalletHold:
-    """Set `amount` aside; held once per `key`: asked again with the same amount, the same hold.
+    """Set `amount` aside; held once per `key`: called again with the same amount, the same hold.
 
-    Raises WalletError where the limit does not allow it, however many ask at once, and for another amount
-    under the same key.
+    A key that was released is free: a job that is requeued is held anew, as a hold of its own, and the limit is
+    checked again. Raises WalletError where the limit does not allow it, however many ask at once, and for another
+    amount under the same key.
     """
     row = locked([wallet.pk])[wallet.pk]
-    known = WalletHold.objects.filter(wallet=row, key=key).first()
-    if known is not None:
-        if known.amount != amount:
+    active = WalletHold.objects.filter(wallet=row, key=key, released_at=None).first()
+    if active is not None:
+        if active.amount != amount:
             raise WalletError(f"{key!r} is held already with another amount: release it first.")
-        return known
+        return active
     _allow(row, amount, _today(row, moment))
     Wallet.objects.filter(pk=row.pk).update(held=F("held") + amount)
     return WalletHold.objects.create(

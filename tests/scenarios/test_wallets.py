@@ -279,6 +279,24 @@ def test_holds_end_at_the_overdraft_and_come_back(lab: tuple[Cluster, Tenant]) -
     assert balances() == {"ben": "-10"}
 
 
+def test_a_requeued_job_is_held_again_under_the_key_that_was_released(lab: tuple[Cluster, Tenant]) -> None:
+    _, tenant = lab
+    wallet = booking.wallet_of(a_scheme(tenant, initial=(20, "once")), booking.Owner(None, "ben"))
+    granting.accrue(wallet=wallet, moment=END)
+    for _ in range(3):
+        first = holding.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END)
+        assert holding.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END) == first
+        assert tokens(Wallet.objects.get().held) == "8"
+        holding.release(wallet=wallet, key="job 1", moment=END)
+        assert tokens(Wallet.objects.get().held) == "0"
+    holding.hold(wallet=wallet, amount=28 * MILLION, key="job 1", moment=END)
+    assert prove().holds
+    holding.release(wallet=wallet, key="job 1", moment=END)
+    holding.spend(wallet=wallet, amount=25 * MILLION, moment=END, memo="A reservation")
+    with pytest.raises(WalletError, match=r"8\.000000 TOK is more than the 5\.000000 TOK"):
+        holding.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END)
+
+
 def test_each_project_pays_from_its_own(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     own(tenant, cluster, "nlp", project="Translation")
