@@ -467,7 +467,8 @@ class Migration(migrations.Migration):
                         ('account', models.CharField(help_text='IBAN, or another number of the account.', max_length=42)),
                         ('currency', models.CharField(max_length=3)),
                         ('name', models.CharField(help_text='What the bank calls it.', max_length=200)),
-                        ('opening', models.BigIntegerField(help_text='Empty: the format has no balances.', null=True)),
+                        ('form', models.CharField(help_text='camt or csv.', max_length=4)),
+                        ('opening', models.BigIntegerField(help_text='Empty: it has no balances, so that nobody checked whether it is whole.', null=True)),
                         ('closing', models.BigIntegerField(null=True)),
                         ('file', models.CharField(max_length=200)),
                         ('sha256', models.CharField(help_text='Of the file.', max_length=64)),
@@ -479,7 +480,7 @@ class Migration(migrations.Migration):
                         ('imported_by', models.CharField(max_length=200)),
                     ],
                     options={
-                        'constraints': [models.UniqueConstraint(fields=('sha256', 'account', 'name'), name='statement_is_read_once')],
+                        'constraints': [models.UniqueConstraint(fields=('sha256', 'account', 'name'), name='statement_is_read_once'), models.CheckConstraint(condition=models.Q(('form__in', ['camt', 'csv'])), name='statement_is_camt_or_csv')],
                         'indexes': [],
                     },
                 ),

@@ -21,7 +21,10 @@ class BankStatement(models.Model):
     account = models.CharField(max_length=42, help_text="IBAN, or another number of the account.")
     currency = models.CharField(max_length=3)
     name = models.CharField(max_length=200, help_text="What the bank calls it.")
-    opening = models.BigIntegerField(null=True, help_text="Empty: the format has no balances.")
+    form = models.CharField(max_length=4, help_text="camt or csv.")
+    opening = models.BigIntegerField(
+        null=True, help_text="Empty: it has no balances, so that nobody checked whether it is whole."
+    )
     closing = models.BigIntegerField(null=True)
     file = models.CharField(max_length=200)
     sha256 = models.CharField(max_length=64, help_text="Of the file.")
@@ -34,7 +37,10 @@ class BankStatement(models.Model):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["sha256", "account", "name"], name="statement_is_read_once")
+            models.UniqueConstraint(fields=["sha256", "account", "name"], name="statement_is_read_once"),
+            models.CheckConstraint(
+                condition=models.Q(form__in=["camt", "csv"]), name="statement_is_camt_or_csv"
+            ),
         ]
 
     def __str__(self) -> str:

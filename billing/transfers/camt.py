@@ -31,19 +31,49 @@ _AMOUNT = re.compile(r"\d{1,15}(\.\d{1,5})?", re.ASCII)
 Node = Any  # an element of lxml, which has no types
 
 
-def statements(data: bytes) -> list[Statement]:
-    """The statements of a file. StatementError where it is none, or does not add up."""
-    root = _root(data)
-    told = _VERSION.fullmatch(root.nsmap.get(root.prefix) or "")
-    if told is None:
-        raise StatementError("This is no bank statement in camt.053: ask the bank for one, or send CSV.")
-    if told[1] != "camt.053" or not 2 <= int(told[2]) <= 13:
-        what = _OTHERS.get(told[1], f"version {told[2]} of {told[1]}")
-        raise StatementError(f"This is {what}; what is booked is told by camt.053, versions 02 to 13.")
-    found = [_statement(node) for node in _all(root, "BkToCstmrStmt", "Stmt")]
+def statements(data: bytes, *, account: str = "", unchecked: bool = False) -> list[Statement]:
+    """The statements of a file that are of `account`, or all where it is "".
+
+    `unchecked`: one without opening or closing balance is read, too. StatementError where it is none, is about other
+    accounts alone, or does not add up.
+    """
+    found = [node for document in _documents(_root(data)) for node in _all(document, "BkToCstmrStmt", "Stmt")]
     if not found:
         raise StatementError("There is no statement in this file.")
-    return found
+    accounts = [_account(node) for node in found]
+    if account and account not in accounts:
+        others = ", ".join(dict.fromkeys(accounts))
+        raise StatementError(
+            f"This is a statement of {others}, and invoices ask to pay to {account}: if that account is "
+            "yours too, say so by giving it."
+        )
+    chosen = zip(accounts, found, strict=True)
+    return [_statement(node, own, unchecked) for own, node in chosen if account in {"", own}]
+
+
+def _documents(root: Node) -> list[Node]:
+    """The document, or those in an envelope, as some banks and services wrap them."""
+    marked = [
+        (node, match) for node in root.iter("{*}Document") if (match := _VERSION.fullmatch(_space(node)))
+    ]
+    if not marked:
+        raise StatementError("This is no bank statement in camt.053: ask the bank for one, or send CSV.")
+    for _, match in marked:
+        if match[1] != "camt.053" or not 2 <= int(match[2]) <= 13:
+            what = _OTHERS.get(match[1], f"version {match[2]} of {match[1]}")
+            raise StatementError(f"This is {what}; what is booked is told by camt.053, versions 02 to 13.")
+    return [node for node, _ in marked]
+
+
+def _space(node: Node) -> str:
+    return node.nsmap.get(node.prefix) or ""
+
+
+def _account(node: Node) -> str:
+    account = _text(node, "Acct", "Id", "IBAN") or _text(node, "Acct", "Id", "Othr", "Id")
+    if not account:
+        raise StatementError(f"Statement {_text(node, 'Id')[:NAME]} does not say of which account it is.")
+    return "".join(account.split()).upper()
 
 
 def _root(data: bytes) -> Node:
@@ -66,13 +96,9 @@ def _root(data: bytes) -> Node:
     return root
 
 
-def _statement(node: Node) -> Statement:
-    account = _text(node, "Acct", "Id", "IBAN") or _text(node, "Acct", "Id", "Othr", "Id")
+def _statement(node: Node, account: str, unchecked: bool) -> Statement:
     name = _text(node, "Id")[:NAME]
-    opening, currency = _balance(node, name, ("OPBD", "PRCD"))
-    closing, _ = _balance(node, name, ("CLBD",))
-    if not account:
-        raise StatementError(f"Statement {name} does not say of which account it is.")
+    opening, closing, currency = _balances(node, name, unchecked)
     entries: list[Entry] = []
     bad: list[BadEntry] = []
     moved = pending = 0
@@ -86,16 +112,17 @@ def _statement(node: Node) -> Statement:
             entries += _entries(each, amount, currency)
         except ValueError as error:
             bad.append(BadEntry(place=f"entry {place}", reason=str(error), raw=_raw(each)))
-    if opening + moved != closing:
+    if opening is not None and closing is not None and opening + moved != closing:
         raise StatementError(
             f"Statement {name} does not add up: it opens with {_money(opening, currency)}, its entries come to "
             f"{_money(moved, currency)}, and it closes with {_money(closing, currency)}. Nothing of it is taken in: "
             "ask the bank for it again."
         )
     return Statement(
-        account=account.replace(" ", ""),
+        account=account,
         currency=currency,
         name=name,
+        form="camt",
         opening=opening,
         closing=closing,
         entries=tuple(entries),
@@ -104,18 +131,37 @@ def _statement(node: Node) -> Statement:
     )
 
 
-def _balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, str]:
-    known = {_text(each, "Tp", "CdOrPrtry", "Cd"): each for each in reversed(list(_all(node, "Bal")))}
+def _balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, int | None, str]:
+    """Opening, closing and their currency; none where one of both is missing, and somebody says that it may."""
+    opening = _balance(node, name, ("OPBD", "PRCD"))
+    closing = _balance(node, name, ("CLBD",))
+    if opening is not None and closing is not None:
+        return opening[0], closing[0], opening[1]
+    if not unchecked:
+        kind = "OPBD" if opening is None else "CLBD"
+        raise StatementError(
+            f"Statement {name} has no balance {kind}: without it, it cannot be told to be whole. Ask the bank for one "
+            "that has it, or have it read without this check (import_statement --unchecked)."
+        )
+    amounts = (_child(each, "Amt") for kind in ("Bal", "Ntry") for each in _all(node, kind))
+    units = (each.get("Ccy", "") for each in amounts if each is not None)
+    currency = _text(node, "Acct", "Ccy") or next(units, "")
+    if currency and not is_currency(currency):
+        raise StatementError(f"Statement {name} is in {currency!r}, which is no currency.")
+    return None, None, currency
+
+
+def _balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, str] | None:
+    by_kind = {_text(each, "Tp", "CdOrPrtry", "Cd"): each for each in reversed(list(_all(node, "Bal")))}
     for kind in kinds:
-        if kind in known:
-            currency = _child(known[kind], "Amt").get("Ccy", "")
+        if kind in by_kind:
+            amount = _child(by_kind[kind], "Amt")
+            currency = "" if amount is None else amount.get("Ccy", "")
             try:
-                return _signed(known[kind], currency), currency
+                return _signed(by_kind[kind], currency), currency
             except ValueError as error:
                 raise StatementError(f"Statement {name}: {error}") from error
-    raise StatementError(
-        f"Statement {name} has no balance {kinds[0]}: without it, it cannot be told to be whole."
-    )
+    return None
 
 
 def _entries(node: Node, amount: int, currency: str) -> list[Entry]:

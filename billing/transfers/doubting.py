@@ -43,12 +43,7 @@ def _may_be(row: Transfer, kept: Transfer) -> bool:
         return False
     if bool(row.bank_reference) != bool(kept.bank_reference):
         return True
-    return bool(row.bank_reference) and _has_balances(row) != _has_balances(kept) and _agree(row, kept)
-
-
-def _has_balances(row: Transfer) -> bool:
-    """As camt.053 has, and CSV has not."""
-    return row.statement.opening is not None
+    return bool(row.bank_reference) and row.statement.form != kept.statement.form and _agree(row, kept)
 
 
 def _agree(row: Transfer, kept: Transfer) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 
@@ -13,8 +13,11 @@ from django.db import connection, transaction
 
 from billing.models import BankStatement, RefusedEntry, Seller, Transfer, TransferState
 from billing.transfers import camt, doubting, matching, table
-from billing.transfers.values import Entry, Statement, StatementError, discreet, hashed
+from billing.transfers.values import Entry, ReadOptions, Statement, StatementError, discreet, hashed
 from billing.wallets import apart
+
+AS_IT_IS = ReadOptions()
+"""A file of which nobody says anything."""
 
 
 @dataclass(slots=True)
@@ -37,23 +40,19 @@ def take_in(
     name: str,
     by: str,
     moment: datetime,
-    form: str = "",
-    account: str = "",
-    currency: str = "",
-    decimal: str = "",
+    options: ReadOptions = AS_IT_IS,
     rehearse: bool = False,
     most: int | None = None,
 ) -> Imported:
     """Take a file in and match what is new in it; the same file, or one that overlaps, books nothing twice.
 
-    `form`: "camt", "csv", or "" to look. `account`: of a CSV, and that of camt must be; "" is the seller's.
     `rehearse` does all of it and keeps nothing. `most` are matched here, the others by a worker. Raises
     StatementError, and then nothing was kept.
     """
-    told = read(data, form=form, account=account, currency=currency, decimal=decimal)
+    statements = read(data, options)
     with transaction.atomic():
         _alone()
-        done = _keep(told, data, name, by, moment)
+        done = _keep(statements, data, name, by, moment)
         if rehearse:
             _match(done, moment, None)
             transaction.set_rollback(True)
@@ -62,24 +61,19 @@ def take_in(
     return done
 
 
-def read(
-    data: bytes, *, form: str = "", account: str = "", currency: str = "", decimal: str = ""
-) -> list[Statement]:
-    """The statements of a file, all of the account that invoices ask to pay to. Raises StatementError."""
-    ours = _compact(account or next(iter(Seller.objects.order_by("pk").values_list("iban", flat=True)), ""))
+def read(data: bytes, options: ReadOptions = AS_IT_IS) -> list[Statement]:
+    """The statements of a file that are of the account that is named, or that invoices ask to pay to.
+
+    Raises StatementError where there is none.
+    """
+    seller = next(iter(Seller.objects.order_by("pk").values_list("iban", flat=True)), "")
+    ours = _compact(options.account or seller)
     looks = "camt" if data.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<") else "csv"
-    if (form or looks) == "camt":
-        found = camt.statements(data)
-        for each in found:
-            if ours and each.account != ours:
-                raise StatementError(
-                    f"This is a statement of {each.account}, and invoices ask to pay to {ours}: if that account is "
-                    "yours too, say so by giving it."
-                )
-        return found
+    if (options.form or looks) == "camt":
+        return camt.statements(data, account=ours, unchecked=options.unchecked)
     if not ours:
         raise StatementError("Say of which account the file is: CSV does not.")
-    return [table.statement(data, account=ours, currency=currency.upper(), decimal=decimal)]
+    return [table.statement(data, replace(options, account=ours, currency=options.currency.upper()))]
 
 
 def _alone() -> None:
@@ -104,6 +98,7 @@ def _keep(told: Sequence[Statement], data: bytes, name: str, by: str, moment: da
             account=statement.account,
             currency=statement.currency[:3],
             name=statement.name,
+            form=statement.form,
             opening=statement.opening,
             closing=statement.closing,
             file=name[:200],

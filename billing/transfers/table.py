@@ -1,4 +1,7 @@
-"""Bank statements as CSV: columns are found by their names in the header, in English or as German banks write them."""
+"""Bank statements as CSV: what is not certain to be money that came is refused or put into quarantine.
+
+`csv_columns.py` says what columns mean, `csv_words.py` what words of state and direction do, `csv_days.py` reads days.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from dataclasses import dataclass
 
 from billing.rules.money import Money, is_currency
+from billing.transfers import csv_columns, csv_words
+from billing.transfers.csv_columns import Columns
+from billing.transfers.csv_days import day_of, order_of
+from billing.transfers.csv_words import Word
 from billing.transfers.values import (
     MOST_BYTES,
     NAME,
@@ -16,72 +23,107 @@ from billing.transfers.values import (
     TEXT,
     BadEntry,
     Entry,
+    ReadOptions,
     Statement,
     StatementError,
     known,
 )
 
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "booked_on": ("booked_on", "date", "booking date", "buchungstag", "buchungsdatum"),
-    "amount": ("amount", "betrag"),
-    "currency": ("currency", "währung", "waehrung"),
-    "payer": (
-        "payer",
-        "name",
-        "beguenstigter/zahlungspflichtiger",
-        "auftraggeber/empfänger",
-        "zahlungspflichtiger",
-    ),
-    "payer_iban": ("payer_iban", "iban", "kontonummer/iban", "iban zahlungsbeteiligter"),
-    "text": ("text", "remittance", "verwendungszweck"),
-    "bank_reference": ("bank_reference", "transaction id", "bankreferenz"),
-    "end_to_end": (
-        "end_to_end",
-        "end-to-end reference",
-        "kundenreferenz (end-to-end)",
-        "end-to-end-referenz",
-    ),
-    "state": ("state", "status", "info"),
-}
-"""By our name of a column how it may be written, whatever the case."""
-_NEEDED = ("booked_on", "amount")
-_PENDING = frozenset({"pending", "pdng", "vorgemerkt", "umsatz vorgemerkt"})
 _AMOUNT = re.compile(r"[+-]?\d+([.,]\d+)*[+-]?", re.ASCII)
 _SPACES = re.compile(r"[\s  '’]")
+_IBAN = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{8,30}", re.ASCII)
+_BALANCES = frozenset(
+    ("anfangssaldo", "endsaldo", "tagessaldo", "opening balance", "closing balance", "balance brought forward",
+     "solde initial", "solde final", "saldo inicial", "saldo final")
+)  # fmt: skip
+"""What stands in rows that say how much there is, and move nothing."""
 ROWS = 100_000
 
 
-def statement(data: bytes, *, account: str, currency: str = "", decimal: str = "") -> Statement:
-    """The rows of a file, of the account that it is about. StatementError where it cannot be read as a table.
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What holds for all rows of a file."""
 
-    `currency`: of rows that name none. `decimal`: "," or "."; "" finds it out, and refuses where it cannot be told.
+    columns: Columns
+    words: Mapping[str, Word]
+    order: str  # "dmy", "mdy" or ""
+    mark: str  # what stands before cents
+    currency: str  # of rows that name none
+    wordy: tuple[int, ...]  # columns of states in which anything stands
+
+
+def statement(data: bytes, options: ReadOptions) -> Statement:
+    """The rows of a file, of the account `options.account`. StatementError where it cannot be read for certain.
+
     CSV has no balances, so whether a row is missing is not seen.
     """
-    rows = _rows(_decoded(data))
-    places = _places(rows[0][1])
-    told = [(line, row) for line, row in rows[1:] if any(cell.strip() for cell in row)]
-    mark = decimal or _decimal_mark([_cell(row, places, "amount") for _, row in told])
-    entries: list[Entry] = []
-    bad: list[BadEntry] = []
-    pending = 0
-    for line, row in told:
-        if _cell(row, places, "state").lower() in _PENDING:
-            pending += 1
-            continue
-        try:
-            entries.append(_entry(row, places, currency, mark))
-        except ValueError as error:
-            bad.append(BadEntry(place=f"line {line}", reason=str(error), raw=";".join(row)[:RAW]))
+    by_name, words = csv_columns.said(options.columns), csv_words.said(options.words)
+    (_, header), *rest = _rows(_decoded(data), by_name)
+    rows = [(line, row) for line, row in rest if _moves(row)]
+    columns = csv_columns.resolve(header, [row for _, row in rows], by_name)
+    rows = _of_account(rows, columns, options.account)
+    states = columns.places.get("state", ())
+    wordy = tuple(place for place in states if any(_at(row, place) for _, row in rows))
+    unread = _Table(columns, words, "", "", options.currency or columns.unit, wordy)
+    booked = [(line, row) for line, row in rows if not _is_pending(row, unread)]
+    entries, bad = _entries(booked, _with_formats(unread, [row for _, row in booked], options))
     return Statement(
-        account=account.replace(" ", "").upper(),
-        currency=currency or (entries[0].currency if entries else ""),
+        account=options.account.replace(" ", "").upper(),
+        currency=options.currency or (entries[0].currency if entries else ""),
         name="CSV",
         opening=None,
         closing=None,
         entries=tuple(entries),
         bad=tuple(bad),
-        pending=pending,
+        pending=len(rows) - len(booked),
     )
+
+
+def _with_formats(table: _Table, rows: Sequence[Sequence[str]], options: ReadOptions) -> _Table:
+    """With the order of days and the decimal mark that its rows tell, or that are said."""
+    columns = table.columns
+    amounts = [columns.cell(row, each) for row in rows for each in ("amount", "credit", "debit")]
+    return _Table(
+        columns=columns,
+        words=table.words,
+        order=order_of([columns.cell(row, "booked_on") for row in rows], options.dates),
+        mark=options.decimal or _decimal_mark(amounts),
+        currency=table.currency,
+        wordy=table.wordy,
+    )
+
+
+def _entries(rows: Sequence[tuple[int, Sequence[str]]], table: _Table) -> tuple[list[Entry], list[BadEntry]]:
+    entries: list[Entry] = []
+    bad: list[BadEntry] = []
+    for line, row in rows:
+        try:
+            entries.append(_entry(row, table))
+        except ValueError as error:
+            bad.append(BadEntry(place=f"line {line}", reason=str(error), raw=";".join(row)[:RAW]))
+    return entries, bad
+
+
+def _moves(row: Sequence[str]) -> bool:
+    cells = [cell.strip() for cell in row]
+    return any(cells) and not any(cell.casefold() in _BALANCES for cell in cells)
+
+
+def _of_account(
+    rows: list[tuple[int, list[str]]], columns: Columns, account: str
+) -> list[tuple[int, list[str]]]:
+    """Of a file about several accounts the rows of ours. StatementError where it is about others alone."""
+    ours = "".join(account.split()).upper()
+    named = [(line, row, "".join(columns.cell(row, "own_account").split()).upper()) for line, row in rows]
+    ibans = {iban for *_, iban in named if _IBAN.fullmatch(iban)}
+    if not ibans or not _IBAN.fullmatch(ours):
+        return rows
+    if ours not in ibans:
+        raise StatementError(
+            f"This is a statement of {', '.join(sorted(ibans)[:3])}, and {ours} is asked for: if that account is yours "
+            "too, say so by giving it."
+        )
+    return [(line, row) for line, row, iban in named if iban == ours or not _IBAN.fullmatch(iban)]
 
 
 def _decoded(data: bytes) -> str:
@@ -101,14 +143,14 @@ def _decoded(data: bytes) -> str:
     raise StatementError("The file is no text in UTF-8, UTF-16 or Windows-1252: save it as CSV in UTF-8.")
 
 
-def _rows(text: str) -> list[tuple[int, list[str]]]:
+def _rows(text: str, columns: Mapping[str, str]) -> list[tuple[int, list[str]]]:
     """The rows with their lines, from the header on: what some banks write above it is left out."""
     for separator in (";", ",", "\t"):
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         rows: list[tuple[int, list[str]]] = []
         try:
             for row in reader:
-                if rows or set(_NEEDED) <= set(_places(row)):
+                if rows or csv_columns.is_header(row, columns):
                     rows.append((reader.line_num, row))
                 if len(rows) > ROWS:
                     raise StatementError(
@@ -121,27 +163,10 @@ def _rows(text: str) -> list[tuple[int, list[str]]]:
                 ) from error
         if rows:
             return rows
-    wanted = " and ".join(repr(name) for name in _NEEDED)
     raise StatementError(
-        f"No line of the file is a header with the columns {wanted}: docs/transfers.md says which columns there are."
+        "No line of the file is a header with the columns 'booked_on' and 'amount', or with money in and money out: "
+        "docs/transfers.md says which columns there are, and --column 'NAME=amount' says what another one means."
     )
-
-
-def _places(header: Sequence[str]) -> dict[str, int]:
-    """By our name the place of the column."""
-    written = [" ".join(cell.split()).lower() for cell in header]
-    found = {}
-    for name, ways in NAMES.items():
-        for way in ways:
-            if way in written:
-                found[name] = written.index(way)
-                break
-    return found
-
-
-def _cell(row: Sequence[str], places: Mapping[str, int], name: str) -> str:
-    place = places.get(name)
-    return " ".join(row[place].split()) if place is not None and place < len(row) else ""
 
 
 def _decimal_mark(amounts: Iterable[str]) -> str:
@@ -149,14 +174,14 @@ def _decimal_mark(amounts: Iterable[str]) -> str:
     marks: set[str] = set()
     single = False
     for amount in amounts:
-        told = _SPACES.sub("", amount).strip("+-")
-        signs = [sign for sign in told if sign in ".,"]
+        plain = _SPACES.sub("", amount).strip("+-\N{MINUS SIGN}")
+        signs = [sign for sign in plain if sign in ".,"]
         if len(set(signs)) == 2:
             marks.add(signs[-1])
         elif len(signs) > 1:
             marks.add("," if signs[0] == "." else ".")
         elif signs:
-            after = len(told) - told.index(signs[0]) - 1
+            after = len(plain) - plain.index(signs[0]) - 1
             if after != 3:
                 marks.add(signs[0])
             else:
@@ -172,44 +197,118 @@ def _decimal_mark(amounts: Iterable[str]) -> str:
     return marks.pop() if marks else "."
 
 
-def _entry(row: Sequence[str], places: Mapping[str, int], currency: str, mark: str) -> Entry:
-    told = {name: _cell(row, places, name) for name in NAMES}
-    unit = told["currency"].upper() or currency
-    if not unit:
-        raise ValueError("It does not say its currency: say it with --currency, or in a column 'currency'.")
-    if not is_currency(unit):
-        raise ValueError(f"{unit!r} is no currency.")
-    amount = _minor(told["amount"], unit, mark)
+def _is_pending(row: Sequence[str], table: _Table) -> bool:
+    """Whether the bank has not booked it yet. StatementError for a word that nobody knows."""
+    texts = [_at(row, place) for place in table.wordy]
+    states = [csv_words.state_of(text, table.words) for text in texts if text]
+    if Word.FAILED in states:
+        return False
+    return Word.PENDING in states or csv_words.is_pending(table.columns.cell(row, "booked_on"))
+
+
+def _entry(row: Sequence[str], table: _Table) -> Entry:
+    columns = table.columns
+    _came_for_certain(row, table)
+    unit = _currency(row, table)
+    amount = _signed(row, unit, table)
     if not amount:
         raise ValueError("It is over nothing.")
+    text = "\n".join(dict.fromkeys(cell for cell in columns.cells(row, "text") if cell))
+    side = columns.cell(row, "payer" if amount > 0 else "payee") or columns.cell(row, "payer")
     return Entry(
         amount=amount,
         currency=unit,
-        booked_on=_day(told["booked_on"]),
-        bank_reference=known(told["bank_reference"])[:NAME],
-        end_to_end=told["end_to_end"][:NAME],
-        payer=told["payer"][:NAME],
-        payer_iban=told["payer_iban"].replace(" ", "").upper()[:42],
-        text=told["text"][:TEXT],
+        booked_on=day_of(columns.cell(row, "booked_on"), table.order),
+        bank_reference=known(columns.cell(row, "bank_reference"))[:NAME],
+        end_to_end=columns.cell(row, "end_to_end")[:NAME],
+        payer=(side or columns.cell(row, "payee"))[:NAME],
+        payer_iban=columns.cell(row, "payer_iban").replace(" ", "").upper()[:42],
+        text=text[:TEXT],
+        reversal=any(csv_words.is_reversal(kind) for kind in columns.cells(row, "kind")),
         raw=";".join(row)[:RAW],
     )
 
 
+def _came_for_certain(row: Sequence[str], table: _Table) -> None:
+    """ValueError for a row of which no money came or went, or whose cells stand below other columns."""
+    width = 1 + max(place for places in table.columns.places.values() for place in places)
+    if any(cell.strip() for cell in row[width:]):
+        raise ValueError("It has more cells than there are columns.")
+    for place in table.wordy:
+        text = _at(row, place)
+        if not text:
+            raise ValueError("It does not say whether it is booked, as other rows do.")
+        if csv_words.state_of(text, table.words) == Word.FAILED:
+            raise ValueError(f"Its state is {text!r}: no money came of it.")
+
+
+def _currency(row: Sequence[str], table: _Table) -> str:
+    units = {cell.upper() for cell in table.columns.cells(row, "currency") if cell}
+    if units and table.columns.unit:
+        units.add(table.columns.unit)
+    if len(units) > 1:
+        raise ValueError(f"It is in {' and in '.join(sorted(units))}.")
+    unit = next(iter(units), table.currency)
+    if not unit:
+        raise ValueError("It does not say its currency: say it with --currency, or in a column 'currency'.")
+    if not is_currency(unit):
+        raise ValueError(f"{unit!r} is no currency.")
+    return unit
+
+
+def _signed(row: Sequence[str], unit: str, table: _Table) -> int:
+    """Above zero what came. ValueError where its columns say different things."""
+    columns = table.columns
+    written = columns.cell(row, "amount")
+    amount = _minor(written, unit, table.mark) if written else 0
+    if "credit" in columns.places or "debit" in columns.places:
+        moved = _of_two_columns(row, unit, table)
+        if written and abs(amount) != abs(moved):
+            raise ValueError(f"Its amount {written!r} is not what came or went.")
+        amount = moved
+    elif not written:
+        raise ValueError("'' is no amount.")
+    for text in columns.cells(row, "direction"):
+        if not text:
+            raise ValueError("It does not say whether money came or went.")
+        amount = _directed(amount, text, csv_words.direction_of(text, table.words), written)
+    for kind in columns.cells(row, "kind"):
+        if csv_words.is_direction(kind) and (csv_words.direction_of(kind, {}) == Word.CREDIT) != (amount > 0):
+            raise ValueError(f"It says {kind!r} of {written!r}: whether it came or went is not certain.")
+    return amount
+
+
+def _of_two_columns(row: Sequence[str], unit: str, table: _Table) -> int:
+    """Money in, or below zero money out, which some banks write with a minus."""
+    cells = [table.columns.cell(row, each) for each in ("credit", "debit")]
+    came, went = (_minor(cell, unit, table.mark) if cell else 0 for cell in cells)
+    if bool(came) == bool(went):
+        raise ValueError("It has to have an amount either below money in or below money out.")
+    if came < 0:
+        raise ValueError(f"{cells[0]!r} came: less than nothing cannot come.")
+    return came or -abs(went)
+
+
+def _directed(amount: int, text: str, word: Word, written: str) -> int:
+    if word == Word.FAILED:
+        raise ValueError(f"It says {text!r}: no money came of it.")
+    if word == Word.DEBIT and "+" not in written:
+        return -abs(amount)
+    if (word == Word.CREDIT) != (amount > 0):
+        raise ValueError(f"It says {text!r} of {written!r}: whether it came or went is not certain.")
+    return amount
+
+
+def _at(row: Sequence[str], place: int) -> str:
+    return " ".join(row[place].split()) if place < len(row) else ""
+
+
 def _minor(text: str, currency: str, mark: str) -> int:
-    told = _SPACES.sub("", text)
-    if not _AMOUNT.fullmatch(told):
+    plain = _SPACES.sub("", text).replace("\N{MINUS SIGN}", "-")
+    if not _AMOUNT.fullmatch(plain):
         raise ValueError(f"{text!r} is no amount.")
-    negative = "-" in {told[0], told[-1]}
-    plain = told.strip("+-").replace("." if mark == "," else ",", "").replace(mark, ".")
-    money = Money.of(f"-{plain}" if negative else plain, currency)
+    negative = "-" in {plain[0], plain[-1]}
+    number = plain.strip("+-").replace("." if mark == "," else ",", "").replace(mark, ".")
+    money = Money.of(f"-{number}" if negative else number, currency)
     money.check_bookable()
     return money.minor
-
-
-def _day(text: str) -> date:
-    for form in ("%Y-%m-%d", "%d.%m.%Y", "%d.%m.%y"):
-        try:
-            return datetime.strptime(text, form).date()  # noqa: DTZ007 - a day has no zone
-        except ValueError:
-            continue
-    raise ValueError(f"{text!r} is no day; write it like 2026-03-31 or 31.03.2026.")

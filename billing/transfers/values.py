@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from hashlib import sha256
 
@@ -23,6 +24,20 @@ def known(name: str) -> str:
 
 class StatementError(Exception):
     """A file is no statement that can be taken in; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What somebody says of a file that it does not say itself."""
+
+    form: str = ""  # "camt" or "csv"; "" looks
+    account: str = ""  # of a CSV, and that of camt has to be; "" is the seller's
+    currency: str = ""  # of rows of a CSV that name none
+    decimal: str = ""  # "," or "."; "" where the amounts of a CSV leave no doubt
+    dates: str = ""  # "dmy" or "mdy"; "" where the days of a CSV leave no doubt
+    columns: Mapping[str, str] = field(default_factory=dict)  # of a CSV: by name the meaning
+    words: Mapping[str, str] = field(default_factory=dict)  # of states and directions of a CSV
+    unchecked: bool = False  # camt.053 without opening or closing balance is read all the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +91,12 @@ class BadEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """opening + Σ of its entries = closing, where the format has balances."""
+    """opening + Σ of its entries = closing, where it has balances; without them nobody checked that it is whole."""
 
     account: str  # IBAN, or another number of it
     currency: str
     name: str  # what the bank calls the statement
+    form: str = "csv"  # or "camt"
     opening: int | None
     closing: int | None
     entries: tuple[Entry, ...]

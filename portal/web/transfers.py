@@ -302,8 +302,8 @@ def _statements() -> tuple[StatementRow, ...]:
             name=row.name,
             account=in_groups(row.account),
             file=row.file,
-            opening=say.minor(row.opening, row.currency) if row.opening is not None else "–",
-            closing=say.minor(row.closing, row.currency) if row.closing is not None else "–",
+            opening=say.minor(row.opening, row.currency) if row.opening is not None else "not checked",
+            closing=say.minor(row.closing, row.currency) if row.closing is not None else "not checked",
             entries=f"{say.whole(row.entries)}, {say.whole(row.new)} new",
             taken=f"{say.moment(row.imported_at, UTC_ZONE)} by {row.imported_by}",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -12,8 +13,8 @@ from django.db import connection
 
 from billing.models import Payment, RefusedEntry, Transfer
 from billing.transfers import table
-from billing.transfers.values import StatementError
-from portal.ops.cli import RefusedError
+from billing.transfers.values import ReadOptions, StatementError
+from portal.ops.cli import BadInputError, RefusedError
 from tests.statements import IBAN, Line, a_lab, camt, imported, march, reference, stands
 
 ENGLISH = "booked_on,amount,currency,payer,payer_iban,text,bank_reference\n"
@@ -22,8 +23,9 @@ GERMAN = (
 )
 
 
-def read(text: str, codec: str = "utf-8", **told: str) -> list[tuple[int, str, str, str]]:
-    found = table.statement(text.encode(codec), account=IBAN, **{"currency": "EUR", **told})
+def read(text: str, codec: str = "utf-8", **said: Any) -> list[tuple[int, str, str, str]]:
+    options = ReadOptions(account=IBAN, **{"currency": "EUR", **said})
+    found = table.statement(text.encode(codec), options)
     return [(each.amount, str(each.booked_on), each.payer, each.text) for each in found.entries]
 
 
@@ -42,7 +44,7 @@ def test_what_a_bank_writes_above_the_header_is_left_out() -> None:
 
 def test_what_is_not_booked_yet_is_counted_and_left_out() -> None:
     text = GERMAN + "08.04.2026;3,00;EUR;a;b;c;Umsatz vorgemerkt\n"
-    assert table.statement(text.encode(), account=IBAN).pending == 1
+    assert table.statement(text.encode(), ReadOptions(account=IBAN)).pending == 1
 
 
 @pytest.mark.parametrize(
@@ -58,16 +60,16 @@ def test_what_is_not_booked_yet_is_counted_and_left_out() -> None:
 def test_commas_and_points_are_told_apart_by_the_amounts_that_leave_no_doubt(
     amounts: list[str], cents: list[int]
 ) -> None:
-    rows = "".join(f"2026-04-08;{amount}\n" for amount in amounts)
-    assert [row[0] for row in read("date;amount\n" + rows)] == cents
+    rows = "".join(f"2026-04-08;{amount};a\n" for amount in amounts)
+    assert [row[0] for row in read("date;amount;text\n" + rows)] == cents
 
 
 def test_an_amount_in_doubt_is_refused_until_it_is_said() -> None:
     with pytest.raises(StatementError, match="may be a thousand or one: say with --decimal"):
-        read("date;amount\n2026-04-08;1.234\n")
-    assert read("date;amount\n2026-04-08;1.234\n", decimal=",")[0][0] == 123400
+        read("date;amount;text\n2026-04-08;1.234;a\n")
+    assert read("date;amount;text\n2026-04-08;1.234;a\n", decimal=",")[0][0] == 123400
     with pytest.raises(StatementError, match="Some amounts have a decimal comma and some a decimal point"):
-        read("date;amount\n2026-04-08;1,50\n2026-04-08;1.50\n")
+        read("date;amount;text\n2026-04-08;1,50;a\n2026-04-08;1.50;b\n")
 
 
 @pytest.mark.parametrize(
@@ -80,14 +82,15 @@ def test_an_amount_in_doubt_is_refused_until_it_is_said() -> None:
 )
 def test_what_is_no_table_is_refused_in_a_sentence(data: bytes, sentence: str) -> None:
     with pytest.raises(StatementError, match=sentence):
-        table.statement(data, account=IBAN)
+        table.statement(data, ReadOptions(account=IBAN))
 
 
 def test_a_row_that_cannot_be_read_is_put_aside_with_its_reason() -> None:
-    text = "date,amount,currency\n04/08/2026,1.00,EUR\n2026-04-08,one,EUR\n2026-04-08,1.00,XXQ\n2026-04-08,1.001,EUR\n"
-    found = table.statement(text.encode(), account=IBAN, decimal=".")
+    rows = ("today,1.00,EUR,a", "2026-04-08,one,EUR,a", "2026-04-08,1.00,XXQ,a", "2026-04-08,1.001,EUR,a")
+    text = "\n".join(("date,amount,currency,text", *rows))
+    found = table.statement(text.encode(), ReadOptions(account=IBAN, decimal="."))
     assert [(each.place, each.reason) for each in found.bad] == [
-        ("line 2", "'04/08/2026' is no day; write it like 2026-03-31 or 31.03.2026."),
+        ("line 2", "'today' is no day; write it like 2026-03-31 or 31.03.2026."),
         ("line 3", "'one' is no amount."),
         ("line 4", "'XXQ' is no currency."),
         ("line 5", "1001/1000 EUR is not a whole number of minor units."),
@@ -130,6 +133,53 @@ def test_the_command_says_what_came_of_a_file(tmp_path: Path, capsys: pytest.Cap
     assert stands(invoice) == ("paid", "20.00", "0.00")
     call_command("import_statement", str(file))
     assert capsys.readouterr().out == "0 new, 2 known before; 0 booked, 0 to be looked at.\n"
+
+
+@pytest.mark.django_db
+def test_money_that_went_or_never_came_pays_no_invoice_though_it_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    invoice = march(a_lab())
+    named = reference(invoice)
+    rows = [
+        f"2026-04-08;20.00;EUR;{named};C;{state}" for state in ("declined", "reverted", "returned", "pending")
+    ]
+    file = tmp_path / "april.csv"
+    file.write_text(
+        "\n".join(("date;amount;currency;text;D/C;state", *rows, f"2026-04-08;20.00;EUR;{named};D;booked"))
+    )
+    call_command("import_statement", str(file))
+    assert capsys.readouterr().out == (
+        "1 new, 0 known before; 0 booked, 0 to be looked at; 1 that left the account set aside; 3 in quarantine; "
+        "1 not booked by the bank yet.\n"
+    )
+    assert stands(invoice) == ("due", "0.00", "20.00")
+
+
+@pytest.mark.django_db
+def test_what_a_file_does_not_say_is_said_with_options(tmp_path: Path) -> None:
+    invoice = march(a_lab())
+    file = tmp_path / "april.csv"
+    file.write_text(
+        f"date;amount;currency;Vermerk;Lauf;Filiale\n04/08/2026;20.00;EUR;{reference(invoice)};durch;Mitte\n"
+    )
+    said = [
+        "--column",
+        "Vermerk=text",
+        "--column",
+        "lauf=state",
+        "--column",
+        "Filiale=ignore",
+        "--word",
+        "Durch=booked",
+    ]
+    with pytest.raises(RefusedError, match="Whether the day or the month stands first"):
+        call_command("import_statement", str(file), *said)
+    assert not Transfer.objects.exists()
+    with pytest.raises(BadInputError, match="--column takes NAME=MEANING, not 'Vermerk'"):
+        call_command("import_statement", str(file), "--column", "Vermerk")
+    call_command("import_statement", str(file), *said, "--dates", "mdy")
+    assert stands(invoice) == ("paid", "20.00", "0.00")
 
 
 @pytest.mark.django_db

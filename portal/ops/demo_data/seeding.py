@@ -13,6 +13,7 @@ from billing.collecting import automatic
 from billing.models import Invoice, Wallet
 from billing.rules.money import Money
 from billing.transfers import importing
+from billing.transfers.values import ReadOptions
 from clusters.connectors.base import Reading, Row
 from clusters.models import Cluster, Pull
 from portal.ops.config.apply import apply
@@ -141,5 +142,9 @@ def _statement(moment: datetime) -> None:
         f"{on};-2400.00;EUR;Hafenlager Verwaltung;DE02500105170137075030;Miete;1107-91",
     ]
     importing.take_in(
-        data="\n".join(rows).encode(), name="account.csv", by="demonstration", moment=moment, decimal="."
+        data="\n".join(rows).encode(),
+        name="account.csv",
+        by="demonstration",
+        moment=moment,
+        options=ReadOptions(decimal="."),
     )

@@ -12,7 +12,7 @@ from billing.models import TransferState
 from billing.rules.money import Money
 from billing.transfers import importing
 from billing.transfers.importing import Imported
-from billing.transfers.values import MOST_BYTES, StatementError
+from billing.transfers.values import MOST_BYTES, ReadOptions, StatementError
 from portal.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
@@ -31,6 +31,26 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--decimal", choices=(".", ","), default="", help="what stands before cents in a CSV"
         )
+        parser.add_argument(
+            "--dates",
+            choices=("dmy", "mdy"),
+            default="",
+            help="whether the day or the month of 04/08/2026 is first",
+        )
+        parser.add_argument(
+            "--column",
+            action="append",
+            default=[],
+            metavar="NAME=MEANING",
+            help="what a column of a CSV means",
+        )
+        parser.add_argument(
+            "--word", action="append", default=[], metavar="WORD=MEANING",
+            help="what a word of a state or a direction in a CSV means",
+        )  # fmt: skip
+        parser.add_argument(
+            "--unchecked", action="store_true", help="camt.053 without opening or closing balance, too"
+        )
         parser.add_argument("--dry-run", action="store_true", help="say what would be booked; keep nothing")
 
     def answer(self, **options: Any) -> Answer:
@@ -46,13 +66,34 @@ class Command(OperatorCommand):
                 name=file.name,
                 by="import_statement",
                 moment=datetime.now(UTC).replace(microsecond=0),
-                form=options["format"],
-                account=options["account"],
-                currency=options["currency"],
-                decimal=options["decimal"],
+                options=_read_options(options),
                 rehearse=options["dry_run"],
             )
         return Answer(_data(done, rehearsed=options["dry_run"]), sentence(done, rehearsed=options["dry_run"]))
+
+
+def _read_options(options: dict[str, Any]) -> ReadOptions:
+    return ReadOptions(
+        form=options["format"],
+        account=options["account"],
+        currency=options["currency"],
+        decimal=options["decimal"],
+        dates=options["dates"],
+        columns=_pairs("--column", options["column"]),
+        words=_pairs("--word", options["word"]),
+        unchecked=options["unchecked"],
+    )
+
+
+def _pairs(option: str, texts: list[str]) -> dict[str, str]:
+    """Names may hold a "=", meanings do not."""
+    pairs = {}
+    for text in texts:
+        name, sign, meaning = text.rpartition("=")
+        if not sign or not name.strip():
+            raise BadInputError(f"{option} takes NAME=MEANING, not {text!r}.")
+        pairs[name.strip()] = meaning.strip()
+    return pairs
 
 
 def _data(done: Imported, *, rehearsed: bool) -> dict[str, Any]:
@@ -63,6 +104,7 @@ def _data(done: Imported, *, rehearsed: bool) -> dict[str, Any]:
                 "account": row.account,
                 "name": row.name,
                 "currency": row.currency,
+                "checked": row.opening is not None,
                 "opening": _text(row.opening, row.currency),
                 "closing": _text(row.closing, row.currency),
                 "entries": row.entries,
@@ -102,6 +144,8 @@ def sentence(done: Imported, *, rehearsed: bool = False) -> str:
         )
     if done.refused:
         told.append(f"{len(done.refused)} in quarantine")
+    if unchecked := [row.name for row in done.statements if row.form == "camt" and row.opening is None]:
+        told.append(f"{', '.join(unchecked)} not checked by balances")
     if pending := sum(row.pending for row in done.statements):
         told.append(f"{pending} not booked by the bank yet")
     return ("Nothing was kept; it would be: " if rehearsed else "") + "; ".join(told) + "."
