@@ -9,11 +9,10 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
 from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
-from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm import check
 from clusters.connectors.slurm.rest import SlurmRest
 from clusters.models import Cluster, ClusterKind, Connection, Telemetry
-from clusters.sources import Clock, endpoint, job_telemetry, login, prometheus_login
+from clusters.sources import Clock, endpoint, job_telemetry, login, prometheus_login, prometheus_options
 
 LATELY = 3 * 3600  # seconds of what telemetry tells that are looked at
 
@@ -108,7 +107,7 @@ def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
             )
         ]
     try:
-        options = options_from(connection.options)
+        options = prometheus_options(connection)
         who = prometheus_login(connection)
         end = endpoint(connection, timeout=TIMEOUT)
     except ConnectorError as error:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 from django.views.decorators.debug import sensitive_variables
 
 from clusters.connectors.base import Connector, ConnectorError, Secret
 from clusters.connectors.http import TIMEOUT, Endpoint
+from clusters.connectors.mig import by_profile, own_shares
 from clusters.connectors.prometheus import AwsKeys, PrometheusConnector, PrometheusLogin
 from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
 from clusters.connectors.prometheus.hpc_job import JobTelemetry
+from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
@@ -121,7 +124,11 @@ def _aws(text: Secret) -> AwsKeys | None:
 
 def _slurm(connection: Connection, clock: Clock) -> Connector:
     return SlurmConnector(
-        endpoint(connection), login=login(connection), cluster=connection.slurm_cluster, clock=clock
+        endpoint(connection),
+        login=login(connection),
+        cluster=connection.slurm_cluster,
+        clock=clock,
+        shares=own_shares(connection.cluster.shares, "shares"),
     )
 
 
@@ -129,9 +136,16 @@ def _prometheus(connection: Connection, clock: Clock) -> Connector:
     return PrometheusConnector(
         endpoint(connection, timeout=QUERY_TIMEOUT),
         login=prometheus_login(connection),
-        options=options_from(connection.options),
+        options=prometheus_options(connection),
         clock=clock,
     )
+
+
+def prometheus_options(connection: Connection) -> PrometheusOptions:
+    """Those of the connection come before those of the cluster."""
+    options = options_from(connection.options)
+    rows = by_profile(own_shares(connection.cluster.shares, "shares"))
+    return replace(options, shares={**rows, **options.shares})
 
 
 KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {

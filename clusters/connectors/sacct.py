@@ -12,6 +12,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError, Reading, Row
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct_header import COMMAND, Layout, is_header, layout
 from clusters.connectors.sacct_lines import physical_lines, raw_rows
 from clusters.connectors.sacct_rows import RowReader
@@ -42,12 +43,21 @@ class SacctExport:
     """One export that was found readable. `reading` is filled while `rows()` is consumed."""
 
     def __init__(
-        self, path: Path, *, zone: ZoneInfo, columns: Layout, delimiter: str, skip: int, seen: os.stat_result
+        self,
+        path: Path,
+        *,
+        zone: ZoneInfo,
+        columns: Layout,
+        delimiter: str,
+        skip: int,
+        seen: os.stat_result,
+        shares: OwnShares,
     ) -> None:
         self.reading = Reading()
         self._path, self._zone, self._columns, self._delimiter = path, zone, columns, delimiter
         self._skip = skip  # number of the last line before the rows
         self._seen = seen
+        self._shares = shares
 
     def rows(self) -> Iterator[Row]:
         """Every row in the order of the file, as a fact or with the reason why not; steps are counted only.
@@ -58,7 +68,7 @@ class SacctExport:
         reading = self.reading
         reading.proves_until, reading.steps = None, 0
         reading.notes.clear()
-        reader = RowReader(self._columns, self._zone, reading)
+        reader = RowReader(self._columns, self._zone, reading, shares=self._shares)
         with opened(self._path) as (stream, file):
             check_same(self._path, file, self._seen)
             lines = dropwhile(lambda line: line.number <= self._skip, physical_lines(stream))
@@ -78,11 +88,17 @@ def check_same(path: Path, file: BinaryIO, then: os.stat_result) -> None:
 
 
 def open_export(
-    path: str | Path, *, zone: ZoneInfo, columns: Sequence[str] | None = None, delimiter: str = "|"
+    path: str | Path,
+    *,
+    zone: ZoneInfo,
+    columns: Sequence[str] | None = None,
+    delimiter: str = "|",
+    shares: OwnShares = (),
 ) -> SacctExport:
     """Checks all that would refuse the file whole, before any row is given. `zone` is the cluster's.
 
-    `columns` are the names for an export without a header line. Raises `ConnectorError(retry=False)` with a
+    `columns` are the names for an export without a header line, `shares` the
+    operator's rows of MIG slices. Raises `ConnectorError(retry=False)` with a
     sentence that says what to do.
     """
     path = Path(path)
@@ -96,7 +112,9 @@ def open_export(
         found, skip = _columns_of(first, columns, delimiter)
         while stream.read(2**20):  # a broken archive is found out here, not in the middle of an import
             pass
-    return SacctExport(path, zone=zone, columns=found, delimiter=delimiter, skip=skip, seen=seen)
+    return SacctExport(
+        path, zone=zone, columns=found, delimiter=delimiter, skip=skip, seen=seen, shares=shares
+    )
 
 
 def _columns_of(first: Line, columns: Sequence[str] | None, delimiter: str) -> tuple[Layout, int]:

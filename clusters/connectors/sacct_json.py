@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clusters.connectors.base import BadRow, ConnectorError, Reading, Row, UsageFact
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct import check_same, opened
 from clusters.connectors.slurm import decode, faults
 from clusters.connectors.slurm.rows import RowReader
@@ -33,10 +34,11 @@ class FileJob(decode.Job, gc=False):
 class SacctJson:
     """One file that looks like `sacct --json`. `reading` is filled while `rows()` is consumed."""
 
-    def __init__(self, path: Path, seen: os.stat_result) -> None:
+    def __init__(self, path: Path, seen: os.stat_result, shares: OwnShares) -> None:
         self.reading = Reading()
         self._path = path
         self._seen = seen
+        self._shares = shares
 
     def rows(self) -> Iterator[Row]:
         """Every job in the order of the file, as a fact or with the reason why not; steps are counted only.
@@ -47,7 +49,7 @@ class SacctJson:
         reading = self.reading
         reading.proves_until, reading.steps = None, 0
         reading.notes.clear()
-        reader = RowReader(reading)
+        reader = RowReader(reading, shares=self._shares)
         jobs: decode.Reader[FileJob] = decode.Reader(FileJob)
         clusters: dict[str, None] = {}
         with opened(self._path) as (stream, file):
@@ -102,7 +104,7 @@ class SacctJson:
             )
 
 
-def open_export(path: str | Path) -> SacctJson:
+def open_export(path: str | Path, *, shares: OwnShares = ()) -> SacctJson:
     """Checks what would refuse the file whole. Raises `ConnectorError(retry=False)` with a sentence."""
     path = Path(path)
     with opened(path) as (stream, file):
@@ -117,7 +119,7 @@ def open_export(path: str | Path) -> SacctJson:
             )
         while stream.read(2**20):  # a broken archive is found out here, not in the middle of an import
             pass
-    return SacctJson(path, seen)
+    return SacctJson(path, seen, shares)
 
 
 def _pieces(stream: BinaryIO, splitter: Splitter) -> Iterator[bytes]:

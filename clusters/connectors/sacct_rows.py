@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import BadRow, Reading, Row, UsageFact
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct_fields import (
     DISPLAY_ID,
     STEP_ID,
@@ -63,8 +64,9 @@ SpanFields = tuple[int, int | None, int | None, int | None, str]
 class RowReader:
     """Reads the rows of one export and counts into its `Reading`."""
 
-    def __init__(self, columns: Layout, zone: ZoneInfo, reading: Reading) -> None:
+    def __init__(self, columns: Layout, zone: ZoneInfo, reading: Reading, *, shares: OwnShares = ()) -> None:
         self.columns = columns
+        self.shares = shares
         self.clock = Clock(zone)
         self.reading = reading
         self.counts: dict[str, int] = {}
@@ -159,7 +161,7 @@ class RowReader:
             node_list, requested, submit, eligible, suspended, raw_limit, limit, exit_code, cluster,
         ) = self.shown(fields)  # fmt: skip
         number = job_number(job)
-        held = tres(listed)
+        held = tres(listed, self.shares)
         cpus = count("NCPUS", fields[self.cpus]) if held.cpus is None else held.cpus
         nodes = count("NNodes", fields[self.nodes]) if held.nodes is None else held.nodes
         fact = UsageFact(  # in the order of its fields: naming them takes as long as all the rest

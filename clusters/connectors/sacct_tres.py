@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
 
+from clusters.connectors.mig import OwnShares, UnknownShareError, by_profile, slice_share
 from clusters.connectors.sacct_fields import NO_COUNT, UnreadableError
 
 _COUNT = re.compile(r"\d{1,20}", re.ASCII)
@@ -20,7 +21,7 @@ _READ = frozenset({"cpu", "mem", "node", "gres/gpu", "billing"})
 _TYPED = ("gres/gpu:", "gres/shard")
 _MOST_MIB = 2**53  # 8 ZiB: beyond any machine, within any integer column
 _MIG = re.compile(
-    r"(?:(?P<model>.+?)[_-])?(?P<profile>(?:\d+c\.)?(?P<slices>\d)g\.\d+gb(?:[.+][a-z.+]+)?)", re.IGNORECASE
+    r"(?:(?P<model>.+?)[_-])?(?P<profile>(?:\d+c\.)?\dg\.\d+gb(?:[.+][a-z.+]+)?)", re.IGNORECASE
 )
 
 
@@ -49,14 +50,18 @@ class Kind:
 
 
 @lru_cache(maxsize=65_536)
-def tres(text: str) -> Tres:
-    """Reads an AllocTRES field. Raises `UnreadableError` if anything that is billed by cannot be read."""
+def tres(text: str, shares: OwnShares = ()) -> Tres:
+    """Reads an AllocTRES field; `shares` are the operator's rows of MIG slices.
+
+    Raises `UnreadableError` if anything that is billed by cannot be read.
+    """
     return held(
         tuple(
             (name, mebibytes(value) if name == "mem" else _count(name, value))
             for name, value in _split(text).items()
             if is_read(name)
-        )
+        ),
+        shares,
     )
 
 
@@ -66,10 +71,10 @@ def is_read(name: str) -> bool:
 
 
 @lru_cache(maxsize=65_536)
-def held(counts: tuple[tuple[str, int], ...]) -> Tres:
+def held(counts: tuple[tuple[str, int], ...], shares: OwnShares = ()) -> Tres:
     """What a list of counts by name says; `mem` in MiB. Raises `UnreadableError` if they contradict each other."""
     values = dict(counts)
-    kinds = _kinds(values)
+    kinds = _kinds(values, shares)
     total = values["gres/gpu"] if "gres/gpu" in values else sum(kinds.values())
     gpus, model, profile, share, note = _gpus(counts, total, kinds)
     if not gpus and any(name.split(":")[0] == "gres/shard" for name in values):
@@ -101,11 +106,11 @@ def _split(text: str) -> dict[str, str]:
     return values
 
 
-def _kinds(values: dict[str, int]) -> dict[Kind, int]:
+def _kinds(values: dict[str, int], shares: OwnShares) -> dict[Kind, int]:
     kinds: dict[Kind, int] = {}
     for name, number in values.items():
         if name.startswith("gres/gpu:") and number:
-            of = kind(name.removeprefix("gres/gpu:"))
+            of = kind(name.removeprefix("gres/gpu:"), shares)
             kinds[of] = kinds.get(of, 0) + number
     return kinds
 
@@ -134,16 +139,20 @@ def mebibytes(text: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def kind(name: str) -> Kind:
-    """`a100` or `a100_1g.5gb` or `1g.10gb`. A slice is n of 7 of its GPU; of an A30, n of 4."""
-    found = _MIG.fullmatch(name)
-    if found is None:
+def kind(name: str, shares: OwnShares = ()) -> Kind:
+    """`a100` or `a100_1g.5gb` or `1g.10gb`; what a slice is of its GPU, `mig.slice_share` says."""
+    match = _MIG.fullmatch(name)
+    if match is None:
         return Kind(name, "", (1, 1))
-    model, slices = found["model"] or "", int(found["slices"])
-    of = 4 if "a30" in model.lower() else 7
-    if not 1 <= slices <= of:
-        raise UnreadableError("tres", f"AllocTRES has the MIG slice {name[:40]}, which there is not.")
-    return Kind(model, found["profile"].lower(), (slices, of))
+    model, profile = match["model"] or "", match["profile"].lower()
+    own = model.lower().replace("_", "-").removeprefix("nvidia-")
+    try:
+        share = slice_share(model, own, profile, by_profile(shares))
+    except UnknownShareError:
+        raise UnreadableError(
+            "tres", f"AllocTRES has the MIG slice {name[:40]}, which there is not."
+        ) from None
+    return Kind(model, profile, share.as_integer_ratio())
 
 
 def _gpus(

@@ -24,6 +24,7 @@ class Migration(migrations.Migration):
                         ('name', models.CharField(max_length=100, unique=True)),
                         ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus')], default='import', max_length=20)),
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
+                        ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
                         ('complete_through', models.DateTimeField(blank=True, editable=False, help_text='Watermark: all usage before this moment has been read. Moves in the transaction of its rows.', null=True)),
                     ],
                     options={

@@ -60,6 +60,12 @@ class Cluster(models.Model):
     timezone = models.CharField(
         max_length=64, default="UTC", help_text="IANA zone in which accounting files print their times."
     )
+    shares = models.JSONField(
+        "shares of MIG slices",
+        default=dict,
+        blank=True,
+        help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.',
+    )
     complete_through = models.DateTimeField(
         null=True,
         blank=True,
@@ -82,6 +88,13 @@ class Cluster(models.Model):
         return self.name
 
     def clean(self) -> None:
+        from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
+        from clusters.connectors.mig import own_shares
+
+        try:
+            own_shares(self.shares, "shares")
+        except ConnectorError as error:
+            raise ValidationError({"shares": str(error)}) from None
         kept = Cluster.objects.filter(pk=self.pk).first()
         if kept is not None and kept.timezone != self.timezone:
             try:

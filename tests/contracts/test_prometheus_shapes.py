@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus import AccountFrom, Attribution, LabelNames, PrometheusOptions
-from clusters.connectors.prometheus.shapes import UnknownShareError, fraction, shape
+from clusters.connectors.prometheus.shapes import fraction, shape
 
 PRODUCT, REPLICAS = "label_nvidia_com_gpu_product", "label_nvidia_com_gpu_replicas"
 

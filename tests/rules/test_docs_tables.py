@@ -20,7 +20,10 @@ from billing.rules.sharing import shared
 from billing.rules.statement import Billed, LineKey, Owed, statement
 from billing.rules.tax import Tax, TaxRow, breakdown, credited, tax_on
 from billing.rules.tiers import Graduated, Package, Tier, Volume
-from clusters.connectors.prometheus.shapes import slice_share
+from clusters.connectors.mig import slice_share
+from clusters.connectors.prometheus import PrometheusOptions
+from clusters.connectors.prometheus.shapes import PRODUCT, shape
+from clusters.connectors.sacct_tres import tres
 from tests import builders
 from tests.documentation import number, table
 from tests.held import held
@@ -346,10 +349,22 @@ def test_a_run_whose_end_comes_after_an_invoice() -> None:
         assert sum((line.amount for line in lines), Money.zero("USD")) == dollars(row["next invoice"])
 
 
+def _pod(model: str, profile: str) -> tuple[str, dict[str, str]]:
+    """A slice as kube-state-metrics names it, and the labels of its node."""
+    return f"nvidia_com_mig_{profile.replace('.', '_')}", {
+        PRODUCT: f"NVIDIA-{model.upper()}" if model else ""
+    }
+
+
 def test_case_040_shares_of_slices() -> None:
     for row in table(PAGE, "Shares of slices"):
-        share = slice_share(row["model"], row["model"], row["profile"], {})
+        model, profile = row["model"], row["profile"]
+        share = slice_share(model, model, profile, {})
         assert share == number(row["share"])
+        assert Fraction(*shape(*_pod(model, profile), PrometheusOptions()).share) == share
+        for name in dict.fromkeys((f"{model}_{profile}".strip("_"), f"nvidia_{model}_{profile}")):
+            if model or not name.startswith("nvidia"):
+                assert Fraction(*tres(f"gres/gpu:{name}=1").gpu_share) == share, name
         price = f"{Decimal(row['an hour of the GPU'])}"
         assert cost(price, share * 3600).rounded() == dollars(row["an hour of the slice"])
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding
+from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus import check_presets, nodes
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.check_dcgm import telemetry
@@ -14,7 +15,7 @@ from clusters.connectors.prometheus.coverage import watch
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, most
-from clusters.connectors.prometheus.shapes import PRODUCT, UnknownShareError, shape
+from clusters.connectors.prometheus.shapes import PRODUCT, shape
 from clusters.connectors.prometheus.visit import LOOKED, Visit
 
 SKEW = 60  # seconds by which clocks may differ before it is said

@@ -6,13 +6,14 @@ import json
 from dataclasses import asdict
 
 from clusters.connectors.base import BadRow, Row, UsageFact
+from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus.answers import whole
 from clusters.connectors.prometheus.lifecycle import Life
 from clusters.connectors.prometheus.nodes import Labels, NodeLabels
 from clusters.connectors.prometheus.notes import Notes, pod_name
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import Held, Owners
-from clusters.connectors.prometheus.shapes import PRODUCT, Shape, UnknownShareError, fraction, model_of, shape
+from clusters.connectors.prometheus.shapes import PRODUCT, Shape, fraction, model_of, shape
 
 MOST = 2**31 - 1  # devices of one container that can be told; an annotation may say anything
 

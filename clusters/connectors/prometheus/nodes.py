@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import ceil
 
 from clusters.connectors.base import NodeSeen, NodeState
+from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.answers import Series, whole
 from clusters.connectors.prometheus.client import PrometheusClient
@@ -15,7 +16,7 @@ from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, alternatives, most, span
-from clusters.connectors.prometheus.shapes import PRODUCT, UnknownShareError, shape
+from clusters.connectors.prometheus.shapes import PRODUCT, shape
 
 Labels = Mapping[str, str]
 GPU = "label_nvidia_com_"

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from types import MappingProxyType
 
+from clusters.connectors.mig import Share, UnknownShareError, slice_share
 from clusters.connectors.prometheus.options import PrometheusOptions
-
-Share = tuple[int, int]
 
 PRODUCT = "label_nvidia_com_gpu_product"
 REPLICAS = "label_nvidia_com_gpu_replicas"
@@ -19,38 +17,12 @@ MEMORY = "label_nvidia_com_gpu_memory"  # MiB of one GPU
 FINEST = 2**31 - 1  # what a share divides a GPU into at most
 SIZE = 20  # characters of a number that somebody wrote, and decimal places to its first digit
 
-# Profiles whose share is not their compute slices of seven. "": of any model.
-KNOWN_SHARES: Mapping[tuple[str, str], Share] = MappingProxyType(
-    {
-        ("a30", "1g.6gb"): (1, 4),
-        ("a30", "2g.12gb"): (2, 4),
-        ("a30", "4g.24gb"): (4, 4),
-        ("rtx-pro-6000", "1g.24gb"): (1, 4),
-        ("rtx-pro-6000", "2g.48gb"): (2, 4),
-        ("rtx-pro-6000", "4g.96gb"): (4, 4),
-        # One slice of compute with two of memory: four of them fill a GPU.
-        ("a100-sxm4-40gb", "1g.10gb"): (1, 4),
-        ("a100-pcie-40gb", "1g.10gb"): (1, 4),
-        ("a100", "1g.20gb"): (1, 4),
-        ("h100", "1g.20gb"): (1, 4),
-        ("h100", "1g.24gb"): (1, 4),
-        ("h200", "1g.35gb"): (1, 4),
-        ("gh200", "1g.24gb"): (1, 4),
-        ("gh200", "1g.36gb"): (1, 4),
-        ("b200", "1g.45gb"): (1, 4),
-    }
-)
-_OF_SEVEN = re.compile(r"(\d)g\.\d+gb(?:[+.-][a-z.+-]+)?")
 _PRODUCT = re.compile(
     r"(?P<model>.+?)(?:-MIG-(?P<profile>\dg\.\d+gb[\w.+]*?))?(?P<shared>-SHARED)?", re.IGNORECASE
 )
 _RESOURCE = re.compile(
     r"nvidia_com_(?:gpu|mig_(?P<profile>\dg_\d+gb\w*?))(?P<shared>_shared)?", re.IGNORECASE
 )
-
-
-class UnknownShareError(ValueError):
-    """The share cannot be told. The message is a sentence for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +92,6 @@ def model_of(node: Mapping[str, str], options: PrometheusOptions) -> str:
         if name in options.models:
             return options.models[name]
     return bare.lower().removeprefix("nvidia-")
-
-
-def slice_share(model: str, own: str, profile: str, told: Mapping[tuple[str, str], Share]) -> Fraction:
-    """The operator's row, else a known one, else g of 7. A row is of a model, of its family (a100), or of any ("").
-
-    `own` is what the node calls the model. Raises `UnknownShareError`.
-    """
-    bare = profile.partition("+")[0]  # with a media engine or without, it is the same part
-    for table in (told, KNOWN_SHARES):
-        for name in (model, *_families(own)):
-            for row in dict.fromkeys((profile, bare)):
-                if (name, row) in table:
-                    return Fraction(*table[name, row])
-    found = _OF_SEVEN.fullmatch(bare)
-    slices = int(found[1]) if found else 0
-    if not 1 <= slices <= 7:
-        raise UnknownShareError(
-            f"The MIG profile {profile!r} is not known: add its share of a {model or 'GPU'}."
-        )
-    return Fraction(slices, 4 if bare in {"1g.6gb", "2g.12gb", "4g.24gb"} else 7)
-
-
-def _families(model: str) -> list[str]:
-    """`a100-sxm4-40gb`, `a100-sxm4`, `a100`, and any."""
-    parts = model.split("-")
-    return ["-".join(parts[:count]) for count in range(len(parts), 0, -1)] + [""]
 
 
 def _profile(told: str) -> str:

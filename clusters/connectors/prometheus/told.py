@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.mig import Share, by_profile, own_shares
 from clusters.connectors.prometheus.options import (
     AccountFrom,
     Attribution,
@@ -19,12 +20,10 @@ from clusters.connectors.prometheus.options import (
     Utilisation,
 )
 from clusters.connectors.prometheus.presets import QUEUES, SAMPLED, Preset
-from clusters.connectors.prometheus.shapes import Share
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
-_SHARE = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})", re.ASCII)
 _SPELLED = re.compile(
     r"[\w.+*?|()\[\]-]+", re.ASCII
 )  # what needs no quoting between the quotes of a selector
@@ -128,17 +127,7 @@ def _resources(value: object, key: str) -> str:
 
 
 def _shares(value: object, key: str) -> dict[tuple[str, str], Share]:
-    found: dict[tuple[str, str], Share] = {}
-    for model, profiles in _table(value, key).items():
-        for profile, told in _table(profiles, f"{key}.{model}").items():
-            part = _SHARE.fullmatch(told) if type(told) is str else None
-            if part is None or int(part[1]) > int(part[2]):
-                raise _wrong(
-                    f"The option {key} has {told!r} for {profile!r} of {model!r}: write the part of a whole GPU "
-                    'as text, like "1/7".'
-                )
-            found[model, profile] = int(part[1]), int(part[2])
-    return found
+    return by_profile(own_shares(value, key))
 
 
 def _models(value: object, key: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import Connected, ConnectorError, Reading
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.slurm.rest import SlurmRest
 from clusters.connectors.slurm.sweep import Sweep
 
@@ -24,7 +25,13 @@ class SlurmConnector(Connected):
     """
 
     def __init__(
-        self, endpoint: Endpoint, *, login: SlurmLogin, cluster: str, clock: Callable[[], int]
+        self,
+        endpoint: Endpoint,
+        *,
+        login: SlurmLogin,
+        cluster: str,
+        clock: Callable[[], int],
+        shares: OwnShares = (),
     ) -> None:
         self.rest = SlurmRest(endpoint, login, clock=clock)
         self.reading = Reading()
@@ -32,6 +39,7 @@ class SlurmConnector(Connected):
         self.release = ""
         self._cluster = cluster
         self._clock = clock
+        self._shares = shares
 
     def usage(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         """As the protocol says. One request at a time; of the rows, one window is held in memory.
@@ -40,7 +48,7 @@ class SlurmConnector(Connected):
         slurmctld does not know are given without moving on and named in `reading.missing`.
         """
         self.reading = Reading()
-        sweep = Sweep(self.rest, self.reading, cluster=self._cluster, clock=self._clock)
+        sweep = Sweep(self.rest, self.reading, cluster=self._cluster, clock=self._clock, shares=self._shares)
         try:
             yield from sweep.rows(since=since, until=until, open_keys=open_keys)
         except ConnectorError:

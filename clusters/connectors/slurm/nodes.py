@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import ceil
 
 from clusters.connectors.base import NodeSeen, NodeState
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct_fields import UnreadableError
 from clusters.connectors.sacct_tres import kind
 from clusters.connectors.slurm.decode import Node, words
@@ -19,9 +20,9 @@ _DRAINED = frozenset(
 )
 
 
-def seen(node: Node) -> list[NodeSeen]:
+def seen(node: Node, shares: OwnShares = ()) -> list[NodeSeen]:
     """One for each model of GPU in the node; none for a node without GPUs. MIG slices count as their GPUs."""
-    gpus = models(node.gres or "")
+    gpus = models(node.gres or "", shares)
     state = standing(node)
     return [
         NodeSeen(name=node.name or "", gpu_model=model, gpus=number, state=state)
@@ -29,20 +30,20 @@ def seen(node: Node) -> list[NodeSeen]:
     ]
 
 
-def models(gres: str) -> dict[str, int]:
+def models(gres: str, shares: OwnShares = ()) -> dict[str, int]:
     """`gpu:a100:4(S:0-1),gpu:h100:2` → {"a100": 4, "h100": 2}; "" is the model of GPUs without one."""
-    shares: dict[str, Fraction] = {}
+    whole: dict[str, Fraction] = {}
     for part in _parts(gres):
         found = _GRES.fullmatch(part)
         if found is None:
             continue
         number = int(found["count"]) * (1024 if found["unit"] else 1)
         try:
-            of = kind(found["type"] or "")
+            of = kind(found["type"] or "", shares)
         except UnreadableError:
             continue
-        shares[of.model] = shares.get(of.model, Fraction(0)) + number * Fraction(*of.share)
-    return {model: ceil(share) for model, share in shares.items() if share}
+        whole[of.model] = whole.get(of.model, Fraction(0)) + number * Fraction(*of.share)
+    return {model: ceil(share) for model, share in whole.items() if share}
 
 
 def _parts(gres: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct_tres import Tres, held, is_read
 from clusters.connectors.slurm.decode import TresCount, whole
 
@@ -11,22 +12,22 @@ NOTHING = Tres()
 _UNITS = ("M", "G", "T", "P", "E")
 
 
-def allocated(listed: tuple[TresCount, ...] | None) -> Tres:
-    """What a job held. Raises `UnreadableError` if the list contradicts itself."""
+def allocated(listed: tuple[TresCount, ...] | None, shares: OwnShares = ()) -> Tres:
+    """What a job held, by the operator's MIG rows. Raises `UnreadableError` if the list contradicts itself."""
     if not listed:
         return NOTHING
     # No two jobs take the same energy; but for it few lists differ.
-    return _held(tuple([one for one in listed if one.type != "energy"]))
+    return _held(tuple([one for one in listed if one.type != "energy"]), shares)
 
 
 @lru_cache(maxsize=8192)
-def _held(listed: tuple[TresCount, ...]) -> Tres:
+def _held(listed: tuple[TresCount, ...], shares: OwnShares) -> Tres:
     counts: list[tuple[str, int]] = []
     for one in listed:
         name = f"{one.type}/{one.name}" if one.name else one.type
         if is_read(name):
             counts.append((name, whole(one.count) or 0))
-    return held(tuple(counts))
+    return held(tuple(counts), shares)
 
 
 def requested(asked: tuple[TresCount, ...] | None) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from clusters.connectors.base import BadRow, Reading, UsageFact
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct_fields import UnreadableError
 from clusters.connectors.sacct_rows import NOTES
 from clusters.connectors.slurm import decode, resources
@@ -30,7 +31,8 @@ class RowReader:
     `cluster` is Slurm's name of the cluster whose rows are wanted; "" takes all, and keeps in `names` whose they are.
     """
 
-    def __init__(self, reading: Reading, *, cluster: str = "") -> None:
+    def __init__(self, reading: Reading, *, cluster: str = "", shares: OwnShares = ()) -> None:
+        self.shares = shares
         self.reading = reading
         self.cluster = cluster
         self.taken = 0  # rows of our cluster
@@ -73,7 +75,7 @@ class RowReader:
         )
 
     def _fact(self, job: Job) -> UsageFact:
-        fact, note, resized = _fact(job)
+        fact, note, resized = _fact(job, self.shares)
         if note:
             self._note(note, fact)
         if resized:
@@ -141,12 +143,12 @@ def _as_json(job: Job) -> bytes:
         return json.dumps(msgspec.to_builtins(job)).encode()
 
 
-def _fact(job: Job) -> tuple[UsageFact, str, bool]:
+def _fact(job: Job, shares: OwnShares) -> tuple[UsageFact, str, bool]:
     """Also a note of what was allocated, and whether the run was resized."""
     number = _job_number(job)
     times = job.time or _NO_TIMES
     submitted, started, ended, seen_until, suspended, resized = _span(times)
-    held = resources.allocated(job.tres.allocated) if job.tres else resources.NOTHING
+    held = resources.allocated(job.tres.allocated, shares) if job.tres else resources.NOTHING
     requested, asked_nodes = resources.requested(job.tres.requested) if job.tres else ("", 0)
     cpus, nodes = held.cpus, held.nodes
     if cpus is None:

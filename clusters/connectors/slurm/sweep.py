@@ -8,6 +8,7 @@ from zlib import crc32
 
 from clusters.connectors.base import BadRow, ConnectorError, UsageFact
 from clusters.connectors.http import TooLargeError, TooSlowError
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.slurm import decode, nodes, query, rows, sight
 from clusters.connectors.slurm.faults import MissingError, UnreadableFormError
 from clusters.connectors.slurm.windows import Windows
@@ -36,12 +37,21 @@ _LIVE_JOB: decode.Reader[decode.LiveJob] = decode.Reader(decode.LiveJob)
 class Sweep:
     """The rows of one pass, in `rows`; `reading` is complete when it ends."""
 
-    def __init__(self, rest: SlurmRest, reading: Reading, *, cluster: str, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        rest: SlurmRest,
+        reading: Reading,
+        *,
+        cluster: str,
+        clock: Callable[[], int],
+        shares: OwnShares = (),
+    ) -> None:
+        self.shares = shares
         self.rest = rest
         self.reading = reading
         self.cluster = cluster
         self.clock = clock
-        self.reader = rows.RowReader(reading, cluster=cluster)
+        self.reader = rows.RowReader(reading, cluster=cluster, shares=shares)
         self.left: set[str] = set()  # keys that were asked after, or seen while open, and not given yet
         self.running: list[UsageFact] = []  # open and started, for slurmctld to confirm
         self.told: set[int] = set()  # numbers of the jobs that slurmdbd told as running
@@ -291,7 +301,7 @@ class Sweep:
         except ConnectorError as error:
             self.reading.notes.append(f"The nodes could not be read: {error}")
             return
-        self.reading.nodes = [seen for node in value.nodes or () for seen in nodes.seen(node)]
+        self.reading.nodes = [seen for node in value.nodes or () for seen in nodes.seen(node, self.shares)]
 
 
 def _number(fact: UsageFact) -> int:

@@ -133,7 +133,11 @@ def _sellers() -> Things:
 
 def _clusters() -> Things:
     for row in Cluster.objects.order_by("pk"):
-        yield row.pk, Thing(f"cluster {row.name}", {"kind": row.kind, "timezone": row.timezone})
+        shares = json.dumps(row.shares, sort_keys=True) if row.shares else ""
+        yield (
+            row.pk,
+            Thing(f"cluster {row.name}", {"kind": row.kind, "timezone": row.timezone, "shares": shares}),
+        )
 
 
 def _connections() -> Things:

@@ -12,6 +12,7 @@ from typing import Any
 from django.views.decorators.debug import sensitive_variables
 
 from clusters.connectors.base import ConnectorError, Secret
+from clusters.connectors.mig import own_shares
 from clusters.connectors.prometheus.told import options_from
 from clusters.models.guarding import holds_private_key
 from portal.ops.config.reading import Table
@@ -105,6 +106,18 @@ def options(table: Table) -> dict[str, Any] | None:
         table.errors.append(f"{table.name}: {error}")
         return None
     return dict(told)
+
+
+def shares(table: Table) -> dict[str, Any] | None:
+    """A cluster's own rows of MIG slices; None is not said or was refused."""
+    if not table.given("shares"):
+        return None
+    try:
+        own_shares(table.data["shares"], "shares")
+    except ConnectorError as error:
+        table.errors.append(f"{table.name}: {error}")
+        return None
+    return {model: dict(profiles) for model, profiles in table.data["shares"].items()}
 
 
 @sensitive_variables()

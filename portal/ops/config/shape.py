@@ -21,7 +21,7 @@ from billing.rules.money import TOKENS, is_currency
 from billing.rules.pricing import Meter
 from billing.rules.tiers import Scale
 from clusters.models import ClusterKind
-from portal.ops.config import connections, costs, dunning, parking, payers, taxes, wallets
+from portal.ops.config import connections, costs, dunning, entering, parking, payers, taxes, wallets
 from portal.ops.config.connections import ConnectionEntry
 from portal.ops.config.hours import read as read_hours
 from portal.ops.config.payers import PayerEntry
@@ -60,7 +60,7 @@ class ConfigError(Exception):
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
     name: str
-    fields: dict[str, str]
+    fields: dict[str, Any]
     connection: ConnectionEntry | None
     telemetry: ConnectionEntry | None
 
@@ -219,8 +219,13 @@ def _cluster(table: Table) -> ClusterEntry | None:
     connection = connections.read(within) if "connection" in table.data else None
     beside = table.table("telemetry")
     telemetry = connections.read_telemetry(beside) if "telemetry" in table.data else None
+    shares = entering.shares(table)
     table.done()
-    said = {key: value for key, value in {"kind": kind, "timezone": timezone}.items() if value}
+    said: dict[str, Any] = {
+        key: value for key, value in {"kind": kind, "timezone": timezone}.items() if value
+    }
+    if shares is not None:
+        said["shares"] = shares
     return ClusterEntry(name, said, connection, telemetry) if name else None
 
 

@@ -14,6 +14,7 @@ from django.core.management.base import CommandParser
 from billing import intake
 from clusters.connectors import sacct, sacct_json
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.mig import own_shares
 from clusters.ledger import Stored
 from clusters.models import Cluster
 from portal.audit import acting_as
@@ -129,13 +130,15 @@ def import_file(
 def _opened(
     path: Path, cluster: Cluster, options: dict[str, Any]
 ) -> sacct.SacctExport | sacct_json.SacctJson:
+    shares = own_shares(cluster.shares, "shares")
     if options["format"] == "sacct-json":
-        return sacct_json.open_export(path)
+        return sacct_json.open_export(path, shares=shares)
     return sacct.open_export(
         path,
         zone=ZoneInfo(cluster.timezone),
         columns=options["columns"].split(",") if options["columns"] else None,
         delimiter=options["delimiter"],
+        shares=shares,
     )
 
 
