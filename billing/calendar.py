@@ -80,6 +80,7 @@ def lacking_each(asked: Sequence[tuple[Tenant, datetime, datetime]]) -> list[Bil
                 start=p.start,
                 end=p.end,
                 timezone=tenant.timezone,
+                whole_seconds=p.whole or None,
             )
             for place, p in enumerate(made, 1)
         ]
@@ -132,7 +133,12 @@ def _periods(
     kept: tuple[datetime, datetime] | None,
 ) -> list[BillingPeriod]:
     made = _missing(zone=ZoneInfo(timezone), anchor_day=anchor_day, since=since, until=until, kept=kept)
-    return [BillingPeriod(tenant_id=tenant_id, start=p.start, end=p.end, timezone=timezone) for p in made]
+    return [
+        BillingPeriod(
+            tenant_id=tenant_id, start=p.start, end=p.end, timezone=timezone, whole_seconds=p.whole or None
+        )
+        for p in made
+    ]
 
 
 def _keep(made: Iterable[BillingPeriod]) -> None:
@@ -172,6 +178,20 @@ def starting_in_each(
     return {tenant.pk: period for tenant, period in found.items() if period is not None}
 
 
+def seconds_open(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, BillingPeriod]:
+    """By tenant the second period that starts in that month, where a changed anchor day made two and it is open.
+
+    One query. For a caller that has asked for the periods of that month before, so that they are kept.
+    """
+    asked = {
+        tenant: rules.period_starting_in(year, month, zone=tenant.zone, anchor_day=tenant.anchor_day)
+        for tenant in tenants
+    }
+    zones = {tenant.pk: tenant.timezone for tenant in asked}
+    named = {pk: _all_named(kept, zones[pk], (year, month)) for pk, kept in _around(asked).items()}
+    return {pk: rows[-1] for pk, rows in named.items() if len(rows) > 1 and rows[-1].closed_at is None}
+
+
 def _around(asked: Mapping[Tenant, rules.Period]) -> dict[int, list[BillingPeriod]]:
     """The periods that start near those asked for, by tenant, in order."""
     if not asked:
@@ -195,17 +215,21 @@ def _covered(asked: rules.Period, kept: Sequence[BillingPeriod]) -> bool:
 
 
 def _named(kept: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> BillingPeriod | None:
-    """The one that people call by that month; `zone` is the tenant's own."""
-    found = None
+    """The one that people call by that month: the first that is open, else the last."""
+    rows = _all_named(kept, zone, month)
+    return next((row for row in rows if row.closed_at is None), rows[-1] if rows else None)
+
+
+def _all_named(kept: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> list[BillingPeriod]:
+    """Those that start in that month; `zone` is the tenant's own."""
+    rows = []
     for position, period in enumerate(kept):
         # A period after a change of zone starts where the old zone's month ends.
         zones = {period.timezone, zone} if position else {period.timezone}
         if max(_month(period.start, name) for name in zones) == month:
-            found = period
-            if period.closed_at is None:
-                break
+            rows.append(period)
         zone = period.timezone
-    return found
+    return rows
 
 
 def _month(moment: datetime, zone: str) -> tuple[int, int]:
@@ -225,7 +249,9 @@ def days_of(tenants: Iterable[Tenant]) -> Mapping[int, Days]:
 
 def as_rule(period: BillingPeriod) -> rules.Period:
     """As the arithmetic of periods takes it, in UTC."""
-    return rules.Period(period.start.astimezone(UTC), period.end.astimezone(UTC))
+    return rules.Period(
+        period.start.astimezone(UTC), period.end.astimezone(UTC), whole=period.whole_seconds or 0
+    )
 
 
 def name(period: BillingPeriod) -> str:
@@ -262,10 +288,16 @@ def _missing(
         after = rules.billing_period(last, zone=zone, anchor_day=anchor_day)
         if after.end - last < SHORTEST:
             after = rules.billing_period(after.end, zone=zone, anchor_day=anchor_day)
-        made.append(rules.Period(last, after.end))
+        made.append(_part(after, last, after.end))
         last = after.end
     while since < first:
         before = rules.billing_period(first - timedelta(seconds=1), zone=zone, anchor_day=anchor_day)
-        made.append(rules.Period(before.start, first))
+        made.append(_part(before, before.start, first))
         first = before.start
     return made
+
+
+def _part(whole: rules.Period, start: datetime, end: datetime) -> rules.Period:
+    """What is left of a period by a changed anchor day. A change of zone, of hours alone, leaves it whole."""
+    missing = whole.seconds - rules.Period(start, end).seconds
+    return rules.Period(start, end, whole=whole.seconds if abs(missing) >= SHORTEST.total_seconds() else 0)

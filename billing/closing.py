@@ -18,7 +18,7 @@ from django.db import transaction
 from billing import calendar, gates, invoicing, issuing, parking, sight, statements
 from billing.drafting import Owing
 from billing.models import BillingPeriod, InvoiceState
-from billing.outcomes import Block, Closed, Outcome, blocked, closed
+from billing.outcomes import Block, Closed, Outcome, blocked, both_of_month, closed
 from billing.standing import incomplete, owned, rated_up_to, vanished
 from clusters.open_runs import Vanished
 from portal.tenants.models import Tenant
@@ -65,7 +65,7 @@ def close(
     run = _Run(year, month, moment, accept_incomplete, rehearse)
     waiting = iter(tenants)
     while together := list(islice(waiting, TOGETHER)):
-        for one in _close(run, together):
+        for one in _with_rest_of_month(run, together, _close(run, together)):
             if progress is not None:
                 progress(one)
             yield one
@@ -87,6 +87,30 @@ def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
         log.exception("close failed", tenant=slug, month=month)
         return [Closed(slug, Outcome.FAILED, reason=f"{type(error).__name__}: {error}".strip())]
     return outcomes
+
+
+_DONE = (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY, Outcome.NOTHING)
+
+
+def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence[Closed]) -> list[Closed]:
+    """A changed anchor day has two periods begin in one month: the second is closed with the first, or named.
+
+    Left open, it would keep the next month from closing, and nobody would know why.
+    """
+    by_slug = {one.tenant: one for one in outcomes}
+    done = [tenant for tenant in tenants if by_slug[tenant.slug].outcome in _DONE]
+    rest = calendar.seconds_open(done, year=run.year, month=run.month) if done else {}
+    ended = [
+        tenant
+        for tenant in done
+        if tenant.pk in rest and rest[tenant.pk].end <= run.moment and not run.rehearse
+    ]
+    again = {one.tenant: one for one in _close(run, ended)} if ended else {}
+    for tenant in done:
+        if tenant.pk in rest:
+            first, name = by_slug[tenant.slug], calendar.name(rest[tenant.pk])
+            by_slug[tenant.slug] = both_of_month(first, name, again.get(tenant.slug))
+    return list(by_slug.values())
 
 
 def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:

@@ -123,7 +123,7 @@ def divide(lines: Sequence[InvoiceLine], *, billed: Billed, policy: str, currenc
     for invoice, parts in list(taken.items()):
         if policy == Corrections.NEXT_INVOICE or sum(part.amount for part in parts) >= 0:
             debits += taken.pop(invoice)
-    if policy == Corrections.OWN_INVOICE and _asks(debits, currency):
+    if policy == Corrections.OWN_INVOICE and debits and _asks(debits, currency):
         return Divided(own, debits, taken)
     return Divided(own + debits, [], taken)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from billing.comparing import Change
@@ -66,6 +66,25 @@ def blocked(slug: str, blocks: Sequence[Block]) -> Closed:
 def closed(slug: str, invoice: Invoice, outcome: Outcome) -> Closed:
     """With the invoice's number and total."""
     return Closed(slug, outcome, invoice.number or "", Money.from_minor(invoice.total, invoice.currency))
+
+
+def both_of_month(first: Closed, name: str, second: Closed | None) -> Closed:
+    """Of two periods that begin in one month; `name` is the second's, which is None where it is not closed yet."""
+    if second is None:
+        told = f"{name} begins in the same month and is open: close the month again when it has ended."
+        return replace(first, note=f"{first.note} {told}".strip())
+    if second.outcome in {Outcome.BLOCKED, Outcome.FAILED, Outcome.PARKED}:
+        told = f"{name} begins in the same month and is open: {second.reason}"
+        return replace(first, note=f"{first.note} {told}".strip())
+    if first.total is None or not first.number:
+        return second
+    document = Beside("invoice", first.number, first.total)
+    note = f"Two periods begin in this month; {name} is the second."
+    return replace(
+        second,
+        note=" ".join(filter(None, (first.note, second.note, note))),
+        beside=(document, *first.beside, *second.beside),
+    )
 
 
 def beside(invoice: Invoice) -> Beside:

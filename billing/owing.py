@@ -129,7 +129,7 @@ def _given(terms: Terms, allowance: Allowance, period: Period) -> Given:
 
 
 def _hours(given: Given, period: Period) -> Fraction:
-    return sum((Fraction(hours) * Fraction(held, period.seconds) for hours, held in given), Fraction(0))
+    return sum((Fraction(hours) * Fraction(held, period.whole_seconds) for hours, held in given), Fraction(0))
 
 
 def _included_by(
@@ -138,7 +138,7 @@ def _included_by(
     """How it stands in the period, as the lines of the use that it covers say it."""
     told = {
         "name": allowance.name,
-        "of": period.seconds,
+        "of": period.whole_seconds,
         "carried": str(stand.carried),
         "used": str(stand.used),
     }
@@ -179,8 +179,8 @@ def _fees(books: Books, terms: Terms, service: Period, version: int) -> Iterator
     for fee in terms.fees[version]:
         seconds = terms.held(fee, service)
         if seconds and (fee.in_advance or service <= books.period):
-            amount = Fee(fee.amount).owed(terms.currencies[version], Fraction(seconds, service.seconds))
-            told = {"fee": _plain(fee.amount), "seconds": seconds, "of": service.seconds}
+            amount = Fee(fee.amount).owed(terms.currencies[version], Fraction(seconds, service.whole_seconds))
+            told = {"fee": _plain(fee.amount), "seconds": seconds, "of": service.whole_seconds}
             yield TermKey(service, TermKind.FEE, fee.pk), Owed(Fraction(0), None, Share(amount, told))
 
 
@@ -190,7 +190,7 @@ def _commitment(terms: Terms, service: Period, version: int, use: Money) -> dict
     held = [(row, terms.held(row, service)) for row in rows if terms.held(row, service)]
     if not held:
         return {}
-    seconds, of = terms.seconds(version, service), service.seconds
+    seconds, of = terms.seconds(version, service), service.whole_seconds
     parts = [(Commitment(row.amount, row.overage_factor), Fraction(part, of)) for row, part in held]
     amount = committed(parts, use, whole=Fraction(seconds, of))
     each = [
@@ -211,7 +211,7 @@ def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iter
         if discount.percent == 0:  # a tenant's own, which has it get none
             continue
         seconds = terms.held(discount, service)
-        of = service.seconds if discount.percent is None else terms.seconds(version, service)
+        of = service.whole_seconds if discount.percent is None else terms.seconds(version, service)
         amount = Discount(discount.percent, discount.amount).owed(base, Fraction(seconds, of))
         told = {
             "percent": None if discount.percent is None else _plain(discount.percent),

@@ -65,10 +65,11 @@ class Migration(migrations.Migration):
                         ('start', models.DateTimeField()),
                         ('end', models.DateTimeField()),
                         ('timezone', models.CharField(help_text='The zone that it was computed in; its days are cut by it.', max_length=64)),
+                        ('whole_seconds', models.BigIntegerField(help_text='Of the whole period of which a changed anchor day left this; what is said per period is owed in proportion. Empty: it is whole.', null=True)),
                         ('closed_at', models.DateTimeField(help_text='When its close found everything billed.', null=True)),
                     ],
                     options={
-                        'constraints': [models.UniqueConstraint(fields=('tenant', 'start'), name='period_starts_once_per_tenant'), models.CheckConstraint(condition=models.Q(('end__gt', models.F('start'))), name='period_ends_after_it_starts')],
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'start'), name='period_starts_once_per_tenant'), models.CheckConstraint(condition=models.Q(('end__gt', models.F('start'))), name='period_ends_after_it_starts'), models.CheckConstraint(condition=models.Q(('whole_seconds', None), ('whole_seconds__gt', 0), _connector='OR'), name='period_is_part_of_something')],
                         'indexes': [],
                     },
                 ),

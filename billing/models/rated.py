@@ -50,12 +50,20 @@ class BillingPeriod(models.Model):
     timezone = models.CharField(
         max_length=64, help_text="The zone that it was computed in; its days are cut by it."
     )
+    whole_seconds = models.BigIntegerField(
+        null=True,
+        help_text="Of the whole period of which a changed anchor day left this; what is said per period is owed in "
+        "proportion. Empty: it is whole.",
+    )
     closed_at = models.DateTimeField(null=True, help_text="When its close found everything billed.")
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["tenant", "start"], name="period_starts_once_per_tenant"),
             models.CheckConstraint(condition=Q(end__gt=F("start")), name="period_ends_after_it_starts"),
+            models.CheckConstraint(
+                condition=Q(whole_seconds=None) | Q(whole_seconds__gt=0), name="period_is_part_of_something"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -16,11 +16,11 @@ from functools import total_ordering
 Exact = int | Decimal | Fraction
 """The number types that hold what was written; binary floating point does not."""
 
-# The currencies of ISO 4217 that are in circulation. Its metals, funds and test codes are left
-# out: nobody can pay an invoice in them.
+# The currencies of ISO 4217 that are in circulation, and CLF, the unit of account in which Chile writes prices and
+# contracts. Its metals, other funds and test codes are left out: nobody can pay an invoice in them.
 _CODES = """
     AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD
-    CAD CDF CHF CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS
+    CAD CDF CHF CLF CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS
     GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW
     KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR
     MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR
@@ -33,7 +33,7 @@ _WITHOUT_MINOR_UNIT = (
     *("XPF", "RWF", "KMF", "DJF", "GNF", "BIF", "VUV", "ISK"),
 )
 _IN_THOUSANDTHS = ("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND")
-_EXPONENTS = dict.fromkeys(_WITHOUT_MINOR_UNIT, 0) | dict.fromkeys(_IN_THOUSANDTHS, 3)
+_EXPONENTS = dict.fromkeys(_WITHOUT_MINOR_UNIT, 0) | dict.fromkeys(_IN_THOUSANDTHS, 3) | {"CLF": 4}
 TOKENS = "TOK"
 """The unit of plans and wallets that count in tokens. No currency: no invoice can be in it, nobody can pay it."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -27,6 +27,8 @@ class Period:
 
     start: datetime
     end: datetime
+    whole: int = field(default=0, compare=False, repr=False)
+    """Seconds of the period that a changed anchor day made this one of; 0: it is whole itself."""
 
     def __post_init__(self) -> None:
         for moment in (self.start, self.end):
@@ -39,6 +41,11 @@ class Period:
     def seconds(self) -> int:
         """The elapsed seconds, which a change of clocks makes differ from 86,400 a local day."""
         return (self.end - self.start) // _SECOND
+
+    @property
+    def whole_seconds(self) -> int:
+        """What amounts per period are meant for: a period of 17 days owes 17 of 31 parts of them."""
+        return self.whole or self.seconds
 
     def contains(self, moment: datetime) -> bool:
         """Whether `moment` is in the period; its end is not, it belongs to what follows."""

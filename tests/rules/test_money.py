@@ -130,6 +130,7 @@ def test_an_amount_is_written_with_the_decimals_of_its_currency(minor: int, curr
 def test_currencies_are_those_of_iso_4217_in_circulation() -> None:
     assert [exponent(code) for code in ("USD", "EUR", "JPY", "ISK", "KWD", "TND")] == [2, 2, 0, 0, 3, 3]
     assert is_currency("CHF")
+    assert (is_currency("CLF"), Money.of("1.2345", "CLF").minor) == (True, 12345)  # Chile's unit of account
     for absent in ("usd", "US", "XXX", "XAU", "DEM", "BTC", ""):
         assert not is_currency(absent)
     with pytest.raises(ValueError, match="'XXX' is not a currency"):

@@ -151,6 +151,13 @@ def test_by_the_policy_of_own_invoices_late_usage_has_one_of_its_own() -> None:
     prove()
 
 
+@pytest.mark.parametrize("policy", Corrections.values)
+def test_a_month_with_nothing_to_bill_closes_under_every_policy_of_corrections(policy: str) -> None:
+    lab = a_lab(policy)
+    assert closed("2026-04", lab).outcome == "nothing to bill"
+    prove()
+
+
 def test_the_seller_says_where_corrections_go_unless_the_tenant_does() -> None:
     lab = a_lab("")
     take_in(a_cluster(), job("vision-lab", 7))

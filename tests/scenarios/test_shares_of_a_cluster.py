@@ -29,7 +29,7 @@ def test_a_row_of_the_file_holds_for_what_is_imported(tmp_path: Path) -> None:
     applied(tmp_path, 'shares = { a100 = { "1g.10gb" = "1/4" } }')
     export = tmp_path / "march.txt"
     export.write_text(ROW)
-    call_command("import_usage", str(export), "--cluster", "atlas")
+    call_command("import_usage", "atlas", str(export))
     (record,) = UsageRecord.objects.all()
     assert (record.share_num, record.share_den) == (1, 4)
     applied(tmp_path, "")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from billing import describing
+from billing import calendar, describing
 from billing.drafting import seller_fields
 from billing.models import (
     Allowance,
+    BillingPeriod,
     Commitment,
     Discount,
     Fee,
@@ -99,8 +100,19 @@ def difference(before: Snapshot, after: Snapshot) -> list[Change]:
             continue
         for name, value in thing.fields.items():
             if known.fields[name] != value:
-                changes.append(Change(thing.label, name, known.fields[name], value))
+                since = _since(key[1]) if key[0] == "tenant" and name in {"timezone", "anchor_day"} else ""
+                changes.append(Change(thing.label, name, known.fields[name], value + since))
     return changes
+
+
+def _since(tenant: int) -> str:
+    """From when another zone or anchor day holds, where periods are there that stay as they are."""
+    last = BillingPeriod.objects.filter(tenant=tenant).order_by("-end").first()
+    if last is None:
+        return ""
+    return (
+        f", from {calendar.day_of(last.end, last)} on: periods that have begun or have usage stay as they are"
+    )
 
 
 @dataclass(frozen=True, slots=True)

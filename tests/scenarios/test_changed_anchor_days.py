@@ -1,0 +1,83 @@
+"""A tenant's periods begin on another day: what is said per period is owed in proportion, and one close does both."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+from billing import plan_terms, rating
+from billing.models import BillingPeriod
+from portal.outbox import outbox
+from portal.tenants.models import Tenant
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.stories import closed, lines_of, prove
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def lab() -> Tenant:
+    """Pays 28.00 a period. February is issued from the 3rd on, then its periods begin on the 20th."""
+    plan = a_plan("lab")
+    plan_terms.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(28))
+    cluster = a_cluster(complete_through="2026-08-01")
+    tenant = a_tenant(plan=plan, plan_from=date(2026, 2, 3), accounts=[(cluster, "vision")], anchor_day=3)
+    take_in(cluster, a_job(started="2026-02-10 10:00", ended="2026-02-10 11:00"))
+    assert closed("2026-02", tenant).total.text == "30.00"  # type: ignore[union-attr]
+    Tenant.objects.update(anchor_day=20)
+    tenant.refresh_from_db()
+    rating.rate_tenants([tenant])
+    outbox.drain()
+    return tenant
+
+
+def fees(tenant: Tenant) -> list[tuple[str, str]]:
+    found = []
+    for invoice in tenant.invoices.order_by("pk"):
+        found += [(f"{line.service_period.start:%m-%d}", str(line.amount)) for line in lines_of(invoice)]
+    return found
+
+
+def test_a_period_of_17_days_owes_17_of_28_parts_of_the_fee(lab: Tenant) -> None:
+    outcome = closed("2026-03", lab, on="2026-03-21")
+    assert outcome.total.text == "17.00"  # type: ignore[union-attr]
+    assert (
+        "20 Mar \N{EN DASH} 19 Apr 2026 begins in the same month and is open: close the month again"
+        in outcome.note
+    )
+    assert fees(lab)[-1] == ("03-03", "1700")
+    first, second = BillingPeriod.objects.order_by("start")[1:3]
+    assert (first.whole_seconds, second.whole_seconds) == (28 * 86_400, None)
+    prove()
+
+
+def test_one_close_bills_both_periods_that_begin_in_the_month(lab: Tenant) -> None:
+    outcome = closed("2026-03", lab, on="2026-04-21")
+    assert (outcome.total.text, [each.total.text for each in outcome.beside]) == ("28.00", ["17.00"])  # type: ignore[union-attr]
+    assert "Two periods begin in this month; 20 Mar \N{EN DASH} 19 Apr 2026 is the second." in outcome.note
+    assert fees(lab)[2:] == [("03-03", "1700"), ("03-20", "2800")]
+    assert closed("2026-03", lab, on="2026-04-22").outcome == "already issued"
+    assert closed("2026-04", lab, on="2026-05-21").total.text == "28.00"  # type: ignore[union-attr]
+    prove()
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "after"), [("anchor_day", "20", "5"), ("timezone", "UTC", "Asia/Tokyo")]
+)
+def test_apply_says_from_when_another_day_or_zone_holds(
+    lab: Tenant, key: str, before: str, after: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    take_in(a_cluster(), a_job(source_key="9@1", started="2026-04-25 10:00", ended="2026-04-25 11:00"))
+    file = tmp_path / "clustertab.toml"
+    value = after if key == "anchor_day" else f'"{after}"'
+    file.write_text(f'[[tenant]]\nslug = "vision-lab"\n{key} = {value}\n')
+    capsys.readouterr()
+    call_command("apply", str(file))
+    assert (
+        f"tenant vision-lab: {key} {before} -> {after}, from 2026-05-20 on: "
+        "periods that have begun or have usage stay as they are"
+    ) in capsys.readouterr().out
