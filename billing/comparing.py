@@ -13,6 +13,7 @@ from billing.rules.changing import Moved, Subject, moved
 from billing.rules.money import Money
 
 CORRECTIONS: Subject = ("", "Corrections of earlier periods")
+FIRST_CHARGES: Subject = ("", "Earlier periods, billed for the first time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ def _last(bills: Sequence[Bill]) -> dict[int, Invoice]:
 def _by_subject(lines: Iterable[InvoiceLine], currency: str) -> dict[Subject, Money]:
     found: dict[Subject, Money] = {}
     for line in lines:
-        subject = CORRECTIONS if line.correction else (line.project, line.description)
+        subject = (line.project, line.description)
+        if line.correction:
+            subject = FIRST_CHARGES if line.first_charge else CORRECTIONS
         found[subject] = found.get(subject, Money.zero(currency)) + Money.from_minor(line.amount, currency)
     return found

@@ -316,6 +316,7 @@ def _lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
             terms=dict(line.terms),
             amount=line.amount.minor,
             correction=line.correction,
+            first_charge=line.first_charge,
             **_subject(line.key, due),
         )
         for line in due.lines

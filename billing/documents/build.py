@@ -47,7 +47,7 @@ def document_of(invoice: Invoice) -> InvoiceDocument:
     bank = None if is_credit else bank_details(seller=seller, name=invoice.number, amount=left)
     return InvoiceDocument(
         number=invoice.number,
-        kind=title_of(invoice.kind, corrects=any(line.correction for line in lines)),
+        kind=title_of(invoice.kind, corrects=any(line.corrects for line in lines)),
         issued_on=invoice.issued_on,
         due_on=None if is_credit else invoice.due_on,
         refers_to=_refers_to(invoice),

@@ -745,13 +745,14 @@ class Migration(migrations.Migration):
                         ('terms', models.JSONField(default=dict, help_text='Frozen: by what it can be computed again.')),
                         ('amount', models.BigIntegerField(help_text='Minor units.')),
                         ('correction', models.BooleanField(default=False, help_text='Of an earlier service period.')),
+                        ('first_charge', models.BooleanField(default=False, help_text='Of an earlier service period, of which nothing was billed before: no correction.')),
                         ('original', models.ForeignKey(help_text='The line of an issued invoice that this one takes back from.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='credits', to='billing.invoiceline')),
                         ('tax_category', models.CharField(choices=[('S', 'Taxed'), ('Z', 'Zero-rated'), ('E', 'Exempt'), ('AE', 'Reverse charge'), ('G', 'Supplied to outside the EU'), ('O', 'Outside the scope of tax')], default='S', max_length=2)),
                         ('tax_rate', models.DecimalField(decimal_places=3, default=0, help_text='Per cent.', max_digits=6)),
                     ],
                     options={
                         'indexes': [models.Index(condition=models.Q(('kind', 'manual')), fields=['term_id'], name='lines_by_hand')],
-                        'constraints': [models.UniqueConstraint(fields=('invoice', 'position'), name='line_stands_once_on_its_invoice'), models.CheckConstraint(condition=models.Q(models.Q(('kind', 'usage'), _negated=True), models.Q(('price_id__isnull', False), ('project_id__isnull', False), ('term_id__isnull', True), models.Q(('meter', ''), _negated=True)), _connector='OR'), name='line_of_usage_has_project_and_price')],
+                        'constraints': [models.UniqueConstraint(fields=('invoice', 'position'), name='line_stands_once_on_its_invoice'), models.CheckConstraint(condition=models.Q(('first_charge', False), ('correction', True), _connector='OR'), name='first_charge_is_of_an_earlier_period'), models.CheckConstraint(condition=models.Q(models.Q(('kind', 'usage'), _negated=True), models.Q(('price_id__isnull', False), ('project_id__isnull', False), ('term_id__isnull', True), models.Q(('meter', ''), _negated=True)), _connector='OR'), name='line_of_usage_has_project_and_price')],
                     },
                 ),
                 migrations.CreateModel(

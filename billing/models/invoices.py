@@ -227,6 +227,10 @@ class InvoiceLine(models.Model):
     terms = models.JSONField(default=dict, help_text="Frozen: by what it can be computed again.")
     amount = models.BigIntegerField(help_text="Minor units.")
     correction = models.BooleanField(default=False, help_text="Of an earlier service period.")
+    first_charge = models.BooleanField(
+        default=False,
+        help_text="Of an earlier service period, of which nothing was billed before: no correction.",
+    )
     original = models.ForeignKey(
         "self",
         on_delete=models.PROTECT,
@@ -245,6 +249,10 @@ class InvoiceLine(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["invoice", "position"], name="line_stands_once_on_its_invoice"),
             models.CheckConstraint(
+                condition=Q(first_charge=False) | Q(correction=True),
+                name="first_charge_is_of_an_earlier_period",
+            ),
+            models.CheckConstraint(
                 condition=~Q(kind="usage")
                 | (Q(price_id__isnull=False, project_id__isnull=False, term_id__isnull=True) & ~Q(meter="")),
                 name="line_of_usage_has_project_and_price",
@@ -261,6 +269,11 @@ class InvoiceLine(models.Model):
 
     def __str__(self) -> str:
         return f"{self.invoice} line {self.position}"
+
+    @property
+    def corrects(self) -> bool:
+        """Whether it changes what was billed of an earlier period, rather than charging for it the first time."""
+        return self.correction and not self.first_charge
 
     @property
     def taxed_as(self) -> Tax:

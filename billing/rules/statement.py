@@ -104,6 +104,9 @@ class Line:
     amount: Money
     correction: bool  # of an earlier (or later) service period than the invoice's own
     terms: Mapping[str, Any] = field(default_factory=dict)  # of a share, with what was billed of it before
+    first_charge: bool = (
+        False  # of an earlier period of which nothing was billed under its key: it corrects nothing
+    )
 
 
 def statement(
@@ -145,4 +148,12 @@ def _line(key: Key, owed: Owed | None, billed: Billed | None, period: Period, cu
     correction = key.service != period
     if isinstance(key, TermKey):  # what is billed in advance corrects nothing
         correction = key.service.end <= period.start
-    return Line(key, seconds, unit_price, amount, correction=correction, terms=terms)
+    return Line(
+        key,
+        seconds,
+        unit_price,
+        amount,
+        correction=correction,
+        first_charge=correction and billed is None,
+        terms=terms,
+    )

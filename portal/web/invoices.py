@@ -104,7 +104,7 @@ def _page(visit: Visit, number: str) -> InvoicePage:
     nothing = Money.zero(row.currency)
     moved = moved_by(row, found.payments)
     return InvoicePage(
-        title=build.title_of(row.kind, corrects=any(line.correction for line in found.lines)),
+        title=build.title_of(row.kind, corrects=any(line.corrects for line in found.lines)),
         number=number,
         badge=INVOICE_BADGES[stand.settlement.value],
         seller=_party(row.seller),
@@ -201,7 +201,9 @@ def _behind(row: InvoiceLine, jobs: int) -> str:
 
 def _shown(row: InvoiceLine, currency: str, jobs: str) -> Line:
     seconds = _seconds(row)
-    told = "" if row.kind == LineKind.CREDIT else "correction of "
+    told = "correction of " if row.kind != LineKind.CREDIT else ""
+    if row.first_charge:
+        told = "for "
     ahead = row.kind in TERMS and row.service_period.start >= row.invoice.period_end
     details = [
         f"{told}{say.period(row.service_period)}" if row.correction or row.original_id else "",

@@ -124,7 +124,8 @@ def _line(line: InvoiceLine, invoice: Invoice) -> dict[str, Any]:
         "unit_price": plain_price(line.unit_price, invoice.currency),
         "amount": Money.from_minor(line.amount, invoice.currency).text,
         "service_month": service.start.astimezone(ZoneInfo(service.timezone)).strftime("%Y-%m"),
-        "correction": line.correction,
+        "correction": line.corrects,
+        "first_charge": line.first_charge,
         "tax_rate": f"{line.tax_rate.normalize():f}",
         "tax_category": line.tax_category,
         "original": {"number": line.original.invoice.number, "position": line.original.position}
