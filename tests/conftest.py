@@ -54,6 +54,16 @@ def django_db_setup(
         teardown_databases(created, verbosity=0)
 
 
+@pytest.fixture(autouse=True)
+def settings_as_before() -> Iterator[None]:
+    """Overrides that end in another order than they began in would leave theirs to the tests that follow."""
+    from django.conf import settings
+
+    before = settings._wrapped  # type: ignore[misc]  # of the lazy object, which the stubs do not show
+    yield
+    settings._wrapped = before
+
+
 @pytest.fixture
 def counter() -> Iterator[Counter]:
     """March's invoice of 4.00, which is due, and a stand-in for Stripe that has nothing of its tenant yet."""
@@ -128,6 +138,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     slurm_lab.begin(scheduling.slurms(ids))
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduling.Groups(config, log)
 

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def somebody_waits_for_a_lock() -> bool:
     with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees what it saw first
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
