@@ -7,6 +7,9 @@ from pathlib import Path
 
 from tests.scenarios.configuring import Op
 
+SELLER = '[seller]\nname = "Northern Compute GmbH"\naddress = "Hafenstraße 1"\n\n'
+"""Without one nothing is issued."""
+
 
 def apply(text: str) -> list[str]:
     """The lines that `apply` prints."""

@@ -36,7 +36,10 @@ def op(tmp_path: Path) -> Op:
         (
             'kind = "import"',
             'colour = "red"',
-            "cluster \"philly\": there is no key 'colour'; allowed: connection, kind, name, telemetry, timezone.",
+            (
+                "cluster \"philly\": there is no key 'colour'; "
+                "allowed: connection, kind, name, shares, telemetry, timezone."
+            ),
         ),
         (
             'timezone = "UTC"',

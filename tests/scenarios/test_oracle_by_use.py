@@ -25,7 +25,7 @@ from clusters.connectors.base import BusyHour, BusySource, UsageFact
 from clusters.models import Cluster, UsageRecord
 from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, at, take_in
-from tests.configuring_terms import apply
+from tests.configuring_terms import SELLER, apply
 from tests.scenarios import oracle
 from tests.scenarios.oracle import Job, Plan, Price, Window
 from tests.scenarios.oracle_plans import FAU, SUPERCLOUD, Site, written
@@ -102,7 +102,7 @@ def told_of(job: Job, hours: Iterable[BusyHour]) -> Job:
 )
 def test_a_real_cluster_owes_by_use_what_plain_fractions_say(site: Site) -> None:
     """A third is known before the plan, a third is revised under it, and a third comes after the months are closed."""
-    apply('[[cluster]]\nname = "real"\nkind = "import"\ntimezone = "UTC"\n')
+    apply(f'{SELLER}[[cluster]]\nname = "real"\nkind = "import"\ntimezone = "UTC"\n')
     run("import_usage", "real", data(site.file), "--as-of", site.read_through)
     cluster = Cluster.objects.get()
     keys = {
@@ -242,7 +242,7 @@ def test_any_order_and_batching_of_runs_and_what_telemetry_says_owes_the_same(se
     expected = {
         key: whole for key, whole in oracle.owed(PLAN, world.jobs, months, SITE.since).items() if whole
     }
-    apply('[[cluster]]\nname = "real"\nkind = "import"\ntimezone = "UTC"\n')
+    apply(f'{SELLER}[[cluster]]\nname = "real"\nkind = "import"\ntimezone = "UTC"\n')
     cluster = a_cluster("real")
     apply(written(PLAN, SITE, world.jobs))
     assert expected

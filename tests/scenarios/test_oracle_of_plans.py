@@ -24,7 +24,7 @@ from django.db import transaction
 from django.db.models import Sum
 
 from billing.models import WalletEntry
-from tests.configuring_terms import apply
+from tests.configuring_terms import SELLER, apply
 from tests.scenarios import oracle
 from tests.scenarios.oracle import Job, Plan, Price
 from tests.scenarios.oracle_plans import FAU, PHILLY, SUPERCLOUD, UBCCR, Site, plans_of, written
@@ -85,7 +85,7 @@ def test_the_oracle_knows_nothing_of_the_product() -> None:
 
 def agree(site: Site) -> None:
     """Every tenant-month under every plan."""
-    apply('[[cluster]]\nname = "real"\nkind = "import"\ntimezone = "UTC"\n')
+    apply(f'{SELLER}[[cluster]]\nname = "real"\nkind = "import"\ntimezone = "UTC"\n')
     run("import_usage", "real", data(site.file), "--as-of", site.read_through)
     work = oracle.jobs(data(site.file))
     for plan in plans_of(site):

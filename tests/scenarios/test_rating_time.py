@@ -182,10 +182,9 @@ def test_case_009_a_change_of_anchor_leaves_no_period_that_cannot_be_closed() ->
     vision.refresh_from_db()
     take_in(cluster, a_job(started="2026-04-01", ended="2026-06-15"))
 
-    starts = []
-    for month in ("2026-03", "2026-04", "2026-04", "2026-05"):
+    for month in ("2026-03", "2026-04", "2026-05"):  # April has two periods, and one close does both
         assert closed(month, vision, on="2026-07-01").outcome == "issued"
-        starts.append(f"{vision.invoices.latest('pk').period_start:%m-%d}")
+    starts = [f"{invoice.period_start:%m-%d}" for invoice in vision.invoices.order_by("pk")]
     assert starts == ["03-01", "04-01", "04-15", "05-15"]
     assert prove()["pending"] == 0
 
