@@ -137,6 +137,8 @@ def test_a_worker_that_is_killed_while_a_letter_is_on_its_way_does_not_send_it_a
             beat.send_task("billing.tasks.post_letters")
             eventually(lambda: not Letter.objects.filter(state=LetterState.WAITING).exists(), log)
             eventually(lambda: server.taken == LABS - 1, log)
+            # what the server has taken is marked as sent a moment later
+            eventually(lambda: Letter.objects.filter(state=LetterState.SENDING).count() <= 1, log)
     each_was_sent_or_somebody_is_asked(server, 1)
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -54,7 +54,11 @@ def started_by(run: subprocess.Popen[bytes], ready: Path) -> Processes:
     mark = f"{READY}={ready}".encode()
     first = {run.pid} | {pid for pid, process in among.items() if mark in process.environ}
     pids = keepers.with_children(first, among) & among.keys()
-    return {(pid, among[pid].began): str(Path(f"/proc/{pid}/exe").readlink()) for pid in pids}
+    programs: Processes = {}
+    for pid in pids:
+        with suppress(FileNotFoundError):  # it ended since it was listed
+            programs[pid, among[pid].began] = str(Path(f"/proc/{pid}/exe").readlink())
+    return programs
 
 
 def left_of(before: Processes, ready: Path) -> list[str]:
