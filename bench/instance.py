@@ -50,7 +50,7 @@ def started() -> Iterator[Postgres]:
 def _set_up(server: Postgres) -> None:
     os.environ |= {
         "CLUSTERTAB_HOME": str(HOME),
-        "DATABASE_URL": server.url(),
+        "DATABASE_URL": server.owner_url(),  # its works make tables and databases of their own beside
         "DJANGO_SETTINGS_MODULE": "portal.settings",
         "SECRET_KEY": "of no consequence here",
         "CLUSTERTAB_SECRET_KEYS": "b2Ygbm8gY29uc2VxdWVuY2UgaW4gYW55IGJlbmNoICE=",

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from billing import calendar, credit, payers, rating, statements, subscribing, sums
+from billing import calendar, credit, job_users, payers, rating, statements, subscribing, sums
 from billing.locking import lock
 from billing.models import (
     Archive,
@@ -18,22 +18,26 @@ from billing.models import (
     AutomaticTopUp,
     BillingAccount,
     BillingPeriod,
+    GrantKind,
     Invoice,
     Letter,
     ManualLine,
     MethodState,
+    PayLink,
     PaymentAttempt,
     PaymentDispute,
     PaymentRefund,
     RefundState,
     SavedMethod,
+    TopUp,
+    WalletGrant,
 )
 from billing.models.collecting import OPEN_LINKS, UNDECIDED, UNDER_WAY
 from billing.reading import wallets
 from billing.rules.money import Money
 from billing.staying import staying
 from billing.transfers import erasing
-from portal.audit.erasure import erase_people
+from portal.audit.erasure import WHO, erase_people
 from portal.tenants import ownership
 from portal.tenants.models import Membership, Ownership, Tenant, User
 from portal.tenants.ownership import accounts_of
@@ -117,8 +121,9 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     Memberships go, and with them the people who belong to no other tenant and are no operators. Its
     contact goes from the tenant and its letters, whose words stay, and what is shown of its cards; and who paid by
     transfer, where all tenants that it was booked on are erased. The history keeps that all of this changed, without
-    what it was, and changes that these people made without their names. Invoices and their evidence are kept as they
-    were issued, as the law wants them. What the gateway keeps is erased there: see `customer_kept`.
+    what it was, and changes that these people made without their names. Users of its jobs become numbers. Invoices and
+    what is signed of their evidence, which has these numbers alone, are kept as they were issued, as the law wants
+    them. What the gateway keeps is erased there: see `customer_kept`.
     Raises ArchiveError where the tenant is not archived, or money is under way.
     """
     tenant = lock(tenant)
@@ -134,7 +139,8 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     gone = [person for person in people if person.pk not in staying and not person.is_staff]
     told = [person.email for person in gone]
     User.objects.filter(pk__in=[person.pk for person in gone]).delete()
-    tenant.email = tenant.address = tenant.purchase_order = ""
+    tenant.email = tenant.address = tenant.postcode = tenant.city = ""
+    tenant.electronic_address = tenant.purchase_order = ""
     tenant.save()
     SavedMethod.objects.filter(tenant=tenant).update(
         brand="",
@@ -145,15 +151,31 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
         state=MethodState.GONE,
         preferred=False,
     )
+    PaymentAttempt.objects.filter(tenant=tenant).exclude(paid_with="", asked_by="").update(
+        paid_with="", asked_by=""
+    )
     BillingAccount.objects.filter(tenant=tenant).update(params={}, automatic=False)
     letters = Letter.objects.filter(tenant=tenant)
     letters.filter(why__contains="@").update(why="What the mail server said of its address is erased.")
-    letters.update(to=[])
+    letters.update(to=[], refused={})
+    _erase_payers(tenant)
     kept.erased_at = kept.erased_at or moment
     kept.save()
     erasing.erase(tenant=tenant)
+    job_users.erase_users(tenant)
     erase_people(tenant_id=tenant.pk, emails=told)
     return told
+
+
+def _erase_payers(tenant: Tenant) -> None:
+    """Who opened a page to pay on, bought credit or set that it buys itself; what the system did itself stays said."""
+    PayLink.objects.filter(tenant=tenant, asked_by__contains="@").update(asked_by=WHO)
+    top_ups = TopUp.objects.filter(tenant=tenant, asked_by__contains="@")
+    bought = PaymentAttempt.objects.filter(top_up__in=top_ups, external_id__isnull=False)
+    grants = WalletGrant.objects.filter(tenant=tenant, kind=GrantKind.TOP_UP)
+    grants.filter(key__in=list(bought.values_list("external_id", flat=True))).update(who=WHO)
+    top_ups.update(asked_by=WHO)
+    AutomaticTopUp.objects.filter(tenant=tenant, set_by__contains="@").update(set_by=WHO)
 
 
 def customer_kept(tenant: Tenant) -> str:

@@ -225,11 +225,15 @@ def _all_named(kept: Sequence[BillingPeriod], zone: str, month: tuple[int, int])
     rows = []
     for position, period in enumerate(kept):
         # A period after a change of zone starts where the old zone's month ends.
-        zones = {period.timezone, zone} if position else {period.timezone}
-        if max(_month(period.start, name) for name in zones) == month:
+        if month_of(period, zone if position else "") == month:
             rows.append(period)
         zone = period.timezone
     return rows
+
+
+def month_of(period: BillingPeriod, zone_before: str) -> tuple[int, int]:
+    """The month by which people call it; `zone_before` is that of the period before, "" where there is none."""
+    return max(_month(period.start, zone) for zone in {period.timezone, zone_before or period.timezone})
 
 
 def _month(moment: datetime, zone: str) -> tuple[int, int]:

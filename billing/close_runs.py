@@ -1,4 +1,4 @@
-"""Closes that operators ask for: kept, done by one worker at a time, and gone on with where a worker died."""
+"""Closes that operators or the schedule ask for: kept, done by one worker at a time, gone on with where one died."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, QuerySet, Sum
 
-from billing import closing, telling
+from billing import close_reports, closing, telling
 from billing.models import CloseKind, CloseResult, CloseRun
 from billing.outcomes import Closed
+from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal import locks
 from portal.audit import acting_as
@@ -28,7 +29,10 @@ class RunError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many tenants of a run came out so, and what that comes to, in minor units of one currency."""
+    """How many tenants of a run came out so, and what their documents come to, in minor units of one currency.
+
+    What stands beside the invoice of a period, such as a credit note, is a tally of no tenants.
+    """
 
     outcome: str
     currency: str
@@ -36,9 +40,18 @@ class Tally:
     total: int
 
 
-def ask(*, month: str, kind: CloseKind, by: str, moment: datetime, accept_incomplete: str = "") -> CloseRun:
+def ask(
+    *,
+    month: str,
+    kind: CloseKind,
+    by: str,
+    moment: datetime,
+    accept_incomplete: str = "",
+    scheduled: int = 0,
+) -> CloseRun:
     """Keep that the month is to be rehearsed or closed for all tenants, and when that was asked for.
 
+    `scheduled`: for so many alone, whom the caller names by `ScheduledClose` in the same transaction.
     The results of the month's runs before are dropped. Raises RunError while another run of the month
     is under way, and for a month that is none or has not begun.
     """
@@ -56,7 +69,8 @@ def ask(*, month: str, kind: CloseKind, by: str, moment: datetime, accept_incomp
                 by=by,
                 asked_at=moment,
                 accept_incomplete=accept_incomplete.strip(),
-                total=Tenant.objects.count(),
+                scheduled=scheduled > 0,
+                total=scheduled or Tenant.objects.count(),
             )
             CloseResult.objects.filter(run__month=month).exclude(run=run).delete()
     except IntegrityError as error:
@@ -81,7 +95,7 @@ def perform(run_id: int, *, clock: Callable[[], datetime]) -> bool:
         if run is None or _waits_for_another(run):
             return False
         known = run.results.values("tenant")
-        waiting = list(Tenant.objects.exclude(pk__in=known).order_by("slug"))
+        waiting = list(_tenants(run).exclude(pk__in=known).order_by("slug"))
         run.begun_at, run.attempts = run.begun_at or clock(), run.attempts + 1
         run.total = run.done + len(waiting)
         if run.attempts > ATTEMPTS:
@@ -92,8 +106,17 @@ def perform(run_id: int, *, clock: Callable[[], datetime]) -> bool:
             for start in range(0, len(waiting), closing.TOGETHER):
                 _close(run, waiting[start : start + closing.TOGETHER], clock())
             run.ended_at = clock()
-            run.save()
+            with transaction.atomic():
+                run.save()
+                if run.scheduled:
+                    close_reports.write(run, counts(run))
     return True
+
+
+def _tenants(run: CloseRun) -> QuerySet[Tenant]:
+    if not run.scheduled:
+        return Tenant.objects.all()
+    return Tenant.objects.filter(pk__in=run.scheduled_closes.values("tenant"))
 
 
 def _waits_for_another(run: CloseRun) -> bool:
@@ -107,12 +130,18 @@ def newest(month: str) -> CloseRun | None:
 
 
 def counts(run: CloseRun) -> list[Tally]:
-    """One query."""
+    """Two queries."""
     rows = run.results.values("outcome", "currency").annotate(tenants=Count("id"), sum=Sum("total"))
-    return [
+    tallies = [
         Tally(row["outcome"], row["currency"], row["tenants"], int(row["sum"] or 0))
         for row in rows.order_by("outcome", "currency")
     ]
+    with connection.cursor() as cursor:
+        cursor.execute(_BESIDE, [run.pk])
+        return tallies + [
+            Tally(outcome, currency, 0, Money.of(total, currency).minor)
+            for outcome, currency, total in cursor.fetchall()
+        ]
 
 
 def in_the_way(run: CloseRun) -> list[tuple[str, int]]:
@@ -126,7 +155,7 @@ def results(
     run: CloseRun, *, outcomes: Sequence[str] = (), code: str = "", after: int = 0, limit: int
 ) -> tuple[list[CloseResult], int]:
     """The first results behind one, by tenant, and the cursor of the page behind them; 0 where there is none."""
-    found = run.results.filter(pk__gt=after).select_related("tenant").order_by("pk")
+    found = run.results.filter(pk__gt=after).select_related("run", "tenant").order_by("pk")
     if outcomes:
         found = found.filter(outcome__in=outcomes)
     if code:
@@ -165,6 +194,12 @@ def _result(run: CloseRun, tenant: int, one: Closed) -> CloseResult:
         told=telling.data(one, rehearsed=run.kind == CloseKind.REHEARSAL),
     )
 
+
+_BESIDE = """
+SELECT r.outcome, other ->> 'currency', sum((other ->> 'total')::numeric)
+FROM billing_closeresult r, jsonb_array_elements(r.told -> 'beside') AS other
+WHERE r.run_id = %s GROUP BY 1, 2 ORDER BY 1, 2
+"""
 
 _IN_THE_WAY = """
 SELECT block ->> 'code', count(*) FROM billing_closeresult r, jsonb_array_elements(r.told -> 'blocks') AS block

@@ -41,6 +41,7 @@ class _Run:
     year: int
     month: int
     moment: datetime
+    now: datetime
     accept_incomplete: str
     rehearse: bool
 
@@ -54,21 +55,35 @@ def close(
     accept_incomplete: str = "",
     rehearse: bool = False,
     progress: Callable[[Closed], None] | None = None,
+    now: datetime | None = None,
 ) -> Iterator[Closed]:
     """Close the period that starts in that month, in each tenant's zone, as of `moment`.
 
     Issued once; asked again, the same invoices. `rehearse` does everything, keeps nothing, and says what differs
     from the period before.
     `accept_incomplete` is the operator's reason for billing although a cluster has not been read
-    through the period's end, or was not seen all along; it is kept on the invoice.
+    through the period's end, or was not seen all along; it is kept on the invoice. `now` is the present,
+    where the close is dated back.
     """
-    run = _Run(year, month, moment, accept_incomplete, rehearse)
+    run = _Run(year, month, moment, now or moment, accept_incomplete, rehearse)
     waiting = iter(tenants)
     while together := list(islice(waiting, TOGETHER)):
-        for one in _with_rest_of_month(run, together, _close(run, together)):
+        for one in _rehearsed(run, together) if rehearse else _both_periods(run, together):
             if progress is not None:
                 progress(one)
             yield one
+
+
+def _rehearsed(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+    """Both periods of a month, the second over the first, and nothing is kept of either."""
+    with transaction.atomic():
+        outcomes = _both_periods(run, tenants)
+        transaction.set_rollback(True)
+    return outcomes
+
+
+def _both_periods(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+    return _with_rest_of_month(run, tenants, _close(run, tenants))
 
 
 def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
@@ -76,7 +91,6 @@ def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
     try:
         with transaction.atomic():
             outcomes = _close_locked(run, tenants)
-            transaction.set_rollback(run.rehearse)
     except Exception as error:  # whatever it is, the other tenants are closed
         month = f"{run.year}-{run.month:02d}"
         if len(tenants) > 1:  # it can go well one by one: what is wrong in asking together is told here alone
@@ -100,12 +114,13 @@ def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence
     by_slug = {one.tenant: one for one in outcomes}
     done = [tenant for tenant in tenants if by_slug[tenant.slug].outcome in _DONE]
     rest = calendar.seconds_open(done, year=run.year, month=run.month) if done else {}
-    ended = [
-        tenant
-        for tenant in done
-        if tenant.pk in rest and rest[tenant.pk].end <= run.moment and not run.rehearse
-    ]
+    ended = [tenant for tenant in done if tenant.pk in rest and rest[tenant.pk].end <= run.moment]
     again = {one.tenant: one for one in _close(run, ended)} if ended else {}
+    if run.rehearse:  # the number of the first period's invoice is nobody's
+        again = {
+            slug: replace(one, change=one.change and replace(one.change, number=""))
+            for slug, one in again.items()
+        }
     for tenant in done:
         if tenant.pk in rest:
             first, name = by_slug[tenant.slug], calendar.name(rest[tenant.pk])
@@ -145,11 +160,12 @@ def _close_periods(
             slug = tenants[period.tenant_id].slug
             outcomes[period.tenant_id] = closed(slug, invoice, Outcome.ALREADY)
     asked = [period for period in periods if period.tenant_id not in outcomes]
-    rated, behind, doubted = rated_up_to(asked), incomplete(asked, accounts), sight.doubts(asked, accounts)
+    rated, doubted = rated_up_to(asked), sight.doubts(asked, accounts)
+    behind = incomplete(asked, accounts, now=run.now)
     waiting = parking.undecided(asked)
     for period in asked:
         tenant = tenants[period.tenant_id]
-        doubts = gates.doubts(period, behind.get(tenant.pk, []), doubted.get(tenant.pk, []))
+        doubts = gates.doubts(period, behind.get(tenant.pk, []), doubted.get(tenant.pk, []), now=run.now)
         blocks = list(
             gates.blocks(tenant, period, rated.get(tenant.pk, []), waiting.get(tenant.pk, []), at=run.moment)
         )

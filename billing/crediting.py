@@ -10,13 +10,11 @@ from django.db import transaction
 from billing import corrections, drafting, invoicing, sellers, taxing
 from billing.collecting import refunds
 from billing.drafting import Bill
-from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, Seller
+from billing.models import CLOSED_PERIOD, DocumentKind, Invoice, InvoiceLine, InvoiceState, Seller
 from billing.rules.credit import OverCreditError, spread
 from billing.rules.money import Money
 
 CORRECTED = "The usage of this invoice was corrected after it was issued."
-CLOSED = "closed_period"
-"""Of a credit note's terms: whose close issued it. Its own period is that of its invoice."""
 
 
 class CreditError(Exception):
@@ -78,7 +76,7 @@ def draft_notes(bill: Bill) -> list[Invoice]:
     notes = []
     for pk, lines in sorted(bill.divided.credits.items()):
         note = _note(originals[pk], bill.seller, reason=CORRECTED, rated_through=bill.owing.due.rated_through)
-        note.terms = {CLOSED: bill.owing.period.pk}
+        note.terms = {CLOSED_PERIOD: bill.owing.period.pk}
         notes.append(_write(note, lines))
     return notes
 

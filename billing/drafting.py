@@ -24,6 +24,7 @@ from billing.models import (
     TaxCategory,
 )
 from billing.models.plans import BY_INVOICE
+from billing.parties import buyer_fields, seller_fields
 from billing.rules.money import Money
 from billing.rules.statement import Key, TermKey
 from billing.rules.supply import TaxError
@@ -244,7 +245,7 @@ def _filled(invoice: Invoice, bill: Bill, taxes: Sequence[TaxRow] | None = None)
     invoice.timezone = owing.period.timezone
     invoice.seller, invoice.buyer, invoice.terms = (
         seller_fields(bill.seller),
-        _buyer(owing.tenant),
+        buyer_fields(owing.tenant),
         owing.terms,
     )
     invoice.tax_name, invoice.tax_rate = bill.seller.tax_name, bill.now.rate
@@ -340,26 +341,3 @@ def _subject(key: Key, due: Statement) -> dict[str, Any]:
         "description": describe(due.prices[key.price_id]),
         "unit": key.meter.unit,
     }
-
-
-def seller_fields(seller: Seller) -> dict[str, str]:
-    """What is copied onto a document."""
-    fields = (
-        "name",
-        "address",
-        "country",
-        "vat_id",
-        "registration",
-        "email",
-        "iban",
-        "bic",
-        "invoice_prefix",
-        "credit_prefix",
-        "tax_name",
-    )
-    return {field: getattr(seller, field) for field in fields}
-
-
-def _buyer(tenant: Tenant) -> dict[str, str]:
-    fields = ("slug", "name", "address", "country", "region", "vat_id", "email", "purchase_order")
-    return {field: getattr(tenant, field) for field in fields}

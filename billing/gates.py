@@ -45,10 +45,14 @@ def blocks(
 
 
 def doubts(
-    period: BillingPeriod, behind: Sequence[tuple[str, datetime | None]], doubted: Sequence[Doubt]
+    period: BillingPeriod,
+    behind: Sequence[tuple[str, datetime | None]],
+    doubted: Sequence[Doubt],
+    *,
+    now: datetime,
 ) -> list[Doubt]:
     """What usage may be missing; the operator may accept it with a reason."""
-    return [*sight.behind(_name(period), period, behind), *doubted]
+    return [*sight.behind(_name(period), period, behind, now=now), *doubted]
 
 
 def unread(found: Sequence[Doubt]) -> Block:

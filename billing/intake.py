@@ -122,7 +122,9 @@ class _Pass:
             return None
         if as_of is None and proved.torn:
             self.reading.notes.append(TORN)
-        return proved.as_of if as_of is None else as_of
+        proves = proved.as_of if as_of is None else as_of
+        # A node's clock may be ahead of ours: no watermark passes the moment of the import.
+        return None if proves is None else min(proves, self.pull.started_at)
 
     def _end(self, stored: Stored) -> None:
         if self.live is not None:

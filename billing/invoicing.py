@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from django.db import connection, transaction
 
 from billing import credit
+from billing.dunning import issued_letters
 from billing.locking import lock, lock_each
 from billing.models import (
     MOVES,
@@ -38,9 +39,9 @@ def standing_each(periods: Sequence[BillingPeriod]) -> dict[int, Invoice]:
 def issue_each(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: datetime | None = None) -> None:
     """Give drafts their numbers, in that order, and freeze them; for a caller that holds their tenants' locks.
 
-    Their documents are rendered after the commit, by way of the outbox. `moment` is when wallets pay what they can of
-    them; None: at the beginning of their days. Raises InvoicingError for a negative total, which only a credit note
-    may state, and for what is no draft.
+    Their documents are rendered after the commit, by way of the outbox, and then e-mailed. `moment` is when wallets
+    pay what they can of them; None: at the beginning of their days. Raises InvoicingError for a negative total, which
+    only a credit note may state, and for what is no draft.
     """
     if not drafts:
         return
@@ -74,6 +75,7 @@ def issue_each(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: dateti
         )
     credit.settle_each(issued, at=moment)
     outbox.add_each(render_document, [{"invoice_id": invoice.pk} for invoice in issued])
+    issued_letters.of_issued(issued, moment=moment)
 
 
 @transaction.atomic

@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
-from billing import calendar, comparing, crediting, drafting, invoicing, parking, sellers
+from billing import calendar, comparing, crediting, drafting, invoicing, parking, sellers, xrechnung
 from billing.drafting import Bill, Owing
 from billing.models import BillingPeriod, CloseProof, Decision, Invoice, LineKind, Parking
 from billing.outcomes import Block, Closed, Outcome, beside, blocked, closed
+from billing.parties import buyer_fields, seller_fields
 from billing.proof import tenant_sums
 from billing.rules.money import Money
+from portal import vault
 from portal.tenants.models import Tenant
 
 
@@ -31,8 +33,21 @@ def _blocks(bill: Bill) -> list[Block]:
     """What keeps documents from being issued; nothing is asked of a seller in whose name nothing is."""
     issues = bill.wanted or bill.others or bill.divided.credits
     no_seller = sellers.missing(bill.seller) if issues else ""
-    found = {"no-seller": no_seller, "untaxed": bill.untaxed}
+    no_xrechnung = "" if no_seller else _no_xrechnung(bill)
+    found = {
+        "no-seller": no_seller,
+        "no-key": vault.lacking() if issues else "",  # evidence is signed
+        "no-xrechnung": no_xrechnung,
+        "untaxed": bill.untaxed,
+    }
     return [Block(code, sentence) for code, sentence in found.items() if sentence]
+
+
+def _no_xrechnung(bill: Bill) -> str:
+    """Nothing is asked where no invoice is issued: a credit note has the parties of its invoice."""
+    if not (bill.wanted or bill.divided.apart or any(other.divided.apart for other in bill.others)):
+        return ""
+    return xrechnung.missing(seller_fields(bill.seller), buyer_fields(bill.owing.tenant))
 
 
 def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:

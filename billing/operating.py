@@ -15,6 +15,7 @@ from billing.plans import LARGEST_PRICE
 from billing.rules.money import decimal_of, is_currency
 from billing.rules.pricing import MAX_PRICE_DECIMALS
 from clusters.models import Cluster
+from portal.excerpt import quoted
 
 COLUMNS = ("gpu_model", "currency", "per_gpu_hour", "from")
 FIRST_DAY = date(1970, 1, 1)
@@ -113,20 +114,20 @@ def _cost(row: dict[str, str | None]) -> Cost:
     try:
         amount = decimal_of(told["per_gpu_hour"])
     except ValueError:
-        raise ValueError(f"{told['per_gpu_hour'][:40]!r} is no amount; write it like 1.00.") from None
+        raise ValueError(f"{quoted(told['per_gpu_hour'])} is no amount; write it like 1.00.") from None
     try:
         since = date.fromisoformat(told["from"])
     except ValueError:
-        raise ValueError(f"{told['from']!r} is no day; write it like 2026-01-31.") from None
+        raise ValueError(f"{quoted(told['from'])} is no day; write it like 2026-01-31.") from None
     return Cost(told.get("cluster", ""), told["gpu_model"], told["currency"], amount, since)
 
 
 def _refusal(cost: Cost, clusters: dict[str, Cluster]) -> str:
     what = f"The operating cost of {cost.gpu_model or 'every model'} from {cost.since}"
     if cost.cluster and cost.cluster not in clusters:
-        return f"{what} names the cluster {cost.cluster!r}, which there is not."
+        return f"{what} names the cluster {quoted(cost.cluster)}, which there is not."
     if not is_currency(cost.currency):
-        return f"{what} is in {cost.currency!r}; write a currency of ISO 4217, such as USD or EUR."
+        return f"{what} is in {quoted(cost.currency)}; write a currency of ISO 4217, such as USD or EUR."
     if not cost.amount.is_finite() or not 0 <= cost.amount < LARGEST_PRICE:
         return f"{what} is {cost.amount}; it is from 0 and below {LARGEST_PRICE:,}."
     if -int(cost.amount.as_tuple().exponent) > MAX_PRICE_DECIMALS:  # finite: it has an exponent

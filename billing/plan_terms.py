@@ -30,6 +30,7 @@ from billing.rules import fees as rules
 from billing.rules.period import midnight
 from billing.rules.pricing import PerUnit
 from billing.rules.tiers import Tier
+from portal.excerpt import quoted
 from portal.tenants.models import Tenant
 
 T = TypeVar("T", Allowance, Commitment, Discount, Fee)
@@ -57,7 +58,8 @@ def set_allowance(
     plans_own = _plans_own(Allowance, version, name=name) if tenant else None
     if tenant is not None and plans_own is None:
         raise PlanError(
-            f"The plan has no allowance {name!r} for all, so no price is named by which {tenant.slug} could use it."
+            f"The plan has no allowance {quoted(name)} for all, so no price is named by which {tenant.slug} could "
+            "use it."
         )
     if plans_own is not None and rollover not in {None, plans_own.rollover}:
         raise PlanError(
@@ -290,5 +292,5 @@ def allowance_of(version: PlanVersion, name: str) -> Allowance:
     """The version's allowance of that name. PlanError where there is none."""
     found = _plans_own(Allowance, version, name=name)
     if found is None:
-        raise PlanError(f"The plan has no allowance {name!r}; write it as [[plan.allowance]].")
+        raise PlanError(f"The plan has no allowance {quoted(name)}; write it as [[plan.allowance]].")
     return found

@@ -33,6 +33,7 @@ from billing.rules.hours import Hours
 from billing.rules.money import TOKENS, is_currency
 from billing.rules.pricing import Meter, PerUnit, PriceModel
 from billing.rules.tiers import as_terms
+from portal.excerpt import quoted
 from portal.tenants.models import Tenant
 
 OF_ONE_TENANT = 100
@@ -60,7 +61,8 @@ def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Pla
         )
     if not is_currency(currency) and currency != TOKENS:
         raise PlanError(
-            f"{currency!r} is not a currency; write its code of ISO 4217, such as USD or EUR, or {TOKENS} for tokens."
+            f"{quoted(currency)} is not a currency; write its code of ISO 4217, such as USD or EUR, or {TOKENS} for "
+            "tokens."
         )
     told = {"currency": currency, "settles": settles}
     plan, new = Plan.objects.select_for_update().get_or_create(name=name, defaults=told)
@@ -125,7 +127,7 @@ def set_price(
     )
     for name, values in where.items():
         if name not in SELECTORS:
-            raise PlanError(f"{name!r} is nothing to select by; that are {', '.join(SELECTORS)}.")
+            raise PlanError(f"{quoted(name)} is nothing to select by; that are {', '.join(SELECTORS)}.")
         setattr(price, SELECTORS[name], sorted(set(values)))
     standing = version.prices.filter(
         meter=meter, selector=complete(price).selector, valid_from=valid_from
@@ -258,7 +260,7 @@ def complete(price: Price) -> Price:
         price.resource = Meter(price.meter).resource
     except ValueError:
         allowed = ", ".join(Meter)
-        raise PlanError(f"{price.meter!r} is not a meter; those are {allowed}.") from None
+        raise PlanError(f"{quoted(price.meter)} is not a meter; those are {allowed}.") from None
     chosen = {name: values for name in sorted(SELECTORS) if (values := getattr(price, SELECTORS[name]))}
     for name, values in chosen.items():
         if any(not value.strip() or set(value) & set(",;") for value in values):
@@ -301,7 +303,7 @@ def price_terms(price: Price) -> tuple[object, ...]:
 def _resources(charges: Sequence[str]) -> list[str]:
     unknown = [name for name in charges if name not in Resource.values]
     if unknown:
-        raise PlanError(f"{unknown[0]!r} is nothing to charge; that are {_listed(Resource.values)}.")
+        raise PlanError(f"{quoted(unknown[0])} is nothing to charge; that are {_listed(Resource.values)}.")
     return [name for name in Resource.values if name in charges]
 
 

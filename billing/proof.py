@@ -25,15 +25,23 @@ from billing.models import (
     PeriodTotal,
     Resource,
     Verdict,
+    Wallet,
+    WalletBooking,
 )
 from billing.proof_lines import lines_that_cost_something_else
+from billing.proof_names import mark, named
 from billing.rules.money import Money, decimal_text
 from billing.rules.pricing import SECONDS_PER_HOUR
 from billing.rules.tax import tax_on
 from billing.transfers import proof_sql as transfers
+from billing.wallets import replay
 from clusters import usage
+from portal.outbox.models import OutboxMessage
 
 SLICE = 50_000  # records looked at in one statement
+
+RERATING = ("billing.tasks.rate_accounts", "billing.tasks.rate_tenants")
+"""Until they are done, what is rated is not what is owned and priced now."""
 
 PARTS = ("allocated", "billed", "waived", "pending", "unowned")
 
@@ -72,6 +80,7 @@ class Proof:
     sums: Mapping[tuple[str, str], Sums]
     quarantined: Mapping[str, int]
     checks: list[Check]
+    rerating: int  # changes of ownership or prices whose usage waits in the outbox to be rated again
 
     @property
     def holds(self) -> bool:
@@ -112,10 +121,17 @@ def prove(*, month: date | None = None, progress: Callable[[int], None] | None =
             _lines_equal_rated(),
             _lines_cost_what_they_say(),
             _wallet_days_cost_what_was_used(),
+            _wallets_hold_what_their_days_leave(),
             _taxes_are_their_rates(),
             *(Check(name, _texts(statement)) for name, statement in (sql.CHECKS | transfers.CHECKS).items()),
         ]
-        return Proof(dict(sorted(sums.items())), quarantined, checks)
+        checks = [Check(check.name, named(check.broken)) for check in checks]
+        return Proof(
+            dict(sorted(sums.items())),
+            quarantined,
+            checks,
+            OutboxMessage.objects.undone().filter(task__in=RERATING).count(),
+        )
 
 
 def tenant_sums(periods: Sequence[BillingPeriod]) -> dict[int, dict[str, dict[str, str]]]:
@@ -154,7 +170,8 @@ def _lines_equal_rated() -> Check:
         for payer, period, project, price, num, den in cursor.fetchall():
             difference[payer, period, project, price] += Fraction(int(num), int(den))
     broken = [
-        f"period {period}, project {project}, price {price}: lines exceed rated usage by {seconds_text(value)} s"
+        f"{mark('period', period)}, {mark('project', project)}, {mark('price', price)}: "
+        f"lines exceed rated usage by {seconds_text(value)} s"
         for (_, period, project, price), value in sorted(
             (key, value) for key, value in difference.items() if value
         )
@@ -171,7 +188,7 @@ def _taxes_are_their_rates() -> Check:
         .order_by()
     )
     broken = [
-        f"invoice {invoice} at {category} {rate}"
+        f"{mark('invoice', invoice)} at {category} {rate}"
         for invoice, category, rate, currency, net, tax in found
         if tax_on(Money.from_minor(int(net), currency), rate=rate).minor != tax
     ]
@@ -194,11 +211,23 @@ def _wallet_days_cost_what_was_used() -> Check:
             exact[wallet, day] += Fraction(amount) / den / SECONDS_PER_HOUR
             booked[wallet, day] = minor, unit
     broken = [
-        f"wallet {wallet} on {day}"
+        f"{mark('wallet', wallet)} on {day}"
         for (wallet, day), (minor, unit) in sorted(booked.items())
         if Money(exact[wallet, day], unit).rounded().minor != minor
     ]
     return Check("wallets are charged what their days cost", broken[:10])
+
+
+def _wallets_hold_what_their_days_leave() -> Check:
+    """Which grant pays for which day, what caps let be given, and what expired: computed anew from the first day on."""
+    behind = WalletBooking.objects.filter(due=True).values("tenant")
+    wallets = Wallet.objects.exclude(tenant__in=behind).select_related("scheme", "tenant", "project")
+    broken = [
+        f"{mark('wallet', wallet.pk)}: {text}"
+        for wallet in wallets.order_by("pk").iterator()
+        for text in replay.differences(wallet)[:1]
+    ]
+    return Check("wallets hold what their grants and days leave", broken[:10])
 
 
 def _texts(statement: str) -> list[str]:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from billing.models import InvoiceLine, InvoiceState, LineKind
+from billing.proof_names import mark
 from billing.rules.fees import amount_of
 from billing.rules.pricing import PerUnit
 from billing.rules.sharing import recomputed
@@ -38,7 +39,7 @@ class _Price:
         for project, seconds in self.seconds.items():
             model = PerUnit(self.unit_prices[project])
             if model.amount(seconds, self.currency).rounded().minor != self.amounts[project]:
-                yield f"project {project}"
+                yield mark("project", project) if project is not None else "no project"
 
 
 def lines_that_cost_something_else() -> list[str]:
@@ -66,7 +67,7 @@ def lines_that_cost_something_else() -> list[str]:
         price.seconds[project] += Fraction(int(num), den)
         price.unit_prices[project] = unit_price or Decimal(0)
     broken = [
-        f"period {period}, {where}, price {price_id}"
+        f"{mark('period', period)}, {where}, {mark('price', price_id) if price_id is not None else 'no price'}"
         for (_, period, price_id), price in prices.items()
         for where in price.broken()
     ]
@@ -76,14 +77,23 @@ def lines_that_cost_something_else() -> list[str]:
 def _terms_that_come_to_something_else() -> list[str]:
     """Fees, commitments and discounts whose lines together are not what the newest of them states."""
     sums: dict[tuple[int, int, str, int | None], int] = defaultdict(int)
-    newest: dict[tuple[int, int, str, int | None], tuple[dict[str, Any], str]] = {}
+    newest: dict[tuple[int, int, str, int | None], tuple[dict[str, Any], str, str]] = {}
     lines = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED, kind__in=list(TermKind))
-    columns = ("tenant", "service_period", "kind", "term_id", "amount", "terms", "invoice__currency")
-    for payer, period, kind, term, amount, terms, currency in lines.order_by("pk").values_list(*columns):
+    columns = (
+        "tenant",
+        "service_period",
+        "kind",
+        "term_id",
+        "amount",
+        "terms",
+        "invoice__currency",
+        "description",
+    )
+    for payer, period, kind, term, amount, *rest in lines.order_by("pk").values_list(*columns):
         sums[payer, period, kind, term] += amount
-        newest[payer, period, kind, term] = terms, currency
+        newest[payer, period, kind, term] = rest[0], rest[1], rest[2]
     return [
-        f"period {period}, {kind} {term}"
-        for (payer, period, kind, term), (terms, currency) in newest.items()
+        f"{mark('period', period)}, {kind} “{description}”"
+        for (payer, period, kind, term), (terms, currency, description) in newest.items()
         if sums[payer, period, kind, term] != (amount_of(terms, currency).minor if terms else 0)
     ]

@@ -98,7 +98,8 @@ WITH resource (resource) AS (
     SELECT r.record_id, r.tenant_id, r.resource, 0, r.units
     FROM usage_input u JOIN billing_ratedusage r ON r.record_id = u.record_id
 )
-SELECT format('job record %s, tenant %s, %s: %s held, %s rated', record_id, tenant_id, resource, sum(held), sum(rated))
+SELECT format('{{job:%s}}, {{tenant:%s}}, %s: %s s held, %s s rated',
+              record_id, tenant_id, resource, sum(held), sum(rated))
 FROM job GROUP BY record_id, tenant_id, resource HAVING sum(held) <> sum(rated) LIMIT 10
 """
 
@@ -131,7 +132,7 @@ GROUP BY w.id, w.unit, d.day, d.booked, t.share_den
 
 CHECKS = {
     "period totals equal rated usage": """
-        SELECT format('period %s, project %s, %s %s: %s kept, %s rated', period_id, project_id, resource, verdict,
+        SELECT format('{period:%s}, {project:%s}, %s %s: %s kept, %s rated', period_id, project_id, resource, verdict,
                       sum(kept), sum(rated))
         FROM (
             SELECT period_id, project_id, resource, verdict, price_id, share_den, payer_id, units AS kept, 0 AS rated
@@ -144,7 +145,7 @@ CHECKS = {
         GROUP BY period_id, project_id, resource, verdict, price_id, share_den, payer_id HAVING sum(kept) <> sum(rated)
         """,
     "day totals equal rated usage": """
-        SELECT format('tenant %s, %s: %s kept, %s rated', tenant_id, resource, sum(kept), sum(rated)) FROM (
+        SELECT format('{tenant:%s}, %s: %s kept, %s rated', tenant_id, resource, sum(kept), sum(rated)) FROM (
             SELECT tenant_id, resource, share_den, units AS kept, 0 AS rated FROM billing_daytotal
             UNION ALL
             SELECT tenant_id, resource, share_den, 0, units::numeric * share_num FROM billing_ratedusage
@@ -152,7 +153,7 @@ CHECKS = {
         ) both_sides GROUP BY tenant_id, resource, share_den HAVING sum(kept) <> sum(rated)
         """,
     "user totals equal rated usage": """
-        SELECT format('period %s, %s: %s kept, %s rated', period_id, resource, sum(kept), sum(rated)) FROM (
+        SELECT format('{period:%s}, %s: %s kept, %s rated', period_id, resource, sum(kept), sum(rated)) FROM (
             SELECT period_id, resource, share_den, units AS kept, 0 AS rated FROM billing_usertotal
             UNION ALL
             SELECT period_id, resource, share_den, 0, units::numeric * share_num FROM billing_ratedusage
@@ -160,17 +161,18 @@ CHECKS = {
         ) both_sides GROUP BY period_id, resource, share_den HAVING sum(kept) <> sum(rated)
         """,
     "totals cost what their units cost": """
-        SELECT format('period %s, project %s, price %s: %s kept', t.period_id, t.project_id, t.price_id, t.amount)
+        SELECT format('{period:%s}, {project:%s}, %s: %s kept', t.period_id, t.project_id,
+                      coalesce(format('{price:%s}', t.price_id), 'no price'), t.amount)
         FROM billing_periodtotal t LEFT JOIN billing_price p ON p.id = t.price_id
         WHERE t.amount <> coalesce(t.units * p.unit_price, 0)
         UNION ALL
-        SELECT format('tenant %s, %s: days keep %s, periods %s', tenant_id, resource, sum(days), sum(periods)) FROM (
+        SELECT format('{tenant:%s}, %s: days keep %s, periods %s', tenant_id, resource, sum(days), sum(periods)) FROM (
             SELECT tenant_id, resource, share_den, amount AS days, 0 AS periods FROM billing_daytotal
             UNION ALL SELECT tenant_id, resource, share_den, 0, amount FROM billing_periodtotal
         ) both_sides GROUP BY tenant_id, resource, share_den HAVING sum(days) <> sum(periods)
         """,
     "every job has its tenant and project": """
-        SELECT format('job record %s, tenant %s, project %s', j.record_id, j.tenant_id, j.project_id)
+        SELECT format('{job:%s}, {tenant:%s}, {project:%s}', j.record_id, j.tenant_id, j.project_id)
         FROM billing_ratedjob j LEFT JOIN tenants_project p ON p.id = j.project_id AND p.tenant_id = j.tenant_id
         WHERE p.id IS NULL
         """,
@@ -179,7 +181,7 @@ CHECKS = {
         WHERE i.state = 'issued' GROUP BY i.id HAVING i.subtotal <> coalesce(sum(l.amount), 0)
         """,
     "wallet totals equal rated usage": """
-        SELECT format('tenant %s, %s: %s kept, %s rated', tenant_id, unit, sum(kept), sum(rated)) FROM (
+        SELECT format('{tenant:%s}, %s: %s kept, %s rated', tenant_id, unit, sum(kept), sum(rated)) FROM (
             SELECT tenant_id, unit, share_den, amount AS kept, 0 AS rated FROM billing_wallettotal
             UNION ALL
             SELECT r.tenant_id, p.currency, r.share_den, 0, r.units::numeric * r.share_num * c.unit_price
@@ -189,24 +191,30 @@ CHECKS = {
         ) both_sides GROUP BY tenant_id, unit, share_den HAVING sum(kept) <> sum(rated)
         """,
     "wallet entries add up to zero": """
-        SELECT format('booking %s: %s', booking, sum(amount)) FROM billing_walletentry
+        SELECT format('booking %s on {wallet:%s}: %s', booking, min(wallet_id), sum(amount)) FROM billing_walletentry
         GROUP BY booking HAVING sum(amount) <> 0
         """,
     "wallets, grants and days stand as their entries": """
-        SELECT format('wallet %s: %s kept, %s entered', w.id, w.balance, coalesce(sum(e.amount), 0))
+        SELECT format('{wallet:%s}: %s kept, %s entered', w.id, w.balance, coalesce(sum(e.amount), 0))
         FROM billing_wallet w LEFT JOIN billing_walletentry e ON e.wallet_id = w.id AND e.side = 'balance'
         GROUP BY w.id HAVING w.balance <> coalesce(sum(e.amount), 0)
         UNION ALL
-        SELECT format('grant %s: %s kept, %s entered', g.id, g.left, coalesce(sum(e.amount), 0))
+        SELECT format('{grant:%s}: %s kept, %s entered', g.id, g.left, coalesce(sum(e.amount), 0))
         FROM billing_walletgrant g LEFT JOIN billing_walletentry e ON e.grant_id = g.id
+            AND e.side = 'balance'
         GROUP BY g.id HAVING g.left <> coalesce(sum(e.amount), 0)
         UNION ALL
-        SELECT format('wallet %s on %s: %s kept, %s entered', d.wallet_id, d.day, d.booked, coalesce(sum(e.amount), 0))
+        SELECT format('{grant:%s}: %s expired, %s entered', g.id, g.expired, coalesce(sum(e.amount), 0))
+        FROM billing_walletgrant g LEFT JOIN billing_walletentry e ON e.grant_id = g.id AND e.side = 'expired'
+        GROUP BY g.id HAVING g.expired <> coalesce(sum(e.amount), 0)
+        UNION ALL
+        SELECT format('{wallet:%s} on %s: %s kept, %s entered',
+                      d.wallet_id, d.day, d.booked, coalesce(sum(e.amount), 0))
         FROM billing_walletday d
         LEFT JOIN billing_walletentry e ON e.wallet_id = d.wallet_id AND e.day = d.day AND e.side = 'used'
         GROUP BY d.id HAVING d.booked <> coalesce(sum(e.amount), 0)
         UNION ALL
-        SELECT format('wallet %s: %s held, %s in holds', w.id, w.held, coalesce(sum(h.amount), 0))
+        SELECT format('{wallet:%s}: %s held, %s in holds', w.id, w.held, coalesce(sum(h.amount), 0))
         FROM billing_wallet w LEFT JOIN billing_wallethold h ON h.wallet_id = w.id AND h.released_at IS NULL
         GROUP BY w.id HAVING w.held <> coalesce(sum(h.amount), 0)
         """,
@@ -249,7 +257,7 @@ CHECKS = {
         ) t ON t.invoice_id = i.id
         WHERE i.state IN ('issued', 'void') AND (i.subtotal, i.tax) <> (coalesce(t.net, 0), coalesce(t.tax, 0))
         UNION ALL
-        SELECT format('invoice %s at %s %s', invoice_id, category, rate) FROM (
+        SELECT format('{invoice:%s} at %s %s', invoice_id, category, rate) FROM (
             SELECT invoice_id, category, rate, sum(net) AS net, sum(sum(net)) OVER (PARTITION BY invoice_id) AS whole
             FROM (
                 SELECT invoice_id, tax_category AS category, tax_rate AS rate, amount AS net FROM billing_invoiceline

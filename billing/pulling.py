@@ -13,13 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 
 from django.db import DatabaseError, transaction
 from django.db.models import F
 
 from billing import intake, rating
-from clusters import capacity, incomplete, open_runs, sources, telemetry
+from clusters import capacity, incomplete, open_runs, sources, telemetry, watermark
 from clusters.connectors.base import Connector, ConnectorError, Reading, Row
+from clusters.connectors.clocks import refuse_skew
 from clusters.ledger import Stored
 from clusters.models import Cluster, Connection, Pull
 from portal import locks
@@ -33,6 +35,10 @@ LONGEST_BACKOFF = timedelta(hours=1)
 BURIED = (
     "The worker that ran this pass ended before it did. What it had stored stays; the next pass reads its "
     "window again."
+)
+UNTIMED = (
+    "The source does not tell its time, so the watermark stays where it was: it may not pass the source's own time. "
+    "Let the proxy before slurmrestd pass GET /slurm/*/diag, or send a Date header."
 )
 
 Progress = Callable[[Stored], None]
@@ -169,6 +175,8 @@ class _Pull:
     def _pieces(self, since: datetime | None, until: datetime | None, *, deep: bool) -> Iterator[_Piece]:
         """Windows in order of time; `until` is looked up when its turn comes, since a catch-up lasts."""
         mark = _watermark(self.cluster)
+        if since is None and (ahead := watermark.ahead(self.cluster.name, mark, moment=self.clock.now)):
+            raise ConnectorError(ahead.sentence, retry=False)
         begin = since or self._beginning(mark, deep=deep)
         border = max(begin, mark) if since is None and mark is not None else begin
         while True:
@@ -226,16 +234,33 @@ class _Pull:
         """The connector is made anew for each pass, inside of it, so that what keeps it from being made
         is the pass's error too."""
         connector = self.connect(self.connection, clock=self.clock)
-        yield from connector.usage(
-            since=int(piece.since.timestamp()),
-            until=int(piece.until.timestamp()),
-            open_keys=piece.asked or (),
+        rows = iter(
+            connector.usage(
+                since=int(piece.since.timestamp()),
+                until=int(piece.until.timestamp()),
+                open_keys=piece.asked or (),
+            )
         )
+        first = list(islice(rows, 1))  # with it the clocks are known
+        if connector.reading.clocks is not None:
+            refuse_skew(connector.reading.clocks, self.connection.address)
+        yield from first
+        yield from rows
         for column in fields(Reading):
             setattr(self.reading, column.name, getattr(connector.reading, column.name))
+        self._bound_watermark()
         Connection.objects.filter(pk=self.connection.pk).update(
             api_version=getattr(connector, "api", "")[:20], release=getattr(connector, "release", "")[:40]
         )
+
+    def _bound_watermark(self) -> None:
+        """What the pass proves never passes the source's own time; where that is not told, it proves nothing."""
+        proved, clocks = self.reading.complete_through, self.reading.clocks
+        if proved is None:
+            return
+        if clocks is None:
+            self._note(UNTIMED)
+        self.reading.complete_through = None if clocks is None else min(proved, self.clock() + clocks.apart)
 
     def _ending(self, piece: _Piece, *, moves: bool) -> None:
         """In the transaction of the last rows."""

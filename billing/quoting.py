@@ -27,6 +27,7 @@ from billing.supposing import Owing, Used
 from billing.terms import Terms
 from clusters import usage
 from clusters.connectors.base import UsageFact
+from portal.excerpt import quoted
 from portal.tenants.models import Ownership, Tenant
 
 LONGEST = 366 * 86_400
@@ -84,7 +85,7 @@ def quote(*, tenant: Tenant, cluster: str, held: UsageFact, now: datetime) -> Qu
         account = _account(tenant, cluster, held.account, started)
         calendar.ensure(tenant=tenant, since=started, until=ended)
         if not usage.load_supposed(account.account_id, held):
-            raise QuoteError(f"There is no account {held.account!r} on {cluster}.")
+            raise QuoteError(f"There is no account {quoted(held.account)} on {cluster}.")
         supposing.prepare()
         touched = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended, end__gt=started)
         told = supposing.sums(list(touched.values_list("pk", flat=True)), in_order=True)
@@ -125,8 +126,8 @@ def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership
     )
     chosen = found.filter(account__name=name).first() if name else found.first()
     if chosen is None:
-        what = f"the account {name!r}" if name else "any account"
-        raise QuoteError(f"{tenant.name} does not own {what} on {cluster!r} at that time.")
+        what = f"the account {quoted(name)}" if name else "any account"
+        raise QuoteError(f"{tenant.name} does not own {what} on {quoted(cluster)} at that time.")
     return chosen
 
 

@@ -61,18 +61,19 @@ ANALYZE rate_day
 """
 
 # Most runs lie within one day; the others are split over the days of their period's zone by cumulative floors of
-# their own units, so that the days of a row add up to it whatever its length.
+# their own units, so that the days of a row add up to it whatever its length. Over the hours of those days likewise:
+# they add up to the same days.
 _PIECES = """
 row AS MATERIALIZED (
     SELECT c.offer_id, c.{what}, c.share_den, c.share_num, c.units, c.service_from, c.service_to,
-           d.timezone, d.day, d.since, d.until
+           d.timezone, {parts}, d.since, d.until
     FROM rate_change c JOIN {offers} o USING (offer_id)
-    JOIN rate_day d ON d.timezone = o.timezone AND d.utc_day = c.service_from / 86400
+    JOIN {slots} d ON d.timezone = o.timezone AND {within}
     WHERE c.counted AND d.since <= c.service_from AND d.until > c.service_from
 ), piece AS (
-    SELECT offer_id, day, {what}, share_den, share_num, units FROM row WHERE service_to <= until
+    SELECT offer_id, {own}, {what}, share_den, share_num, units FROM row WHERE service_to <= until
     UNION ALL
-    SELECT r.offer_id, d.day, r.{what}, r.share_den, r.share_num,
+    SELECT r.offer_id, {parts}, r.{what}, r.share_den, r.share_num,
            CASE WHEN mod(r.units, r.service_to - r.service_from) = 0
                 THEN r.units / (r.service_to - r.service_from)
                      * (least(d.until, r.service_to) - greatest(d.since, r.service_from))
@@ -82,15 +83,46 @@ row AS MATERIALIZED (
                     - div((greatest(d.since, r.service_from) - r.service_from)::numeric * abs(r.units),
                           r.service_to - r.service_from))::bigint END
     FROM row r CROSS JOIN LATERAL (
-        SELECT * FROM rate_day d WHERE d.first AND d.timezone = r.timezone
+        SELECT * FROM {slots} d WHERE {each} AND d.timezone = r.timezone
           AND d.since >= r.since AND d.since < r.service_to OFFSET 0
     ) d WHERE r.service_to > r.until
 )"""
 
 
-def pieces(what: str, *, offers: str = "rate_offer") -> str:
-    """The changes of these offers by day and one more column: a common table expression named `piece`."""
-    return _PIECES.format(what=what, offers=offers)
+def pieces(what: str) -> str:
+    """The changes by day and one more column: a common table expression named `piece`."""
+    return _PIECES.format(
+        what=what,
+        offers="rate_offer",
+        slots="rate_day",
+        parts="d.day",
+        own="day",
+        within="d.utc_day = c.service_from / 86400",
+        each="d.first",
+    )
+
+
+def pieces_by_hour(what: str, *, offers: str) -> str:
+    """The changes of these offers by day, full hour of UTC and one more column; after `HOURS`."""
+    return _PIECES.format(
+        what=what,
+        offers=offers,
+        slots="rate_hour",
+        parts="d.day, d.hour",
+        own="day, hour",
+        within="d.hour = c.service_from / 3600",
+        each="true",
+    )
+
+
+# The hours of each day; one that a midnight lies in is of both days.
+HOURS = """
+INSERT INTO rate_hour
+SELECT d.timezone, hour, d.day, greatest(d.since, hour * 3600), least(d.until, (hour + 1) * 3600)
+FROM rate_day d CROSS JOIN LATERAL generate_series(d.since / 3600, (d.until - 1) / 3600) AS hour
+WHERE d.first;
+ANALYZE rate_hour
+"""
 
 
 _DAY_TOTAL = f"""
@@ -116,7 +148,7 @@ _IDLE = """
 
 _SHOWN = """tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos, gpu_model,
      mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, gpu_memory_mib, billing, nodes, state, submitted,
-     started, ended, seen_until, shown_at, gpu_units, cost_rank, unpriced"""
+     started, ended, seen_until, suspended, shown_at, gpu_units, cost_rank, unpriced"""
 
 # Of a second of one unit; a GPU's own fraction comes on top. Offers are numbered in order of time.
 _COST = """CASE WHEN f.resource = 'gpu' AND (c.share_num, c.share_den) <> (1, 1)
@@ -126,7 +158,7 @@ _COST = """CASE WHEN f.resource = 'gpu' AND (c.share_num, c.share_den) <> (1, 1)
 _JOBS = f"""
     SELECT o.tenant_id, u.record_id, o.project_id, u.cluster, u.account, u.job_id, u.name, u."user", u.queue, u.qos,
            u.gpu_model, u.mig_profile, u.gpus, u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.gpu_memory_mib,
-           u.billing, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until,
+           u.billing, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until, u.suspended,
            coalesce(u.started, u.submitted, 0) AS shown_at,
            o.gpu_units, o.cost::numeric(30, 6) AS cost_rank, o.unpriced
     FROM (
@@ -177,8 +209,9 @@ ON CONFLICT (record_id, tenant_id) DO UPDATE SET
     share_den = excluded.share_den, cpu_milli = excluded.cpu_milli, memory_mib = excluded.memory_mib,
     gpu_memory_mib = excluded.gpu_memory_mib, billing = excluded.billing, nodes = excluded.nodes,
     state = excluded.state, submitted = excluded.submitted, started = excluded.started,
-    ended = excluded.ended, seen_until = excluded.seen_until, shown_at = excluded.shown_at,
-    gpu_units = excluded.gpu_units, cost_rank = excluded.cost_rank, unpriced = excluded.unpriced
+    ended = excluded.ended, seen_until = excluded.seen_until, suspended = excluded.suspended,
+    shown_at = excluded.shown_at, gpu_units = excluded.gpu_units, cost_rank = excluded.cost_rank,
+    unpriced = excluded.unpriced
 """
 
 RATED = (_RATED, _PERIOD_TOTAL, _USER_TOTAL, _DAYS, _DAY_TOTAL)

@@ -60,6 +60,10 @@ CREATE TEMP TABLE IF NOT EXISTS rate_day (
     first boolean NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE INDEX IF NOT EXISTS rate_day_since ON rate_day (timezone, since) WHERE first;
+CREATE TEMP TABLE IF NOT EXISTS rate_hour (
+    timezone text NOT NULL, hour int NOT NULL, day date NOT NULL, since bigint NOT NULL, until bigint NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS rate_hour_since ON rate_hour (timezone, since);
 """
 TABLES = (
     "rate_span",
@@ -69,6 +73,7 @@ TABLES = (
     "rate_standing",
     "rate_change",
     "rate_day",
+    "rate_hour",
 )
 
 # All locks are taken in order of id, as by every other holder of several. `ownership.assign` locks its account

@@ -16,6 +16,7 @@ from billing import collection, sums
 from billing.collecting import refunds
 from billing.collecting.door import CollectingError
 from billing.collecting.refunds import GIVEN
+from billing.dunning import document_letters
 from billing.gateways import amounts
 from billing.models import (
     AttemptState,
@@ -111,14 +112,20 @@ def refund_to_card(*, invoice: Invoice, who: str, moment: datetime) -> Money:
     return Money.from_minor(total, invoice.currency)
 
 
+@transaction.atomic
 def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> Payment:
-    """Record that all that is owed was transferred to the tenant; raises CollectingError where nothing is."""
+    """Record that all that is owed was transferred to the tenant, which is told so.
+
+    Raises CollectingError where nothing is.
+    """
     due = listed(limit=1, invoice=invoice)
     if not due:
         raise CollectingError(f"Nothing of {invoice} is owed to its tenant, or it is on its way already.")
-    return collection.record_payment(
+    payment = collection.record_payment(
         invoice=invoice, amount=-due[0].amount, received_on=on, reference=reference, recorded_by=who
     )
+    document_letters.of_transfer_back(payment, on=on)
+    return payment
 
 
 def _under_way(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from billing.models import BillingPeriod
-from clusters import incomplete
+from clusters import incomplete, watermark
 from clusters.incomplete import Sight
 from clusters.models import IncompleteHour
 
@@ -29,13 +29,20 @@ class Doubt:
 
 
 def behind(
-    name: str, period: BillingPeriod, clusters: Sequence[tuple[str, datetime | None]]
+    name: str, period: BillingPeriod, clusters: Sequence[tuple[str, datetime | None]], *, now: datetime
 ) -> Iterator[Doubt]:
-    """Of clusters whose watermark lies before the period's end; none for none."""
-    if clusters:
+    """Of clusters whose watermark lies before the period's end, or in the future; none for none."""
+    late = []
+    for cluster, through in clusters:
+        ahead = watermark.ahead(cluster, through, moment=now)
+        if ahead is None:
+            late.append((cluster, through))
+        else:
+            yield Doubt(ahead.fact, ahead.remedy)
+    if late:
         listed = ", ".join(
             f"{cluster} is complete through {f'{through:%Y-%m-%d %H:%M} UTC' if through else 'nothing yet'}"
-            for cluster, through in clusters
+            for cluster, through in late
         )
         yield Doubt(f"{name} ends {period.end:%Y-%m-%d %H:%M} UTC, but {listed}.", "import the rest")
 

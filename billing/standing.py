@@ -12,7 +12,7 @@ from django.db.models import Max, Q
 
 from billing import payers
 from billing.models import BillingPeriod, PeriodTotal, Verdict
-from clusters import open_runs, usage
+from clusters import open_runs, usage, watermark
 from clusters.open_runs import Vanished
 from portal.tenants.models import Ownership
 
@@ -94,14 +94,21 @@ def owned(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:
 
 
 def incomplete(
-    periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]]
+    periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]], *, now: datetime
 ) -> Mapping[int, list[tuple[str, datetime | None]]]:
-    """By tenant the clusters of its accounts that the period may still lack usage of: name, watermark. One query."""
+    """By tenant the clusters of its accounts that the period may still lack usage of: name, watermark. One query.
+
+    A watermark that lies in the future proves nothing either.
+    """
     marks = usage.watermarks({account for ids in accounts.values() for account in ids})
     found = {}
     for period in periods:
         clusters = {marks[account] for account in accounts.get(period.tenant_id, ())}
-        behind = [(name, mark) for name, mark in clusters if mark is None or mark < period.end]
+        behind = [
+            (name, mark)
+            for name, mark in clusters
+            if mark is None or mark < period.end or watermark.is_ahead(mark, moment=now)
+        ]
         found[period.tenant_id] = sorted(behind, key=lambda each: each[0])
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from hashlib import sha256
 
 import structlog
 from celery import shared_task
@@ -12,7 +11,7 @@ from celery import shared_task
 from billing import rating
 from billing.documents import issued
 from billing.gateways.base import GatewayError
-from billing.models import CloseRun, GatewayEvent, Invoice, InvoiceDocument
+from billing.models import CloseRun, GatewayEvent, Invoice
 from billing.wallets import booking, granting
 from clusters import due, passes
 from clusters.models import Cluster
@@ -23,21 +22,8 @@ log = structlog.get_logger("billing.tasks")
 
 @shared_task
 def render_document(*, invoice_id: int, **_: object) -> None:
-    """Keep the invoice's PDF and e-invoice as they are sent; what is kept already stays."""
-    if InvoiceDocument.objects.filter(invoice_id=invoice_id).exists():
-        return
-    invoice = Invoice.objects.get(pk=invoice_id)
-    made = issued.made(invoice)
-    InvoiceDocument.objects.get_or_create(
-        invoice=invoice,
-        defaults={
-            "tenant_id": invoice.tenant_id,
-            "pdf": made.pdf,
-            "sha256": sha256(made.pdf).hexdigest(),
-            "einvoice": made.einvoice,
-            "no_einvoice": made.refusal,
-        },
-    )
+    """Fix the invoice's evidence, and keep its PDF and e-invoice as they are sent; what is kept already stays."""
+    issued.keep(Invoice.objects.get(pk=invoice_id), moment=datetime.now(UTC).replace(microsecond=0))
 
 
 @shared_task
@@ -92,6 +78,15 @@ def closes_due(**_: object) -> None:
     """Tell workers of the closes that are undone; one whose worker died is taken up again so."""
     for run_id in CloseRun.objects.undone().order_by("pk").values_list("pk", flat=True):
         perform_close.apply_async(kwargs={"run_id": run_id}, expires=30)
+
+
+@shared_task
+def schedule_closes(**_: object) -> None:
+    """Ask for the previews and issues whose day has come; each period once, however many schedulers run."""
+    from billing import close_schedules
+
+    for run in close_schedules.ask_due(moment=datetime.now(UTC).replace(microsecond=0)):
+        log.info("close scheduled", month=run.month, kind=run.kind, tenants=run.total)
 
 
 @shared_task
@@ -204,10 +199,13 @@ def dun(**_: object) -> None:
 
 @shared_task
 def post_letters(**_: object) -> None:
-    """Send the letters that wait, each at most once, by however many workers."""
+    """Send the letters and reports that wait, each at most once, by however many workers."""
+    from billing import close_reports
     from billing.dunning import posting
 
-    done = posting.post(moment=datetime.now(UTC).replace(microsecond=0))
+    moment = datetime.now(UTC).replace(microsecond=0)
+    close_reports.post(moment=moment)
+    done = posting.post(moment=moment)
     if done.sent or done.kept or done.skipped or done.troubles:
         log.info("posted", sent=done.sent, kept=done.kept, skipped=done.skipped, troubles=len(done.troubles))
 

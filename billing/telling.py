@@ -13,6 +13,7 @@ from billing.outcomes import Closed, Outcome
 from billing.rules.changing import Moved
 
 KINDS = {
+    DocumentKind.INVOICE.value: "Invoice",
     DocumentKind.CREDIT_NOTE.value: "Credit note",
     DocumentKind.CORRECTION.value: "Invoice of corrections",
 }
@@ -37,6 +38,7 @@ def data(one: Closed, *, rehearsed: bool) -> dict[str, Any]:
                 "kind": other.kind,
                 "number": None if rehearsed else other.number,
                 "total": other.total.text,
+                "currency": other.total.currency,
                 "original": other.original or None,
             }
             for other in one.beside

@@ -10,6 +10,7 @@ from stdnum.eu import vat
 from stdnum.exceptions import ValidationError
 
 from billing.rules.supply import EU
+from portal.excerpt import quoted
 
 _FORM = re.compile("[A-Z]{2}[A-Z0-9]+")
 _BESIDE_ISO = frozenset(("EL", "XI"))  # Greece, and Northern Ireland, whose goods are under the EU's VAT
@@ -42,9 +43,11 @@ def problem(vat_id: str, country: str) -> str:
     begins = prefix(country)
     number = vat.compact(vat_id)
     if not number.startswith(begins):
-        return f"is {vat_id!r}, and one of {country} begins with {begins}."
+        return f"is {quoted(vat_id)}, and one of {country} begins with {begins}."
     try:
         vat.validate(number)
     except ValidationError:
-        return f"is {vat_id!r}, which is no VAT id of {country}: its form or its check digits do not fit."
+        return (
+            f"is {quoted(vat_id)}, which is no VAT id of {country}: its form or its check digits do not fit."
+        )
     return ""

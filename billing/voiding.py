@@ -9,8 +9,8 @@ from django.db import transaction
 from django.db.models import Q, Sum
 
 from billing import invoicing
-from billing.crediting import CLOSED
 from billing.models import (
+    CLOSED_PERIOD,
     OPEN_LINKS,
     UNDER_WAY,
     BillingPeriod,
@@ -21,12 +21,22 @@ from billing.models import (
     PaymentAttempt,
     Voiding,
 )
+from billing.rules.money import Money
 from billing.rules.period import midnight
 from billing.wallets import paying
 
 
 class VoidError(Exception):
     """An invoice cannot be made void; the message says why and what to do."""
+
+
+def effect(invoice: Invoice) -> str:
+    """What making it void would do, for whoever confirms it."""
+    total = Money.from_minor(invoice.total, invoice.currency)
+    return (
+        f"{invoice} of {invoice.tenant} over {total.text} {total.currency} becomes void: it is not to be paid any "
+        "more, what a wallet paid of it goes back there, and its period is open again."
+    )
 
 
 @transaction.atomic
@@ -46,10 +56,10 @@ def void(*, invoice: Invoice, reason: str, by: str, on: date, moment: datetime |
         raise VoidError("Say why it is void: the reason is kept with it.")
     _refuse(invoice)
     Voiding.objects.create(invoice=invoice, tenant_id=invoice.tenant_id, on=on, reason=reason.strip(), by=by)
+    BillingPeriod.objects.filter(pk=invoice.period_id).update(closed_at=None)  # grants wait for it again
     paying.take_back(invoice=invoice, at=moment or midnight(on, zone=ZoneInfo(invoice.timezone)))
     Invoice.objects.filter(pk=invoice.pk).update(state=InvoiceState.VOID)
     invoice.state = InvoiceState.VOID
-    BillingPeriod.objects.filter(pk=invoice.period_id).update(closed_at=None)
     return invoice
 
 
@@ -86,7 +96,7 @@ def _after(invoice: Invoice) -> Invoice | None:
 
     Where nothing was ever used, all of them reach as far: to nowhere.
     """
-    by_hand = Q(kind=DocumentKind.CREDIT_NOTE, rated_through=0) & ~Q(terms__has_key=CLOSED)
+    by_hand = Q(kind=DocumentKind.CREDIT_NOTE, rated_through=0) & ~Q(terms__has_key=CLOSED_PERIOD)
     later = Q(rated_through__gt=invoice.rated_through) | Q(rated_through=invoice.rated_through) & (
         Q(pk__gt=invoice.pk) | Q(period=invoice.period_id)
     )

@@ -1,8 +1,8 @@
-"""The statements by which `rating` keeps what is charged to wallets: per service day, project and user."""
+"""The statements by which `rating` keeps what is charged to wallets: per hour, project and user."""
 
 from __future__ import annotations
 
-from billing.rated_sql import pieces
+from billing.rated_sql import HOURS, pieces_by_hour
 
 # Plans that settle by wallet are few, and most sites have none: then rating does nothing of this.
 CHARGED = """
@@ -17,14 +17,15 @@ _OFFERS = """(
 
 # Any change of a day makes it newer than what was booked, whichever of its sums it is in.
 _TOTAL = f"""
-INSERT INTO billing_wallettotal AS t (tenant_id, unit, day, project_id, "user", share_den, amount, last_rated_id)
-WITH {pieces('"user"', offers=_OFFERS)}
-SELECT o.tenant_id, o.unit, p.day, o.project_id, p."user", p.share_den, sum(p.units * o.unit_price),
+INSERT INTO billing_wallettotal AS t
+    (tenant_id, unit, day, hour, project_id, "user", share_den, amount, last_rated_id)
+WITH {pieces_by_hour('"user"', offers=_OFFERS)}
+SELECT o.tenant_id, o.unit, p.day, p.hour, o.project_id, p."user", p.share_den, sum(p.units * o.unit_price),
        (SELECT max(id) FROM rate_change)
 FROM (
-    SELECT offer_id, day, "user", share_den, sum(units * share_num) AS units FROM piece GROUP BY 1, 2, 3, 4
+    SELECT offer_id, day, hour, "user", share_den, sum(units * share_num) AS units FROM piece GROUP BY 1, 2, 3, 4, 5
 ) p JOIN {_OFFERS} o USING (offer_id)
-GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
+GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT ON CONSTRAINT wallet_total_is_kept_once DO UPDATE
 SET amount = t.amount + excluded.amount, last_rated_id = excluded.last_rated_id
 """
@@ -35,5 +36,5 @@ SELECT DISTINCT o.tenant_id, 0, true FROM rate_change c JOIN {_OFFERS} o USING (
 ON CONFLICT (tenant_id) DO UPDATE SET due = true
 """
 
-TOTALS = (_TOTAL, _DUE)
+TOTALS = (HOURS, _TOTAL, _DUE)
 """After `rated_sql.RATED`, whose days they use."""

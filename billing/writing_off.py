@@ -15,6 +15,16 @@ class WriteOffError(Exception):
     """It cannot be written off so; the message says why and what to do."""
 
 
+def effect(invoice: Invoice, *, on: date) -> str:
+    """What writing off would do on that day, for whoever confirms it."""
+    due = collection.balance(invoice=invoice, on=on).due
+    return f"{due.text} {due.currency} of {invoice} of {invoice.tenant} are given up."
+
+
+def effect_of_taking_back(invoice: Invoice) -> str:
+    return f"{invoice} of {invoice.tenant} is due again, as far as it is not paid."
+
+
 @transaction.atomic
 def write_off(*, invoice: Invoice, why: str, by: str, on: date) -> WriteOff:
     """Write off all that the invoice has due. Asked again, the same write-off.

@@ -12,10 +12,11 @@ from typing import Any
 from django.db import transaction
 from django.db.models.functions import Now
 
+from clusters import blocks
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import JobSeen, NoAccountError
-from clusters.limits import Door, LimitError, Plan, StalePlanError, Step, plan
-from clusters.models import AccountBlock, Act, ActKind, ActOutcome, Cluster
+from clusters.limits import Door, LimitError, Plan, Request, StalePlanError, Step, plan
+from clusters.models import Act, ActKind, ActOutcome, Cluster
 from clusters.models.acts import OPEN
 from portal import locks
 from portal.audit import acting_as
@@ -59,7 +60,7 @@ def carry_out(*, door: Door, plan: Plan, who: str, why: str = "", exactly: bool 
         errand = uuid.uuid4()
         done: list[Act] = []
         for step in steps:
-            act = _intend(door.cluster, plan.request.kind, step, errand=errand, who=who, why=why)
+            act = _intend(door.cluster, plan.request, step, errand=errand, who=who, why=why)
             done.append(_perform(door, act))
             if done[-1].outcome == ActOutcome.UNKNOWN:
                 break
@@ -161,11 +162,11 @@ def _refuse_unsettled(door: Door, steps: list[Step]) -> None:
         raise LimitError(f"Act {left.pk} on {left.target} is not settled: {left.error or 'try again'}")
 
 
-def _intend(cluster: Cluster, kind: ActKind, step: Step, *, errand: uuid.UUID, who: str, why: str) -> Act:
+def _intend(cluster: Cluster, request: Request, step: Step, *, errand: uuid.UUID, who: str, why: str) -> Act:
     with acting_as(who, why=why), transaction.atomic(durable=True):
         act = Act.objects.create(
             cluster=cluster,
-            kind=kind,
+            kind=request.kind,
             target=step.target,
             account=step.account,
             errand=errand,
@@ -175,13 +176,10 @@ def _intend(cluster: Cluster, kind: ActKind, step: Step, *, errand: uuid.UUID, w
             before=dict(step.before),
             wanted=dict(step.wanted),
         )
-        if kind == ActKind.BLOCK:
-            limits = {
-                name: [step.before.get(name), ours]
-                for name, ours in step.wanted.items()
-                if step.before.get(name) != ours
-            }
-            AccountBlock.objects.create(cluster=cluster, account=step.account, limits=limits, blocked_by=act)
+        if request.kind == ActKind.BLOCK:
+            blocks.place(act, source=request.source, submits=request.submits)
+        elif request.kind == ActKind.UNBLOCK:
+            blocks.take_back(act, source=request.source)
         return act
 
 
@@ -201,12 +199,7 @@ def _end(act: Act, outcome: ActOutcome, *, after: Mapping[str, Any] | None = Non
     with transaction.atomic(durable=True):
         act.outcome, act.after, act.error, act.ended_at = outcome, after, error, Now()
         act.save(update_fields=["outcome", "after", "error", "ended_at"])
-        if act.kind == ActKind.BLOCK and outcome == ActOutcome.FAILED:
-            AccountBlock.objects.filter(blocked_by=act, ended_at=None).update(ended_at=Now())
-        if act.kind == ActKind.UNBLOCK and outcome == ActOutcome.DONE:
-            AccountBlock.objects.filter(cluster=act.cluster, account=act.account, ended_at=None).update(
-                ended_at=Now(), lifted_by=act
-            )
+        blocks.follow(act)
     return act
 
 
@@ -219,7 +212,7 @@ def _seen(jobs: list[JobSeen]) -> dict[str, Any]:
 
 
 def _set(door: Door, act: Act) -> Mapping[str, int]:
-    if act.before == act.wanted:  # a block of which nothing is left
+    if act.before == act.wanted:  # one reason more or less, and the limits stay as they are
         return act.wanted  # type: ignore[no-any-return]  # JSON: the limits, as they were written down
     return door.acts.set_limits(act.account, act.wanted, before=act.before)
 

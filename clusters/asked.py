@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clusters.connectors.mig import own_shares
 from clusters.connectors.sacct_fields import UnreadableError
 from clusters.connectors.sacct_tres import tres
 
@@ -22,10 +24,13 @@ class Asked:
     billing: int = 0
 
 
-def read(requested: str) -> Asked:
-    """Reads Slurm's list, `cpu=8,mem=64G,gres/gpu:a100=2`. What cannot be read says nothing: it is never billed."""
+def read(requested: str, shares: Mapping[str, object]) -> Asked:
+    """Reads Slurm's list, `cpu=8,mem=64G,gres/gpu:a100=2`, by the cluster's own shares of MIG slices.
+
+    What cannot be read says nothing: it is never billed.
+    """
     try:
-        found = tres(requested)
+        found = tres(requested, own_shares(shares, "shares"))
     except UnreadableError:
         return Asked()
     return Asked(

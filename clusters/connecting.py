@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 from django import forms
 from django.views.decorators.debug import sensitive_variables
 
+from clusters import credential_files
 from clusters.models import Cluster, Connection
 from clusters.models.connection import FITTING, SECRETS
 from clusters.models.guarding import entered_for_elsewhere
@@ -54,8 +55,17 @@ def _lines(text: object, wanted: str) -> str:
         if line.strip() and not (colon and HEADER.fullmatch(name.strip())):
             raise forms.ValidationError(wanted)
         if line.strip():
-            told[name.strip()] = value.strip()
+            told[name.strip()] = _no_file(value.strip())
     return json.dumps(told, sort_keys=True) if told else ""
+
+
+def _no_file(text: str) -> str:
+    """Whoever has the session of an operator could otherwise send any file of the host to an address of their own."""
+    if credential_files.path_of(text) is not None:
+        raise forms.ValidationError(
+            "A file is named in a configuration file, for `apply` at the shell: enter the text itself here."
+        )
+    return text
 
 
 class Unseen(forms.Textarea):
@@ -144,6 +154,17 @@ class ConnectionForm(forms.ModelForm[Connection]):
             raise forms.ValidationError(wanted)
         return text
 
+    def clean_ca(self) -> str:
+        return self._named_before("ca")
+
+    def clean_client_certificate(self) -> str:
+        return self._named_before("client_certificate")
+
+    def _named_before(self, name: str) -> str:
+        """A file that `apply` named stays named."""
+        text = str(self.cleaned_data[name] or "")
+        return text if text == getattr(self.instance, name) else _no_file(text)
+
     def clean_coverage_needed(self) -> int:
         """Left empty, what is kept stays."""
         told: int | None = self.cleaned_data["coverage_needed"]
@@ -166,7 +187,9 @@ class ConnectionForm(forms.ModelForm[Connection]):
             entered = str(cleaned.pop(f"new_{name}", "") or "").strip()
             try:
                 if entered or name in cleaned.get("forget", ()):
-                    setattr(self.instance, name, seal(entered))
+                    setattr(self.instance, name, seal(_no_file(entered)))
+            except forms.ValidationError as error:
+                self.add_error(f"new_{name}", error)
             except VaultError as error:
                 raise forms.ValidationError(str(error)) from None
         return cleaned

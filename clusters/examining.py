@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from clusters import watermark
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
 from clusters.connectors.prometheus import check as prometheus_check
@@ -40,7 +42,14 @@ def examine(*, cluster: Cluster, clock: Clock) -> list[Finding]:
     """What every check of the cluster's connection found. Never raises a ConnectorError; changes nothing."""
     connection = Connection.objects.filter(cluster=cluster).first()
     found = _prometheus(cluster, clock) if cluster.kind == ClusterKind.PROMETHEUS else _slurm(cluster, clock)
+    found = [*_ahead(cluster, clock), *found]
     return found if connection is None else [*_in_clear(connection), *found]
+
+
+def _ahead(cluster: Cluster, clock: Clock) -> list[Finding]:
+    moment = datetime.fromtimestamp(clock(), UTC)
+    found = watermark.ahead(cluster.name, cluster.complete_through, moment=moment)
+    return [] if found is None else [Finding(Level.FAIL, "Watermark", found.sentence)]
 
 
 def _in_clear(connection: Connection) -> list[Finding]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 
 from django.db import connection
-from django.db.models import F, Min, Q, Sum
-from django.db.models.functions import Coalesce, Greatest, Least
+from django.db.models import Min, Q
+from django.db.models.functions import Coalesce
 
+from clusters import declared
 from clusters.models import CapacityInterval, CapacityState, Cluster
 from clusters.usage import active
 
@@ -103,31 +105,121 @@ GROUP BY u.gpu_model, u.share_den
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """GPUs of one model that a node had in one state in [since, until), epoch seconds."""
+
+    gpu_model: str
+    gpus: int
+    state: CapacityState
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class Had:
-    """GPU-seconds that nodes had in [since, until), by model and state: the part of a period that was looked at."""
+    """What nodes had in [since, until): the part of a period that was looked at, or declared."""
 
     since: int
     until: int
-    seconds: Mapping[tuple[str, CapacityState], int]
+    spans: Sequence[Span]
+
+    @property
+    def seconds(self) -> Mapping[tuple[str, CapacityState], int]:
+        """GPU-seconds by model and state."""
+        found: dict[tuple[str, CapacityState], int] = {}
+        for span in self.spans:
+            key = span.gpu_model, span.state
+            found[key] = found.get(key, 0) + span.gpus * (span.until - span.since)
+        return found
 
 
 def had(cluster: Cluster, *, since: int, until: int) -> Had | None:
-    """Of what nodes had in [since, until), epoch seconds, what is known; None where nothing is. Two queries.
+    """Of what nodes had in [since, until), epoch seconds, what is known; None where nothing is. Three queries.
 
-    Known from the first look at the nodes to the watermark: what lasts still is taken to last until there.
+    Known from the first look at the nodes to the watermark: what lasts still is taken to last until there. Before the
+    first look it is what the operator declared.
     """
     intervals = CapacityInterval.objects.filter(cluster=cluster)
     first = intervals.aggregate(first=Min("since"))["first"]
     through = cluster.complete_through
-    if first is None or through is None:
+    looked = declared.END if first is None else first
+    spoken = [row for row in declared.intervals(cluster) if row[3] < looked]
+    begins = [row[3] for row in spoken] + ([first] if first is not None else [])
+    if not begins or through is None:
         return None
-    known = max(first, since), min(int(through.timestamp()), until)
+    known = max(min(begins), since), min(int(through.timestamp()), until)
     if known[0] >= known[1]:
         return None
-    within = Least(Coalesce("until", known[1]), known[1]) - Greatest("since", known[0])
-    rows = (
-        intervals.filter(Q(until__isnull=True) | Q(until__gt=known[0]), since__lt=known[1])
-        .values_list("gpu_model", "state")
-        .annotate(seconds=Sum(F("gpus") * within))
+    rows = intervals.filter(Q(until__isnull=True) | Q(until__gt=known[0]), since__lt=known[1]).values_list(
+        "gpu_model", "gpus", "state", "since", Coalesce("until", known[1])
     )
-    return Had(*known, {(model, CapacityState(state)): int(seconds) for model, state, seconds in rows})
+    spans = [
+        Span(model, gpus, CapacityState(state), max(begin, known[0]), min(end, known[1]))
+        for model, gpus, state, begin, end in (*rows, *((*row[:4], min(row[4], looked)) for row in spoken))
+        if begin < known[1] and end > known[0]
+    ]
+    return Had(*known, spans)
+
+
+def idle_while_waiting(cluster: Cluster, had: Had) -> dict[str, Fraction]:
+    """GPU-seconds by model in which GPUs that were up stood idle while a job waited for that model. Two queries.
+
+    A job waits from when it could have begun, or was submitted, until it begins; one that never did, until it was
+    withdrawn. One whose model is not known waits for any. What was suspended counts as held here.
+    """
+    up = [span for span in had.spans if span.state is CapacityState.UP]
+    values = {"cluster": cluster.pk, "since": had.since, "until": had.until}
+    with connection.cursor() as cursor:
+        cursor.execute(_SHARES, values)
+        parts = lcm(*(int(den) for (den,) in cursor.fetchall()))
+        cursor.execute(
+            _IDLE_WHILE_WAITING,
+            {
+                **values,
+                "parts": parts,
+                "models": [span.gpu_model for span in up],
+                "gpus": [span.gpus for span in up],
+                "begins": [span.since for span in up],
+                "ends": [span.until for span in up],
+            },
+        )
+        return {model: Fraction(int(units), parts) for model, units in cursor.fetchall()}
+
+
+_SHARES = f"""
+SELECT DISTINCT u.share_den FROM {RUNS} u
+WHERE u.cluster_id = %(cluster)s AND u.started < %(until)s AND u.finish > %(since)s AND u.gpus > 0
+"""  # noqa: S608 - built from constants
+
+# In parts of a GPU, of which each share is a whole number: at each moment what is up and not held, while a job waits.
+_IDLE_WHILE_WAITING = f"""
+WITH node AS (
+    SELECT * FROM unnest(%(models)s::text[], %(gpus)s::bigint[], %(begins)s::bigint[], %(ends)s::bigint[])
+        AS n (gpu_model, gpus, since, until)
+), run AS (
+    SELECT u.gpu_model, u.gpus::bigint * u.share_num * (%(parts)s::bigint / u.share_den) AS held,
+           greatest(u.started, %(since)s) AS since, least(u.finish, %(until)s) AS until
+    FROM {RUNS} u
+    WHERE u.cluster_id = %(cluster)s AND u.started < %(until)s AND u.finish > %(since)s AND u.gpus > 0
+), queue AS (
+    SELECT gpu_model, greatest(coalesce(eligible, submitted), %(since)s) AS since,
+           least(coalesce(started, ended, %(until)s), %(until)s) AS until
+    FROM clusters_usagerecord
+    WHERE cluster_id = %(cluster)s AND gpus > 0 AND coalesce(eligible, submitted) < %(until)s
+      AND coalesce(started, ended, %(until)s) > greatest(coalesce(eligible, submitted), %(since)s)
+), change AS (
+    SELECT gpu_model, since AS at, gpus * %(parts)s AS free, 0 AS waits FROM node
+    UNION ALL SELECT gpu_model, until, -gpus * %(parts)s, 0 FROM node
+    UNION ALL SELECT gpu_model, since, -held, 0 FROM run WHERE since < until
+    UNION ALL SELECT gpu_model, until, held, 0 FROM run WHERE since < until
+    UNION ALL SELECT m.gpu_model, e.at, 0, e.waits
+    FROM queue q CROSS JOIN LATERAL (VALUES (q.since, 1), (q.until, -1)) e (at, waits)
+    JOIN (SELECT DISTINCT gpu_model FROM node) m ON m.gpu_model = q.gpu_model OR q.gpu_model = ''
+), moment AS (
+    SELECT gpu_model, at, sum(free) AS free, sum(waits) AS waits FROM change GROUP BY gpu_model, at
+), stretch AS (
+    SELECT gpu_model, lead(at) OVER since - at AS seconds, sum(free) OVER since AS free, sum(waits) OVER since AS waits
+    FROM moment WINDOW since AS (PARTITION BY gpu_model ORDER BY at)
+)
+SELECT gpu_model, sum(seconds * free) FROM stretch WHERE waits > 0 AND free > 0 AND seconds > 0 GROUP BY gpu_model
+"""  # noqa: S608 - built from constants

@@ -93,6 +93,14 @@ def finish(
             cursor.execute(sql.MOVE_WATERMARK, {"cluster": cluster.pk, "as_of": as_of})
 
 
+def rename_users(names: Sequence[tuple[int, str]]) -> None:
+    """Have these records, by id, name their users so; what is erased is no revision, and its revisions go with it."""
+    values: dict[str, Any] = {"ids": [record for record, _ in names], "names": [name for _, name in names]}
+    with connection.cursor() as cursor:
+        cursor.execute(sql.RENAME, values)
+        cursor.execute(sql.RENAME_REVISIONS, values)
+
+
 def record(*, pull: Pull, stored: Stored, steps: int) -> None:
     """Write the pass's counts so far."""
     Pull.objects.filter(pk=pull.pk).update(

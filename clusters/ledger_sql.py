@@ -233,6 +233,16 @@ ON CONFLICT (cluster_id, digest) DO UPDATE
 SET last_seen = excluded.last_seen, source = excluded.source, line = excluded.line
 """
 
+RENAME = """
+UPDATE clusters_usagerecord u SET "user" = n.name FROM unnest(%(ids)s::bigint[], %(names)s::text[]) AS n (id, name)
+WHERE u.id = n.id
+"""
+
+RENAME_REVISIONS = """
+UPDATE clusters_usagerevision u SET "user" = n.name FROM unnest(%(ids)s::bigint[], %(names)s::text[]) AS n (id, name)
+WHERE u.record_id = n.id AND u."user" <> ''
+"""
+
 MOVE_WATERMARK = """
 UPDATE clusters_cluster SET complete_through = %(as_of)s
 WHERE id = %(cluster)s AND (complete_through IS NULL OR complete_through < %(as_of)s)

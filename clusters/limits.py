@@ -13,19 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusters import blocks
+from clusters.blocks import OPERATOR
 from clusters.connectors.base import Connected, ConnectorError
 from clusters.connectors.slurm.acts import JobSeen, NoAccountError, SlurmActs
 from clusters.connectors.slurm.associations import differences
 from clusters.examining import slurm
-from clusters.models import AccountBlock, Act, ActKind, Cluster
+from clusters.models import Act, ActKind, BlockReason, Cluster
 from clusters.models.acts import OPEN
-
-STARTS = "GrpTRES=gres/gpu"
-"""Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
-would do the same to waiting jobs, has Slurm end the running ones within a minute as timed out."""
-
-SUBMITS = "GrpSubmitJobs"
-"""Set to 0, sbatch refuses new jobs, also those without GPUs."""
 
 
 class LimitError(Exception):
@@ -56,6 +51,7 @@ class Request:
     user: str = ""
     job: int = 0
     submits: bool = False  # a block refuses new jobs too
+    source: str = OPERATOR  # what demands the block, or demands it no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +77,8 @@ class Plan:
     def fingerprint(self) -> str:
         """The same as long as the same would be done to the same world."""
         told = [(step.target, dict(step.before), dict(step.wanted)) for step in self.steps]
-        text = json.dumps([self.request.kind, self.request.account, told], sort_keys=True)
+        asked = self.request
+        text = json.dumps([asked.kind, asked.account, asked.source, asked.submits, told], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -101,14 +98,21 @@ def plan(*, door: Door, request: Request) -> Plan:
     return _PLANNERS[request.kind](door, request)
 
 
-def plan_block(*, door: Door, account: str, submits: bool = False) -> Plan:
-    """Keep GPU jobs of the account, and of those below it, from starting; `submits`: from being submitted."""
-    return plan(door=door, request=Request(kind=ActKind.BLOCK, account=account, submits=submits))
+def plan_block(*, door: Door, account: str, submits: bool = False, source: str = OPERATOR) -> Plan:
+    """Keep GPU jobs of the account, and of those below it, from starting; `submits`: from being submitted.
+
+    Where it is blocked already for something else, this reason comes beneath the same block.
+    """
+    request = Request(kind=ActKind.BLOCK, account=account, submits=submits, source=source)
+    return plan(door=door, request=request)
 
 
-def plan_unblock(*, door: Door, account: str) -> Plan:
-    """Give the account back the limits from before its block, but none that somebody has changed since."""
-    return plan(door=door, request=Request(kind=ActKind.UNBLOCK, account=account))
+def plan_unblock(*, door: Door, account: str, source: str = OPERATOR) -> Plan:
+    """Take the source's reason back: with the last one, the account has its limits from before again.
+
+    None that somebody has changed since.
+    """
+    return plan(door=door, request=Request(kind=ActKind.UNBLOCK, account=account, source=source))
 
 
 def _plan_hold(door: Door, request: Request) -> Plan:
@@ -189,67 +193,69 @@ def _plan_cancel(door: Door, request: Request) -> Plan:
 def _plan_block(door: Door, request: Request) -> Plan:
     account = request.account
     now = door.acts.limits(account)
-    block = AccountBlock.objects.filter(cluster=door.cluster, account=account, ended_at=None).first()
-    if block is not None:
-        return Plan(request=request, notes=(_blocked_already(block, now),))
-    names = (STARTS, SUBMITS) if request.submits else (STARTS,)
-    wanted = {**now, **dict.fromkeys(names, 0)}
-    if wanted == now:
-        note = f"{account} has {' and '.join(f'{name}=0' for name in names)} already, set by somebody else."
+    if (open_act := _open_act(door.cluster, account)) is not None:
+        note = (
+            f"How act {open_act.pk} ended, which was to {open_act.kind} {account}, has to be looked at first."
+        )
         return Plan(request=request, notes=(note,))
-    step = Step(
-        target=f"account {account}",
-        account=account,
-        words=f"Block {account} and the accounts below it: {'; '.join(differences(now, wanted))}. "
-        "Running jobs run on.",
-        before=now,
-        wanted=wanted,
-    )
-    notes = ("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",)
-    return Plan(request=request, steps=(step,), notes=notes)
+    stands = blocks.reasons(blocks.standing(door.cluster, account))
+    ours = [row for row in stands if row.source == request.source and row.submits >= request.submits]
+    wanted = {**now, **dict.fromkeys(blocks.demanded(submits=request.submits), 0)}
+    if ours and wanted == now:
+        note = f"{account} is blocked already, by act {ours[-1].placed_by_id}."
+        return Plan(request=request, notes=(note,))
+    if wanted != now:
+        words = (
+            f"Block {account} and the accounts below it: {'; '.join(differences(now, wanted))}. "
+            "Running jobs run on."
+        )
+    else:
+        words = f"Keep {account} blocked: {_already(stands)}. Nothing is sent to Slurm."
+    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=wanted)
+    notes = ["It takes effect where slurm.conf has AccountingStorageEnforce=limits."]
+    others = [row for row in stands if row.source != request.source]
+    if others and wanted != now:
+        notes.append(f"It is blocked already for {_names(others)}.")
+    return Plan(request=request, steps=(step,), notes=tuple(notes))
 
 
-def _blocked_already(block: AccountBlock, now: Mapping[str, int]) -> str:
-    if block.blocked_by.outcome in OPEN:
-        return f"How act {block.blocked_by_id} ended, which was to block {block.account}, has to be looked at first."
-    changed = sorted(name for name, (_, ours) in block.limits.items() if now.get(name) != ours)
-    if not changed:
-        return f"{block.account} is blocked already, by act {block.blocked_by_id}."
-    return (
-        f"{block.account} was blocked by act {block.blocked_by_id}, and somebody has changed {', '.join(changed)} "
-        "since: unblock it first, then block it again."
-    )
+def _open_act(cluster: Cluster, account: str) -> Act | None:
+    return Act.objects.filter(cluster=cluster, target=f"account {account}", outcome__in=OPEN).first()
+
+
+def _already(stands: list[BlockReason]) -> str:
+    if stands:
+        return f"it is blocked already for {_names(stands)}, and stays so until this is taken back too"
+    return "somebody else has set its limits to 0 already, and that is what it has again afterwards"
+
+
+def _names(rows: list[BlockReason]) -> str:
+    return " and ".join(dict.fromkeys(str(row) for row in rows))
 
 
 def _plan_unblock(door: Door, request: Request) -> Plan:
     account = request.account
-    block = AccountBlock.objects.filter(cluster=door.cluster, account=account, ended_at=None).first()
-    if block is None:
-        return Plan(request=request, notes=(f"{account} is not blocked from here.",))
+    block = blocks.standing(door.cluster, account)
+    stands = blocks.reasons(block)
+    left = [row for row in stands if row.source != request.source]
+    if block is None or len(left) == len(stands):
+        note = f"{account} is not blocked from here."
+        if left:
+            note = f"{account} is not blocked by {request.source}: it stays blocked for {_names(left)}."
+        return Plan(request=request, notes=(note,))
     notes = []
     try:
         now = door.acts.limits(account)
     except NoAccountError as error:
         now, notes = {}, [f"{error} There is nothing to give back."]
-    wanted = dict(now)
-    for name, (was, ours) in block.limits.items():
-        if now.get(name) != ours:
-            notes.append(
-                f"{name} is {now.get(name, 'none')} and not our {ours} any more: it is left as it is."
-            )
-        elif was is None:
-            wanted.pop(name)
-        else:
-            wanted[name] = was
-    back = "; ".join(differences(now, wanted)) or "nothing of ours is left to take back"
-    step = Step(
-        target=f"account {account}",
-        account=account,
-        words=f"Unblock {account}: {back}.",
-        before=now,
-        wanted=wanted,
-    )
-    return Plan(request=request, steps=(step,), notes=tuple(notes))
+    wanted, kept = blocks.lifted(block, now=now, left=left)
+    back = "; ".join(differences(now, wanted))
+    if left:
+        words = f"{account} stays blocked for {_names(left)}" + (f": {back}." if back else ".")
+    else:
+        words = f"Unblock {account}: {back or 'nothing of ours is left to take back'}."
+    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=wanted)
+    return Plan(request=request, steps=(step,), notes=(*notes, *kept))
 
 
 def _target(job: JobSeen) -> str:

@@ -7,9 +7,19 @@ from datetime import datetime, timedelta
 
 from django.db.models import Count, OuterRef, Q, Subquery, Sum
 
-from clusters import capacity, incomplete, open_runs
+from clusters import capacity, declared, incomplete, open_runs
 from clusters.capacity import ModelCapacity
-from clusters.models import Cluster, Connection, IncompleteHour, Pull, Quarantined, Telemetry, VanishedRun
+from clusters.declared import Node
+from clusters.models import (
+    AccountBlock,
+    Cluster,
+    Connection,
+    IncompleteHour,
+    Pull,
+    Quarantined,
+    Telemetry,
+    VanishedRun,
+)
 
 PAGE = 50
 PASSES = 15  # of one cluster that its page shows
@@ -74,6 +84,8 @@ class Closer:
     vanished_runs: int  # in all; `vanished` has the newest
     unseen: list[IncompleteHour]  # the newest
     telemetry: Telemetry | None
+    blocked: int  # accounts
+    declared: list[Node]
 
     @property
     def running(self) -> Pull | None:
@@ -84,7 +96,7 @@ class Closer:
 
 
 def closer(name: str) -> Closer | None:
-    """The cluster of that name, None without one. Eight queries."""
+    """The cluster of that name, None without one. Ten queries."""
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         return None
@@ -97,6 +109,8 @@ def closer(name: str) -> Closer | None:
         VanishedRun.objects.filter(record__cluster=cluster).count(),
         incomplete.newest(cluster, limit=HOURS),
         Telemetry.objects.filter(cluster=cluster).first(),
+        AccountBlock.objects.filter(cluster=cluster, ended_at=None).count(),
+        declared.nodes_of(cluster),
     )
 
 

@@ -18,6 +18,7 @@ from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
+from clusters.credential_files import present, present_certificates, present_key
 from clusters.models import ClusterKind, Connection, Telemetry
 from clusters.models.reach import Reach
 from portal.vault import Sealed, VaultError
@@ -49,9 +50,9 @@ def endpoint(connection: Reach, *, timeout: int = TIMEOUT) -> Endpoint:
     return Endpoint(
         base_url=connection.base_url,
         unix_socket=connection.unix_socket,
-        ca=connection.ca,
-        client_certificate=connection.client_certificate,
-        client_key=opened(connection.client_key),
+        ca=present_certificates(connection.ca, what="ca"),
+        client_certificate=present_certificates(connection.client_certificate, what="client_certificate"),
+        client_key=present(opened(connection.client_key), what="client_key"),
         headers=_headers(opened(connection.headers)),
         timeout=timeout,
     )
@@ -59,7 +60,11 @@ def endpoint(connection: Reach, *, timeout: int = TIMEOUT) -> Endpoint:
 
 def login(connection: Connection) -> SlurmLogin:
     """As whom. Raises ConnectorError for secrets that cannot be read."""
-    return SlurmLogin(user=connection.user, token=opened(connection.token), key=opened(connection.jwt_key))
+    return SlurmLogin(
+        user=connection.user,
+        token=present(opened(connection.token), what="token"),
+        key=present_key(opened(connection.jwt_key), what="jwt_key"),
+    )
 
 
 @sensitive_variables()
@@ -67,8 +72,8 @@ def prometheus_login(connection: Reach) -> PrometheusLogin:
     """As whom to a Prometheus. Raises ConnectorError for secrets that cannot be read."""
     return PrometheusLogin(
         user=connection.user,
-        password=opened(connection.password),
-        bearer=opened(connection.token),
+        password=present(opened(connection.password), what="password"),
+        bearer=present(opened(connection.token), what="token"),
         aws=_aws(opened(connection.aws)),
     )
 
@@ -84,7 +89,7 @@ def job_telemetry(row: Telemetry, *, clock: Clock) -> JobTelemetry:
 
 
 def opened(sealed: Sealed) -> Secret:
-    """The secret for a connector. Raises ConnectorError with the vault's sentence."""
+    """What is kept: the secret, or the name of its file. Raises ConnectorError with the vault's sentence."""
     try:
         return Secret(sealed.reveal())
     except VaultError as error:
@@ -97,11 +102,18 @@ def _headers(text: Secret) -> dict[str, Secret]:
         return {}
     try:
         told = json.loads(text.reveal())
-        return {str(name): Secret(str(value)) for name, value in told.items()}
+        named = {str(name): Secret(str(value)) for name, value in told.items()}
     except (ValueError, AttributeError):  # without the cause, which holds the text
         raise ConnectorError(
             "The extra headers that are kept cannot be read: enter them anew.", retry=False
         ) from None
+    values = {name: present(value, what=f"header {name}") for name, value in named.items()}
+    for name, value in values.items():
+        if not value.reveal().isprintable():
+            raise ConnectorError(
+                f"The header {name} has line breaks or other control characters.", retry=True
+            )
+    return values
 
 
 @sensitive_variables()
@@ -110,16 +122,21 @@ def _aws(text: Secret) -> AwsKeys | None:
         return None
     try:
         told = json.loads(text.reveal())
-        return AwsKeys(
-            region=told["region"],
-            access_key=told["access_key"],
-            secret_key=Secret(told["secret_key"]),
-            session_token=Secret(told.get("session_token", "")),
-        )
+        kept = {
+            name: Secret(str(told.get(name, ""))) for name in ("access_key", "secret_key", "session_token")
+        }
+        region = str(told["region"])
     except (ValueError, KeyError, TypeError, AttributeError):  # without the cause, which holds the text
         raise ConnectorError(
             "The AWS keys that are kept cannot be read: enter them anew.", retry=False
         ) from None
+    keys = {name: present(secret, what=f"aws, {name}") for name, secret in kept.items()}
+    return AwsKeys(
+        region=region,
+        access_key=keys["access_key"].reveal(),
+        secret_key=keys["secret_key"],
+        session_token=keys["session_token"],
+    )
 
 
 def _slurm(connection: Connection, clock: Clock) -> Connector:

@@ -13,9 +13,10 @@ from itertools import islice
 import structlog
 from django.db import transaction
 
-from clusters import ledger, sources, utilisation
+from clusters import ledger, sources, utilisation, watermark
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.prometheus.hpc_job import JobHour
+from clusters.connectors.clocks import refuse_skew
+from clusters.connectors.prometheus.hpc_job import JobHour, JobTelemetry
 from clusters.models import Connection, Telemetry
 from clusters.utilisation import Told
 
@@ -66,10 +67,14 @@ def _beginning(row: Telemetry, connection: Connection, now: datetime) -> datetim
 
 
 def _read(row: Telemetry, *, since: datetime, clock: Callable[[], int], stored: Callable[[], None]) -> Told:
-    told = Told()
+    told, now = Told(), datetime.fromtimestamp(clock(), UTC)
+    name = row.cluster.name
+    if ahead := watermark.ahead(name, row.complete_through, moment=now, whose=f"{name}'s telemetry"):
+        raise ConnectorError(ahead.sentence, retry=False)
     with sources.job_telemetry(row, clock=clock) as source:
         hours = source.hours(since=int(since.timestamp()), until=clock())
         for batch in _batches(hours):
+            _refuse_skew(source)
             with transaction.atomic():
                 ledger.lock(row.cluster)
                 found = utilisation.store_jobs(cluster=row.cluster, hours=batch)
@@ -77,6 +82,7 @@ def _read(row: Telemetry, *, since: datetime, clock: Callable[[], int], stored: 
                     stored()
                 _stored_before(row, batch[-1].hour)
             told += found
+        _refuse_skew(source)
         now = datetime.fromtimestamp(clock(), UTC)
         through = datetime.fromtimestamp(source.told_until, UTC) if source.told_until is not None else None
         if through is None or (row.complete_through is not None and through < row.complete_through):
@@ -90,6 +96,11 @@ def _read(row: Telemetry, *, since: datetime, clock: Callable[[], int], stored: 
             notes="\n".join([*source.notes, *told.sentences()]),
         )
     return told
+
+
+def _refuse_skew(source: JobTelemetry) -> None:
+    if source.clocks is not None:
+        refuse_skew(source.clocks, "the telemetry's Prometheus")
 
 
 def _stored_before(row: Telemetry, hour: int) -> None:

@@ -20,7 +20,7 @@ from django.db.models import Count, Q
 from clusters import usage_sql as sql
 from clusters import worktables
 from clusters.connectors.base import UsageFact
-from clusters.models import Account, Cluster
+from clusters.models import Account, Cluster, UsageRecord
 
 SLICE = 10_000  # records rated in one transaction
 
@@ -158,7 +158,7 @@ def orphans() -> list[str]:
     """Up to ten records whose account, or cluster of their account, there is not: no foreign key watches over them."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT format('record %s, account %s, cluster %s', u.id, u.account_id, u.cluster_id)"
+            "SELECT format('job %s, account number %s, cluster number %s', u.job_id, u.account_id, u.cluster_id)"
             " FROM clusters_usagerecord u"
             " LEFT JOIN clusters_account a ON a.id = u.account_id AND a.cluster_id = u.cluster_id"
             " WHERE a.id IS NULL LIMIT 10"
@@ -166,18 +166,12 @@ def orphans() -> list[str]:
         return [text for (text,) in cursor.fetchall()]
 
 
-def held_by_key(cluster: Cluster, keys: Sequence[str]) -> dict[str, tuple[int, Fraction]]:
-    """Per source key the seconds held and the exact GPU-seconds; keys that are not known are left out."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT source_key, coalesce(coalesce(ended, seen_until) - started - suspended, 0), gpus, share_num,"
-            " share_den FROM clusters_usagerecord WHERE cluster_id = %s AND source_key = ANY(%s)",
-            [cluster.pk, list(keys)],
-        )
-        return {
-            key: (seconds, Fraction(seconds * gpus * num, den))
-            for key, seconds, gpus, num, den in cursor.fetchall()
-        }
+def job_names(record_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """By record its job id, as people write it, and cluster/account. One query."""
+    rows = UsageRecord.objects.filter(pk__in=list(record_ids)).values_list(
+        "pk", "job_id", "source_key", "cluster__name", "account__name"
+    )
+    return {pk: (job or key, f"{cluster}/{account}") for pk, job, key, cluster, account in rows}
 
 
 def quarantined_rows() -> dict[str, int]:

@@ -17,6 +17,7 @@ from clusters import utilisation_sql as sql
 from clusters import worktables
 from clusters.connectors.base import BusyHour, BusySource
 from clusters.models import Cluster
+from portal.excerpt import quoted
 
 if TYPE_CHECKING:
     from clusters.connectors.prometheus.hpc_job import JobHour
@@ -105,7 +106,7 @@ def store(*, cluster: Cluster, hours: Sequence[BusyHour]) -> Told:
 
 def impossible(told: BusyHour) -> str:
     """Why it cannot be true whatever the run held, or "": "pod-1/main/gpu at 10: 30 busy seconds of 12"."""
-    where = f"{told.source_key!r} in the hour from {told.hour}"
+    where = f"{quoted(told.source_key)} in the hour from {told.hour}"
     if told.hour % HOUR or not 0 < told.hour < 2**40:
         return f"{where}, where no hour begins"
     if not told.busy.is_finite() or not 0 <= told.covered < 2**62:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 from django.contrib import admin, messages
+from django.contrib.admin.options import BaseModelAdmin
+from django.contrib.admin.widgets import AutocompleteSelect
 from django.core.paginator import Paginator
 from django.db import connection
 from django.db.models import JSONField, Model
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 
 from portal.audit import acting_as
 
@@ -53,7 +55,31 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-class Recorded(admin.ModelAdmin[M]):
+def no_page_of_an_object(request: HttpRequest, where: str) -> HttpResponse:
+    """In the place of Django's way from a row to its page elsewhere: no row has one."""
+    del request, where
+    raise Http404("No object has a page of its own outside of the administration.")
+
+
+class Chosen(AutocompleteSelect):
+    """Shows what was chosen. What is no row's number was not: Django's own would look for it, and fail."""
+
+    def optgroups(self, name: str, value: Sequence[str], attrs: dict[str, Any] | None = None) -> Any:
+        return super().optgroups(
+            name, [each for each in value if str(each).isascii() and str(each).isdecimal()], attrs
+        )
+
+
+class Choosing(BaseModelAdmin[M]):
+    """Whatever has `autocomplete_fields`."""
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name in self.get_autocomplete_fields(request):
+            kwargs.setdefault("widget", Chosen(db_field, self.admin_site, using=kwargs.get("using")))
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+
+class Recorded(Choosing[M], admin.ModelAdmin[M]):
     """Changes carry the name of who made them; a `refusals` exception is a message, and nothing was changed."""
 
     refusals: ClassVar[tuple[type[Exception], ...]] = ()

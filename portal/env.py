@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from uuid import UUID
 
+from portal.excerpt import quoted
+
 ROOT = Path(__file__).resolve().parent.parent
 SHORTEST_TOKEN = 16  # characters
 
@@ -39,12 +41,12 @@ class Variables:
             return True
         if value in {"0", "no", "false", "off"}:
             return False
-        raise SettingError(f"{name} is {value!r}; say yes or no.")
+        raise SettingError(f"{name} is {quoted(value)}; say yes or no.")
 
     def number(self, name: str, default: int) -> int:
         value = self.text(name, str(default))
         if not value.isdecimal():
-            raise SettingError(f"{name} is {value!r}; a whole number is needed.")
+            raise SettingError(f"{name} is {quoted(value)}; a whole number is needed.")
         return int(value)
 
 
@@ -54,6 +56,9 @@ class Env:
 
     home: Path
     database_url: str | None  # None: the embedded PostgreSQL of `home`
+    database_owner_url: (
+        str | None
+    )  # the login that owns the tables, for `migrate` alone; None: that of database_url
     database_pool: int  # largest number of pooled connections per process; 0: no pool
     redis_url: str | None  # None: the embedded Redis of `home`
     secret: str | None  # None: generated once into `home`
@@ -92,6 +97,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
     return Env(
         home=home,
         database_url=read.text("DATABASE_URL", "") or None,
+        database_owner_url=read.text("DATABASE_OWNER_URL", "") or None,
         database_pool=read.number("DATABASE_POOL", 0),
         redis_url=redis(url) if (url := read.text("REDIS_URL", "")) else None,
         secret=read.text("SECRET_KEY", "") or None,
@@ -162,7 +168,7 @@ def _guarding(token: str) -> str:
 def _collecting(key: str, mode: str, *, base: str) -> str:
     """The key, if it is one of that mode. It is in no message."""
     if mode not in {"live", "test"}:
-        raise SettingError(f"STRIPE_MODE is {mode!r}; say live or test.")
+        raise SettingError(f"STRIPE_MODE is {quoted(mode)}; say live or test.")
     if not key.startswith(("sk_live_", "rk_live_", "sk_test_", "rk_test_")):
         raise SettingError(
             "STRIPE_SECRET_KEY is no secret key: it begins with rk_live_, sk_live_, rk_test_ or sk_test_."
@@ -187,7 +193,7 @@ def _deployment(text: str) -> str:
         return str(UUID(text)) if text else ""
     except ValueError:
         raise SettingError(
-            f"STRIPE_DEPLOYMENT is {text!r}; it is an id as `./run manage check_stripe` tells it."
+            f"STRIPE_DEPLOYMENT is {quoted(text)}; it is an id as `./run manage check_stripe` tells it."
         ) from None
 
 
@@ -284,7 +290,7 @@ def email(url: str) -> dict[str, Any]:
         return {"EMAIL_BACKEND": f"{backends}.filebased.EmailBackend", "EMAIL_FILE_PATH": parts.path}
     if parts.scheme in {"smtp", "smtps", "smtp+tls"} and parts.hostname:
         return {
-            "EMAIL_BACKEND": f"{backends}.smtp.EmailBackend",
+            "EMAIL_BACKEND": "portal.smtp.EmailBackend",
             "EMAIL_HOST": parts.hostname,
             "EMAIL_PORT": parts.port or {"smtp": 25, "smtps": 465, "smtp+tls": 587}[parts.scheme],
             "EMAIL_HOST_USER": unquote(parts.username or ""),

@@ -20,6 +20,7 @@ class Work(IntEnum):
     CLOSING = 0x0C105E  # one run of a close
     COLLECTING = 0xC011EC7
     RECONCILING = 0xBA1A9CE
+    MIGRATING = 0x5C4E3A
 
 
 @contextmanager
@@ -32,6 +33,17 @@ def alone(work: Work, *row: int) -> Iterator[bool]:
         if ours:
             with suppress(DatabaseError):  # gone with its connection otherwise
                 _ask("pg_advisory_unlock", work, *row)
+
+
+@contextmanager
+def in_turn(work: Work) -> Iterator[None]:
+    """Wait until nobody else does this work, and keep others waiting until the block ends."""
+    _ask("pg_advisory_lock", work)
+    try:
+        yield
+    finally:
+        with suppress(DatabaseError):  # gone with its connection otherwise
+            _ask("pg_advisory_unlock", work)
 
 
 def _ask(function: str, *key: int) -> bool:

@@ -24,6 +24,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 30.0,
         "options": {"expires": 30},
     },
+    "ask for the closes whose day has come": {
+        "task": "billing.tasks.schedule_closes",
+        "schedule": 3600.0,  # not once a day: zones begin their days at different hours
+        "options": {"expires": 3600},
+    },
     "book what wallets pay": {
         "task": "billing.tasks.book_wallets",
         "schedule": 60.0,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import django_stubs_ext
 
 from portal import env as environment
+from portal import queues
+from portal.audit.actor import NamingCursor
 from portal.ops import logs
-from portal.ops.embedded.postgres import instance_url
+from portal.ops.embedded.postgres import instance
 from portal.ops.embedded.redis import Redis
 
 django_stubs_ext.monkeypatch()  # lets ModelAdmin[Model] and its like be written outside of type checking
@@ -75,8 +77,11 @@ TEMPLATES = [
     },
 ]
 
-DATABASE_URL = ENV.database_url or instance_url(ENV.home)
+DATABASE_URL = ENV.database_url or instance(ENV.home).url()
+# Who migrates. An instance with one login for everything works too: then it owns the tables while pages are served.
+DATABASE_OWNER_URL = ENV.database_owner_url or ENV.database_url or instance(ENV.home).owner_url()
 DATABASES = {"default": environment.database(DATABASE_URL, pool=ENV.database_pool)}
+DATABASES["default"]["OPTIONS"]["cursor_factory"] = NamingCursor
 PGTRIGGER_MIGRATIONS = False  # `migrate` installs what models declare, once the tables are there
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -99,6 +104,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 2, "socket_timeout"
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_DEFAULT_QUEUE = queues.WAKE
+CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {name: {} for name in queues.KINDS}
+CELERY_TASK_ROUTES = queues.routes()
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 HEARTBEAT_FILE = ENV.heartbeat_file

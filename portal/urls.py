@@ -6,6 +6,7 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
+from portal.admin import no_page_of_an_object
 from portal.ops import accounts, health
 from portal.ops.metrics.view import metrics
 from portal.ops.stripe_hook import hook
@@ -19,6 +20,7 @@ urlpatterns = [
     path("readyz", health.ready, name="readyz"),
     path("metrics", metrics, name="metrics"),
     path("hooks/stripe/", hook, name="stripe_hook"),
+    path("admin/r/<path:where>", no_page_of_an_object),
     path("admin/", admin.site.urls),
     path("accounts/", include(accounts.urlpatterns)),
     path("", include("portal.web.urls")),

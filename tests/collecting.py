@@ -14,7 +14,7 @@ from billing.collecting import accounts, attempts, door, methods, rounds
 from billing.collecting.attempts import Held
 from billing.collecting.rounds import Sweep
 from billing.gateways.base import Gateway
-from billing.models import Invoice, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
+from billing.models import Invoice, Letter, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
 from billing.rules.money import Money
 from portal.ops.stripe_sandbox.sandbox import Sandbox
 from portal.tenants.models import Tenant
@@ -145,6 +145,7 @@ def a_lab(currency: str, price: str) -> Tenant:
         as_of="2026-04-20",
     )
     stories.close("2026-03", lab, on="2026-04-01")
+    Letter.objects.all().delete()  # that it was issued is told in another story
     return lab
 
 
@@ -155,6 +156,7 @@ def more_labs(counter: Counter, names: list[str]) -> list[Tenant]:
     jobs = [a_job(account=name, started="2026-03-02 10:00", ended="2026-03-02 12:00") for name in names]
     take_in(cluster, *jobs, as_of="2026-04-20")
     stories.close("2026-03", *made, on="2026-04-01")
+    Letter.objects.filter(tenant__in=made).delete()
     for lab in made:
         counter.save_card_of(lab)
     return made

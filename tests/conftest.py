@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import time
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from pytest_django import DjangoDbBlocker
 
 from tests import keepers, scheduling, tiers
-from tests.peers import HOME, POSTGRES, TEMPORARY
+from tests.peers import HOME, LOCK, POSTGRES, TEMPORARY
 
 if TYPE_CHECKING:
     from tests.collecting import Counter
@@ -36,6 +37,7 @@ def django_db_setup(
     request: pytest.FixtureRequest, django_test_environment: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[None]:
     """Start the test database with the first test that needs one, unless DATABASE_URL names another server."""
+    from portal.ops.schema import as_owner
     from tests import databases, emptying
 
     if os.environ["DATABASE_URL"] == POSTGRES.url():
@@ -50,7 +52,7 @@ def django_db_setup(
         created = databases.migrate()
         emptying.prepare()
     yield
-    with django_db_blocker.unblock():
+    with django_db_blocker.unblock(), as_owner():
         teardown_databases(created, verbosity=0)
 
 
@@ -90,7 +92,8 @@ def database_url(transactional_db: None) -> str:
 
     told = connection.settings_dict
     user = f"{quote(told['USER'])}:{quote(told['PASSWORD'])}"
-    options = urlencode({"host": told["HOST"], **told["OPTIONS"]})
+    texts = {name: value for name, value in told["OPTIONS"].items() if isinstance(value, str)}
+    options = urlencode({"host": told["HOST"], **texts})
     port = f":{told['PORT']}" if told["PORT"] else ""
     return f"postgresql://{user}@{port}/{quote(told['NAME'])}?{options}"
 
@@ -105,9 +108,9 @@ def pytest_configure(config: pytest.Config) -> None:
     from tests.integration import slurm_lab
 
     if hasattr(config, "workerinput"):
-        keepers.keep(HOME)
+        keepers.keep(HOME, lock=LOCK)
     else:
-        keepers.keep(HOME, TEMPORARY)
+        keepers.keep(HOME, TEMPORARY, lock=LOCK)
         slurm_lab.announce(HOME / "slurm")
         TEMPORARY.mkdir(mode=0o700, exist_ok=True)
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(TEMPORARY)
@@ -124,6 +127,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     from tests.integration import slurm_lab
+
+    gc.freeze()  # what was imported and collected stays: nothing is gained by looking through it again and again
 
     config = session.config
     if not (

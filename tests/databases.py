@@ -23,7 +23,8 @@ from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.test.utils import setup_databases
 
 from portal.env import ROOT
-from portal.ops.embedded.postgres import Postgres
+from portal.ops.embedded.postgres import OWNER, ROLE, Postgres
+from portal.ops.schema import as_owner
 
 TEMPLATES = ROOT / "var" / "test" / "template"
 SOURCES = ("billing", "clusters", "portal")
@@ -35,15 +36,20 @@ SELECT setval(format('%I.%I', schemaname, sequencename)::regclass,
               10000 * row_number() OVER (ORDER BY schemaname, sequencename))
   FROM pg_sequences WHERE max_value > 100000000
 """
-# Triggers that forbid a DELETE and foreign keys are for the application; only a superuser may lend this right.
-NO_TRIGGERS = "GRANT SET ON PARAMETER session_replication_role TO clustertab;\n"
+# Triggers that forbid a DELETE and foreign keys are for the application; only a superuser may lend this right. A test
+# that breaks a law of the schema does so as the owner of the tables (tests.owner), and says so.
+LENT = f"""\
+GRANT SET ON PARAMETER session_replication_role TO {ROLE};
+GRANT {OWNER} TO {ROLE} WITH INHERIT FALSE;
+"""
 
 
 def migrate() -> list[tuple[BaseDatabaseWrapper, str, bool]]:
     """Each table counts from a number of its own, so that the id of one is never by chance that of another."""
-    created = setup_databases(verbosity=0, interactive=False)
-    with connection.cursor() as cursor:
-        cursor.execute(NUMBERS)
+    with as_owner():
+        created = setup_databases(verbosity=0, interactive=False)
+        with connection.cursor() as cursor:
+            cursor.execute(NUMBERS)
     return created
 
 
@@ -84,7 +90,7 @@ def _make(template: Path, postgres: Postgres) -> None:
     with postgres:
         migrate()
         connections.close_all()
-    postgres._program("postgres", ["--single", "-D", str(postgres.data), "postgres"], NO_TRIGGERS)
+    postgres._program("postgres", ["--single", "-D", str(postgres.data), "postgres"], LENT)
     for old in TEMPLATES.iterdir():
         if old.is_dir():
             shutil.rmtree(old)

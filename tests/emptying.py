@@ -7,10 +7,17 @@ from functools import cache
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
+from tests.owner import as_owner
+
 TABLES = """
 SELECT oid::regclass::text FROM pg_class
  WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
  ORDER BY 1
+"""
+TRUNCATE = """
+ALTER TABLE audit_entry DISABLE TRIGGER USER; ALTER TABLE audit_commit DISABLE TRIGGER USER;
+TRUNCATE {} CASCADE;
+ALTER TABLE audit_entry ENABLE TRIGGER USER; ALTER TABLE audit_commit ENABLE TRIGGER USER
 """
 FILLED = "CASE WHEN EXISTS (SELECT FROM {0}) THEN '{0}' END"
 
@@ -53,6 +60,8 @@ def empty() -> None:
         if _may_skip_triggers():
             with transaction.atomic():
                 cursor.execute("SET LOCAL session_replication_role = replica")
-                cursor.execute("; ".join(f"DELETE FROM {table}" for table in filled))
+                with as_owner() as owner:
+                    owner.execute("; ".join(f"DELETE FROM {table}" for table in filled))
         else:
-            cursor.execute(f"TRUNCATE {', '.join(filled)} CASCADE")
+            with as_owner() as owner:
+                owner.execute(TRUNCATE.format(", ".join(filled)))

@@ -1,7 +1,8 @@
 """Nothing that a test process started outlives it, however it ends.
 
 Whatever it starts carries a mark in its environment. A keeper waits for the end of a pipe that the test process holds
-and the kernel closes for it, and then ends all that carries the mark, and what stands in its directories.
+and the kernel closes for it, and then ends all that carries the mark, and what stands in its directories. It holds the
+lock of their slot too, so that no other process takes them before it is done.
 `python keepers.py DIRECTORY ...` is the keeper; it uses the standard library alone.
 """
 
@@ -26,13 +27,16 @@ def outliving() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != MARK} | {OWN: "1"}
 
 
-def keep(*directories: Path) -> None:
+def keep(*directories: Path, lock: int) -> None:
     """Mark what this process starts from now on, and have it ended when this process is over.
 
-    The first directory is this process's own and is deleted; whatever stands in any of them is ended too.
+    The first directory is this process's own and is deleted; whatever stands in any of them is ended too. Who has the
+    open lock may use them: we and the keeper, whoever ends last.
     """
     command = [sys.executable, __file__, *map(str, directories)]
-    keeper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=outliving())
+    keeper = subprocess.Popen(
+        command, stdin=subprocess.PIPE, start_new_session=True, env=outliving(), pass_fds=(lock,)
+    )
     _pipes.append(keeper)
     os.environ.pop(OWN, None)
     os.environ[MARK] = str(directories[0])

@@ -19,8 +19,8 @@ ENOUGH_MEMORY = 3 << 30  # bytes; a container's default of 64 MiB would not hold
 PASSWORD = "of-no-consequence-in-tests"  # the same in each slot, since all begin as copies of one database
 
 
-def _claim() -> int:
-    """The first free slot, ours until this process ends, however it ends: nobody closes its lock."""
+def _claim() -> tuple[int, int]:
+    """The first free slot and its open lock, which nobody closes: it is ours until this process and its keeper end."""
     directory = ROOT / "var" / "test"
     directory.mkdir(parents=True, exist_ok=True)
     for slot in range(SLOTS):
@@ -30,7 +30,7 @@ def _claim() -> int:
         except BlockingIOError:
             os.close(lock)
             continue
-        return slot
+        return slot, lock
     raise RuntimeError(f"{SLOTS} test runs are at work already.")
 
 
@@ -50,7 +50,7 @@ def _mark() -> str:
     return hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:8]
 
 
-SLOT = _claim()
+SLOT, LOCK = _claim()
 HOME = _home(SLOT)
 # For tmp_path: runs that share a directory clear each other's leftovers away while they are at it.
 TEMPORARY = Path(tempfile.gettempdir()) / f"clustertab-tests-{os.geteuid()}-{_mark()}-{SLOT}"
@@ -58,9 +58,16 @@ POSTGRES = Postgres(HOME, volatile=True)
 private_directory(POSTGRES.base)
 # Now, so that the address is complete before the server is needed.
 POSTGRES.password_file.write_text(PASSWORD)
+POSTGRES.owner_password_file.write_text(PASSWORD)
 
 
 def address() -> str:
     """The server that a person chose by DATABASE_URL, else ours: not the one of the process that started us."""
     chosen = os.environ.get("DATABASE_URL", "")
     return chosen if chosen and PASSWORD not in chosen else POSTGRES.url()
+
+
+def owner_address() -> str:
+    """Of who owns its tables."""
+    ours = address() == POSTGRES.url()
+    return POSTGRES.owner_url() if ours else os.environ.get("DATABASE_OWNER_URL") or address()

@@ -10,6 +10,7 @@ from billing import pulling
 from billing.pulling import Pulled
 from clusters import limits
 from clusters.connectors.base import Connector, ConnectorError, NodeSeen, Reading, Row, UsageFact
+from clusters.connectors.clocks import Clocks
 from clusters.connectors.prometheus.coverage import incomplete_hours
 from clusters.limits import Door, Plan, Request
 from clusters.models import ActKind, Cluster, ClusterKind, Connection
@@ -38,6 +39,7 @@ class Scheduler:
     windows: list[tuple[int, int]] = field(default_factory=list)
     asked: list[list[str]] = field(default_factory=list)
     release: str = "24.11.3"
+    ahead: int | None = 0  # seconds that its clock is ahead of ours; None: it does not tell its time
 
     def connect(self, connection: Connection, *, clock: Callable[[], int]) -> Connector:
         return _Answers(self, clock)
@@ -60,7 +62,8 @@ class _Answers:
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], int]) -> None:
         self.scheduler = scheduler
-        self.reading = Reading()
+        now, ahead = clock(), scheduler.ahead
+        self.reading = Reading(clocks=None if ahead is None else Clocks(now, now + ahead))
         self.api = "v0.0.42"
         self.release = scheduler.release
 

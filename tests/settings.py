@@ -4,6 +4,7 @@ import os
 
 from tests import peers
 
+os.environ["DATABASE_OWNER_URL"] = peers.owner_address()
 os.environ["DATABASE_URL"] = peers.address()
 os.environ.setdefault("SECRET_KEY", "of no consequence in tests")
 os.environ.setdefault("CLUSTERTAB_SECRET_KEYS", "b2Ygbm8gY29uc2VxdWVuY2UgaW4gYW55IHRlc3QgISE=")

@@ -35,10 +35,12 @@ def close(
     accept: str = "",
     rehearse: bool = False,
     apart: bool = False,
+    now: str | None = None,
 ) -> list[Closed]:
     """Close the month for these tenants, or for all; on the 3rd of the month after it unless said otherwise.
 
     They are closed together, or the story fails: a close hides what fails together and goes well one by one.
+    It is dated back, from when everything in the tests has happened unless `now` is said.
     `apart`: one of them has trouble of its own, so that each is closed alone.
     """
     if not Seller.objects.exists():
@@ -54,6 +56,7 @@ def close(
                 moment=builders.at(on or str(after)),
                 accept_incomplete=accept,
                 rehearse=rehearse,
+                now=builders.at(now) if now else builders.LATER,
             )
         )
     assert bool(told) == apart, f"closed apart: {told}"
@@ -78,9 +81,11 @@ def _logged(event: str) -> Iterator[list[object]]:
         logger.removeHandler(handler)
 
 
-def closed(month: str, tenant: Tenant, *, on: str | None = None, accept: str = "") -> Closed:
+def closed(
+    month: str, tenant: Tenant, *, on: str | None = None, accept: str = "", now: str | None = None
+) -> Closed:
     """What became of one tenant's close."""
-    (outcome,) = close(month, tenant, on=on, accept=accept)
+    (outcome,) = close(month, tenant, on=on, accept=accept, now=now)
     return outcome
 
 

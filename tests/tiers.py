@@ -21,9 +21,11 @@ MARKERS = (
     "long: many seeds, or minutes; runs with ./run test --long only",
     "larger: runs in its tier, and with ./run test --long once more, with more of it",
     "sample: the story of its kind against a real peer that runs by default too",
+    "one_attempt: kills or races though its name does not say so; CI gives it no second attempt",
 )
 
-LABS = {"slurm_lab", "each_slurm", "prom_lab", "pushed_lab"}  # fixtures
+PEERS_OF_TESTS = {"slurm_lab", "each_slurm", "prom_lab", "pushed_lab", "live_server"}
+"""Fixtures; a server of pages is there for a browser."""
 ALL_OF_IT = ("tests/integration/",)
 OURS_ALONE = ("test_outbox.py", "test_pull_workers.py")  # of these folders: threads and a database
 BROWSER = "_in_a_browser.py"
@@ -52,7 +54,7 @@ def _starts_programs(item: pytest.Item) -> bool:
     path = PurePath(item.nodeid.partition("::")[0])
     if item.get_closest_marker(PEERS) or path.name.endswith(BROWSER):
         return True
-    if LABS & set(getattr(item, "fixturenames", ())):
+    if PEERS_OF_TESTS & set(getattr(item, "fixturenames", ())):
         return True
     return str(path).startswith(ALL_OF_IT) and path.name not in OURS_ALONE
 

@@ -24,7 +24,7 @@ class PolicyForm(forms.ModelForm[DunningPolicy]):
         fields = (
             "tenant",
             "since",
-            *("letters", "thanks", "retries", "reminders", "past_due", "suspend", "announce", "write_off"),
+            *("letters", "receipts", "retries", "reminders", "past_due", "suspend", "announce", "write_off"),
         )
 
     def clean(self) -> dict[str, Any]:

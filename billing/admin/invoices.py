@@ -19,7 +19,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from billing import calendar, collection, credit_previews, crediting, vat_ids, voiding, writing_off
+from billing import calendar, credit_previews, crediting, vat_ids, voiding, writing_off
 from billing.admin import confirmation
 from billing.collecting import links, refunds
 from billing.describing import detail
@@ -218,13 +218,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
             )
             return f"{invoice} is void; close its period again to issue another."
 
-        def effect(invoice: Invoice) -> str:
-            return (
-                f"{invoice} of {invoice.tenant} over {money_of(invoice.total, invoice.currency)} becomes void: it is "
-                "not to be paid any more, what a wallet paid of it goes back there, and its period is open again."
-            )
-
-        return self._each(request, queryset, void, title="Make invoices void", effect=effect)
+        return self._each(request, queryset, void, title="Make invoices void", effect=voiding.effect)
 
     @admin.action(description="Give back to the card what a credit note takes back")
     def give_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
@@ -251,8 +245,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
 
         def effect(invoice: Invoice) -> str:
             today = calendar.day_of(datetime.now(UTC), invoice.period)
-            due = collection.balance(invoice=invoice, on=today).due
-            return f"{due.text} {invoice.currency} of {invoice} of {invoice.tenant} are given up."
+            return writing_off.effect(invoice, on=today)
 
         return self._each(request, queryset, lose, title="Write off", effect=effect)
 
@@ -262,10 +255,13 @@ class InvoiceAdmin(ReadOnly[Invoice]):
             writing_off.take_back(invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC))
             return f"{invoice} is due again, as far as it is not paid."
 
-        def effect(invoice: Invoice) -> str:
-            return f"{invoice} of {invoice.tenant} is due again, as far as it is not paid."
-
-        return self._each(request, queryset, expect, title="Take back write-offs", effect=effect)
+        return self._each(
+            request,
+            queryset,
+            expect,
+            title="Take back write-offs",
+            effect=writing_off.effect_of_taking_back,
+        )
 
     def _each(
         self,

@@ -35,7 +35,7 @@ from billing.rules.money import rounded_text
 from billing.rules.pricing import MAX_PRICE_DECIMALS, Meter
 from billing.rules.tiers import Scale, first_price, of_terms
 from billing.tasks import rate_tenants
-from portal.admin import ReadOnlyInline, Recorded
+from portal.admin import Choosing, ReadOnlyInline, Recorded
 from portal.outbox import outbox
 
 TERMS = ("meter", *SELECTORS.values(), "hours", "tenant", "model", "unit_price", "scale", "valid_from")
@@ -159,7 +159,7 @@ class UsedPrices(admin.TabularInline[Price, PlanVersion]):
         return False
 
 
-class OtherPrices(admin.StackedInline[Price, PlanVersion]):
+class OtherPrices(Choosing[Price], admin.StackedInline[Price, PlanVersion]):
     """Nothing was rated by them yet. Lists of values are separated by commas."""
 
     model = Price

@@ -50,6 +50,13 @@ _RANK = {
     AttemptState.CANCELED: 3,
     AttemptState.SUCCEEDED: 4,
 }
+_CONFIRMATIONS = {
+    ChargeState.SUCCEEDED: LinkState.COMPLETE,
+    ChargeState.PROCESSING: LinkState.COMPLETE,
+    ChargeState.FAILED: LinkState.EXPIRED,
+    ChargeState.CANCELED: LinkState.EXPIRED,
+}
+"""What the bank's page of a charge is by what the charge is; open while it waits for its owner."""
 READS = 3
 ONE_IN_FLIGHT = "invoice_has_one_attempt_in_flight"  # of each invoice, as its constraint is called
 REPEATABLE = frozenset({ChargeState.OPEN, ChargeState.FAILED, ChargeState.NEEDS_ACTION})
@@ -98,13 +105,16 @@ def _applied(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttem
     if seen is not None and attempt.version != seen:
         raise _ChangedError
     state = _STATES[charge.state]
-    link = PayLink.objects.filter(attempt=attempt).first()
+    link = PayLink.objects.filter(attempt=attempt).first() or _confirmation(attempt, charge, moment)
     if link is not None and charge.state in REPEATABLE:
         state = _on_page(charge, link)
     if link is None and _RANK[state] < _RANK[AttemptState(attempt.state)]:
         return attempt
     if state is AttemptState.PROCESSING and _is_as_it_was(attempt, charge):
         return attempt
+    if link is not None and link.confirms:
+        attempt.page_used = False
+        PayLink.objects.filter(pk=link.pk).update(state=_CONFIRMATIONS.get(charge.state, LinkState.OPEN))
     _take_over(attempt, charge, state, moment)
     if attempt.state == AttemptState.SUCCEEDED:
         booking.book_charge(attempt)
@@ -117,11 +127,30 @@ def _applied(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttem
     return attempt
 
 
+def _confirmation(attempt: PaymentAttempt, charge: Charge, moment: datetime) -> PayLink | None:
+    """The bank's page on which whoever had the saved card charged confirms that: as any page to pay on, it is open
+    once, and closed when it was left or is in the way."""
+    asks = charge.state is ChargeState.NEEDS_ACTION and charge.confirm_at
+    if not asks or not attempt.asked_by or attempt.state not in {AttemptState.READY, AttemptState.UNKNOWN}:
+        return None
+    return PayLink.objects.create(
+        tenant=attempt.tenant,
+        attempt=attempt,
+        state=LinkState.OPEN,
+        external_id=charge.id,
+        url=charge.confirm_at,
+        made_at=moment,
+        asked_by=attempt.asked_by,
+        confirms=True,
+    )
+
+
 def _take_over(attempt: PaymentAttempt, charge: Charge, state: AttemptState, moment: datetime) -> None:
     attempt.external_id = charge.id
     attempt.sent_at = attempt.sent_at or moment
     attempt.code, attempt.advice, attempt.message = charge.code, charge.advice, charge.message
     attempt.fee, attempt.fee_currency = charge.fee, charge.fee_currency
+    attempt.paid_with = charge.paid_with or attempt.paid_with
     attempt.state = state
     attempt.version += 1
     if state is AttemptState.SUCCEEDED:
@@ -192,6 +221,8 @@ def _on_page(charge: Charge, link: PayLink) -> AttemptState:
     Used, it may still wait for what its payer does elsewhere (a voucher is paid, a deposit confirmed): only the
     gateway says that it has failed or was given up. Closed unused, nobody can pay there any more.
     """
+    if link.confirms:
+        return AttemptState.FAILED if charge.state is ChargeState.FAILED else AttemptState.OFFERED
     if link.state == LinkState.EXPIRED:
         return AttemptState.FAILED if charge.state is ChargeState.FAILED else AttemptState.CANCELED
     if link.state == LinkState.COMPLETE:

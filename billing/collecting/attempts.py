@@ -11,13 +11,15 @@ from django.db import transaction
 from django.db.models import Exists
 
 from billing import collection, credit
-from billing.collecting import accounts, applying, booking, door, methods, refunds
+from billing.collecting import accounts, applying, booking, door, methods, refunds, retries
 from billing.dunning import pausing
+from billing.dunning.policies import Policies
 from billing.gateways import amounts
 from billing.gateways.base import Gateway, GatewayError, Happened
 from billing.models import (
     IN_FLIGHT,
     OPEN_LINKS,
+    UNDECIDED,
     UNDER_WAY,
     AttemptState,
     AutomaticTopUp,
@@ -123,6 +125,15 @@ def params_of(
     }
 
 
+def on_session(params: dict[str, object], method: SavedMethod, return_url: str) -> dict[str, object]:
+    """The same while whoever pays is there: the bank may ask, and leads back. A debit was agreed to when saved."""
+    if method.kind != "card":
+        return params
+    return {name: value for name, value in params.items() if name != "off_session"} | {
+        "return_url": return_url
+    }
+
+
 def follow(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> None:
     """Send the attempt, or find out what became of it; the same call, with the same key, however often.
 
@@ -216,7 +227,17 @@ def chargeable(due: int, currency: str) -> tuple[int, int] | Held:
 def _held(
     invoice: Invoice, method: SavedMethod | None, moment: datetime, *, beside: PaymentAttempt | None = None
 ) -> str | None:
-    """Why it is not charged by itself, asked before an attempt is made and again before it is sent."""
+    """Why it is not charged, asked before an attempt is made and again before it is sent."""
+    if (why := refusal(invoice, method, beside=beside)) is not None:
+        return why
+    by_itself = beside is None or not beside.asked_by
+    return _rests(invoice, moment) if by_itself else None
+
+
+def refusal(
+    invoice: Invoice, method: SavedMethod | None, *, beside: PaymentAttempt | None = None
+) -> str | None:
+    """Why nobody can have it charged to that means of payment now."""
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
         return f"{invoice} cannot be paid."
     if method is None:
@@ -227,7 +248,9 @@ def _held(
         return "A payment is under way."
     if PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS).exists():
         return "A page to pay on is open."
-    return _rests(invoice, moment)
+    if PaymentDispute.objects.filter(attempt__invoice=invoice, state__in=UNDECIDED).exists():
+        return "A payment of it is disputed at the bank: until that is decided, nothing is charged."
+    return None
 
 
 def _rests(invoice: Invoice, moment: datetime) -> str | None:
@@ -240,12 +263,15 @@ def _rests(invoice: Invoice, moment: datetime) -> str | None:
         return (
             "Something that the gateway told of its tenant belongs to nothing yet: people look at it first."
         )
-    if PaymentDispute.objects.filter(attempt__invoice=invoice).exclude(state=DisputeState.WON).exists():
-        return "A payment of it is disputed, or was charged back."
+    if PaymentDispute.objects.filter(attempt__invoice=invoice, state=DisputeState.LOST).exists():
+        return "A payment of it was charged back."
     if credit.of(invoice.tenant_id, invoice.currency) > 0:
         return "The credit balance pays it first."
     if refunds.unexplained(attempt__invoice=invoice).exists():
         return "Something was given back at the gateway: write a credit note, or say that it stays owed."
+    rest = retries.card_rests([invoice.tenant_id], Policies([invoice.tenant_id])).get(invoice.tenant_id)
+    if rest is not None and rest.until > moment:
+        return f"The card was refused: it is charged again from {rest.until:%Y-%m-%d} on."
     return None
 
 

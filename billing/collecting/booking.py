@@ -20,8 +20,9 @@ from billing.models import (
 )
 from billing.rules.money import Money
 from billing.rules.wallet import Piece
-from billing.wallets import entries, granting
+from billing.wallets import entries, granting, replay, taking
 from billing.wallets.entries import Booking
+from billing.wallets.replay import Change
 
 BY = "Stripe"
 
@@ -111,16 +112,14 @@ def book_credit(attempt: PaymentAttempt, amount: int, *, cause: str, at: datetim
     if MovedCredit.objects.filter(cause=cause).exists():
         return
     wallet = entries.locked([attempt.top_up.wallet_id])[attempt.top_up.wallet_id]
+    memo = f"Top-up {attempt.external_id} {'given back' if amount < 0 else 'came back'}"
     grant = WalletGrant.objects.filter(wallet=wallet, key=attempt.external_id).first()
-    own = 0
     if grant is not None:
-        own = -min(-amount, grant.left) if amount < 0 else min(amount, grant.amount - grant.left)
-    pieces = [Piece(grant.pk if grant else None, own), Piece(None, amount - own)]
-    told = "given back" if amount < 0 else "came back"
-    entries.post(wallet, Booking(pieces, EntrySide.GRANTED, at, memo=f"Top-up {attempt.external_id} {told}"))
-    if own > 0:
-        entries.stay_expired(wallet, pieces[:1], at)
-    entries.repay_debt(wallet, day=at.astimezone(wallet.tenant.zone).date(), at=at)
+        taking.take_back(grant=grant, amount=-amount, why=memo, moment=at)
+    else:
+        day = at.astimezone(wallet.tenant.zone).date()
+        moved = Booking([Piece(None, amount)], EntrySide.GRANTED, at, memo=memo, day=day)
+        replay.settle(wallet=wallet, moment=at, change=Change(beside=[moved], since=day))
     MovedCredit.objects.create(attempt=attempt, cause=cause, amount=amount, at=at)
 
 

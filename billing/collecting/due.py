@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_stubs_ext import WithAnnotations
 
 from billing import credit, sums
-from billing.collecting import declines, refunds
+from billing.collecting import refunds, retries
 from billing.collecting.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, Held, chargeable
 from billing.dunning import pausing
 from billing.dunning.policies import Policies
@@ -57,52 +57,28 @@ def invoices(*, moment: datetime, limit: int) -> list[Due]:
 
 
 def _to_be_tried(wanted: list[int], moment: datetime) -> list[Due]:
-    refused = refusals(wanted)
+    refused = retries.refusals(wanted)
     policies = Policies()
+    candidates = Invoice.objects.filter(pk__in=wanted).select_related("tenant").order_by("due_on", "pk")
+    rests = retries.card_rests({invoice.tenant_id for invoice in candidates}, policies)
     due = []
-    for invoice in Invoice.objects.filter(pk__in=wanted).select_related("tenant").order_by("due_on", "pk"):
+    for invoice in candidates:
+        if invoice.tenant_id in rests and rests[invoice.tenant_id].until > moment:
+            continue
         today = moment.astimezone(ZoneInfo(invoice.timezone)).date()
         if invoice.due_on is None or invoice.due_on > today:
             continue
-        retries = policies.of(invoice.tenant_id, invoice.due_on).retries
-        if _is_time(refused.get(invoice.pk, []), retries, moment):
+        days = policies.of(invoice.tenant_id, invoice.due_on).retries
+        if _is_time(refused.get(invoice.pk, []), days, moment):
             due.append(Due(invoice, today))
     return due
 
 
-def next_try(refused: Sequence[PaymentAttempt], retries: Sequence[int]) -> datetime | None:
-    """When an invoice is tried again after these refusals of one means of payment, newest last; None: no more.
-
-    `retries`: days to the next try after the first, second, third.
-    """
-    if not refused:
-        return None
-    newest = refused[-1]
-    if newest.state == AttemptState.NEEDS_ACTION or declines.is_hard(newest) or len(refused) > len(retries):
-        return None
-    return newest.made_at + timedelta(days=retries[len(refused) - 1])
-
-
-def _is_time(refused: Sequence[PaymentAttempt], retries: Sequence[int], moment: datetime) -> bool:
+def _is_time(refused: Sequence[PaymentAttempt], days: Sequence[int], moment: datetime) -> bool:
     if not refused:
         return True
-    again = next_try(refused, retries)
+    again = retries.next_try(refused, days)
     return again is not None and again <= moment
-
-
-def refusals(wanted: Collection[int]) -> dict[int, list[PaymentAttempt]]:
-    """By invoice: what was refused since the method that is preferred now was saved or renewed, oldest first."""
-    found: dict[int, list[PaymentAttempt]] = {}
-    rows = PaymentAttempt.objects.filter(
-        invoice__in=wanted,
-        state__in=(AttemptState.FAILED, AttemptState.NEEDS_ACTION),
-        method__preferred=True,
-        made_at__gte=F("method__added_at"),
-    ).order_by("made_at")
-    for attempt in rows:
-        if attempt.invoice_id is not None:
-            found.setdefault(attempt.invoice_id, []).append(attempt)
-    return found
 
 
 def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, sums.Left]]:

@@ -41,6 +41,8 @@ TAGGED = frozenset({"payment_intent", "checkout.session"})
 
 def store(event: Event, *, moment: datetime) -> bool:
     """Keep that something was told of, once; whether it was new. What another deployment tagged is kept as not ours."""
+    if event.unread:
+        return _store_unread(event, moment)
     tagged = event.object_kind in TAGGED
     foreign = tagged and not door.is_ours(event.tags)
     _, made = GatewayEvent.objects.get_or_create(
@@ -58,6 +60,15 @@ def store(event: Event, *, moment: datetime) -> bool:
         },
     )
     return made and not foreign
+
+
+def _store_unread(event: Event, moment: datetime) -> bool:
+    """What is not understood waits for somebody to look: told again, it would be as little understood."""
+    row = {"type": event.type, "live": event.live, "created": event.created, "received_at": moment}
+    GatewayEvent.objects.get_or_create(
+        pk=event.id, defaults={**row, "state": EventState.PARKED, "why": event.unread, "applied_at": moment}
+    )
+    return False
 
 
 def poll(*, gateway: Gateway, moment: datetime) -> int:
@@ -224,8 +235,10 @@ def waiting(*, before: datetime) -> list[GatewayEvent]:
 
 def parked(*, moment: datetime) -> list[GatewayEvent]:
     """What is parked and is to be tried again: the gateway may answer by now, or its invoice be known."""
-    rows = GatewayEvent.objects.filter(state=EventState.PARKED).filter(
-        Q(applied_at=None) | Q(applied_at__lte=moment - AGAIN)
+    rows = (
+        GatewayEvent.objects.filter(state=EventState.PARKED)
+        .exclude(object_kind="")
+        .filter(Q(applied_at=None) | Q(applied_at__lte=moment - AGAIN))
     )
     return list(rows.order_by(F("applied_at").asc(nulls_first=True), "created")[:PARKED_AT_ONCE])
 

@@ -24,6 +24,7 @@ from billing.models import (
     LinkState,
     PayLink,
     PaymentAttempt,
+    SavedMethod,
 )
 from portal.tenants.models import Tenant
 
@@ -147,13 +148,19 @@ def close(*, link: PayLink, gateway: Gateway, moment: datetime) -> None:
     link.refresh_from_db()
     if link.state == LinkState.OPEN and link.external_id is not None:
         try:
-            closed = gateway.expire_session(link.external_id, key=door.key_for("cs-expire", link.pk))
+            _end(link, link.external_id, gateway, moment)
         except GatewayError as error:
             if error.happened is not Happened.REFUSED:
                 raise
             follow(link=link, gateway=gateway, moment=moment)  # it was used or closed meanwhile
-        else:
-            applying.apply_session(closed)
+
+
+def _end(link: PayLink, name: str, gateway: Gateway, moment: datetime) -> None:
+    if link.confirms:
+        ended = gateway.cancel_charge(name, key=door.key_for("pi-cancel", link.attempt_id))
+        applying.apply_charge(ended, moment=moment)
+    else:
+        applying.apply_session(gateway.expire_session(name, key=door.key_for("cs-expire", link.pk)))
 
 
 def withdraw(*, invoice: Invoice, moment: datetime) -> None:
@@ -175,11 +182,11 @@ def come_back(*, link: PayLink, gateway: Gateway, moment: datetime) -> bool:
     paid = link.attempt is not None and link.attempt.state == AttemptState.SUCCEEDED
     if paid or link.state == LinkState.EXPIRED:
         return True
-    if link.state in OPEN_LINKS:
-        PaymentAttempt.objects.filter(link=link, state=AttemptState.OFFERED).update(page_used=True)
     few = Q(returns__lt=MOST_RETURNS) | Q(looked_at=None) | Q(looked_at__lte=moment - JUST_LOOKED)
     if not PayLink.objects.filter(few, pk=link.pk).update(returns=F("returns") + 1):
-        return False
+        return False  # and nothing counts as under way that is not asked for
+    if link.state in OPEN_LINKS:
+        PaymentAttempt.objects.filter(link=link, state=AttemptState.OFFERED).update(page_used=True)
     follow(link=link, gateway=gateway, moment=moment)
     return True
 
@@ -189,6 +196,9 @@ def follow(*, link: PayLink, gateway: Gateway, moment: datetime) -> None:
     PayLink.objects.filter(pk=link.pk).update(looked_at=moment)
     if link.external_id is None:
         _find(link, gateway, moment)
+        return
+    if link.confirms:
+        applying.read_charge(link.external_id, gateway=gateway, moment=moment)
         return
     take_over(session=gateway.find_session(link.external_id), gateway=gateway, moment=moment)
 
@@ -212,7 +222,18 @@ def take_over(*, session: Session, gateway: Gateway, moment: datetime) -> PayLin
         found = gateway.find_method(session.method)
         if methods.keep(tenant=link.tenant, method=found, moment=moment) is None and found.customer:
             gateway.detach(found.id, key=door.key_for("detach-left", link.pk))
+    if session.method and session.state is SessionState.COMPLETE and link.attempt_id is not None:
+        _keep_typed(link, session.method, gateway, moment)
     return link
+
+
+def _keep_typed(link: PayLink, method: str, gateway: Gateway, moment: datetime) -> None:
+    """A card that was typed on the page and is to be kept, as its payer ticked there: the gateway has saved it."""
+    if SavedMethod.objects.filter(external_id=method).exists():
+        return
+    found = gateway.find_method(method)
+    if found.customer:
+        methods.keep(tenant=link.tenant, method=found, moment=moment)
 
 
 @transaction.atomic
@@ -249,6 +270,7 @@ def _prepare_payment(invoice: Invoice, customer: str, back: Back, who: str, mome
             }
         ],
         "payment_intent_data": {"description": f"Invoice {invoice.number}", "metadata": told},
+        "saved_payment_method_options": {"payment_method_save": "enabled"},
     }
     attempt.save(force_insert=True)
     link.save(force_insert=True)

@@ -50,16 +50,18 @@ def page(
 
 
 def charge(
-    *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, who: str, moment: datetime
+    *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, back: Back, who: str, moment: datetime
 ) -> PaymentAttempt:
-    """Charge `amount` to the saved card; under the same key the same attempt, sent once.
+    """Charge `amount` to the saved card; under the same key the same attempt, sent once. Its bank may ask for a
+    confirmation: then `on_demand.confirmation` leads there.
 
     Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
     """
     accounts.refuse_archived(wallet.tenant)
     customer = accounts.customer_of(wallet.tenant, gateway=gateway, moment=moment)
-    attempt = _prepare_charge(wallet, amount, key, customer, who, moment)
-    attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
+    attempt = _prepare_charge(wallet, amount, key, customer, back, who, moment)
+    if attempt.state != AttemptState.OFFERED:
+        attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
     attempt.refresh_from_db()
     return attempt
 
@@ -76,8 +78,16 @@ def asked(amount: int, currency: str) -> int:
     return told[0]
 
 
-def attempt_of(top_up: TopUp, customer: str, method: SavedMethod, moment: datetime) -> PaymentAttempt:
-    """An attempt to be sent. For a caller that holds the wallet's row."""
+def attempt_of(
+    top_up: TopUp,
+    customer: str,
+    method: SavedMethod,
+    moment: datetime,
+    *,
+    who: str = "",
+    back: Back | None = None,
+) -> PaymentAttempt:
+    """An attempt to be sent; with `back`, while `who` is there. For a caller that holds the wallet's row."""
     attempt = PaymentAttempt(
         tenant_id=top_up.tenant_id,
         top_up=top_up,
@@ -85,18 +95,18 @@ def attempt_of(top_up: TopUp, customer: str, method: SavedMethod, moment: dateti
         currency=top_up.wallet.unit,
         method=method,
         made_at=moment,
+        asked_by=who,
     )
     told = f"Top-up of the wallet {top_up.wallet}"
-    attempt.params = attempts.params_of(
-        attempt, asked(top_up.amount, top_up.wallet.unit), customer, method, told
-    )
+    params = attempts.params_of(attempt, asked(top_up.amount, top_up.wallet.unit), customer, method, told)
+    attempt.params = attempts.on_session(params, method, back.done) if back else params
     attempt.save(force_insert=True)
     return attempt
 
 
 @transaction.atomic
 def _prepare_charge(
-    wallet: Wallet, amount: int, key: UUID, customer: str, who: str, moment: datetime
+    wallet: Wallet, amount: int, key: UUID, customer: str, back: Back, who: str, moment: datetime
 ) -> PaymentAttempt:
     accounts.refuse_archived(lock(wallet.tenant))  # who may have left since the gateway was asked
     row = entries.locked([wallet.pk])[wallet.pk]
@@ -110,7 +120,7 @@ def _prepare_charge(
     method = SavedMethod.objects.filter(tenant=row.tenant, preferred=True, state=MethodState.USABLE).first()
     if method is None:
         raise CollectingError("No card is saved that can be charged: pay on the payment page.")
-    return attempt_of(top_up, customer, method, moment)
+    return attempt_of(top_up, customer, method, moment, who=who, back=back)
 
 
 @transaction.atomic

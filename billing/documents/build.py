@@ -11,7 +11,16 @@ from billing.describing import detail
 from billing.documents.format import country_name, hours_text, money_text, price_text
 from billing.documents.invoice import DocumentLine, InvoiceDocument, Party
 from billing.gateways.offline import bank_details
-from billing.models import BillingPeriod, DocumentKind, Invoice, InvoiceLine, InvoiceTax, TaxCategory
+from billing.models import (
+    BillingPeriod,
+    DocumentKind,
+    Evidence,
+    Invoice,
+    InvoiceLine,
+    InvoiceTax,
+    TaxCategory,
+)
+from billing.parties import address_lines
 from billing.rules.money import Money
 from billing.rules.period import Period, label
 from billing.wallets import paying
@@ -35,7 +44,7 @@ def title_of(kind: str, *, corrects: bool) -> str:
 def document_of(invoice: Invoice) -> InvoiceDocument:
     """What the document's PDF shows; only frozen fields go in, so it is the same document for ever.
 
-    Three queries. ValueError for a draft: it has neither number nor date.
+    Four queries. ValueError for a draft: it has neither number nor date.
     """
     if invoice.number is None or invoice.issued_on is None:
         raise ValueError("A draft has no document; issue it first.")
@@ -53,6 +62,7 @@ def document_of(invoice: Invoice) -> InvoiceDocument:
         refers_to=_refers_to(invoice),
         service_period=period_text(invoice.period_start, invoice.period_end, invoice.timezone),
         customer_no=buyer["slug"],
+        buyer_reference=buyer.get("buyer_reference", ""),
         purchase_order=buyer["purchase_order"],
         seller=_party(seller),
         buyer=_party(buyer),
@@ -209,7 +219,7 @@ def _seconds(line: InvoiceLine) -> Fraction:
 def _party(frozen: dict[str, str]) -> Party:
     return Party(
         name=frozen["name"],
-        address_lines=tuple(line for line in frozen["address"].splitlines() if line.strip()),
+        address_lines=address_lines(frozen),
         country=country_name(frozen.get("country", "")),
         vat_id=frozen["vat_id"],
         email=frozen["email"],
@@ -218,8 +228,11 @@ def _party(frozen: dict[str, str]) -> Party:
 
 
 def _notes(invoice: Invoice, *, summed: bool) -> str:
+    fixed = Evidence.objects.filter(invoice=invoice).values_list("digest", flat=True).first()
+    digest = [f"SHA-256 of its evidence: {fixed}"] if fixed else []
     if invoice.kind == DocumentKind.CREDIT_NOTE:
-        return f"{invoice.reason}\nTaxes are those at which {invoice.original} was issued."
+        told = [invoice.reason, f"Taxes are those at which {invoice.original} was issued."]
+        return "\n".join(told + digest)
     notes = ["The lines are summed over projects here; the portal has each of them."] if summed else []
     notes.append(
         "Each line opens to the jobs behind it in the portal, where it can be recomputed to the second."
@@ -230,7 +243,7 @@ def _notes(invoice: Invoice, *, summed: bool) -> str:
         notes.append(drawn)
     if invoice.terms.get("incomplete"):
         notes.append(f"Issued before all usage was read: {invoice.terms['incomplete']}")
-    return "\n".join(notes)
+    return "\n".join(notes + digest)
 
 
 def _minor(amount: int, currency: str) -> str:

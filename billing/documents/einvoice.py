@@ -1,7 +1,8 @@
 """An issued document as an e-invoice: EN 16931, in the syntax CII, as Factur-X and ZUGFeRD carry it.
 
-Here its business terms are filled from the frozen rows; the typesetter's process writes the XML and checks
-it against the schema. What the standard cannot say of a document is a sentence, and then there is none.
+For a buyer with a reference it is an XRechnung 3.0, which is EN 16931 with more that has to be said. Here its
+business terms are filled from the frozen rows; the typesetter's process writes the XML and checks it against the
+schema. What the standard cannot say of a document is a sentence, and then there is none.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from stdnum import iban as ibans
+
+from billing import xrechnung
 from billing.documents.format import hours_text
 from billing.documents.typesetting import NoAnswerError, TypesettingError, write_einvoice
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceTax, TaxCategory
@@ -20,11 +24,13 @@ from billing.rules.money import Money
 from billing.rules.period import last_day
 from billing.rules.references import creditor_reference
 from billing.vat_ids import names_its_country
+from portal.tenants.electronic_address import parted
 
 PROFILE = "urn:cen.eu:en16931:2017"
+PROCESS = "urn:fdc:peppol.eu:2017:poacc:billing:01:1.0"  # an invoice for what was supplied, by Peppol's name
 INVOICE, CREDIT_NOTE = "380", "381"
 HOUR, PIECE = "HUR", "C62"
-TRANSFER, SEPA = "30", "58"
+TRANSFER, SEPA, ONLINE, UNDEFINED = "30", "58", "68", "1"  # of the code list UNTDID 4461
 GIVEN_BACK = "This amount is given back; nothing is to be paid."
 NOT_SUBJECT = TaxCategory.OUTSIDE
 CODES = {
@@ -66,7 +72,8 @@ def terms_of(invoice: Invoice, lines: Sequence[InvoiceLine], taxes: Sequence[Inv
     _refuse(invoice, lines, taxes)
     is_credit = invoice.kind == DocumentKind.CREDIT_NOTE
     sign = -1 if is_credit else 1
-    start, end = _days(invoice.period_start, invoice.period_end, invoice.timezone)
+    _, end = _days(invoice.period_start, invoice.period_end, invoice.timezone)
+    first, last = _span(invoice, lines)
     untaxed = any(row.category == NOT_SUBJECT for row in taxes)
     before = invoice.prepaid + invoice.from_credit
     terms: Terms = {
@@ -74,14 +81,16 @@ def terms_of(invoice: Invoice, lines: Sequence[InvoiceLine], taxes: Sequence[Inv
         "BT-2": invoice.issued_on.isoformat(),
         "BT-3": CREDIT_NOTE if is_credit else INVOICE,
         "BT-5": invoice.currency,
+        "BT-10": clean(invoice.buyer.get("buyer_reference", "")),
         "BT-13": clean(invoice.buyer["purchase_order"]),
-        "BT-24": PROFILE,
+        "BT-23": PROCESS,
+        "BT-24": specification(invoice),
         "BT-72": end,  # when it is supplied
-        "BT-73": start,
-        "BT-74": end,
+        "BT-73": first,
+        "BT-74": last,
         "BG-1": [{"BT-22": clean(invoice.reason)}] if invoice.reason else [],
         "BG-3": _preceding(invoice),
-        "BG-4": _party(invoice.seller, untaxed=untaxed) | _registered(invoice.seller, untaxed=untaxed),
+        "BG-4": _party(invoice.seller, untaxed=untaxed) | _of_seller(invoice.seller, untaxed=untaxed),
         "BG-7": _party(invoice.buyer, untaxed=untaxed) | {"identifiers": {"": invoice.buyer["slug"]}},
         "BG-23": [_tax(row, sign, invoice.currency) for row in taxes],
         "BG-25": [_line(line, sign, invoice) for line in lines],
@@ -97,6 +106,12 @@ def terms_of(invoice: Invoice, lines: Sequence[InvoiceLine], taxes: Sequence[Inv
     elif invoice.due_on is not None:
         terms["BT-9"] = invoice.due_on.isoformat()
     return {key: value for key, value in (terms | _payment(invoice)).items() if value}
+
+
+def specification(invoice: Invoice) -> str:
+    """What it follows (BT-24): XRechnung where its buyer is to have one, and nothing is missing for it."""
+    is_xrechnung = xrechnung.applies(invoice.buyer) and not xrechnung.missing(invoice.seller, invoice.buyer)
+    return xrechnung.SPECIFICATION if is_xrechnung else PROFILE
 
 
 def clean(text: str) -> str:
@@ -130,24 +145,33 @@ def _party(frozen: dict[str, str], *, untaxed: bool) -> Terms:
     address = [line for line in map(clean, frozen["address"].splitlines()) if line]
     rows = dict(zip(("addr_l1", "addr_l2"), address, strict=False))
     vat_id = _compact(frozen["vat_id"])
+    scheme, electronic = parted(frozen.get("electronic_address", ""), frozen["email"])
     told = {
         "name": clean(frozen["name"]),
         **rows,
         "addr_l3": ", ".join(address[2:]),
+        "city": clean(frozen.get("city", "")),
+        "postcode": clean(frozen.get("postcode", "")),
         "country_code": frozen["country"],
         "country_subdivision": clean(frozen.get("region", "")),
-        "einvoicing_addr": frozen["email"],
-        "einvoicing_addr_schemeid": "EM",
+        "einvoicing_addr": electronic,
+        "einvoicing_addr_schemeid": scheme,
         "vat_identifier": vat_id if names_its_country(vat_id) and not untaxed else "",
     }
     return {key: value for key, value in told.items() if value}
 
 
-def _registered(seller: dict[str, str], *, untaxed: bool) -> Terms:
-    """Where the seller is registered; instead of a VAT id its tax number, where it has one that is none."""
+def _of_seller(seller: dict[str, str], *, untaxed: bool) -> Terms:
+    """Who answers questions, and where it is registered; instead of a VAT id its tax number, where that is none."""
     vat_id = _compact(seller["vat_id"])
     number = "" if names_its_country(vat_id) else clean(seller["vat_id"] or seller["registration"])
-    told = {
+    contact = {
+        "name": clean(seller.get("contact_name", "")),
+        "phone": clean(seller.get("contact_phone", "")),
+        "email": seller["email"],
+    }
+    told: Terms = {
+        "contacts": [contact] if contact["name"] or contact["phone"] else [],
         "legal_identifier": clean(seller["registration"]),
         "tax_identifier": "" if untaxed else number,
     }
@@ -160,11 +184,14 @@ def _preceding(invoice: Invoice) -> list[Terms]:
 
 
 def _payment(invoice: Invoice) -> Terms:
+    """By which means it is paid: nobody is to transfer a credit note to the seller, however it is given back."""
     iban = _compact(invoice.seller["iban"])
-    if invoice.kind == DocumentKind.CREDIT_NOTE or not iban:
-        return {}
+    if invoice.kind == DocumentKind.CREDIT_NOTE:
+        return {"BT-81": UNDEFINED}
+    if not iban:
+        return {"BT-81": ONLINE}
     return {
-        "BT-81": SEPA if invoice.currency == "EUR" else TRANSFER,
+        "BT-81": SEPA if invoice.currency == "EUR" and ibans.is_valid(iban) else TRANSFER,
         "BT-83": creditor_reference(invoice.number or "") or invoice.number,
         "BT-84": iban,
         "BT-85": clean(invoice.seller["name"]),
@@ -177,7 +204,7 @@ def _tax(row: InvoiceTax, sign: int, currency: str) -> Terms:
         "BT-116": _money(sign * row.net, currency),
         "BT-117": _money(sign * row.tax, currency),
         "BT-118": row.category,
-        "BT-119": "" if row.category == NOT_SUBJECT else f"{row.rate.normalize():f}",
+        "BT-119": "0" if row.category == NOT_SUBJECT else f"{row.rate.normalize():f}",
         "BT-120": clean(row.reason),
         "BT-121": CODES.get(TaxCategory(row.category), ""),
     }
@@ -206,6 +233,18 @@ def _line(line: InvoiceLine, sign: int, invoice: Invoice) -> Terms:
         "BT-154": ", ".join(filter(None, (clean(line.project), hours))),
     }
     return {key: value for key, value in told.items() if value}
+
+
+def _span(invoice: Invoice, lines: Sequence[InvoiceLine]) -> tuple[str, str]:
+    """The first and the last day that it bills: its own period, and those of lines that are of another one.
+
+    Such lines are corrections, and fees in advance; rules R110 and R111 want every line's period within this one.
+    """
+    periods = {(invoice.period_start, invoice.period_end, invoice.timezone)} | {
+        (line.service_period.start, line.service_period.end, line.service_period.timezone) for line in lines
+    }
+    days = [_days(*period) for period in periods]
+    return min(first for first, _ in days), max(last for _, last in days)
 
 
 def _days(start: datetime, end: datetime, timezone: str) -> tuple[str, str]:

@@ -45,6 +45,7 @@ class InvoiceDocument:
     refers_to: tuple[tuple[str, str], ...] = ()  # other documents: ("Credits invoice", "INV-2026-0001")
     service_period: str = ""
     customer_no: str = ""
+    buyer_reference: str = ""
     purchase_order: str = ""
     seller: Party
     buyer: Party
@@ -62,4 +63,5 @@ class InvoiceDocument:
     amount_due: str  # shown again below the total where the two differ
     due_label: str = "Amount due"
     notes: str = ""  # paragraphs, one a line
+    draft: bool = False  # nothing is owed on it: says so across each page
     language: str = "en"  # ISO 639; tells readers' software how to pronounce the text

@@ -4,6 +4,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date
 from typing import Any
 
+from billing import xrechnung
 from billing.documents.glyphs import printable
 from billing.documents.invoice import InvoiceDocument
 from billing.documents.typesetting import typeset
@@ -14,14 +15,16 @@ _LONGEST = 400  # characters of one text but the notes; more would let one line 
 def render(document: InvoiceDocument, *, einvoice: bytes | None = None) -> bytes:
     """The document as PDF/A-3a and PDF/UA-1: tagged, fonts embedded; the same document gives the same bytes.
 
-    With an e-invoice it carries that as `factur-x.xml` and says so: it is Factur-X then.
+    With an e-invoice it carries that as `factur-x.xml` and says so: it is Factur-X then. An XRechnung it carries as
+    `xrechnung.xml`, as Factur-X wants its profile of that name.
 
     Texts are data, never markup. A character that no bundled font has is printed as a white square. Should
     the archival profile still refuse the text, the answer is the same pages as plain, tagged PDF 1.7. Raises
     TypesettingError where there is none.
     """
     attached = einvoice.decode() if einvoice else ""
-    return typeset(source(document), created=document.issued_on, attached=attached)
+    name = "xrechnung.xml" if xrechnung.SPECIFICATION in attached else "factur-x.xml"
+    return typeset(source(document), created=document.issued_on, attached=attached, name=name)
 
 
 def source(document: InvoiceDocument) -> dict[str, Any]:

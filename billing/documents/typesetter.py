@@ -1,8 +1,8 @@
 """The process that sets documents, one request after the other; `typesetting` starts it and speaks with it.
 
 It imports nothing of ours. A request is JSON: the terms of an e-invoice, whose answer is the XML; or what the
-template takes, the file's date and the XML to attach, whose answer is the PDF. Either may be answered by why
-there is none. It ends when nobody asks for a while and when memory does not come back.
+template takes, the file's date and the XML to attach with its name, whose answer is the PDF. Either may be
+answered by why there is none. It ends when nobody asks for a while and when memory does not come back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
         created = datetime.fromisoformat(told["created"]).replace(tzinfo=UTC)
         source = {"document": json.dumps(told["document"])}
         if told["attached"]:
-            source["attached"] = told["attached"]
+            source["attached"], source["attached-as"] = told["attached"], told["name"]
         for standards in profiles:
             try:
                 pdf = invoices.compile(
@@ -49,7 +49,7 @@ def main() -> None:
             else:
                 if not isinstance(pdf, bytes):
                     raise TypeError("a PDF is one piece of bytes")
-                return SET + (declared(pdf) if told["attached"] else pdf)
+                return SET + (declared(pdf, told["name"]) if told["attached"] else pdf)
         return REFUSED + refusal.encode(errors="replace")
 
     source, sink = _streams()
@@ -75,6 +75,7 @@ def written(terms: dict[str, Any]) -> bytes:
     from facturx import generate_cii_xml  # 40 MiB, for those who need it
     from lxml.etree import XMLSchemaParseError
 
+    specification = terms.pop("BT-24", PROFILE)  # the library writes its level's own
     try:
         xml = generate_cii_xml(terms, level="en16931", check_xsd=True, check_schematron=False)
     except Exception as error:  # it has no type of its own, and the invoice has a PDF without it
@@ -86,13 +87,17 @@ def written(terms: dict[str, Any]) -> bytes:
         return REFUSED + " ".join(str(error).split()).encode(errors="replace")
     if not isinstance(xml, bytes):
         raise TypeError("an XML is one piece of bytes")
-    return SET + xml
+    return SET + xml.replace(f">{PROFILE}<".encode(), f">{specification}<".encode(), 1)
 
 
-def declared(pdf: bytes) -> bytes:
+PROFILE = "urn:cen.eu:en16931:2017"
+
+
+def declared(pdf: bytes, name: str) -> bytes:
     """The PDF, whose metadata say now that it is Factur-X; as it was where they have no place for that.
 
-    What is new stands behind the old bytes, as the format allows it, so that the rest stays as it was set.
+    The file's name tells the profile. What is new stands behind the old bytes, as the format allows it, so that
+    the rest stays as it was set.
     """
     from pypdf import PdfWriter
     from pypdf.generic import StreamObject
@@ -104,7 +109,8 @@ def declared(pdf: bytes) -> bytes:
     told = stream.get_data()
     if told.count(SCHEMAS) != 1 or told.count(END) != 1:
         return pdf
-    stream.set_data(told.replace(SCHEMAS, SCHEMAS + FACTURX_SCHEMA).replace(END, FACTURX + END))
+    facturx = FACTURX % (name.encode(), *LEVELS[name])
+    stream.set_data(told.replace(SCHEMAS, SCHEMAS + FACTURX_SCHEMA).replace(END, facturx + END))
     out = BytesIO()
     writer.write(out)
     return out.getvalue()
@@ -112,8 +118,10 @@ def declared(pdf: bytes) -> bytes:
 
 SCHEMAS, END = b"<pdfaExtension:schemas><rdf:Bag>", b"</rdf:RDF>"
 FACTURX = b"""<rdf:Description rdf:about="" xmlns:fx="urn:factur-x:pdfa:CrossIndustryDocument:invoice:1p0#">\
-<fx:DocumentType>INVOICE</fx:DocumentType><fx:DocumentFileName>factur-x.xml</fx:DocumentFileName>\
-<fx:Version>1.0</fx:Version><fx:ConformanceLevel>EN 16931</fx:ConformanceLevel></rdf:Description>"""
+<fx:DocumentType>INVOICE</fx:DocumentType><fx:DocumentFileName>%s</fx:DocumentFileName>\
+<fx:Version>%s</fx:Version><fx:ConformanceLevel>%s</fx:ConformanceLevel></rdf:Description>"""
+LEVELS = {"factur-x.xml": (b"1.0", b"EN 16931"), "xrechnung.xml": (b"3.0", b"XRECHNUNG")}
+"""By the file's name, which specification's version it follows, and what that is called."""
 _PROPERTIES = {
     "DocumentFileName": "The name of the embedded XML document",
     "DocumentType": "The type of the hybrid document",

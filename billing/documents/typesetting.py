@@ -33,9 +33,14 @@ class NoAnswerError(TypesettingError):
     """The process ended in the middle of it, which says nothing of the document: the next time it may be set."""
 
 
-def typeset(document: dict[str, Any], *, created: date, attached: str = "") -> bytes:
-    """The PDF of what the template takes, with an e-invoice attached where there is one. Raises TypesettingError."""
-    told = {"document": document, "created": created.isoformat(), "attached": attached}
+def typeset(
+    document: dict[str, Any], *, created: date, attached: str = "", name: str = "factur-x.xml"
+) -> bytes:
+    """The PDF of what the template takes, with an e-invoice attached under that name where there is one.
+
+    Raises TypesettingError.
+    """
+    told = {"document": document, "created": created.isoformat(), "attached": attached, "name": name}
     return _answered(told, noun="PDF")
 
 

@@ -1,6 +1,6 @@
 """Having suspended tenants' accounts blocked through the acting door of clusters, and unblocked; tried until it is so.
 
-Only what dunning blocked is ever unblocked by it: the act says who did it, and the block says which act.
+Dunning is one reason beneath the block of an account: what it takes back is its own, and others keep the block.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import structlog
 from billing.dunning import suspending
 from billing.dunning.suspending import WANTED
 from billing.models import BlockState, SuspendedAccount
-from clusters import acting, limits
+from clusters import acting, blocks, limits
 from clusters.connectors.base import ConnectorError
 from clusters.limits import Door, LimitError, Plan
-from clusters.models import AccountBlock, Cluster
+from clusters.models import Cluster
 from portal.tenants.ownership import owners_of
 
-WHO = "dunning"
+DUNNING = "dunning"
+"""Who acts, and the source of the reason."""
 AT_ONCE = 50
 FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=6)
 """To the next try of what could not be done; doubles with each."""
@@ -89,35 +90,27 @@ def _try(door: Door, row: SuspendedAccount, done: Blocked, moment: datetime) -> 
 
 def _block(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
     _refuse_others(door, row, moment)
-    plan = limits.plan_block(door=door, account=row.account.name)
-    if plan.steps:
-        _carry_out(door, plan, f"{row.suspension.invoice} is not paid")
-        return BlockState.BLOCKED
-    return BlockState.BLOCKED if _is_ours(row) else BlockState.THEIRS
+    plan = limits.plan_block(door=door, account=row.account.name, source=DUNNING)
+    _carry_out(door, plan, f"{row.suspension.invoice} is not paid")
+    if not blocks.is_in_force(row.account.cluster, row.account.name, source=DUNNING):
+        raise LimitError(" ".join(plan.notes))  # an act on it is not settled
+    return BlockState.BLOCKED
 
 
 def _lift(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
     del moment
     again = SuspendedAccount.objects.filter(account=row.account, state__in=WANTED, suspension__ended_at=None)
-    if _is_ours(row) and not again.exists():
-        plan = limits.plan_unblock(door=door, account=row.account.name)
+    if not again.exists():
+        plan = limits.plan_unblock(door=door, account=row.account.name, source=DUNNING)
         _carry_out(door, plan, f"nothing demands it any more: {row.suspension.invoice}")
     return BlockState.LIFTED
 
 
 def _carry_out(door: Door, plan: Plan, why: str) -> None:
-    done = acting.carry_out(door=door, plan=plan, who=WHO, why=why)
+    done = acting.carry_out(door=door, plan=plan, who=DUNNING, why=why)
     if not done.good:
         told = next((act.error for act in done.acts if act.error), "It was not read back.")
         raise LimitError(told)
-
-
-def _is_ours(row: SuspendedAccount) -> bool:
-    """Whether the block that stands is one of dunning's."""
-    standing = AccountBlock.objects.filter(
-        cluster=row.account.cluster, account=row.account.name, ended_at=None
-    )
-    return standing.filter(blocked_by__who=WHO).exists()
 
 
 def _refuse_others(door: Door, row: SuspendedAccount, moment: datetime) -> None:

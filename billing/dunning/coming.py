@@ -10,7 +10,7 @@ from django.db.models import Count, Q, Sum
 
 from billing import refunds_due, sums
 from billing.collecting import refunds
-from billing.dunning import standing
+from billing.dunning import contacts, standing
 from billing.dunning.posting import UNTOLD
 from billing.dunning.standing import Late
 from billing.models import (
@@ -102,7 +102,14 @@ class Look:
 
 def to_look_at(*, moment: datetime) -> list[Look]:
     """All that, twenty of each kind. A fixed number of queries."""
-    return [*_locked_out(), *_payments(), *_refunds_due(), *_letters(moment), *_accounts()]
+    return [
+        *_locked_out(),
+        *_payments(),
+        *_refunds_due(),
+        *_letters(moment),
+        *_refused_addresses(),
+        *_accounts(),
+    ]
 
 
 def _locked_out() -> Iterator[Look]:
@@ -164,6 +171,13 @@ def _letters(moment: datetime) -> Iterator[Look]:
         why = row.why or "The mail server was not heard of again: it may have arrived or not."
         number = row.invoice.number or "" if row.invoice else ""
         yield Look("Letter", f"{row.get_kind_display()}: {why}", "letter", row.tenant.slug, number)
+
+
+def _refused_addresses() -> Iterator[Look]:
+    for letter, refused in contacts.all_refused(limit=AT_ONCE):
+        for to, why in refused.items():
+            told = f"The mail server refuses {to}: {why.rstrip('.')}. Correct the tenant's billing e-mail."
+            yield Look("E-mail address", told, "letter", letter.tenant.slug)
 
 
 def _accounts() -> Iterator[Look]:

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
-from django.db.models import CharField, Exists, OuterRef, Value
+from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 from django.db.models.functions import Cast, Concat
 
-from billing import collection, sums
-from billing.collection import Settlement
 from billing.dunning.policies import Policies
 from billing.dunning.standing import Late
 from billing.models import (
     AttemptState,
     BillingAccount,
-    Invoice,
     Letter,
     LetterKind,
     LetterState,
     MethodState,
-    Payment,
     PaymentAttempt,
     SavedMethod,
     Suspension,
 )
-from billing.rules.dunning import Policy, Step, timeline
+from billing.rules.dunning import Policy, Step, morning, timeline
+from billing.rules.period import period_starting_in
 
 BATCH = 500
 RECENT = timedelta(days=14)
-"""So long what happened is still news: a refusal, a payment."""
+"""So long what happened is still news: a refusal, a suspension."""
+AHEAD = timedelta(days=31)
+"""So long before it expires, a card is told of."""
 _KINDS = {
     Step.PAST_DUE: LetterKind.PAST_DUE,
     Step.REMINDER: LetterKind.REMINDER,
@@ -98,14 +98,7 @@ def _key(late: Late, kind: LetterKind, number: int) -> str:
 def of_attempts(late: Iterable[Late], policies: Policies, *, moment: datetime) -> Iterator[Letter]:
     """Of payments that were refused, or that a bank asks its customer about: off session, where nobody saw it."""
     known = {each.pk: each for each in late if not each.rests and not each.under_way}
-    rows = PaymentAttempt.objects.filter(
-        ~Exists(Letter.objects.filter(attempt=OuterRef("pk"))),
-        state__in=(AttemptState.FAILED, AttemptState.NEEDS_ACTION),
-        link__isnull=True,
-        invoice__isnull=False,
-        made_at__gte=moment - RECENT,
-    )
-    for attempt in rows.select_related("invoice").order_by("made_at"):
+    for attempt in _refused(moment).filter(invoice__isnull=False):
         invoice = attempt.invoice
         if invoice is None or invoice.due_on is None:
             continue
@@ -114,28 +107,64 @@ def of_attempts(late: Iterable[Late], policies: Policies, *, moment: datetime) -
         if rested or not policies.of(attempt.tenant_id, invoice.due_on).letters:
             continue
         asks = attempt.state == AttemptState.NEEDS_ACTION
-        yield Letter(
-            tenant_id=attempt.tenant_id,
-            invoice=invoice,
-            attempt=attempt,
-            kind=LetterKind.CONFIRM if asks else LetterKind.REFUSED,
-            key=f"attempt:{attempt.pk}",
-            made_at=moment,
-            not_before=moment,
-        )
+        yield _of_attempt(attempt, LetterKind.CONFIRM if asks else LetterKind.REFUSED, moment)
+
+
+def of_top_ups(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
+    """Of automatic top-ups whose payment was refused: nothing is bought by itself any more."""
+    for attempt in _refused(moment).filter(top_up__crossing__isnull=False):
+        if policies.of(attempt.tenant_id, moment.date()).letters:
+            yield _of_attempt(attempt, LetterKind.TOP_UP, moment)
+
+
+def _refused(moment: datetime) -> QuerySet[PaymentAttempt]:
+    rows = PaymentAttempt.objects.filter(
+        ~Exists(Letter.objects.filter(attempt=OuterRef("pk"))),
+        state__in=(AttemptState.FAILED, AttemptState.NEEDS_ACTION),
+        link__isnull=True,
+        asked_by="",
+        made_at__gte=moment - RECENT,
+    )
+    return rows.select_related("invoice", "tenant").order_by("made_at")
+
+
+def _of_attempt(attempt: PaymentAttempt, kind: LetterKind, moment: datetime) -> Letter:
+    """It waits for the morning, when people are up, and goes with what else there is to say."""
+    zone = attempt.tenant.zone
+    return Letter(
+        tenant_id=attempt.tenant_id,
+        invoice=attempt.invoice,
+        attempt=attempt,
+        kind=kind,
+        key=f"attempt:{attempt.pk}",
+        made_at=moment,
+        not_before=max(moment, morning(moment.astimezone(zone).date(), zone)),
+    )
 
 
 def of_cards(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
-    """Of cards that are charged by themselves and have expired: the next charge would be refused."""
+    """Of cards that are charged by themselves and expire within a month, or have: the next charge would be refused."""
     today = moment.date()
     by_hand = BillingAccount.objects.filter(tenant=OuterRef("tenant"), automatic=False)
     rows = SavedMethod.objects.filter(
         ~Exists(by_hand), preferred=True, state=MethodState.USABLE, exp_year__isnull=False
-    ).filter(exp_year__lte=today.year)
+    ).filter(exp_year__lte=(today + AHEAD).year)
     for card in rows:
-        ended = (card.exp_year or 0, card.exp_month or 12) < (today.year, today.month)
-        if ended and policies.of(card.tenant_id, today).letters:
-            yield _of_card(card, LetterKind.CARD_EXPIRED, f"{card.exp_year}-{card.exp_month}", moment)
+        over_on = _over_on(card)
+        if over_on > today + AHEAD or not policies.of(card.tenant_id, today).letters:
+            continue
+        kind = LetterKind.CARD_EXPIRED if over_on <= today else LetterKind.CARD_EXPIRES
+        name = f"{card.exp_year}-{card.exp_month}{'-soon' if over_on > today else ''}"
+        yield _of_card(card, kind, name, moment)
+
+
+def _over_on(card: SavedMethod) -> date:
+    """The first day on which it is not valid any more; a day that never comes for what does not expire."""
+    if card.exp_year is None:
+        return date.max
+    return period_starting_in(
+        card.exp_year, card.exp_month or 12, zone=ZoneInfo("UTC"), anchor_day=1
+    ).end.date()
 
 
 def card_is_gone(card: SavedMethod, *, moment: datetime) -> None:
@@ -152,7 +181,7 @@ def _of_card(card: SavedMethod, kind: LetterKind, what: str, moment: datetime) -
         tenant_id=card.tenant_id,
         kind=kind,
         key=f"card:{card.pk}:{what}",
-        told={"card": card_name(card)},
+        told={"card": card_name(card), "last_day": str(_over_on(card) - timedelta(days=1))},
         made_at=moment,
         not_before=moment,
     )
@@ -164,34 +193,15 @@ def card_name(card: SavedMethod) -> str:
     return f"{name} ending in {card.last4}" if card.last4 else name
 
 
-def of_payments(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
-    """Thanks for invoices that are paid, where the policy says so; not for what was given up, or credited."""
-    if not policies.thanking:
-        return
-    recent = Payment.objects.filter(
-        invoice=OuterRef("pk"), amount__gt=0, received_on__gte=(moment - RECENT).date()
-    )
-    thanked = Letter.objects.filter(invoice=OuterRef("pk"), kind=LetterKind.PAID)
-    invoices = Invoice.objects.filter(Exists(recent), ~Exists(thanked))
-    if None not in policies.thanking:
-        invoices = invoices.filter(tenant__in=[*policies.thanking])
-    for invoice in sums.with_sums(invoices):
-        policy = policies.of(invoice.tenant_id, invoice.due_on or moment.date())
-        if not (policy.thanks and policy.letters):
-            continue
-        if collection.standing(invoice=invoice, on=moment.date()).settlement is Settlement.PAID:
-            yield Letter(
-                tenant_id=invoice.tenant_id,
-                invoice=invoice,
-                kind=LetterKind.PAID,
-                key=f"{LetterKind.PAID}:{invoice.pk}",
-                made_at=moment,
-                not_before=moment,
-            )
-
-
-def of_suspension(row: Suspension, kind: LetterKind, policies: Policies, *, moment: datetime) -> None:
-    """That it began, or is over; where the policy writes letters at all."""
+def of_suspension(
+    row: Suspension,
+    kind: LetterKind,
+    policies: Policies,
+    *,
+    moment: datetime,
+    blocked: Sequence[str] = (),
+) -> None:
+    """That it began, or is over; where the policy writes letters at all. `blocked`: accounts that stay so."""
     day: date = row.invoice.due_on or moment.date()
     if policies.of(row.tenant_id, day).letters:
         write(
@@ -201,7 +211,7 @@ def of_suspension(row: Suspension, kind: LetterKind, policies: Policies, *, mome
                     invoice=row.invoice,
                     kind=kind,
                     key=f"{kind}:{row.pk}",
-                    told={"suspension": row.pk},
+                    told={"suspension": row.pk, "blocked": list(blocked)},
                     made_at=moment,
                     not_before=moment,
                 )

@@ -76,10 +76,6 @@ class Policies:
         for row in rows:
             self._terms[row.tenant_id].append(row.terms())
         self.of = cache(self._of)
-        self.thanking = {
-            tenant for tenant, kind in self._terms.items() if any(terms.thanks for terms in kind)
-        }
-        """Whose versions have any letter of thanks; None: everyone's."""
 
     def _of(self, tenant: int, due_on: date) -> Policy:
         return policy_of(due_on, self._terms.get(None, ()), self._terms.get(tenant, ()))

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from billing import credit
 from billing.collecting import door, events
-from billing.dunning import letters, standing, suspending
+from billing.dunning import document_letters, letters, standing, suspending
 from billing.dunning.policies import Policies
 
 
@@ -46,7 +46,8 @@ def run(*, moment: datetime) -> Dunned:
     ]
     rows += letters.of_attempts(late, policies, moment=moment)
     rows += letters.of_cards(policies, moment=moment)
-    rows += letters.of_payments(policies, moment=moment)
+    rows += letters.of_top_ups(policies, moment=moment)
+    rows += document_letters.of_money(policies, moment=moment)
     done.written = letters.write(rows)
     done.suspended = suspending.begin(acted, policies, moment=moment)
     return done

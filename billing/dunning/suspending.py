@@ -16,6 +16,7 @@ from billing.dunning.standing import Late
 from billing.locking import lock
 from billing.models import BlockState, Invoice, LetterKind, SuspendedAccount, Suspension
 from billing.rules.dunning import suspended_from
+from clusters.models import Account, AccountBlock
 from portal.tenants.models import Ownership, Tenant
 
 AT_ONCE = 200
@@ -67,14 +68,11 @@ def follow_owners(*, moment: datetime) -> None:
     for tenant, account in _owned(suspended, moment):
         owned[suspended[tenant]].add(account)
     blocked: dict[int, set[int]] = defaultdict(set)
-    held: dict[int, set[int]] = defaultdict(set)
-    known = SuspendedAccount.objects.filter(suspension__in=suspended.values()).exclude(state__in=GONE)
-    for suspension, account, state in known.values_list("suspension", "account", "state"):
-        held[suspension].add(account)
-        if state in WANTED:
-            blocked[suspension].add(account)
+    known = SuspendedAccount.objects.filter(suspension__in=suspended.values(), state__in=WANTED)
+    for suspension, account in known.values_list("suspension", "account"):
+        blocked[suspension].add(account)
     for pk in suspended.values():
-        if owned[pk] - held[pk] or blocked[pk] - owned[pk]:
+        if owned[pk] != blocked[pk]:
             _follow(pk, moment)
 
 
@@ -140,4 +138,11 @@ def tell(*, moment: datetime) -> None:
     left = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.LIFTING)
     over = Suspension.objects.filter(~Exists(left), told, ~restored, ended_at__gte=moment - letters.RECENT)
     for row in over.select_related("invoice"):
-        letters.of_suspension(row, LetterKind.RESTORED, policies, moment=moment)
+        letters.of_suspension(row, LetterKind.RESTORED, policies, moment=moment, blocked=_still_blocked(row))
+
+
+def _still_blocked(row: Suspension) -> list[str]:
+    """Accounts of the suspension that are blocked for something else."""
+    accounts = Account.objects.filter(pk__in=row.accounts.values("account"))
+    blocks = AccountBlock.objects.filter(cluster=OuterRef("cluster"), account=OuterRef("name"), ended_at=None)
+    return list(accounts.filter(Exists(blocks)).order_by("name").values_list("name", flat=True))

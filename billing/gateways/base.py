@@ -72,6 +72,8 @@ class Charge:
     fee: int | None = None  # None: not told yet
     fee_currency: str = ""  # in which it settled, upper case
     settled: int | None = None  # when its money was there; None: not told
+    paid_with: str = ""  # Visa ending in 4242
+    confirm_at: str = ""  # the bank's page on which its owner confirms it
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Session:
     tags: Mapping[str, str]
     customer: str = ""
     charge: str = ""  # the PaymentIntent, once there is one
-    method: str = ""  # what was saved by a session that only saves
+    method: str = ""  # what was saved on it, or paid with
 
 
 class RefundState(StrEnum):
@@ -161,6 +163,7 @@ class Event:
     object_id: str
     object_kind: str
     tags: Mapping[str, str] = field(default_factory=dict)
+    unread: str = ""  # why it is not understood: then nothing else of it is meant but its id
 
 
 @dataclass(frozen=True, slots=True)

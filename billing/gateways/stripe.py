@@ -159,7 +159,7 @@ class Stripe:
         return values.session(_plain(made))
 
     def find_session(self, session: str) -> Session:
-        wanted = _typed({"expand": ["setup_intent"]})
+        wanted = _typed({"expand": ["setup_intent", "payment_intent"]})
         return values.session(
             _plain(_asked(lambda: self._client.checkout.sessions.retrieve(session, wanted)))
         )
@@ -206,7 +206,7 @@ class Stripe:
 
     def verified(self, payload: bytes, signature: str, secrets: Sequence[str]) -> Event:
         """What a notification says, if one of the secrets signed it; several are valid while one is replaced."""
-        for secret in secrets:
+        for secret in secrets if signature.isascii() else ():
             try:
                 stripe.WebhookSignature.verify_header(payload.decode(), signature, secret, TOLERANCE)
             except (stripe.SignatureVerificationError, UnicodeDecodeError):
@@ -336,6 +336,10 @@ def _plain(answer: Any) -> dict[str, Any]:
     return told
 
 
-def _loaded(payload: bytes) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(payload)
+def _loaded(payload: bytes) -> object:
+    """Raises ValueError for what is no JSON."""
+    try:
+        told: object = json.loads(payload)
+    except RecursionError as error:
+        raise ValueError("brackets within brackets") from error
     return told

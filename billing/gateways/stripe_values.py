@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from hashlib import sha256
+from typing import Any, Final, TypeGuard
 
 from billing.gateways.base import (
     Charge,
@@ -19,8 +20,14 @@ from billing.gateways.base import (
     Session,
     SessionState,
 )
+from portal.excerpt import quoted
 
 Object = Mapping[str, Any]
+
+UNREAD: Final = "not understood"
+LONGEST: Final = 100  # characters of an id or a type of Stripe's
+LONGEST_KIND: Final = 60
+LAST_SECOND: Final = 10**11
 
 _CHARGES = {
     "requires_confirmation": ChargeState.OPEN,
@@ -72,7 +79,17 @@ def charge(of: Object) -> Charge:
         fee=balance.get("fee"),
         fee_currency=(balance.get("currency") or "").upper(),
         settled=_settled(newest, balance) if state is ChargeState.SUCCEEDED else None,
+        paid_with=_paid_with(newest.get("payment_method_details") or _inner(error, "payment_method")),
+        confirm_at=_inner(_inner(of, "next_action"), "redirect_to_url").get("url") or "",
     )
+
+
+def _paid_with(details: Object) -> str:
+    """`Visa ending in 4242`; "" where nothing is told."""
+    kind = details.get("type") or ""
+    told = _inner(details, kind)
+    name = "Bank account" if kind == "sepa_debit" else (told.get("brand") or kind).replace("_", " ").title()
+    return f"{name} ending in {told['last4']}" if told.get("last4") else name
 
 
 def _settled(newest: Object, balance: Object) -> int | None:
@@ -110,8 +127,8 @@ def method(of: Object) -> Method:
 
 
 def session(of: Object) -> Session:
-    """A Checkout Session; the method that was saved on it where its SetupIntent is expanded."""
-    setup = _inner(of, "setup_intent")
+    """A Checkout Session; what was saved on it, or paid with, where its intent is expanded."""
+    intent = _inner(of, "setup_intent") or _inner(of, "payment_intent")
     return Session(
         id=of["id"],
         state=SessionState(of["status"] or "open"),
@@ -120,7 +137,7 @@ def session(of: Object) -> Session:
         tags=of.get("metadata") or {},
         customer=id_of(of.get("customer")),
         charge=id_of(of.get("payment_intent")),
-        method=id_of(setup.get("payment_method")),
+        method=id_of(intent.get("payment_method")),
     )
 
 
@@ -152,18 +169,43 @@ def dispute(of: Object) -> Dispute:
     )
 
 
-def event(of: Object) -> Event:
-    """An Event: which object it is about, and nothing of what it says of that."""
-    about = of["data"]["object"]
+def event(of: object) -> Event:
+    """An Event: which object it is about, and nothing of what it says of that. Of any other shape, `unread`."""
+    told = of if isinstance(of, Mapping) else {}
+    about = _inner(_inner(told, "data"), "object")
+    name, created, live = told.get("id"), told.get("created"), told.get("livemode")
+    tags = about.get("metadata") or {}
+    texts = [told.get("type"), about.get("id") or "", about.get("object") or ""]
+    if not _is_name(name) or not name:
+        return _unread(of, "it has no id")
+    if not isinstance(created, int) or not 0 <= created < LAST_SECOND or not isinstance(live, bool):
+        return _unread(of, "it does not say when it was, or in which mode", name)
+    kind, about_id, about_kind = (text if _is_name(text) else None for text in texts)
+    if not about or not kind or about_id is None or about_kind is None or len(about_kind) > LONGEST_KIND:
+        return _unread(of, "it does not say what happened to which object", name)
+    if not isinstance(tags, Mapping) or not all(isinstance(each, str) for each in tags.values()):
+        return _unread(of, "its object has metadata that are no texts", name)
     return Event(
-        id=of["id"],
-        type=of["type"],
-        created=of["created"],
-        live=of["livemode"],
-        object_id=about.get("id") or "",
-        object_kind=about.get("object") or "",
-        tags=about.get("metadata") or {},
+        id=name,
+        type=kind,
+        created=created,
+        live=live,
+        object_id=about_id,
+        object_kind=about_kind,
+        tags=tags,
     )
+
+
+def _unread(of: object, why: str, name: str = "") -> Event:
+    """The same again has the same id."""
+    name = name or f"unread {sha256(repr(of).encode('utf-8', 'backslashreplace')).hexdigest()[:40]}"
+    sentence = f"It is not understood: {why}. Look it up in Stripe's dashboard; it begins {quoted(repr(of))}."
+    return Event(id=name, type=UNREAD, created=0, live=False, object_id="", object_kind="", unread=sentence)
+
+
+def _is_name(told: object) -> TypeGuard[str]:
+    """Whether it is a text that is kept as it is."""
+    return isinstance(told, str) and len(told) <= LONGEST and (told.isprintable() or not told)
 
 
 def payout(of: Object) -> Payout:

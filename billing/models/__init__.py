@@ -1,7 +1,15 @@
 """The billing tables, by noun."""
 
 from billing.models.archives import Archive
-from billing.models.closes import CloseKind, CloseResult, CloseRun
+from billing.models.closes import (
+    CloseKind,
+    CloseReport,
+    CloseResult,
+    CloseRun,
+    CloseSchedule,
+    ReportState,
+    ScheduledClose,
+)
 from billing.models.collecting import (
     IN_FLIGHT,
     OPEN_LINKS,
@@ -24,7 +32,9 @@ from billing.models.collecting import (
 from billing.models.costs import OperatingCost
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
 from billing.models.events import Collector, EventState, GatewayEvent
+from billing.models.evidence import Evidence
 from billing.models.invoices import (
+    CLOSED_PERIOD,
     MOVES,
     DocumentKind,
     Invoice,
@@ -36,6 +46,7 @@ from billing.models.invoices import (
     TaxCategory,
     Voiding,
 )
+from billing.models.jobs import DESCRIBED, BilledJob, JobUser, RatedJob
 from billing.models.letters import BlockState, Letter, LetterKind, LetterState, SuspendedAccount, Suspension
 from billing.models.manual import ManualLine
 from billing.models.parking import Bound, Decision, Measure, Parking
@@ -46,7 +57,6 @@ from billing.models.rated import (
     BillingPeriod,
     DayTotal,
     PeriodTotal,
-    RatedJob,
     RatedUsage,
     Resource,
     UserTotal,
@@ -60,6 +70,7 @@ from billing.models.reconciling import (
     Reconciliation,
 )
 from billing.models.sellers import InvoiceSeries, Seller, TaxRate
+from billing.models.signing import SigningKey
 from billing.models.terms import Allowance, Commitment, Discount, Fee
 from billing.models.topups import AutomaticTopUp, TopUp
 from billing.models.transfers import (
@@ -90,6 +101,8 @@ from billing.models.wallets import (
 )
 
 __all__ = [
+    "CLOSED_PERIOD",
+    "DESCRIBED",
     "IN_FLIGHT",
     "MOVES",
     "OPEN_LINKS",
@@ -101,14 +114,17 @@ __all__ = [
     "AttemptState",
     "AutomaticTopUp",
     "BankStatement",
+    "BilledJob",
     "BillingAccount",
     "BillingPeriod",
     "BlockState",
     "Bound",
     "CloseKind",
     "CloseProof",
+    "CloseReport",
     "CloseResult",
     "CloseRun",
+    "CloseSchedule",
     "Collector",
     "Commitment",
     "CreditEntry",
@@ -125,6 +141,7 @@ __all__ = [
     "DunningPolicy",
     "EntrySide",
     "EventState",
+    "Evidence",
     "Fee",
     "GatewayEvent",
     "GatewayMovement",
@@ -138,6 +155,7 @@ __all__ = [
     "InvoiceSeries",
     "InvoiceState",
     "InvoiceTax",
+    "JobUser",
     "Letter",
     "LetterKind",
     "LetterState",
@@ -165,10 +183,13 @@ __all__ = [
     "Reconciliation",
     "RefundState",
     "RefusedEntry",
+    "ReportState",
     "Resource",
     "SavedMethod",
+    "ScheduledClose",
     "Seller",
     "Settles",
+    "SigningKey",
     "Subscription",
     "SuspendedAccount",
     "Suspension",

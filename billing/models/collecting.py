@@ -113,7 +113,7 @@ RETURN NEW;
 """
 
 
-@track(exclude=["looked_at"])
+@track(exclude=["looked_at"], personal=["asked_by", "paid_with"])
 class PaymentAttempt(models.Model):
     """One attempt to be paid, for one invoice or one top-up: at most one PaymentIntent."""
 
@@ -144,6 +144,14 @@ class PaymentAttempt(models.Model):
     looked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
     page_used = models.BooleanField(
         default=False, help_text="Somebody came back from its page as having paid, or the gateway says so."
+    )
+    asked_by = models.CharField(
+        max_length=200,
+        blank=True,
+        help_text="Who had the saved card charged. Empty: it was charged by itself.",
+    )
+    paid_with = models.CharField(
+        max_length=80, blank=True, help_text="As the gateway says it: Visa ending in 4242."
     )
 
     class Meta:
@@ -192,9 +200,12 @@ OPEN_LINKS = (LinkState.READY, LinkState.UNKNOWN, LinkState.OPEN)
 """States in which somebody may pay on the page."""
 
 
-@track()
+@track(exclude=["looked_at", "returns"], personal=["asked_by"])
 class PayLink(models.Model):
-    """A hosted page for paying one invoice, or for saving a card: one Checkout session."""
+    """A hosted page for paying one invoice, or for saving a card: one Checkout session.
+
+    Or the page of a bank that asks its customer to confirm a charge of the saved card: that charge.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
@@ -212,6 +223,9 @@ class PayLink(models.Model):
     made_at = models.DateTimeField()
     looked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
     returns = models.PositiveIntegerField(default=0, help_text="How often somebody came back from it.")
+    confirms = models.BooleanField(
+        default=False, help_text="It is the bank's page of a charge, and its id the charge's."
+    )
     expires_at = models.DateTimeField(null=True)
     asked_by = models.CharField(max_length=200)
 

@@ -34,7 +34,7 @@ class DunningPolicy(models.Model):
     )
     since = models.DateField("from", help_text="It holds for invoices that are due from this day on.")
     letters = models.BooleanField(null=True, blank=True, help_text="No: nothing is written to the tenant.")
-    thanks = models.BooleanField(null=True, blank=True, help_text="A letter when an invoice is paid.")
+    receipts = models.BooleanField(null=True, blank=True, help_text="An e-mail for each payment.")
     retries = ArrayField(
         models.PositiveSmallIntegerField(),
         null=True,

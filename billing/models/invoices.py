@@ -10,6 +10,7 @@ from django.db.models import F, Q, QuerySet
 
 from billing.models import guards
 from billing.models.rated import BillingPeriod
+from billing.models.signing import SigningKey
 from billing.rules.tax import Tax
 from portal.audit import track
 from portal.tenants.models import Tenant
@@ -39,6 +40,10 @@ class DocumentKind(models.TextChoices):
     INVOICE = "invoice", "Invoice"
     CORRECTION = "correction", "Invoice of corrections"
     CREDIT_NOTE = "credit-note", "Credit note"
+
+
+CLOSED_PERIOD = "closed_period"
+"""Of a credit note's terms: whose close issued it. Its own period is that of its invoice."""
 
 
 class TaxCategory(models.TextChoices):
@@ -355,6 +360,8 @@ class InvoiceDocument(models.Model):
     sha256 = models.CharField(max_length=64)
     einvoice = models.BinaryField(null=True, help_text="The XML that the PDF carries.")
     no_einvoice = models.TextField(blank=True, help_text="Why there is none.")
+    key = models.ForeignKey(SigningKey, on_delete=models.PROTECT, related_name="+")
+    signature = models.CharField(max_length=88, help_text="Base64, of `documents.json` of the evidence.")
 
     class Meta:
         triggers: ClassVar = [

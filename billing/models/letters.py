@@ -1,4 +1,4 @@
-"""What is written to tenants about what they owe, each letter once; and whether its accounts are blocked for it."""
+"""What is written to tenants: documents, receipts, what they owe; and whether their accounts are blocked for it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ from portal.tenants.models import Tenant
 class LetterKind(models.TextChoices):
     REFUSED = "refused", "Payment refused"
     CONFIRM = "confirm", "The bank asks for a confirmation"
+    TOP_UP = "top-up", "Automatic top-up failed"
     CARD_GONE = "card-gone", "Card removed"
+    CARD_EXPIRES = "card-expires", "Card expires soon"
     CARD_EXPIRED = "card-expired", "Card expired"
     PAST_DUE = "past-due", "Past due"
     REMINDER = "reminder", "Reminder"
     ANNOUNCE = "announce", "Suspension announced"
     SUSPENDED = "suspended", "Suspended"
     RESTORED = "restored", "Restored"
-    PAID = "paid", "Thanks"
+    INVOICE = "invoice", "Invoice"
+    CREDIT_NOTE = "credit-note", "Credit note"
+    RECEIPT = "receipt", "Receipt"
+    REFUND = "refund", "Refund"
 
 
 class LetterState(models.TextChoices):
@@ -38,7 +43,10 @@ class LetterState(models.TextChoices):
 
 
 class Letter(models.Model):
-    """One e-mail: a row of the transaction that causes it, sent at most once, kept as it was sent."""
+    """A reason to write: a row of the transaction that causes it, sent at most once, kept as it was sent.
+
+    Several of a tenant may go out as one e-mail: then each keeps all of its text.
+    """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="letters")
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, null=True, related_name="letters")
@@ -59,6 +67,9 @@ class Letter(models.Model):
     text = models.TextField(blank=True)
     html = models.TextField(blank=True)
     why = models.TextField(blank=True, help_text="Why it was not sent, or not yet.")
+    refused = models.JSONField(
+        default=dict, blank=True, help_text="Addresses that the mail server refused, each with its reason."
+    )
 
     class Meta:
         constraints: ClassVar = [
@@ -74,6 +85,7 @@ class Letter(models.Model):
         ]
         indexes: ClassVar = [
             models.Index("not_before", "id", condition=Q(state="waiting"), name="letters_to_send"),
+            models.Index("tenant", "sent_at", name="letters_by_when_sent"),
         ]
 
     def __str__(self) -> str:
@@ -107,7 +119,6 @@ class Suspension(models.Model):
 class BlockState(models.TextChoices):
     ASKED = "asked", "To be blocked"
     BLOCKED = "blocked", "Blocked"
-    THEIRS = "theirs", "Left as somebody else blocked it"
     LIFTING = "lifting", "To be unblocked"
     LIFTED = "lifted", "Unblocked"
 

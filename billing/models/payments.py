@@ -33,6 +33,7 @@ class Payment(models.Model):
                 fields=["invoice", "reference", "received_on", "amount"], name="payment_is_recorded_once"
             ),
         ]
+        indexes: ClassVar = [models.Index(fields=["received_on"], name="payments_by_day")]
         triggers: ClassVar = [
             pgtrigger.Protect(name="payment_is_append_only", operation=pgtrigger.Update | pgtrigger.Delete)
         ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import F, Q
 
@@ -102,74 +101,6 @@ class RatedUsage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.record_id} {self.resource} {self.units}"
-
-
-class RatedJob(models.Model):
-    """What a tenant may see of a job: its description and what its rated usage adds up to."""
-
-    # The record first: rating looks up jobs by it, whoever their tenants are.
-    pk = models.CompositePrimaryKey("record_id", "tenant_id")
-    # Rating holds both rows, and they refuse to go while a job is theirs: checked there, not per job.
-    tenant = models.ForeignKey(
-        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
-    )
-    record_id = models.BigIntegerField()
-    project = models.ForeignKey(
-        Project, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
-    )
-    cluster = models.TextField()
-    account = models.TextField()
-    job_id = models.TextField()
-    name = models.TextField()
-    user = models.TextField()
-    queue = models.TextField()
-    qos = models.TextField()
-    gpu_model = models.TextField()
-    mig_profile = models.TextField()
-    gpus = models.IntegerField()
-    share_num = models.IntegerField()
-    share_den = models.IntegerField()
-    cpu_milli = models.BigIntegerField()
-    memory_mib = models.BigIntegerField()
-    gpu_memory_mib = models.BigIntegerField(db_default=0)
-    billing = models.BigIntegerField(db_default=0)
-    nodes = models.IntegerField()
-    state = models.TextField()
-    submitted = models.BigIntegerField(null=True)
-    started = models.BigIntegerField(null=True)
-    ended = models.BigIntegerField(null=True)
-    seen_until = models.BigIntegerField(null=True)
-    shown_at = models.BigIntegerField(
-        help_text="Start, or submission while it waits: lists are ordered by it."
-    )
-    gpu_units = models.BigIntegerField(help_text="GPU units × seconds rated to this tenant.")
-    cost_rank = models.DecimalField(
-        max_digits=30, decimal_places=6, help_text="Cost, rounded: only to sort by, never shown as money."
-    )
-    unpriced = models.BooleanField()
-
-    class Meta:
-        indexes: ClassVar = [
-            # What the costliest jobs of a period are sorted by lies in the index: a large tenant has
-            # a hundred thousand of them, of which eight are read.
-            models.Index(
-                fields=["tenant", "-shown_at", "-record_id"],
-                include=["ended", "cost_rank", "gpu_units"],
-                name="jobs_of_tenant_newest_first",
-            ),
-            # The few that run or wait, found without reading all that ever ended.
-            models.Index(
-                fields=["tenant", "-shown_at", "-record_id"],
-                condition=Q(ended__isnull=True),
-                name="open_jobs_of_tenant",
-            ),
-            # Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the
-            # order of their ends, so that a few kilobytes lead to them.
-            BrinIndex(fields=["ended"], pages_per_range=32, name="jobs_by_end"),
-        ]
-
-    def __str__(self) -> str:
-        return self.job_id
 
 
 class Total(models.Model):

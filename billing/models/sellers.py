@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from portal.audit import track
+from portal.tenants.electronic_address import electronic_address
 from portal.tenants.models import COUNTRY, Corrections, ZeroInvoices
 
 # A number is a part of addresses and of names of files.
@@ -17,6 +18,8 @@ PREFIX = RegexValidator(
     "write letters, digits and . _ - only, the first one a letter or a digit.",
 )
 
+PHONE = RegexValidator(r"(?:[^0-9]*[0-9]){3}", "write a telephone number with at least three digits.")
+
 
 @track()
 class Seller(models.Model):
@@ -24,13 +27,29 @@ class Seller(models.Model):
 
     code = models.SlugField(unique=True, default="default")
     name = models.CharField(max_length=200)
-    address = models.TextField(blank=True)
+    address = models.TextField(
+        blank=True, help_text="Line by line: without post code and city where they stand below."
+    )
+    postcode = models.CharField("post code", max_length=20, blank=True)
+    city = models.CharField(max_length=100, blank=True)
     country = models.CharField(
         max_length=2, blank=True, validators=[COUNTRY], help_text="ISO 3166-1, two letters: DE, US."
     )
     vat_id = models.CharField("VAT id", max_length=40, blank=True)
     registration = models.CharField(max_length=200, blank=True)
     email = models.EmailField(blank=True)
+    contact_name = models.CharField(
+        max_length=100,
+        blank=True,
+        help_text="Who answers questions about invoices: a person or a department.",
+    )
+    contact_phone = models.CharField(max_length=40, blank=True, validators=[PHONE])
+    electronic_address = models.CharField(
+        max_length=100,
+        blank=True,
+        validators=[electronic_address],
+        help_text="As scheme:identifier, such as 9930:DE811234565; empty: the e-mail.",
+    )
     iban = models.CharField("IBAN", max_length=42, blank=True)
     bic = models.CharField("BIC", max_length=11, blank=True)
     invoice_prefix = models.CharField(
@@ -71,6 +90,10 @@ class Seller(models.Model):
                     name=f"{prefix}_stands_in_an_address",
                 )
                 for prefix in ("invoice_prefix", "credit_prefix")
+            ),
+            models.CheckConstraint(
+                condition=Q(electronic_address="") | Q(electronic_address__regex=r"^[0-9A-Z]+:\S+$"),
+                name="seller_electronic_address_has_a_scheme",
             ),
             models.CheckConstraint(
                 condition=Q(zero_invoices__in=ZeroInvoices.values), name="seller_zero_invoices_are_known"

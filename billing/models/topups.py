@@ -13,7 +13,7 @@ from portal.audit import track
 from portal.tenants.models import Tenant
 
 
-@track()
+@track(personal=["asked_by"])
 class TopUp(models.Model):
     """Credit that somebody buys for a wallet; granted once its money has come, under the name of its payment."""
 
@@ -39,7 +39,7 @@ class TopUp(models.Model):
         return f"top-up of {self.wallet}"
 
 
-@track()
+@track(personal=["set_by"])
 class AutomaticTopUp(models.Model):
     """That a wallet is topped up from the saved card when it falls below a mark. Amounts in its smallest units."""
 

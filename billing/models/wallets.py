@@ -169,9 +169,13 @@ class WalletGrant(models.Model):
     wallet = models.ForeignKey(Wallet, on_delete=models.PROTECT, related_name="grants")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
     kind = models.CharField(max_length=10, choices=GrantKind.choices)
+    rule = models.ForeignKey(GrantRule, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
     key = models.CharField(max_length=200, help_text="Given once under it: a rule's instant, a payment.")
-    amount = models.BigIntegerField()
+    amount = models.BigIntegerField(
+        help_text="What was given; of a rule with a cap it follows what becomes known of the use before it."
+    )
     left = models.BigIntegerField(help_text="What is left of it.")
+    expired = models.BigIntegerField(default=0, help_text="What was left when it expired, and went.")
     priority = models.PositiveSmallIntegerField(default=PAYS_FIRST)
     usable_from = models.DateField()
     expires_on = models.DateField(null=True, help_text="The first day that it does not pay for.")
@@ -183,14 +187,18 @@ class WalletGrant(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["wallet", "key"], name="grant_is_given_once"),
-            models.CheckConstraint(condition=Q(amount__gt=0), name="grant_gives_something"),
+            models.CheckConstraint(
+                condition=Q(amount__gt=0) | Q(amount=0, rule__isnull=False), name="grant_gives_something"
+            ),
+            models.CheckConstraint(condition=Q(expired__gte=0), name="no_less_than_nothing_expires"),
             models.CheckConstraint(
                 condition=Q(left__gte=0, left__lte=F("amount")), name="grant_is_left_in_part"
             ),
             _known("kind", GrantKind, "grant_kind_is_known"),
         ]
         indexes: ClassVar = [
-            models.Index(fields=["wallet"], condition=Q(left__gt=0), name="grants_with_something_left")
+            models.Index(fields=["wallet"], condition=Q(left__gt=0), name="grants_with_something_left"),
+            models.Index(fields=["wallet", "usable_from"], name="grants_by_day"),
         ]
 
     def __str__(self) -> str:
@@ -223,9 +231,18 @@ class WalletEntry(models.Model):
     wallet = models.ForeignKey(Wallet, on_delete=models.PROTECT, related_name="entries", db_index=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
     side = models.CharField(max_length=10, choices=EntrySide.choices)
-    grant = models.ForeignKey(WalletGrant, on_delete=models.PROTECT, null=True, related_name="entries")
+    grant = models.ForeignKey(
+        WalletGrant,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="entries",
+        help_text="Whose balance it is; empty: of none, which is credit above zero and debt below. On the other side "
+        "what was given, or expired.",
+    )
     amount = models.BigIntegerField(help_text="Signed smallest units.")
-    day = models.DateField(null=True, help_text="The service day of what was used.")
+    day = models.DateField(
+        null=True, help_text="The service day of what was used, or the day on which it was spent."
+    )
     invoice = models.ForeignKey(
         "billing.Invoice",
         on_delete=models.PROTECT,
@@ -241,7 +258,13 @@ class WalletEntry(models.Model):
         constraints: ClassVar = [
             models.CheckConstraint(condition=~Q(amount=0), name="entry_is_not_nothing"),
             models.CheckConstraint(
-                condition=Q(grant__isnull=True) | Q(side=EntrySide.BALANCE), name="entry_of_grant_is_balance"
+                condition=Q(grant__isnull=True)
+                | Q(side__in=[EntrySide.BALANCE, EntrySide.GRANTED, EntrySide.EXPIRED]),
+                name="entry_of_grant_is_its_own",
+            ),
+            models.CheckConstraint(
+                condition=~Q(side__in=[EntrySide.USED, EntrySide.SPENT]) | Q(day__isnull=False),
+                name="what_is_used_has_a_day",
             ),
             _known("side", EntrySide, "entry_side_is_known"),
             models.CheckConstraint(
@@ -253,6 +276,11 @@ class WalletEntry(models.Model):
             models.Index(fields=["wallet", "id"], name="entries_of_wallet"),
             models.Index(fields=["wallet", "at"], name="entries_of_month"),
             models.Index(fields=["wallet", "day"], condition=Q(day__isnull=False), name="entries_of_day"),
+            models.Index(
+                fields=["wallet", "day"],
+                condition=Q(day__isnull=False, grant__isnull=True, side=EntrySide.BALANCE),
+                name="entries_of_debt",
+            ),
             models.Index(fields=["booking"], name="entries_of_booking"),
             models.Index(fields=["invoice"], condition=Q(invoice__isnull=False), name="entries_of_invoice"),
         ]
@@ -294,11 +322,15 @@ class WalletHold(models.Model):
 
 
 class WalletTotal(models.Model):
-    """What was charged to wallets, per service day and owner, kept by rating; divide by share_den and 3600."""
+    """What was charged to wallets, per hour of a service day and owner, kept by rating; divide by share_den and 3600.
+
+    A day is booked as a whole. Its hours are what a grant with a cap looks at.
+    """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
     unit = models.CharField(max_length=3)
     day = models.DateField()
+    hour = models.IntegerField(help_text="Full hours of UTC since 1970, at the one in which it was used.")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False, related_name="+")
     user = models.TextField()
     share_den = models.IntegerField()
@@ -310,7 +342,7 @@ class WalletTotal(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["tenant", "unit", "day", "project", "user", "share_den"],
+                fields=["tenant", "unit", "day", "hour", "project", "user", "share_den"],
                 name="wallet_total_is_kept_once",
             )
         ]

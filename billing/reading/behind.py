@@ -20,6 +20,7 @@ from django.db import connection
 
 from billing import coverage
 from billing.documents.csv import FORMULA, cell
+from billing.explanation import BILLED
 from billing.models import Invoice, InvoiceLine
 from billing.rules.money import Money, rounded_text
 from billing.rules.pricing import MAX_PRICE_DECIMALS
@@ -40,6 +41,7 @@ class JobOnLine:
     service_to: datetime
     units: int  # resource units × seconds
     share: Fraction
+    left: bool  # it is another tenant's now, or nobody's, and has no page here
 
     @property
     def resource_seconds(self) -> Fraction:
@@ -85,8 +87,8 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
         cursor.execute(_PAGE, values)
         rows = cursor.fetchall()
     found = [
-        JobOnLine(record, job, user, _at(since), _at(until), units, Fraction(num, den))
-        for record, job, user, since, until, units, num, den, _, _ in rows[:PAGE]
+        JobOnLine(record, job, user, _at(since), _at(until), units, Fraction(num, den), left)
+        for record, job, user, since, until, units, num, den, left, _, _ in rows[:PAGE]
     ]
     last = Cursor(rows[PAGE - 1][-1], found[-1].record_id, found[-1].share) if len(rows) > PAGE else None
     return Page(found, rows[0][-2] if rows else 0, last)
@@ -159,6 +161,7 @@ def _reach(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
     lines = [line for line in lines if _has_jobs(line)]
     issued = coverage.before(invoice)
     spans = [(line.service_period.start.astimezone(UTC), line.service_period.end) for line in lines]
+    afters = [coverage.through(issued, end) for _, end in spans]
     return {
         "tenant": invoice.tenant_id,
         "through": invoice.rated_through,
@@ -168,7 +171,8 @@ def _reach(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
         "periods": [line.service_period_id for line in lines],
         "projects": [line.project_id for line in lines],
         "prices": [line.price_id for line in lines],
-        "after": [coverage.through(issued, end) for _, end in spans],
+        "after": afters,
+        "moments": sorted({*filter(None, afters), invoice.rated_through}),
     }
 
 
@@ -186,24 +190,34 @@ WITH line AS (
                          %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
 ), held AS (
     SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from) AS service_from,
-           max(r.service_to) AS service_to, sum(r.units)::bigint AS units
+           max(r.service_to) AS service_to, sum(r.units)::bigint AS units,
+           CASE WHEN sum(r.units) < 0 THEN l.after ELSE %(through)s END AS moment
     FROM line l JOIN billing_ratedusage r
       ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
     WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
       AND r.service_month >= %(since)s AND r.service_month < %(until)s::timestamptz AT TIME ZONE 'UTC'
-    GROUP BY l.position, r.record_id, r.share_num, r.share_den
+    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
     HAVING sum(r.units) <> 0
 )
 """
 
 _COUNTS = f"{_HELD} SELECT position, count(DISTINCT record_id) FROM held GROUP BY position"  # noqa: S608 - built from constants
 
+# What is taken back is described as it was billed, what is charged as this document covers it.
+_JOB = f"""LEFT JOIN {BILLED} b ON b.record_id = h.record_id AND b.moment = h.moment
+LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id"""
+
+
+def _shown(name: str) -> str:
+    return f'CASE WHEN b.record_id IS NULL THEN j."{name}" ELSE b."{name}" END'
+
+
 _PAGE = f"""{_HELD}
 SELECT * FROM (
-    SELECT h.record_id, coalesce(j.job_id, h.record_id::text), coalesce(j."user", ''), h.service_from, h.service_to,
-           h.units, h.share_num, h.share_den, (SELECT count(DISTINCT record_id) FROM held),
+    SELECT h.record_id, coalesce({_shown("job_id")}, ''), coalesce({_shown("user")}, ''), h.service_from, h.service_to,
+           h.units, h.share_num, h.share_den, j.record_id IS NULL, (SELECT count(DISTINCT record_id) FROM held),
            (h.units::numeric * h.share_num / h.share_den)::numeric(30, 6) AS rank
-    FROM held h LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id
+    FROM held h {_JOB}
 ) job
 WHERE %(first)s OR (-rank, record_id, share_num, share_den) > (-%(rank)s, %(record)s, %(num)s, %(den)s)
 ORDER BY -rank, record_id, share_num, share_den
@@ -213,15 +227,15 @@ LIMIT %(limit)s
 
 def _text(column: str) -> str:
     """The column as one cell of a spreadsheet: `billing.documents.csv.cell` in SQL."""
-    return f"CASE WHEN {column} ~ %(formula)s THEN '''' || {column} ELSE coalesce({column}, '') END"
+    return f"CASE WHEN ({column}) ~ %(formula)s THEN '''' || ({column}) ELSE coalesce({column}, '') END"
 
 
 _CSV = f"""COPY ({_HELD}
 SELECT {_text("%(number)s")} AS invoice, h.position AS line, {_text("t.description")} AS description,
-       {_text("t.project")} AS project, {_text("coalesce(j.job_id, h.record_id::text)")} AS job,
-       {_text("j.name")} AS name, {_text('j."user"')} AS "user", {_text("j.cluster")} AS cluster,
-       {_text("j.account")} AS account, {_text("j.queue")} AS queue, {_text("j.gpu_model")} AS gpu_model,
-       {_text("j.state")} AS state,
+       {_text("t.project")} AS project, {_text(_shown("job_id"))} AS job,
+       {_text(_shown("name"))} AS name, {_text(_shown("user"))} AS "user", {_text(_shown("cluster"))} AS cluster,
+       {_text(_shown("account"))} AS account, {_text(_shown("queue"))} AS queue,
+       {_text(_shown("gpu_model"))} AS gpu_model, {_text(_shown("state"))} AS state,
        to_char(to_timestamp(h.service_from) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS service_from,
        to_char(to_timestamp(h.service_to) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS service_to,
        h.units,
@@ -235,7 +249,7 @@ JOIN unnest(%(positions)s::int[], %(descriptions)s::text[], %(names)s::text[], %
             %(unit_prices)s::numeric[], %(hour_prices)s::numeric[])
   AS t (position, description, project, unit, unit_price, hour_price)
   ON t.position = h.position
-LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id
+{_JOB}
 ORDER BY h.position, h.service_from, h.record_id
 ) TO STDOUT WITH (FORMAT csv, HEADER)
 """  # noqa: S608 - built from constants

@@ -7,11 +7,12 @@ from datetime import date
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Count, Exists, Min, Q, QuerySet, Sum
+from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Sum
 
 from billing import sums
 from billing.collection import Balance, standing
 from billing.models import (
+    Evidence,
     Invoice,
     InvoiceDocument,
     InvoiceLine,
@@ -77,6 +78,7 @@ class Detail:
     voiding: Voiding | None
     replaced_by: Invoice | None
     drawn: list[tuple[WalletGrant, int]]  # what the wallet paid when it was issued, by grant
+    evidence: str  # the digest of its manifest; "" before it is fixed
     einvoice: bool
     letters: list[Letter]  # that were written about it, the newest first
 
@@ -184,10 +186,21 @@ def line(tenant: Tenant, number: str, position: int) -> InvoiceLine:
 
 def detail(tenant: Tenant, number: str, *, on: date) -> Detail:
     """Raises Invoice.DoesNotExist. Eleven queries at most."""
-    found = sums.with_sums(_visible(tenant).select_related("original", "replaces"))
-    invoice = found.get(number=number)
+    return _detail(_visible(tenant).filter(number=number), on=on)
+
+
+def draft_detail(invoice: int, *, on: date) -> Detail:
+    """Of a document that a close would issue, by its id, which exists in the transaction that drafts it alone."""
+    return _detail(Invoice.objects.filter(pk=invoice), on=on)
+
+
+def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
+    invoice = sums.with_sums(rows.select_related("original", "replaces")).get()
     lines = list(invoice.lines.select_related("service_period").order_by("position"))
     is_void = invoice.state == InvoiceState.VOID
+    einvoices = InvoiceDocument.objects.filter(invoice=OuterRef("invoice"), einvoice__isnull=False)
+    fixed = Evidence.objects.filter(invoice=invoice).values_list("digest", Exists(einvoices)).first()
+    digest, has_einvoice = fixed or ("", False)
     return Detail(
         invoice,
         standing(invoice=invoice, on=on),
@@ -199,7 +212,8 @@ def detail(tenant: Tenant, number: str, *, on: date) -> Detail:
         Voiding.objects.filter(invoice=invoice).first() if is_void else None,
         invoice.replacements.exclude(number=None).order_by("pk").last() if is_void else None,
         paying.entries(invoice) if invoice.prepaid > 0 and not is_void else [],
-        InvoiceDocument.objects.filter(invoice=invoice, einvoice__isnull=False).exists(),
+        digest,
+        has_einvoice,
         list(
             Letter.objects.filter(invoice=invoice, state__in=TOLD).defer("text", "html").order_by("-sent_at")
         ),

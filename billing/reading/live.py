@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -189,8 +190,8 @@ def _asked(jobs: Sequence[Job]) -> dict[int, tuple[Asked, str, int | None]]:
     told = {}
     for job in jobs:
         row = job.row
-        requested, limit = found.get(row.record_id, ("", None))
-        wants = asked.read(requested) if row.started is None and not row.gpus else Asked()
+        requested, limit, shares = found.get(row.record_id, ("", None, "{}"))
+        wants = asked.read(requested, json.loads(shares)) if row.started is None and not row.gpus else Asked()
         told[row.record_id] = (
             Asked(
                 gpus=row.gpus or wants.gpus,

@@ -12,27 +12,30 @@ from clusters.models import CapacityState, Cluster
 
 UNKNOWN = (
     "What the nodes had to give in this period is not known, so idle GPUs cannot be told: passes over a live cluster "
-    "keep it from the first one on."
+    "keep it from the first one on, and for one that is read from files its nodes can be declared."
 )
 
 
 def capacity_of(cluster: Cluster, *, since: int, until: int) -> Capacity | None:
-    """Of [since, until), epoch seconds, what is known; None where nothing is. Three queries."""
+    """Of [since, until), epoch seconds, what is known; None where nothing is. Six queries."""
     had = holdings.had(cluster, since=since, until=until)
     if had is None:
         return None
     held = holdings.allocated(cluster, since=had.since, until=had.until)
-    names = sorted({model for model, _ in had.seconds} | held.keys())
+    waited = holdings.idle_while_waiting(cluster, had)
+    seconds = had.seconds
+    names = sorted({model for model, _ in seconds} | held.keys())
     return Capacity(
         had.since,
         had.until,
         tuple(
             ModelCapacity(
                 name,
-                down=Fraction(had.seconds.get((name, CapacityState.DOWN), 0)),
-                drained=Fraction(had.seconds.get((name, CapacityState.DRAINED), 0)),
-                up=Fraction(had.seconds.get((name, CapacityState.UP), 0)),
+                down=Fraction(seconds.get((name, CapacityState.DOWN), 0)),
+                drained=Fraction(seconds.get((name, CapacityState.DRAINED), 0)),
+                up=Fraction(seconds.get((name, CapacityState.UP), 0)),
                 allocated=held.get(name, Fraction(0)),
+                waited=waited.get(name, Fraction(0)),
             )
             for name in names
         ),

@@ -120,13 +120,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ModelCapacity:
-    """GPU-seconds that one model's nodes had, by their state, and what runs held of it. Idle may be negative."""
+    """GPU-seconds that one model's nodes had, by their state, and what runs held of it. Idle may be negative.
+
+    `waited` is the part of idle in which a job waited for the model.
+    """
 
     gpu_model: str
     down: Fraction
     drained: Fraction
     up: Fraction
     allocated: Fraction
+    waited: Fraction = ZERO
 
     @property
     def total(self) -> Fraction:
@@ -136,10 +140,15 @@ class ModelCapacity:
     def idle(self) -> Fraction:
         return self.up - self.allocated
 
+    @property
+    def unwanted(self) -> Fraction:
+        """The part of idle in which nothing waited."""
+        return self.idle - self.waited
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """total = down + drained + idle + allocated, of the part [since, until) in which nodes were looked at."""
+    """total = down + drained + idle + allocated, of the part [since, until) that is known of nodes."""
 
     since: int
     until: int
@@ -151,7 +160,7 @@ class Capacity:
             "",
             *(
                 sum((getattr(of, name) for of in self.models), ZERO)
-                for name in ("down", "drained", "up", "allocated")
+                for name in ("down", "drained", "up", "allocated", "waited")
             ),
         )
 

@@ -127,12 +127,14 @@ def _capacity(capacity: Capacity) -> dict[str, Any]:
 
 
 def _of_nodes(of: ModelCapacity) -> dict[str, str]:
-    """total = down + drained + idle + allocated."""
+    """total = down + drained + idle + allocated, and idle = idle_no_demand + idle_jobs_waiting."""
     parts = {
         "total": of.total,
         "down": of.down,
         "drained": of.drained,
         "idle": of.idle,
+        "idle_no_demand": of.unwanted,
+        "idle_jobs_waiting": of.waited,
         "allocated": of.allocated,
     }
     return {name: digits(seconds / HOUR) for name, seconds in parts.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from itertools import accumulate, pairwise
 from operator import sub
@@ -17,6 +17,8 @@ HOLDS = timedelta(days=14)
 """So long after the day that it names an announcement still holds, where no suspension followed meanwhile."""
 MORNING = timedelta(hours=8)
 """A day of dunning begins at eight in the morning where the invoice was issued, when people are up to read it."""
+LATER = timedelta(minutes=15)
+"""After it began, its e-mails go out."""
 
 
 class Step(StrEnum):
@@ -34,7 +36,7 @@ class Policy:
     """Days are civil days after the day on which an invoice was due."""
 
     letters: bool = True  # False: the tenant is written nothing at all
-    thanks: bool = False  # a letter when it is paid
+    receipts: bool = True  # an e-mail for each payment
     retries: tuple[int, ...] = (3, 5, 7)  # days to the next try after the first, second, third refusal
     reminders: tuple[int, ...] = (3, 10, 21)
     past_due: int = 1  # from this day on it counts as past due
@@ -60,7 +62,7 @@ class Terms:
 
     since: date
     letters: bool | None = None
-    thanks: bool | None = None
+    receipts: bool | None = None
     retries: tuple[int, ...] | None = None
     reminders: tuple[int, ...] | None = None
     past_due: int | None = None
@@ -177,6 +179,11 @@ def in_order(payments: Iterable[tuple[date, int]], notes: Iterable[tuple[date, i
             taken.append(waiting.popleft()[1])
         taken.append(amount)
     return [*taken, *(amount for _, amount in waiting)]
+
+
+def morning(day: date, zone: ZoneInfo) -> datetime:
+    """When e-mails of that day go out: a little after it begins, so that all that the day brings is one."""
+    return datetime.combine(day, time.min, zone) + MORNING + LATER
 
 
 def day_of(moment: datetime, zone: ZoneInfo) -> date:

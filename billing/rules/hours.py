@@ -17,6 +17,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from billing.rules.period import instant
+from portal.excerpt import quoted
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY = 86_400
@@ -134,7 +135,7 @@ def of_terms(terms: Mapping[str, Any]) -> Hours | None:
         raise ValueError("Hours have `windows`, each with `days`, `from` and `to`, and a `zone`.")
     zone = terms.get("zone", HoursZone.TENANT)
     if zone not in list(HoursZone):
-        raise ValueError(f"zone is {zone!r}; allowed: {', '.join(HoursZone)}.")
+        raise ValueError(f"zone is {quoted(zone)}; allowed: {', '.join(HoursZone)}.")
     return Hours(tuple(_window(each) for each in windows), HoursZone(zone))
 
 
@@ -171,7 +172,7 @@ def days_of(text: str) -> tuple[int, ...]:
     for part in text.lower().split(","):
         first, dash, last = (word.strip() for word in part.partition("-"))
         if first not in DAYS or (dash and last not in DAYS):
-            raise ValueError(f'{text!r} names no days; write days like "mon-fri" or "sat, sun".')
+            raise ValueError(f'{quoted(text)} names no days; write days like "mon-fri" or "sat, sun".')
         start = DAYS.index(first)
         count = (DAYS.index(last) - start) % 7 if dash else 0
         found |= {(start + day) % 7 for day in range(count + 1)}
@@ -183,7 +184,7 @@ def seconds_of(text: str) -> int:
     match = _CLOCK.fullmatch(text)
     hour, minute, second = (int(part or 0) for part in match.groups()) if match else (99, 0, 0)
     if minute > 59 or second > 59 or (hour * 60 + minute) * 60 + second > DAY:
-        raise ValueError(f'{text!r} is no time of day; write it like "22:00".')
+        raise ValueError(f'{quoted(text)} is no time of day; write it like "22:00".')
     return (hour * 60 + minute) * 60 + second
 
 

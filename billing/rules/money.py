@@ -13,6 +13,8 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import total_ordering
 
+from portal.excerpt import quoted
+
 Exact = int | Decimal | Fraction
 """The number types that hold what was written; binary floating point does not."""
 
@@ -61,7 +63,7 @@ def exponent(currency: str) -> int:
     their gateway.
     """
     if not is_currency(currency) and currency != TOKENS:
-        raise ValueError(f"{currency!r} is not a currency of ISO 4217.")
+        raise ValueError(f"{quoted(currency)} is not a currency of ISO 4217.")
     return _EXPONENTS.get(currency, 2)
 
 
@@ -157,7 +159,7 @@ def decimal_of(text: str) -> Decimal:
     takes days.
     """
     if len(text) > _LONGEST or not _PLAIN_DECIMAL.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is not an amount; write it like 1.10")
+        raise ValueError(f"{quoted(text)} is not an amount; write it like 1.10")
     return Decimal(text)
 
 

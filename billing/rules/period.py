@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from portal.excerpt import quoted
+
 # Not strftime: its names follow the locale of the process.
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -112,7 +114,7 @@ def parse_month(text: str) -> tuple[int, int]:
     """`"2017-10"` as `(2017, 10)`. ValueError with a sentence for people otherwise."""
     match = re.fullmatch(r"([0-9]{4})-([0-9]{2})", text)
     if not match:
-        raise ValueError(f"{text!r} is not a month; write it like 2017-10.")
+        raise ValueError(f"{quoted(text)} is not a month; write it like 2017-10.")
     year, month = int(match[1]), int(match[2])
     if not 1 <= month <= 12 or not 1970 <= year <= 9998:
         raise ValueError(f"There is no month {text}; write year and month like 2017-10.")

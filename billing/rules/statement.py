@@ -104,9 +104,7 @@ class Line:
     amount: Money
     correction: bool  # of an earlier (or later) service period than the invoice's own
     terms: Mapping[str, Any] = field(default_factory=dict)  # of a share, with what was billed of it before
-    first_charge: bool = (
-        False  # of an earlier period of which nothing was billed under its key: it corrects nothing
-    )
+    first_charge: bool = False  # of an earlier period of which nothing was ever billed: it corrects nothing
 
 
 def statement(
@@ -119,8 +117,10 @@ def statement(
     back whole. A free price still shows what was used. CurrencyMismatchError when something was
     billed in another currency.
     """
+    open_before = {key.service for key in owed} - {key.service for key in billed}
     lines = [
-        _line(key, owed.get(key), billed.get(key), period, currency) for key in owed.keys() | billed.keys()
+        _line(key, owed.get(key), billed.get(key), period, currency, first=key.service in open_before)
+        for key in owed.keys() | billed.keys()
     ]
     return sorted(
         (line for line in lines if line.resource_seconds or line.amount.amount),
@@ -134,7 +134,9 @@ def _place(line: Line) -> tuple[bool, int, Key]:
     return line.correction, kind, line.key
 
 
-def _line(key: Key, owed: Owed | None, billed: Billed | None, period: Period, currency: str) -> Line:
+def _line(
+    key: Key, owed: Owed | None, billed: Billed | None, period: Period, currency: str, *, first: bool
+) -> Line:
     seconds, amount, unit_price = Fraction(0), Money.zero(currency), None
     terms: Mapping[str, Any] = {}
     if billed:
@@ -154,6 +156,6 @@ def _line(key: Key, owed: Owed | None, billed: Billed | None, period: Period, cu
         unit_price,
         amount,
         correction=correction,
-        first_charge=correction and billed is None,
+        first_charge=correction and first,
         terms=terms,
     )

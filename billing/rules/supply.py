@@ -13,6 +13,7 @@ from datetime import date
 from decimal import Decimal
 
 from billing.rules.tax import Tax
+from portal.excerpt import quoted
 
 _STATES = """
     AT BE BG CY CZ DE DK EE ES FI FR GR HR HU
@@ -113,7 +114,7 @@ def taxed_by_country(*, seller: Party, buyer: Party, category: str, on: date, ra
         return Tax("O", NOTHING)
     if rate is None:
         raise TaxError(
-            f"no rate of {buyer.country} for {category!r} holds on {on}: add it as [[tax_rate]] or under "
+            f"no rate of {buyer.country} for {quoted(category)} holds on {on}: add it as [[tax_rate]] or under "
             f"Tax rates in the administration."
         )
     return Tax("S" if rate else "Z", rate)
@@ -122,7 +123,7 @@ def taxed_by_country(*, seller: Party, buyer: Party, category: str, on: date, ra
 def _state(buyer: Party) -> None:
     """Nobody is untaxed by an oversight: raises TaxError where the state is missing, or none of its country."""
     if buyer.region not in BY_REGION[buyer.country]:
-        wrong = f"{buyer.region!r} is no state of" if buyer.region else "the tenant has no state in"
+        wrong = f"{quoted(buyer.region)} is no state of" if buyer.region else "the tenant has no state in"
         raise TaxError(
             f"{wrong} {buyer.country}, on which its tax depends: give it a `region` of two letters, such as CA."
         )

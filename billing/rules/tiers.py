@@ -17,6 +17,7 @@ from typing import Any
 
 from billing.rules.money import Money, decimal_of
 from billing.rules.pricing import SECONDS_PER_HOUR, PerUnit, PriceModel
+from portal.excerpt import quoted
 
 LARGEST_QUANTITY = 10**12
 QUANTITY_DECIMALS = 6
@@ -211,11 +212,11 @@ def _checked(quantity: Decimal, subject: str) -> None:
 
 def _decimal(text: Any) -> Decimal:
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} is not exact; write it as text.")  # noqa: TRY004 - the reader's one error
+        raise ValueError(f"{quoted(text)} is not exact; write it as text.")  # noqa: TRY004 - the reader's one error
     try:
         return decimal_of(text)
     except ValueError:
-        raise ValueError(f"{text[:40]!r} is no number; write it like 1.10.") from None
+        raise ValueError(f"{quoted(text)} is no number; write it like 1.10.") from None
 
 
 def _plain(number: Decimal) -> str:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from billing.rules.period import billing_period, day_after
 
 _HOUR = timedelta(hours=1)
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Every(StrEnum):
@@ -36,6 +37,7 @@ class Grant:
     priority: int  # the lowest burns first
     usable_from: date
     expires_on: date | None
+    turn: tuple[datetime, str] = (_EVER, "")  # when it was given, and its name: among equals the first burns
 
     def pays_for(self, day: date) -> bool:
         return self.usable_from <= day and (self.expires_on is None or day < self.expires_on)
@@ -84,11 +86,6 @@ def give_back(amount: int, taken: Sequence[Piece]) -> list[Piece]:
     return pieces
 
 
-def repay(debt: int, grants: Iterable[Grant], *, day: date) -> list[Piece]:
-    """What grants that pay for `day` give towards a debt: as much of it as they hold, in burn order."""
-    return [piece for piece in burn(debt, grants, day=day) if piece.grant is not None]
-
-
 def pay(parts: Iterable[tuple[date, int]], grants: Iterable[Grant], *, limit: int) -> list[Piece]:
     """What grants give towards an invoice: `parts` are the amounts that it charges for service days, in order.
 
@@ -109,7 +106,10 @@ def pay(parts: Iterable[tuple[date, int]], grants: Iterable[Grant], *, limit: in
 
 
 def granted(amount: int, *, cap: int | None, balance: int) -> int:
-    """What a grant adds: up to `cap` in the wallet and no more; nothing where it stands above already."""
+    """What a grant adds: up to `cap` in the wallet and no more; nothing where it stands above already.
+
+    Of a debt it pays as much as that lets it.
+    """
     return amount if cap is None else max(min(amount, cap - balance), 0)
 
 
@@ -146,9 +146,10 @@ def _next(every: Every, at: datetime, zone: ZoneInfo, anchor_day: int) -> dateti
     return billing_period(at, zone=zone, anchor_day=anchor_day).end.astimezone(UTC)
 
 
+def burn_order(grant: Grant) -> tuple[int, date, date, tuple[datetime, str], int]:
+    """By what grants are sorted: none of it depends on when anything was booked."""
+    return (grant.priority, grant.expires_on or date.max, grant.usable_from, grant.turn, grant.key)
+
+
 def _in_burn_order(grants: Iterable[Grant], day: date) -> list[Grant]:
-    usable = [grant for grant in grants if grant.left > 0 and grant.pays_for(day)]
-    return sorted(
-        usable,
-        key=lambda grant: (grant.priority, grant.expires_on or date.max, grant.usable_from, grant.key),
-    )
+    return sorted((grant for grant in grants if grant.left > 0 and grant.pays_for(day)), key=burn_order)

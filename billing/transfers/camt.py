@@ -23,6 +23,7 @@ from billing.transfers.values import (
     StatementError,
     known,
 )
+from portal.excerpt import excerpt, quoted
 
 _VERSION = re.compile(r"urn:iso:std:iso:20022:tech:xsd:(camt\.\d{3})\.001\.(\d{2})")
 _OTHERS = {"camt.052": "a report within the day", "camt.054": "a notification"}
@@ -42,7 +43,7 @@ def statements(data: bytes, *, account: str = "", unchecked: bool = False) -> li
         raise StatementError("There is no statement in this file.")
     accounts = [_account(node) for node in found]
     if account and account not in accounts:
-        others = ", ".join(dict.fromkeys(accounts))
+        others = excerpt(", ".join(dict.fromkeys(accounts)))
         raise StatementError(
             f"This is a statement of {others}, and invoices ask to pay to {account}: if that account is "
             "yours too, say so by giving it."
@@ -90,7 +91,7 @@ def _root(data: bytes) -> Node:
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        raise StatementError(f"The file is no XML that can be read: {error.msg}.") from error
+        raise StatementError(f"The file is no XML that can be read: {excerpt(error.msg)}.") from error
     if root.getroottree().docinfo.doctype:
         raise StatementError("The file has a document type, which no bank statement has: it is not read.")
     return root
@@ -147,7 +148,7 @@ def _balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, int |
     units = (each.get("Ccy", "") for each in amounts if each is not None)
     currency = _text(node, "Acct", "Ccy") or next(units, "")
     if currency and not is_currency(currency):
-        raise StatementError(f"Statement {name} is in {currency!r}, which is no currency.")
+        raise StatementError(f"Statement {name} is in {quoted(currency)}, which is no currency.")
     return None, None, currency
 
 
@@ -170,7 +171,7 @@ def _entries(node: Node, amount: int, currency: str) -> list[Entry]:
     try:
         booked_on = date.fromisoformat(text[:10])
     except ValueError as error:
-        raise ValueError(f"It was booked on {text!r}, which is no day.") from error
+        raise ValueError(f"It was booked on {quoted(text)}, which is no day.") from error
     if not amount:
         raise ValueError("It is over nothing.")
     details = [each for group in _all(node, "NtryDtls") for each in _all(group, "TxDtls")]
@@ -246,7 +247,7 @@ def _signed(node: Node, currency: str) -> int:
     if amount is None or way not in {"CRDT", "DBIT"}:
         raise ValueError("It does not say how much it is, or whether it came or went.")
     if amount.get("Ccy") != currency or not is_currency(currency):
-        raise ValueError(f"It is in {amount.get('Ccy')}, which is not the account's currency.")
+        raise ValueError(f"It is in {excerpt(amount.get('Ccy'))}, which is not the account's currency.")
     found = _minor(amount.text, currency)
     return found if way == "CRDT" else -found
 
@@ -254,7 +255,7 @@ def _signed(node: Node, currency: str) -> int:
 def _minor(text: str | None, currency: str) -> int:
     told = (text or "").strip()
     if not _AMOUNT.fullmatch(told):
-        raise ValueError(f"{told!r} is no amount.")
+        raise ValueError(f"{quoted(told)} is no amount.")
     return Money.of(told, currency).minor
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from billing.rules.money import is_currency
 from billing.transfers.csv_words import is_direction
 from billing.transfers.values import StatementError
+from portal.excerpt import quoted
 
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "booked_on": (
@@ -166,7 +167,9 @@ def said(columns: Mapping[str, str]) -> dict[str, str]:
     for name, meaning in columns.items():
         if meaning != "ignore" and meaning not in MEANINGS:
             allowed = ", ".join((*(each for each in MEANINGS if each != "text_or_kind"), "ignore"))
-            raise StatementError(f"A column {name!r} cannot mean {meaning!r}; it is one of {allowed}.")
+            raise StatementError(
+                f"A column {quoted(name)} cannot mean {quoted(meaning)}; it is one of {allowed}."
+            )
     return {_plain(name): meaning for name, meaning in columns.items()}
 
 
@@ -198,9 +201,9 @@ def _by_content(name: str, place: int, rows: Sequence[Sequence[str]]) -> str:
         return "direction"  # older exports of VR banks have S and H below no name
     if all(_NUMERIC.search(cell) for cell in cells):
         return "ignore"
-    column = repr(name.strip()) if name.strip() else f"{place + 1}, which has no name"
+    column = quoted(name.strip()) if name.strip() else f"{place + 1}, which has no name"
     raise StatementError(
-        f"It is not known what the column {column} means, where {cells[0][:40]!r} stands; it might say that money "
+        f"It is not known what the column {column} means, where {quoted(cells[0])} stands; it might say that money "
         "did not come. Say it with --column 'NAME=ignore', or what it is in the place of 'ignore'; or take the column "
         "out of the file."
     )
@@ -215,7 +218,7 @@ def _unambiguous(header: Sequence[str], by_rank: Mapping[str, Sequence[tuple[int
         if count > 1 and rank == min(ranked)[0]:
             name = next(header[place].strip() for each, place in ranked if each == rank)
             raise StatementError(
-                f"The column {name!r} is there twice: take the one out that says something else."
+                f"The column {quoted(name)} is there twice: take the one out that says something else."
             )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import date
 
 from billing.transfers.values import StatementError
+from portal.excerpt import quoted
 
 _ISO = re.compile(r"(\d{4})([-/]?)(\d{2})\2(\d{2})", re.ASCII)
 _POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4}|\d{2})", re.ASCII)
@@ -46,8 +47,8 @@ def day_of(text: str, order: str) -> date:
             month, day = (first, second) if order == "mdy" else (second, first)
             return date(_year(match[4]), month, day)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no day: {error}.") from error
-    raise ValueError(f"{text!r} is no day; write it like 2026-03-31 or 31.03.2026.")
+        raise ValueError(f"{quoted(text)} is no day: {error}.") from error
+    raise ValueError(f"{quoted(text)} is no day; write it like 2026-03-31 or 31.03.2026.")
 
 
 def _year(text: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from billing.transfers.values import StatementError
+from portal.excerpt import excerpt, quoted
 
 
 class Word(Enum):
@@ -62,8 +63,8 @@ def state_of(text: str, words: Mapping[str, Word]) -> Word:
     if word in {Word.BOOKED, Word.PENDING, Word.FAILED}:
         return word
     raise StatementError(
-        f"The state {text[:40]!r} is not known: say with --word '{text[:40]}=booked', '…=pending' or '…=failed' what "
-        "it means, or with --column 'NAME=ignore' that its column is none of states."
+        f"The state {quoted(text)} is not known: say with --word '{excerpt(text)}=booked', '…=pending' or '…=failed' "
+        "what it means, or with --column 'NAME=ignore' that its column is none of states."
     )
 
 
@@ -74,8 +75,8 @@ def direction_of(text: str, words: Mapping[str, Word]) -> Word:
     if word in {Word.CREDIT, Word.DEBIT, Word.FAILED}:
         return word
     raise StatementError(
-        f"Whether {text[:40]!r} says that money came or went is not known: say it with --word '{text[:40]}=credit' or "
-        "'…=debit'."
+        f"Whether {quoted(text)} says that money came or went is not known: say it with "
+        f"--word '{excerpt(text)}=credit' or '…=debit'."
     )
 
 
@@ -99,5 +100,7 @@ def said(words: Mapping[str, str]) -> dict[str, Word]:
     known = {each.value for each in Word}
     for meaning in words.values():
         if meaning not in known:
-            raise StatementError(f"A word cannot mean {meaning!r}; it is one of {', '.join(sorted(known))}.")
+            raise StatementError(
+                f"A word cannot mean {quoted(meaning)}; it is one of {', '.join(sorted(known))}."
+            )
     return {" ".join(text.split()).casefold(): Word(meaning) for text, meaning in words.items()}

@@ -28,6 +28,7 @@ class Imported:
     known: int = 0  # entries that were taken in before
     refused: list[tuple[str, str]] = field(default_factory=list)  # place and reason
     rows: list[Transfer] = field(default_factory=list)
+    finished: list[Transfer] = field(default_factory=list)  # left by an import that was killed, matched now
 
     @property
     def states(self) -> Counter[str]:
@@ -46,8 +47,9 @@ def take_in(
 ) -> Imported:
     """Take a file in and match what is new in it; the same file, or one that overlaps, books nothing twice.
 
-    `rehearse` does all of it and keeps nothing. `most` are matched here, the others by a worker. Raises
-    StatementError, and then nothing was kept.
+    What an import that was killed had kept and not matched is matched too, whether or not a worker runs. `rehearse`
+    does all of it and keeps nothing. `most` are matched here, the others by a worker. Raises StatementError, and then
+    nothing was kept.
     """
     statements = read(data, options)
     with transaction.atomic():
@@ -57,7 +59,7 @@ def take_in(
             _match(done, moment, None)
             transaction.set_rollback(True)
     if not rehearse:
-        _match(done, moment, most)
+        _match(done, moment, most, _left(done))
     return done
 
 
@@ -219,8 +221,8 @@ def _refused(row: BankStatement, place: str, reason: str, raw: str, done: Import
     done.refused.append((place, reason))
 
 
-def _match(done: Imported, moment: datetime, most: int | None) -> None:
-    """A kill leaves the rest to the worker, and so does a transfer that fails: the log has why.
+def _match(done: Imported, moment: datetime, most: int | None, left: Sequence[Transfer] = ()) -> None:
+    """A kill leaves the rest to the next import or a worker, and so does a transfer that fails: the log has why.
 
     No outbox: what it does is one transaction, and each transfer needs its own.
     """
@@ -230,8 +232,15 @@ def _match(done: Imported, moment: datetime, most: int | None) -> None:
         matched[row.pk] = matching.match(transfer=row.pk, moment=moment)
 
     with suppress(apart.LeftOverError):
-        apart.each(sorted(done.rows, key=matching.turn)[:most], one)
+        apart.each(sorted([*done.rows, *left], key=matching.turn)[:most], one)
     done.rows = [matched.get(row.pk, row) for row in done.rows]
+    done.finished = [matched[row.pk] for row in left if row.pk in matched]
+
+
+def _left(done: Imported) -> list[Transfer]:
+    """What an earlier import kept and did not come to match."""
+    new = [row.pk for row in done.rows]
+    return list(Transfer.objects.filter(state=TransferState.NEW).exclude(pk__in=new))
 
 
 def _compact(account: str) -> str:

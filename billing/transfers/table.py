@@ -28,6 +28,7 @@ from billing.transfers.values import (
     StatementError,
     known,
 )
+from portal.excerpt import excerpt, quoted
 
 _AMOUNT = re.compile(r"[+-]?\d+([.,]\d+)*[+-]?", re.ASCII)
 _SPACES = re.compile(r"[\s  '’]")
@@ -37,6 +38,7 @@ _BALANCES = frozenset(
      "solde initial", "solde final", "saldo inicial", "saldo final")
 )  # fmt: skip
 """What stands in rows that say how much there is, and move nothing."""
+_PARTIES = ("payer", "payee", "payer_iban")
 ROWS = 100_000
 
 
@@ -59,8 +61,9 @@ def statement(data: bytes, options: ReadOptions) -> Statement:
     """
     by_name, words = csv_columns.said(options.columns), csv_words.said(options.words)
     (_, header), *rest = _rows(_decoded(data), by_name)
-    rows = [(line, row) for line, row in rest if _moves(row)]
-    columns = csv_columns.resolve(header, [row for _, row in rows], by_name)
+    rest = [(line, row) for line, row in rest if any(cell.strip() for cell in row)]
+    columns = csv_columns.resolve(header, [row for _, row in rest if not _names_balance(row)], by_name)
+    rows = [(line, row) for line, row in rest if not _is_balance(row, columns)]
     rows = _of_account(rows, columns, options.account)
     states = columns.places.get("state", ())
     wordy = tuple(place for place in states if any(_at(row, place) for _, row in rows))
@@ -104,9 +107,14 @@ def _entries(rows: Sequence[tuple[int, Sequence[str]]], table: _Table) -> tuple[
     return entries, bad
 
 
-def _moves(row: Sequence[str]) -> bool:
-    cells = [cell.strip() for cell in row]
-    return any(cells) and not any(cell.casefold() in _BALANCES for cell in cells)
+def _names_balance(row: Sequence[str]) -> bool:
+    return any(cell.strip().casefold() in _BALANCES for cell in row)
+
+
+def _is_balance(row: Sequence[str], columns: Columns) -> bool:
+    """Whether it says how much there is. A payer may write the same words: then the row names who paid."""
+    names = [each for each in _PARTIES if each in columns.places]
+    return bool(names) and _names_balance(row) and not any(columns.cell(row, each) for each in names)
 
 
 def _of_account(
@@ -208,6 +216,8 @@ def _is_pending(row: Sequence[str], table: _Table) -> bool:
 
 def _entry(row: Sequence[str], table: _Table) -> Entry:
     columns = table.columns
+    if _names_balance(row) and not any(each in columns.places for each in _PARTIES):
+        raise ValueError("It may be a balance, or a payment with those words: no column says who paid.")
     _came_for_certain(row, table)
     unit = _currency(row, table)
     amount = _signed(row, unit, table)
@@ -239,7 +249,7 @@ def _came_for_certain(row: Sequence[str], table: _Table) -> None:
         if not text:
             raise ValueError("It does not say whether it is booked, as other rows do.")
         if csv_words.state_of(text, table.words) == Word.FAILED:
-            raise ValueError(f"Its state is {text!r}: no money came of it.")
+            raise ValueError(f"Its state is {quoted(text)}: no money came of it.")
 
 
 def _currency(row: Sequence[str], table: _Table) -> str:
@@ -247,12 +257,12 @@ def _currency(row: Sequence[str], table: _Table) -> str:
     if units and table.columns.unit:
         units.add(table.columns.unit)
     if len(units) > 1:
-        raise ValueError(f"It is in {' and in '.join(sorted(units))}.")
+        raise ValueError(f"It is in {excerpt(' and in '.join(sorted(units)))}.")
     unit = next(iter(units), table.currency)
     if not unit:
         raise ValueError("It does not say its currency: say it with --currency, or in a column 'currency'.")
     if not is_currency(unit):
-        raise ValueError(f"{unit!r} is no currency.")
+        raise ValueError(f"{quoted(unit)} is no currency.")
     return unit
 
 
@@ -264,7 +274,7 @@ def _signed(row: Sequence[str], unit: str, table: _Table) -> int:
     if "credit" in columns.places or "debit" in columns.places:
         moved = _of_two_columns(row, unit, table)
         if written and abs(amount) != abs(moved):
-            raise ValueError(f"Its amount {written!r} is not what came or went.")
+            raise ValueError(f"Its amount {quoted(written)} is not what came or went.")
         amount = moved
     elif not written:
         raise ValueError("'' is no amount.")
@@ -274,7 +284,9 @@ def _signed(row: Sequence[str], unit: str, table: _Table) -> int:
         amount = _directed(amount, text, csv_words.direction_of(text, table.words), written)
     for kind in columns.cells(row, "kind"):
         if csv_words.is_direction(kind) and (csv_words.direction_of(kind, {}) == Word.CREDIT) != (amount > 0):
-            raise ValueError(f"It says {kind!r} of {written!r}: whether it came or went is not certain.")
+            raise ValueError(
+                f"It says {quoted(kind)} of {quoted(written)}: whether it came or went is not certain."
+            )
     return amount
 
 
@@ -285,17 +297,19 @@ def _of_two_columns(row: Sequence[str], unit: str, table: _Table) -> int:
     if bool(came) == bool(went):
         raise ValueError("It has to have an amount either below money in or below money out.")
     if came < 0:
-        raise ValueError(f"{cells[0]!r} came: less than nothing cannot come.")
+        raise ValueError(f"{quoted(cells[0])} came: less than nothing cannot come.")
     return came or -abs(went)
 
 
 def _directed(amount: int, text: str, word: Word, written: str) -> int:
     if word == Word.FAILED:
-        raise ValueError(f"It says {text!r}: no money came of it.")
+        raise ValueError(f"It says {quoted(text)}: no money came of it.")
     if word == Word.DEBIT and "+" not in written:
         return -abs(amount)
     if (word == Word.CREDIT) != (amount > 0):
-        raise ValueError(f"It says {text!r} of {written!r}: whether it came or went is not certain.")
+        raise ValueError(
+            f"It says {quoted(text)} of {quoted(written)}: whether it came or went is not certain."
+        )
     return amount
 
 
@@ -306,7 +320,7 @@ def _at(row: Sequence[str], place: int) -> str:
 def _minor(text: str, currency: str, mark: str) -> int:
     plain = _SPACES.sub("", text).replace("\N{MINUS SIGN}", "-")
     if not _AMOUNT.fullmatch(plain):
-        raise ValueError(f"{text!r} is no amount.")
+        raise ValueError(f"{quoted(text)} is no amount.")
     negative = "-" in {plain[0], plain[-1]}
     number = plain.strip("+-").replace("." if mark == "," else ",", "").replace(mark, ".")
     money = Money.of(f"-{number}" if negative else number, currency)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from hashlib import sha256
+
+from portal.excerpt import quoted
 
 MOST_BYTES = 20 << 20
 """Of a file. A statement of 20,000 entries has about half of that."""
@@ -38,6 +40,20 @@ class ReadOptions:
     columns: Mapping[str, str] = field(default_factory=dict)  # of a CSV: by name the meaning
     words: Mapping[str, str] = field(default_factory=dict)  # of states and directions of a CSV
     unchecked: bool = False  # camt.053 without opening or closing balance is read all the same
+
+
+def meanings(texts: Iterable[str]) -> dict[str, str]:
+    """By name of a column, or by word, what it means, from texts `NAME=MEANING`. Names may hold a "=".
+
+    StatementError for a text without one.
+    """
+    pairs = {}
+    for text in texts:
+        name, sign, meaning = text.rpartition("=")
+        if not sign or not name.strip():
+            raise StatementError(f"A column or a word is given as NAME=MEANING, not as {quoted(text)}.")
+        pairs[name.strip()] = meaning.strip()
+    return pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

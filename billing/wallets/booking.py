@@ -7,29 +7,21 @@ Usage that happened is booked in full, below the limit if need be.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import Q, Sum
+from django.db.models import Max, Sum
 
-from billing.models.wallets import (
-    EntrySide,
-    Wallet,
-    WalletBooking,
-    WalletDay,
-    WalletEntry,
-    WalletScheme,
-    WalletScope,
-    WalletTotal,
-)
+from billing.models.wallets import Wallet, WalletBooking, WalletScheme, WalletScope, WalletTotal
 from billing.rules.money import Money
 from billing.rules.pricing import SECONDS_PER_HOUR
-from billing.rules.wallet import Piece, burn, give_back
-from billing.wallets import apart, granting
-from billing.wallets.entries import Booking, grants_of, locked, post, repay_debt, stay_expired
+from billing.wallets import apart, replay
+from billing.wallets.caps import used_by
+from billing.wallets.entries import locked
+from billing.wallets.replay import Change
 from portal.tenants.models import Tenant
 
 
@@ -60,7 +52,8 @@ def book(*, tenant: Tenant, moment: datetime) -> None:
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     state, _ = WalletBooking.objects.get_or_create(tenant=tenant)
     changed = WalletTotal.objects.filter(tenant=tenant, last_rated_id__gt=state.rated_through)
-    news = list(changed.values_list("unit", "day", "project", "user", "last_rated_id"))
+    columns = ("unit", "day", "project", "user")
+    news = list(changed.values_list(*columns).annotate(newest=Max("last_rated_id")).order_by(*columns))
     for unit in sorted({row[0] for row in news}):
         _book_unit(tenant, unit, [row[1:4] for row in news if row[0] == unit], moment)
     state.rated_through = max([state.rated_through, *(row[4] for row in news)])
@@ -90,10 +83,7 @@ def _book_unit(tenant: Tenant, unit: str, news: Iterable[tuple[date, int, str]],
     rows = locked(wallet.pk for wallet in wallets.values())
     for owner, wallet in wallets.items():
         row = rows[wallet.pk]
-        granting.accrue(wallet=row, moment=moment)
-        row.refresh_from_db(fields=["balance"])
-        _book_days(row, _owed(scheme, owner, days[owner]), moment)
-        repay_debt(row, day=moment.astimezone(tenant.zone).date(), at=moment)
+        replay.settle(wallet=row, moment=moment, change=Change(use=_owed(row, days[owner])))
 
 
 def _plain(tenant: Tenant, unit: str) -> WalletScheme:
@@ -108,38 +98,10 @@ def _owner(scheme: WalletScheme, project: int, user: str) -> Owner:
     return Owner(None, user if scheme.scope == WalletScope.USER else "")
 
 
-def _owed(scheme: WalletScheme, owner: Owner, days: Iterable[date]) -> dict[date, int]:
+def _owed(wallet: Wallet, days: Iterable[date]) -> dict[date, int]:
     """What the days come to, in smallest units: rounded once, per day."""
-    whose = Q(project=owner.project) if owner.project is not None else Q()
-    if scheme.scope == WalletScope.USER:
-        whose = Q(user=owner.user)
-    totals = WalletTotal.objects.filter(whose, tenant=scheme.tenant_id, unit=scheme.unit, day__in=list(days))
+    totals = WalletTotal.objects.filter(used_by(wallet), day__in=list(days))
     exact: dict[date, Fraction] = defaultdict(Fraction)
     for day, share_den, amount in totals.values_list("day", "share_den").annotate(sum=Sum("amount")):
         exact[day] += Fraction(amount) / share_den / SECONDS_PER_HOUR
-    return {day: Money(amount, scheme.unit).rounded().minor for day, amount in sorted(exact.items())}
-
-
-def _book_days(wallet: Wallet, owed: Mapping[date, int], moment: datetime) -> None:
-    booked = dict(WalletDay.objects.filter(wallet=wallet, day__in=owed).values_list("day", "booked"))
-    for day, amount in owed.items():
-        more = amount - booked.get(day, 0)
-        if more > 0:
-            taken = burn(more, grants_of(wallet), day=day)
-            pieces = [Piece(piece.grant, -piece.amount) for piece in taken]
-            post(wallet, Booking(pieces, EntrySide.USED, moment, memo=f"Use of {day}", day=day))
-        elif more < 0:
-            pieces = give_back(-more, _taken(wallet, day))
-            post(wallet, Booking(pieces, EntrySide.USED, moment, memo=f"Less use of {day}", day=day))
-            stay_expired(wallet, pieces, moment)
-        if more:
-            WalletDay.objects.update_or_create(wallet=wallet, day=day, defaults={"booked": amount})
-
-
-def _taken(wallet: Wallet, day: date) -> list[Piece]:
-    """What the day's use took and did not give back, in the order in which it was taken."""
-    found: dict[int | None, int] = {}
-    entries = WalletEntry.objects.filter(wallet=wallet, day=day, side=EntrySide.BALANCE).order_by("pk")
-    for grant, amount in entries.values_list("grant", "amount"):
-        found[grant] = found.get(grant, 0) - amount
-    return [Piece(grant, amount) for grant, amount in found.items() if amount > 0]
+    return {day: Money(amount, wallet.unit).rounded().minor for day, amount in sorted(exact.items())}

@@ -10,8 +10,11 @@ from django.db.models import F, Q, Sum
 
 from billing.models.wallets import EntrySide, Wallet, WalletGrant, WalletHold
 from billing.rules.money import Money
-from billing.rules.wallet import Piece, burn
-from billing.wallets.entries import Booking, WalletError, grants_of, locked, post
+from billing.rules.wallet import Piece
+from billing.wallets import replay
+from billing.wallets.entries import Booking, WalletError, locked
+from billing.wallets.replay import Change
+from portal.excerpt import quoted
 
 
 def available(wallets: Iterable[Wallet], *, day: date) -> dict[int, int]:
@@ -38,8 +41,9 @@ def hold(*, wallet: Wallet, amount: int, key: str, moment: datetime) -> WalletHo
     active = WalletHold.objects.filter(wallet=row, key=key, released_at=None).first()
     if active is not None:
         if active.amount != amount:
-            raise WalletError(f"{key!r} is held already with another amount: release it first.")
+            raise WalletError(f"{quoted(key)} is held already with another amount: release it first.")
         return active
+    replay.settle(wallet=row, moment=moment)
     _allow(row, amount, _today(row, moment))
     Wallet.objects.filter(pk=row.pk).update(held=F("held") + amount)
     return WalletHold.objects.create(
@@ -65,9 +69,10 @@ def spend(*, wallet: Wallet, amount: int, moment: datetime, memo: str) -> None:
     """
     row = locked([wallet.pk])[wallet.pk]
     today = _today(row, moment)
+    replay.settle(wallet=row, moment=moment)
     _allow(row, amount, today)
-    pieces = [Piece(piece.grant, -piece.amount) for piece in burn(amount, grants_of(row), day=today)]
-    post(row, Booking(pieces, EntrySide.SPENT, moment, memo=memo))
+    spent = Booking([Piece(None, -amount)], EntrySide.SPENT, moment, memo=memo, day=today)
+    replay.settle(wallet=row, moment=moment, change=Change(beside=[spent], since=today))
 
 
 def _today(wallet: Wallet, moment: datetime) -> date:

@@ -15,13 +15,14 @@ from math import lcm
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Min, Sum
 
 from billing.models import DayTotal, DocumentKind, Invoice, InvoiceState, Payer, Settles, Subscription
 from billing.models.wallets import (
     CreditsGo,
     EntrySide,
     Wallet,
+    WalletBooking,
     WalletEntry,
     WalletGrant,
     WalletScope,
@@ -29,8 +30,9 @@ from billing.models.wallets import (
 from billing.rules.money import Money, split
 from billing.rules.period import last_day, midnight
 from billing.rules.wallet import Piece, give_back, pay
-from billing.wallets import granting
-from billing.wallets.entries import Booking, grants_of, locked, post, stay_expired
+from billing.wallets import booking, replay
+from billing.wallets.entries import Booking, grants_of, locked, post
+from billing.wallets.replay import Change
 
 _DAY = timedelta(days=1)
 
@@ -47,6 +49,7 @@ def settle_each(documents: Sequence[Invoice], *, moment: datetime | None) -> Non
         if note.kind == DocumentKind.CREDIT_NOTE and note.original is not None and note.original.prepaid
     ]
     wallets = _wallets([each for each in documents if each.kind != DocumentKind.CREDIT_NOTE and each.total])
+    _book_use(set(wallets.values()), moment)
     rows = locked(set(wallets.values()) | _paid_by(notes))
     for document in documents:
         at = moment or _beginning(document)
@@ -54,6 +57,15 @@ def settle_each(documents: Sequence[Invoice], *, moment: datetime | None) -> Non
             _draw(rows[wallets[document.pk]], document, at)
         elif document in notes:
             _return(rows, document, at)
+
+
+def _book_use(wallets: Iterable[int], moment: datetime | None) -> None:
+    """What was used on another plan and is not booked yet is not there to pay invoices, be a worker asleep or not."""
+    if moment is None or not wallets:
+        return
+    behind = WalletBooking.objects.filter(due=True, tenant__wallets__in=wallets).select_related("tenant")
+    for row in behind.distinct().order_by("pk"):
+        booking.book(tenant=row.tenant, moment=moment)
 
 
 @transaction.atomic
@@ -68,9 +80,8 @@ def take_back(*, invoice: Invoice, at: datetime) -> None:
         return
     (row,) = locked(_paid_by_invoices([invoice.pk])).values()
     pieces = give_back(sum(piece.amount for piece in taken), taken)
-    post(
-        row,
-        Booking(pieces, EntrySide.INVOICE, at, memo=f"{invoice.number} became void", invoice=invoice.pk),
+    _give_again(
+        row, Booking(pieces, EntrySide.INVOICE, at, f"{invoice.number} became void", invoice=invoice.pk)
     )
 
 
@@ -107,8 +118,7 @@ def _wallets(invoices: Sequence[Invoice]) -> dict[int, int]:
 
 
 def _draw(wallet: Wallet, invoice: Invoice, at: datetime) -> None:
-    granting.accrue(wallet=wallet, moment=at)
-    wallet.refresh_from_db(fields=["balance", "held"])
+    replay.settle(wallet=wallet, moment=at, change=Change(expires=False))
     grants = grants_of(wallet)
     ends = min((grant.expires_on for grant in grants if grant.expires_on), default=None)
     taken = pay(_parts(invoice, ends), grants, limit=max(0, wallet.balance - wallet.held))
@@ -140,11 +150,16 @@ def _return(rows: Mapping[int, Wallet], note: Invoice, at: datetime) -> None:
     if amount <= 0:
         return
     pieces = give_back(amount, taken)
-    memo = f"Given back by {note.number}"
-    post(row, Booking(pieces, EntrySide.INVOICE, at, memo=memo, invoice=note.pk))
-    stay_expired(row, pieces, at)
+    _give_again(row, Booking(pieces, EntrySide.INVOICE, at, f"Given back by {note.number}", invoice=note.pk))
     note.prepaid = -amount
     Invoice.objects.filter(pk=note.pk).update(prepaid=-amount)
+
+
+def _give_again(wallet: Wallet, booking: Booking) -> None:
+    """What comes back pays days that its grants could have paid for, and expires with them."""
+    grants = WalletGrant.objects.filter(pk__in=[piece.grant for piece in booking.pieces])
+    since = grants.aggregate(first=Min("usable_from"))["first"]
+    replay.settle(wallet=wallet, moment=booking.at, change=Change(beside=[booking], since=since))
 
 
 def _taken(invoice: Invoice) -> list[Piece]:

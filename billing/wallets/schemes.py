@@ -21,6 +21,7 @@ from billing.models.wallets import (
 from billing.rules.money import TOKENS, is_currency
 from billing.wallets.booking import Owner, wallet_of
 from billing.wallets.entries import WalletError, pays_first
+from portal.excerpt import quoted
 from portal.tenants.models import Project, Tenant
 
 
@@ -55,7 +56,9 @@ def set_scheme(
     projects or users where a plan of the tenant has its own wallet pay invoices first.
     """
     if not is_currency(unit) and unit != TOKENS:
-        raise WalletError(f"{unit!r} is no unit of a wallet; write a currency of ISO 4217, or {TOKENS}.")
+        raise WalletError(
+            f"{quoted(unit)} is no unit of a wallet; write a currency of ISO 4217, or {TOKENS}."
+        )
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     scheme = WalletScheme.objects.filter(tenant=tenant, unit=unit).first()
     if scheme is None:
@@ -89,12 +92,12 @@ def set_rule(*, scheme: WalletScheme, rule: Rule) -> GrantRule:
     if given is not None:
         if any(getattr(row, name) != value for name, value in wanted.items()):
             raise WalletError(
-                f"{rule.name!r} has given already, so it can only be ended: give it an `until` and other terms "
+                f"{quoted(rule.name)} has given already, so it can only be ended: give it an `until` and other terms "
                 "another name."
             )
         if rule.ends_at is not None and rule.ends_at <= given.through:
             raise WalletError(
-                f"{rule.name!r} has given until {given.through:%Y-%m-%d %H:%M} UTC: end it after that."
+                f"{quoted(rule.name)} has given until {given.through:%Y-%m-%d %H:%M} UTC: end it after that."
             )
     _write(row, wanted | {"ends_at": rule.ends_at})
     return row

@@ -1,4 +1,4 @@
-"""Taking credit back whose money has gone again: what is left of its grant first, the rest below zero if need be."""
+"""Taking credit back whose money has gone again, and giving it again: from then on as if it had never been given."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from django.db import transaction
 
 from billing.models.wallets import EntrySide, WalletGrant
 from billing.rules.wallet import Piece
-from billing.wallets.entries import Booking, locked, post, repay_debt
+from billing.wallets import replay
+from billing.wallets.entries import Booking, locked
+from billing.wallets.replay import Change
 
 
 @transaction.atomic
 def take_back(*, grant: WalletGrant, amount: int, why: str, moment: datetime) -> None:
-    """Take `amount` smallest units of a grant back, in full: what was spent of it is owed until other grants pay it.
+    """Take `amount` smallest units of a grant back, in full; below zero: give them again.
 
-    For a caller that knows that it was not taken back before; a second call takes as much again.
+    Days that it paid for are paid by other grants, or are a debt. For a caller that knows that it was not done before;
+    a second call takes as much again.
     """
     row = locked([grant.wallet_id])[grant.wallet_id]
-    left = min(WalletGrant.objects.get(pk=grant.pk).left, amount)
-    pieces = [Piece(grant.pk, -left), Piece(None, left - amount)]
-    post(row, Booking(pieces, EntrySide.GRANTED, moment, memo=why))
-    repay_debt(row, day=moment.astimezone(row.tenant.zone).date(), at=moment)
+    taken = Booking([Piece(grant.pk, -amount)], EntrySide.GRANTED, moment, memo=why, grant=grant.pk)
+    replay.settle(wallet=row, moment=moment, change=Change(beside=[taken], since=grant.usable_from))

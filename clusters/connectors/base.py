@@ -11,7 +11,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from clusters.connectors.clocks import Clocks
 
 State = str
 """The scheduler's own word for how a run stands or ended, without its reason: `COMPLETED`.
@@ -34,6 +37,9 @@ class UsageFact:
     They are made by the million. So it is not frozen, which takes three quarters of the time of making one, and
     takes its fields in this order as well as by name, which takes three times as long.
 
+    Which source fills which column is a table in docs/operators.md, held by recorded answers; the others come by files
+    alone, or not at all.
+
     All instants are UTC epoch seconds; `started` and `ended` are half-open `[started, ended)`.
     `started is None`: still waiting. `ended is None`: still running (or waiting).
     """
@@ -46,8 +52,8 @@ class UsageFact:
     job_id: str = ""  # as people write it: "8012944_24093"
     name: str = ""
     queue: str = ""  # Slurm partition, Kubernetes queue
-    qos: str = ""
-    priority_class: str = ""
+    qos: str = ""  # Slurm's, or a pod's QoS class
+    priority_class: str = ""  # of a pod
     gpus: int = 0  # whole GPUs, or slices of `gpu_share` each
     gpu_model: str = ""  # "a100"; "" where the source does not say
     mig_profile: str = ""  # "1g.5gb"
@@ -138,6 +144,9 @@ class Reading:
     incomplete: list[IncompleteHour] = field(
         default_factory=list
     )  # sources that look by themselves: hours of what was read that they did not see all of, in order
+    clocks: Clocks | None = (
+        None  # live sources: both clocks as the pass began, known before its first row; None: not told
+    )
 
 
 class NodeState(StrEnum):

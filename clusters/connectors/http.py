@@ -6,6 +6,7 @@ import ssl
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -51,6 +52,7 @@ class Answer:
     body: bytes = field(repr=False)
     spent: int = 0
     location: str = ""  # host and path that a redirect names, without its query
+    date: int | None = None  # epoch second of its Date header: the clock of whoever answered
 
 
 class Http(Connected):
@@ -141,6 +143,7 @@ class Http(Connected):
                     body,
                     (monotonic_ns() - begun) // 10**6,
                     _place(response.headers.get("location", "")),
+                    _date(response.headers.get("date", "")),
                 )
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
             self.close()
@@ -241,6 +244,13 @@ def _tls(endpoint: Endpoint) -> ssl.SSLContext:
 def _place(location: str) -> str:
     parts = urlsplit(location)
     return f"{parts.scheme}://{parts.hostname}{parts.path}" if parts.hostname else parts.path
+
+
+def _date(header: str) -> int | None:
+    try:
+        return int(parsedate_to_datetime(header).timestamp())
+    except (ValueError, OverflowError):
+        return None
 
 
 def _too_slow(address: str, timeout: int) -> TooSlowError:

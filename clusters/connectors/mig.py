@@ -8,6 +8,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from clusters.connectors.base import ConnectorError
+from portal.excerpt import quoted
 
 Share = tuple[int, int]
 OwnShares = tuple[tuple[str, str, int, int], ...]
@@ -59,7 +60,7 @@ def slice_share(model: str, own: str, profile: str, rows: Mapping[tuple[str, str
     of = 4 if any(name in families for name in _OF_FOUR) else _SLICES
     if not 1 <= slices <= of:
         raise UnknownShareError(
-            f"The MIG profile {profile!r} is not known: add its share of a {model or 'GPU'}."
+            f"The MIG profile {quoted(profile)} is not known: add its share of a {model or 'GPU'}."
         )
     return Fraction(slices, of)
 
@@ -72,8 +73,8 @@ def own_shares(value: object, key: str) -> OwnShares:
             part = _SHARE.fullmatch(text) if type(text) is str else None
             if part is None or int(part[1]) > int(part[2]):
                 raise ConnectorError(
-                    f"The option {key} has {text!r} for {profile!r} of {model!r}: write the part of a whole GPU "
-                    'as text, like "1/7".',
+                    f"The option {key} has {quoted(text)} for {quoted(profile)} of {quoted(model)}: write the part of "
+                    'a whole GPU as text, like "1/7".',
                     retry=False,
                 )
             rows.append((model, profile, int(part[1]), int(part[2])))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from portal.excerpt import quoted
+
 NO_COUNT = 2**32 - 2
 """Slurm's NO_VAL; this and everything above it stands for "not set"."""
 
@@ -30,7 +32,7 @@ def job_number(text: str) -> int:
         return int(text)
     if _DIGITS.fullmatch(text) and 0 < (number := int(text)) < 2**63:
         return number
-    raise UnreadableError("job-id", f"JobIDRaw {text[:40]!r} is not a positive whole number.")
+    raise UnreadableError("job-id", f"JobIDRaw {quoted(text)} is not a positive whole number.")
 
 
 @lru_cache(maxsize=4096)
@@ -41,7 +43,7 @@ def duration(column: str, text: str) -> int | None:
     found = _DURATION.fullmatch(text)
     if found is None or (found[2] is not None and int(found[3]) > 59):
         code = "negative-elapsed" if text.startswith("-") else "unreadable-duration"
-        raise UnreadableError(code, f"{column} {text[:40]!r} is not a length of time like 1-02:24:13.")
+        raise UnreadableError(code, f"{column} {quoted(text)} is not a length of time like 1-02:24:13.")
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
@@ -54,7 +56,7 @@ def raw_seconds(text: str) -> int | None:
         seconds = int(text)
         return seconds if seconds < NO_COUNT else None
     code = "negative-elapsed" if text.startswith("-") else "unreadable-duration"
-    raise UnreadableError(code, f"ElapsedRaw {text[:40]!r} is not a whole number of seconds.")
+    raise UnreadableError(code, f"ElapsedRaw {quoted(text)} is not a whole number of seconds.")
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +76,7 @@ def count(column: str, text: str) -> int:
     if not text:
         return 0
     if not _DIGITS.fullmatch(text):
-        raise UnreadableError("unreadable-count", f"{column} {text[:40]!r} is not a whole number.")
+        raise UnreadableError("unreadable-count", f"{column} {quoted(text)} is not a whole number.")
     return int(text) if int(text) < NO_COUNT else 0
 
 
@@ -84,6 +86,6 @@ def state_word(text: str) -> str:
     found = _STATE.fullmatch(text)
     if found is None:
         raise UnreadableError(
-            "state", f"State {text[:40]!r} is not a state; the fields of the row may have shifted."
+            "state", f"State {quoted(text)} is not a state; the fields of the row may have shifted."
         )
     return found[1]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError
+from portal.excerpt import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +85,7 @@ def _refusal(names: list[str], known: list[str | None], missing: list[str], deli
     if other := _other_delimiter(line, sum(name is not None for name in known), delimiter):
         option = "$'\\t'" if other == "\t" else f"'{other}'"
         return (
-            f"The header's columns are separated by {_OTHERS[other]}, not by {delimiter!r}: "
+            f"The header's columns are separated by {_OTHERS[other]}, not by {quoted(delimiter)}: "
             f"import it with --delimiter {option}."
         )
     if len(names) == 1 and _SACCT.match(line):

@@ -163,6 +163,8 @@ class RowReader:
         number = job_number(job)
         held = tres(listed, self.shares)
         cpus = count("NCPUS", fields[self.cpus]) if held.cpus is None else held.cpus
+        if started is None and held.cpus is None:
+            cpus = 0  # what waits holds none, whatever releases print for it
         nodes = count("NNodes", fields[self.nodes]) if held.nodes is None else held.nodes
         fact = UsageFact(  # in the order of its fields: naming them takes as long as all the rest
             f"{number}@{submitted}", account, user, job_id or str(number), name, queue, qos, "",

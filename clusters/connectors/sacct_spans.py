@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clusters.connectors.sacct_fields import UnreadableError
 from clusters.connectors.sacct_times import LATEST
+from portal.excerpt import quoted
 
 if TYPE_CHECKING:
     from clusters.connectors.sacct_times import Clock
@@ -44,7 +45,9 @@ def read_span(clock: Clock, times: Times, *, state: str) -> Span:
     starts = clock.moments("Start", times.start)
     ends = () if running else clock.moments("End", times.end)
     if not submits:
-        raise UnreadableError("no-submit", f"Submit is {times.submit!r}; without it the row has no identity.")
+        raise UnreadableError(
+            "no-submit", f"Submit is {quoted(times.submit)}; without it the row has no identity."
+        )
     if not starts:
         span = _never_started(times, submits, ends, running=running, waiting=state == "PENDING")
     elif not ends:
@@ -60,7 +63,7 @@ def _never_started(
     times: Times, submits: tuple[int, ...], ends: tuple[int, ...], *, running: bool, waiting: bool
 ) -> Span:
     if running or times.elapsed:
-        raise UnreadableError("no-start", f"Start is {times.start!r} although the job ran.")
+        raise UnreadableError("no-start", f"Start is {quoted(times.start)} although the job ran.")
     if ends and not waiting:
         return Span(submits[0], ends[0], ends[0], ends[0])
     if len(submits) > 1:

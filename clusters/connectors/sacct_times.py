@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from clusters.connectors.sacct_fields import UnreadableError
+from portal.excerpt import quoted
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -37,7 +38,7 @@ class _TimesOfDay(dict[str, int]):
     def __missing__(self, text: str) -> int:
         found = _TIME.fullmatch(text)
         if found is None:
-            raise UnreadableError("unreadable-time", f"{text[:40]!r} is not a time of day.")
+            raise UnreadableError("unreadable-time", f"{quoted(text)} is not a time of day.")
         seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
         self[text] = seconds
         return seconds
@@ -68,11 +69,11 @@ class _Midnights(dict[str, int]):
 
 def _day(text: str) -> date:
     if _DATE.fullmatch(text) is None:
-        raise UnreadableError("unreadable-time", f"{text[:40]!r} is not a date like 2026-01-31.")
+        raise UnreadableError("unreadable-time", f"{quoted(text)} is not a date like 2026-01-31.")
     try:
         day = date.fromisoformat(text)
     except ValueError as error:
-        raise UnreadableError("unreadable-time", f"{text!r} is not in the calendar.") from error
+        raise UnreadableError("unreadable-time", f"{quoted(text)} is not in the calendar.") from error
     if not FIRST_YEAR <= day.year <= LAST_YEAR:
         raise UnreadableError("absurd-date", f"{text} lies outside the years {FIRST_YEAR} to {LAST_YEAR}.")
     return day
@@ -102,7 +103,7 @@ class Clock:
             return (self.midnights[text[:10]] + self.times[text[10:]],)
         except UnreadableError as unreadable:
             raise UnreadableError(
-                unreadable.code, f"{column} {text[:40]!r} cannot be used: {unreadable}"
+                unreadable.code, f"{column} {quoted(text)} cannot be used: {unreadable}"
             ) from None
         except ClockChangeError:
             found = self._on_change_day(text)

@@ -13,6 +13,7 @@ from math import lcm
 
 from clusters.connectors.mig import OwnShares, UnknownShareError, by_profile, slice_share
 from clusters.connectors.sacct_fields import NO_COUNT, UnreadableError
+from portal.excerpt import excerpt, quoted
 
 _COUNT = re.compile(r"\d{1,20}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?([KMGTPE]?)", re.ASCII)
@@ -98,10 +99,10 @@ def _split(text: str) -> dict[str, str]:
         name, equals, value = part.partition("=")
         if not (name and equals):
             raise UnreadableError(
-                "tres", f"AllocTRES has {part[:40]!r} where name=count belongs; it may be cut off."
+                "tres", f"AllocTRES has {quoted(part)} where name=count belongs; it may be cut off."
             )
         if name in values:
-            raise UnreadableError("tres", f"AllocTRES names {name[:40]} twice.")
+            raise UnreadableError("tres", f"AllocTRES names {excerpt(name)} twice.")
         values[name] = value
     return values
 
@@ -117,7 +118,9 @@ def _kinds(values: dict[str, int], shares: OwnShares) -> dict[Kind, int]:
 
 def _count(name: str, text: str) -> int:
     if not _COUNT.fullmatch(text):
-        raise UnreadableError("tres", f"AllocTRES has {name[:40]}={text[:40]}, which is not a whole number.")
+        raise UnreadableError(
+            "tres", f"AllocTRES has {excerpt(name)}={excerpt(text)}, which is not a whole number."
+        )
     return int(text) if int(text) < NO_COUNT else 0
 
 
@@ -126,7 +129,7 @@ def mebibytes(text: str) -> int:
     """`62.50G` → 64000, to the nearest MiB; without a unit it is MiB. Slurm's "not set" is 0."""
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise UnreadableError("tres", f"AllocTRES has mem={text[:40]}, which is not an amount of memory.")
+        raise UnreadableError("tres", f"AllocTRES has mem={excerpt(text)}, which is not an amount of memory.")
     whole, fraction, unit = found[1], found[2] or "", found[3]
     if not unit and int(whole) >= 2**64 - 2:
         return 0
@@ -134,7 +137,7 @@ def mebibytes(text: str) -> int:
     denominator = 1024 * int("1" + "0" * len(fraction))
     memory = (2 * numerator + denominator) // (2 * denominator)
     if memory > _MOST_MIB:
-        raise UnreadableError("tres", f"AllocTRES has mem={text[:40]}, more memory than there is.")
+        raise UnreadableError("tres", f"AllocTRES has mem={excerpt(text)}, more memory than there is.")
     return memory
 
 
@@ -150,7 +153,7 @@ def kind(name: str, shares: OwnShares = ()) -> Kind:
         share = slice_share(model, own, profile, by_profile(shares))
     except UnknownShareError:
         raise UnreadableError(
-            "tres", f"AllocTRES has the MIG slice {name[:40]}, which there is not."
+            "tres", f"AllocTRES has the MIG slice {excerpt(name)}, which there is not."
         ) from None
     return Kind(model, profile, share.as_integer_ratio())
 
@@ -164,7 +167,7 @@ def _gpus(
     if total != sum(kinds.values()):
         if any(of.profile for of in kinds):
             text = ",".join(f"{name}={number}" for name, number in counts)
-            raise UnreadableError("tres", f"The MIG slices in {text[:200]} do not add up to gres/gpu.")
+            raise UnreadableError("tres", f"The MIG slices in {excerpt(text)} do not add up to gres/gpu.")
         # Which model the others are is not said, and a wrong model would be a wrong price.
         return total, "", "", (1, 1), "gpu-types"
     model = "+".join(sorted({of.model for of in kinds if of.model}))

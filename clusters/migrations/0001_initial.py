@@ -26,6 +26,8 @@ class Migration(migrations.Migration):
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
                         ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
                         ('complete_through', models.DateTimeField(blank=True, editable=False, help_text='Watermark: all usage before this moment has been read. Moves in the transaction of its rows.', null=True)),
+                        ('watermark_reset_from', models.DateTimeField(editable=False, help_text='Where the watermark stood before an operator last reset it.', null=True)),
+                        ('watermark_reset_to', models.DateTimeField(editable=False, help_text='Where that took it; empty: to none.', null=True)),
                     ],
                     options={
                         'indexes': [],
@@ -179,6 +181,23 @@ class Migration(migrations.Migration):
                     options={
                         'constraints': [models.UniqueConstraint(fields=('cluster', 'begins'), name='hour_is_incomplete_once'), models.CheckConstraint(condition=models.Q(('covered__gte', 0), ('covered__lt', models.F('read')), ('read__lte', 3600)), name='incomplete_hour_lacks_something')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='DeclaredNode',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='declared_nodes', to='clusters.cluster')),
+                        ('name', models.CharField(max_length=255)),
+                        ('gpu_model', models.CharField(help_text='As jobs name it: rtx4090.', max_length=255, verbose_name='GPU model')),
+                        ('gpus', models.PositiveIntegerField(verbose_name='GPUs')),
+                        ('state', models.CharField(choices=[('up', 'Up'), ('drained', 'Drained'), ('down', 'Down')], default='up', max_length=10)),
+                        ('since', models.DateField(blank=True, help_text='First day; empty: always.', null=True)),
+                        ('until', models.DateField(blank=True, help_text='First day on which it is no more so; empty: it lasts.', null=True)),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['cluster', 'name'], name='declared_nodes_of_cluster')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('gpus__gt', 0)), name='declared_node_has_gpus'), models.CheckConstraint(condition=models.Q(('since__isnull', True), ('until__isnull', True), ('until__gt', models.F('since')), _connector='OR'), name='declared_node_ends_after_it_starts'), models.CheckConstraint(condition=models.Q(('state__in', ['up', 'drained', 'down'])), name='declared_node_state_is_known'), django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(models.Func(models.Func('name', 'cluster', function='hashtextextended'), models.Func('name', 'cluster', function='hashtextextended'), models.Value('[]'), function='int8range'), '&&'), (models.Func(models.Func('gpu_model', 'cluster', function='hashtextextended'), models.Func('gpu_model', 'cluster', function='hashtextextended'), models.Value('[]'), function='int8range'), '&&'), (models.Func('since', 'until', models.Value('[)'), function='daterange'), '&&')], name='declared_node_is_in_one_state_at_a_time')],
                     },
                 ),
                 migrations.CreateModel(
@@ -346,6 +365,22 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('busy__gte', 0), ('covered__gte', 0)), name='utilisation_is_never_negative'), models.CheckConstraint(condition=models.Q(('busy__lte', models.F('covered'))), name='utilisation_is_of_what_was_covered'), models.CheckConstraint(condition=models.Q(('source__in', ['device', 'node', 'model', 'cluster'])), name='utilisation_source_is_known')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='BlockReason',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('block', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='reasons', to='clusters.accountblock')),
+                        ('source', models.CharField(help_text='What demands it and alone takes it back: operator, dunning, …', max_length=40)),
+                        ('submits', models.BooleanField(default=False, help_text='It demands that no job can be submitted either.')),
+                        ('placed_by', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.act')),
+                        ('lifted_by', models.ForeignKey(help_text='The act that takes it back.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.act')),
+                        ('ended_at', models.DateTimeField(help_text='When it was taken back, or was seen never to have taken effect.', null=True)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('block', 'source', 'submits'), name='reason_stands_once_beneath_a_block'), models.CheckConstraint(condition=models.Q(('source', ''), _negated=True), name='reason_says_whose_it_is')],
                         'indexes': [],
                     },
                 ),

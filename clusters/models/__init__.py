@@ -4,11 +4,12 @@ Instants of usage are UTC epoch seconds (`bigint`), since everything downstream 
 seconds; the tables that people edit use `timestamptz`.
 """
 
-from clusters.models.acts import AccountBlock, Act, ActKind, ActOutcome
+from clusters.models.acts import AccountBlock, Act, ActKind, ActOutcome, BlockReason
 from clusters.models.capacity import CapacityInterval, CapacityState
 from clusters.models.cluster import ZONE_IS_KEPT, Account, Cluster, ClusterError, ClusterKind
 from clusters.models.connection import Connection
 from clusters.models.coverage import IncompleteHour
+from clusters.models.declared import DeclaredNode
 from clusters.models.pulls import Pull, Quarantined
 from clusters.models.telemetry import Telemetry
 from clusters.models.usage import Usage, UsageRecord, UsageRevision, VanishedRun
@@ -21,12 +22,14 @@ __all__ = [
     "Act",
     "ActKind",
     "ActOutcome",
+    "BlockReason",
     "CapacityInterval",
     "CapacityState",
     "Cluster",
     "ClusterError",
     "ClusterKind",
     "Connection",
+    "DeclaredNode",
     "IncompleteHour",
     "Pull",
     "Quarantined",

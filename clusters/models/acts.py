@@ -98,7 +98,10 @@ class Act(models.Model):
 
 @track()
 class AccountBlock(models.Model):
-    """What an account's limits were before we blocked it, so that lifting the block gives exactly that back."""
+    """What an account's limits were before we blocked it, so that lifting the block gives exactly that back.
+
+    It stands as long as one of its reasons does.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="account_blocks")
     account = models.CharField(max_length=255)
@@ -122,3 +125,34 @@ class AccountBlock(models.Model):
 
     def __str__(self) -> str:
         return f"{self.cluster.name}/{self.account}"
+
+
+@track()
+class BlockReason(models.Model):
+    """Why an account is blocked: an operator's word, an unpaid invoice, a quota. Its act says who asked, and why."""
+
+    block = models.ForeignKey(AccountBlock, on_delete=models.PROTECT, related_name="reasons")
+    source = models.CharField(
+        max_length=40, help_text="What demands it and alone takes it back: operator, dunning, …"
+    )
+    submits = models.BooleanField(default=False, help_text="It demands that no job can be submitted either.")
+    placed_by = models.OneToOneField(Act, on_delete=models.PROTECT, related_name="+")
+    lifted_by = models.ForeignKey(
+        Act, on_delete=models.PROTECT, related_name="+", null=True, help_text="The act that takes it back."
+    )
+    ended_at = models.DateTimeField(
+        null=True, help_text="When it was taken back, or was seen never to have taken effect."
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["block", "source", "submits"],
+                condition=Q(ended_at__isnull=True),
+                name="reason_stands_once_beneath_a_block",
+            ),
+            models.CheckConstraint(condition=~Q(source=""), name="reason_says_whose_it_is"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source} ({self.placed_by.why})" if self.placed_by.why else self.source

@@ -21,7 +21,7 @@ class CapacityState(models.TextChoices):
     DOWN = NodeState.DOWN.value, "Down"
 
 
-def _same(text: str) -> Func:
+def same_text(text: str) -> Func:
     """A text of the cluster as a one-value range: core GiST excludes on ranges alone."""
     number = Func(text, "cluster", function="hashtextextended")
     return Func(number, number, Value("[]"), function="int8range")
@@ -57,8 +57,8 @@ class CapacityInterval(models.Model):
             ExclusionConstraint(
                 name="capacity_is_in_one_state_at_a_time",
                 expressions=[
-                    (_same("node"), RangeOperators.OVERLAPS),
-                    (_same("gpu_model"), RangeOperators.OVERLAPS),
+                    (same_text("node"), RangeOperators.OVERLAPS),
+                    (same_text("gpu_model"), RangeOperators.OVERLAPS),
                     (Func("since", "until", Value("[)"), function="int8range"), RangeOperators.OVERLAPS),
                 ],
             ),

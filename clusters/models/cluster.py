@@ -72,6 +72,12 @@ class Cluster(models.Model):
         editable=False,
         help_text="Watermark: all usage before this moment has been read. Moves in the transaction of its rows.",
     )
+    watermark_reset_from = models.DateTimeField(
+        null=True, editable=False, help_text="Where the watermark stood before an operator last reset it."
+    )
+    watermark_reset_to = models.DateTimeField(
+        null=True, editable=False, help_text="Where that took it; empty: to none."
+    )
 
     class Meta:
         triggers: ClassVar = [

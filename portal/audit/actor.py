@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
+from django.db.backends.postgresql.base import Cursor
+from psycopg import ClientCursor, Copy
 from psycopg.pq import TransactionStatus
 
 # What begins so changes no row that is tracked, or may not stand beside another statement.
@@ -21,6 +24,9 @@ NAMING = (
     "SELECT set_config('app.who', %s, true), set_config('app.through', %s, true), "
     "set_config('app.why', %s, true)"
 )
+
+
+INTO_A_TABLE = re.compile(r"\bFROM\s+STDIN\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +74,30 @@ def _named(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any
     actor = _actor.get()
     if actor is None or not _may_change(sql, context["cursor"]):
         return execute(sql, params, many, context)
-    if many or isinstance(params, dict):
-        if connection.in_atomic_block:
-            execute(NAMING, actor.values(), False, context)
-        return execute(sql, params, many, context)
+    if many or isinstance(params, dict):  # which cannot be two statements in one
+        with nullcontext() if connection.in_atomic_block else transaction.atomic():
+            context["cursor"].cursor.execute(NAMING, actor.values())  # `execute` may be the one for many
+            return execute(sql, params, many, context)
     text = _text(sql) if params is not None else _text(sql).replace("%", "%%")
     result = execute(f"{NAMING}; {text}", (*actor.values(), *(params or ())), False, context)
     cursor = context["cursor"].cursor
     while cursor.nextset():
         pass
     return result
+
+
+class NamingCursor(Cursor, ClientCursor[Any]):
+    """Of every connection (`DATABASES`): a COPY goes past what Django wraps around statements."""
+
+    @contextmanager
+    def copy(self, statement: Any, *args: Any, **options: Any) -> Iterator[Copy]:
+        actor = _actor.get()
+        with ExitStack() as stack:
+            if actor is not None and INTO_A_TABLE.search(_text(statement)):
+                if self.connection.info.transaction_status == TransactionStatus.IDLE:
+                    stack.enter_context(self.connection.transaction())
+                self.execute(NAMING, actor.values())
+            yield stack.enter_context(super().copy(statement, *args, **options))
 
 
 def _text(sql: Any) -> str:

@@ -37,7 +37,7 @@ class AuditEntry(models.Model):
     """What a statement did to one row. Written by the database alone, and never changed but to erase people."""
 
     transaction = models.BigIntegerField(
-        help_text="Of the database: its number in order of commit is its commit's."
+        help_text="Drawn with its first change; its number in the order of commits is its commit's."
     )
     at = models.DateTimeField(help_text="When the transaction began.")
     table = models.TextField()

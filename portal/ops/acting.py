@@ -13,6 +13,7 @@ from clusters import acting, limits
 from clusters.connectors.base import ConnectorError
 from clusters.limits import Door, LimitError, Plan, Request
 from clusters.models import Act, ActKind, Cluster
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
 
 _LEFT_OUT = {
@@ -27,7 +28,7 @@ def the_cluster(name: str) -> Cluster:
     found = Cluster.objects.filter(name=name).first()
     if found is None:
         known = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)[:20]) or "none yet"
-        raise BadInputError(f"There is no cluster {name!r}; known: {known}.")
+        raise BadInputError(f"There is no cluster {quoted(name)}; known: {known}.")
     return found
 
 

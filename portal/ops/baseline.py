@@ -79,6 +79,7 @@ def seconds() -> float:
             environ = os.environ | {
                 "CLUSTERTAB_HOME": directory,
                 "DATABASE_URL": server.url(),
+                "DATABASE_OWNER_URL": server.owner_url(),
                 "SECRET_KEY": "none",
             }
             environ["CLUSTERTAB_SECRET_KEYS"] = environ["REDIS_URL"] = ""

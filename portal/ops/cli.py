@@ -19,10 +19,11 @@ from typing import Any, ClassVar, Self, TextIO, TypeVar
 from zoneinfo import ZoneInfo
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, DataError, OperationalError
+from django.db import DataError, OperationalError
 
 from billing.rules import period as periods
 from portal.audit import acting_as
+from portal.excerpt import excerpt, quoted
 
 REDRAW = 0.1  # seconds between two states of a progress line
 FIRST_YEAR, LAST_YEAR = 1970, 9998  # of a moment that anybody means, and that every zone has
@@ -62,6 +63,7 @@ class OperatorCommand(BaseCommand):
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = ()
+    needs_schema: ClassVar[bool] = True
     _called_from_command_line = False  # Django sets it
     requires_system_checks = ()  # they would take longer than most of the work
 
@@ -81,7 +83,7 @@ class OperatorCommand(BaseCommand):
 
         There nothing is done over a schema of another version either: a sentence, and code 3.
         """
-        if self._called_from_command_line:
+        if self._called_from_command_line and self.needs_schema:
             from portal.ops.schema import refuse_unmigrated  # loads all migrations
 
             refuse_unmigrated()
@@ -135,7 +137,7 @@ class OperatorCommand(BaseCommand):
             raise RefusedError(str(error)) from error
         except (DataError, OverflowError, UnicodeEncodeError) as error:
             raise BadInputError(
-                f"Something that was given is too long, too large or no text: {error}"
+                f"Something that was given is too long, too large or no text: {excerpt(first_line(error))}"
             ) from error
         except OperationalError as error:
             raise RefusedError(f"The database does not answer: {first_line(error)}") from error
@@ -160,7 +162,7 @@ def instant_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def first_line(error: DatabaseError) -> str:
+def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or ["no reason given"])[0]
 
 
@@ -180,11 +182,11 @@ def moment(text: str, zone: ZoneInfo) -> datetime:
             return midnight(_meant(date.fromisoformat(text), text), zone)
         read = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInputError(f"{text!r} is not a moment; {allowed}") from None
+        raise BadInputError(f"{quoted(text)} is not a moment; {allowed}") from None
     if read.tzinfo is None:
         read = read.replace(tzinfo=zone)
     if read.microsecond:
-        raise BadInputError(f"{text!r} is not a whole second; {allowed}")
+        raise BadInputError(f"{quoted(text)} is not a whole second; {allowed}")
     return _meant(read, text).astimezone(UTC)
 
 

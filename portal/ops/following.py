@@ -23,6 +23,7 @@ from django.db import DataError, InterfaceError, OperationalError, connection
 
 from billing.intake import CUT_OFF
 from clusters.connectors.base import BadRow, ConnectorError, Row
+from portal.excerpt import excerpt
 from portal.ops.cli import Answer, BadInputError, RefusedError
 
 LOOK = 2  # seconds between two looks into the directory
@@ -180,7 +181,7 @@ class Follower:
         except RefusedError as error:
             self._put_away(path, seen, "refused", str(error))
         except (DataError, OverflowError, UnicodeEncodeError) as error:
-            sentence = f"Something in it is too long, too large or no text: {error}"
+            sentence = f"Something in it is too long, too large or no text: {excerpt(error)}"
             self._put_away(path, seen, "refused", sentence)
         else:
             if self._state(name) != seen:

@@ -21,7 +21,8 @@ from portal.ops.reach import UnreachableError
 # They look after the schema themselves, or need none.
 WITHOUT_SCHEMA = {
     "check", "collectstatic", "compilemessages", "diffsettings", "help", "makemessages", "makemigrations",
-    "migrate", "showmigrations", "sqlmigrate", "squashmigrations", "test", "version", "--help", "--version",
+    "migrate", "restore_database", "showmigrations", "sqlmigrate", "squashmigrations", "test", "version", "--help",
+    "--version",
 }  # fmt: skip
 
 

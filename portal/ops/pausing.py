@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from billing.models import Invoice, InvoiceState
+from portal.excerpt import quoted
 from portal.ops.cli import BadInputError
 from portal.tenants.models import Tenant
 
@@ -18,12 +19,12 @@ def found(slug: str, number: str | None) -> tuple[Tenant, Invoice | None]:
     """Raises BadInputError for a tenant that is not, or an invoice that is not its."""
     tenant = Tenant.objects.filter(slug=slug).first()
     if tenant is None:
-        raise BadInputError(f"There is no tenant {slug!r}.")
+        raise BadInputError(f"There is no tenant {quoted(slug)}.")
     if not number:
         return tenant, None
     invoice = Invoice.objects.filter(tenant=tenant, number=number, state=InvoiceState.ISSUED).first()
     if invoice is None:
         raise BadInputError(
-            f"{slug} has no issued invoice {number!r}; `show_invoices --tenant {slug}` lists them."
+            f"{slug} has no issued invoice {quoted(number)}; `show_invoices --tenant {slug}` lists them."
         )
     return tenant, invoice

@@ -13,6 +13,7 @@ from billing.quoting import Part, Quote, QuoteError
 from billing.rules.money import Money, decimal_of, decimal_text, rounded_text
 from billing.rules.tiers import as_terms
 from clusters.connectors.base import UsageFact
+from portal.excerpt import quoted
 from portal.ops.cli import instant_text
 
 HOUR = 3600
@@ -60,7 +61,7 @@ def number(told: Mapping[str, str], name: str) -> Fraction:
     except ValueError:
         value = None
     if value is None or not 0 <= value <= MOST[name]:
-        raise QuoteError(f"{text[:20]!r} is no number of {WORDS[name]}: write one from 0 to {MOST[name]:,}.")
+        raise QuoteError(f"{quoted(text)} is no number of {WORDS[name]}: write one from 0 to {MOST[name]:,}.")
     return value
 
 
@@ -68,7 +69,7 @@ def whole(told: Mapping[str, str], name: str) -> int:
     value = number(told, name)
     if value.denominator != 1:
         raise QuoteError(
-            f"{told[name]!r} is no whole number of {WORDS[name]}; slices are told by their share."
+            f"{quoted(told[name])} is no whole number of {WORDS[name]}; slices are told by their share."
         )
     return value.numerator
 
@@ -135,5 +136,5 @@ def _share(text: str) -> tuple[int, int]:
         return 1, 1
     match = SHARE.fullmatch(text)
     if match is None or int(match[1]) > int(match[2]):
-        raise QuoteError(f"{text[:20]!r} is no part of a GPU: write one like 1/7.")
+        raise QuoteError(f"{quoted(text)} is no part of a GPU: write one like 1/7.")
     return int(match[1]), int(match[2])

@@ -9,22 +9,26 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pgtrigger
 from django.apps import apps
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
 
+from portal import env as environment
 from portal.audit import tracking
 from portal.env import ROOT
 from portal.ops.baseline import APPS
 
 SQL = tuple(
     ROOT / "portal" / "schema" / f"{name}.sql"
-    for name in ("roles", "partitions", "audit", "laws", "views", "policies")
+    for name in ("roles", "partitions", "audit", "laws", "views", "policies", "rights")
 )
 """In the order in which they need each other."""
 
@@ -33,6 +37,8 @@ AFRESH = (
     "afresh with an empty database, or, where ClusterTab brings its own, with another CLUSTERTAB_HOME or without "
     "the old one's directory postgres."
 )
+
+BESIDE = "what stands beside the tables"
 
 current: list[bool] = []
 """Whether this process has found the schema to be current: it is asked for once, which takes a while."""
@@ -90,31 +96,72 @@ def read_mark() -> Mark | None:
         return Mark(*cursor.fetchone())
 
 
+def refuse_other() -> Mark | None:
+    """The mark of the database, if it has one. Raises OtherBaselineError where it is that of another baseline."""
+    mark = read_mark()
+    if mark is not None and mark.baseline != baseline():
+        raise OtherBaselineError
+    return mark
+
+
+def is_complete() -> bool:
+    """Whether all is there that stands beside the tables. Raises OtherBaselineError."""
+    mark = refuse_other()
+    return mark is not None and mark.complete
+
+
 def begin() -> bool:
     """Mark an empty database as one of this baseline; whether anything beside migrations is left to make.
 
     Raises OtherBaselineError. A first start that was killed finds its mark, and goes on.
     """
-    mark = read_mark()
+    mark = refuse_other()
     if mark is None:
         with transaction.atomic(), connection.cursor() as cursor:
+            MigrationRecorder(connection).ensure_schema()
             cursor.execute(
                 "CREATE TABLE schema_baseline (baseline text PRIMARY KEY, complete boolean NOT NULL)"
             )
             cursor.execute("INSERT INTO schema_baseline VALUES (%s, false)", [baseline()])
+            cursor.execute(
+                "GRANT SELECT ON schema_baseline, django_migrations TO PUBLIC"
+            )  # to see how far it is
         return True
-    if mark.baseline != baseline():
-        raise OtherBaselineError
     return not mark.complete
+
+
+@contextmanager
+def as_owner() -> Iterator[None]:
+    """Within the block this process is signed in as the owner of the tables, which nothing but `migrate` needs."""
+    here = connection.settings_dict
+    login = {name: here[name] for name in ("USER", "PASSWORD")}
+    owner = {name: environment.database(settings.DATABASE_OWNER_URL, pool=0)[name] for name in login}
+    if owner == login:
+        yield
+        return
+    connection.close()
+    here.update(owner)
+    try:
+        yield
+    finally:
+        connection.close()
+        here.update(login)
 
 
 @transaction.atomic
 def complete() -> None:
-    """Make what stands beside the tables, all of it or nothing: once, over tables that are all there."""
+    """Make what stands beside the tables, all of it or nothing: once, over tables that are all there.
+
+    Asked again, nothing changes.
+    """
+    login = environment.database(settings.DATABASE_URL, pool=0)["USER"]
     with connection.cursor() as cursor:
+        cursor.execute("UPDATE schema_baseline SET complete = true WHERE NOT complete")
+        if not cursor.rowcount:
+            return
+        cursor.execute("SELECT set_config('app.login', %s, true)", [login])
         for path in SQL:
             cursor.execute(path.read_text())
-        cursor.execute("UPDATE schema_baseline SET complete = true")
         cursor.execute("\n".join(tracking.statements()))
         cursor.execute(
             "".join(trigger.compile(model).install_sql for model, trigger in pgtrigger.registered())
@@ -123,14 +170,12 @@ def complete() -> None:
 
 def pending_migrations() -> list[str]:
     """Names of what has not run, in order. Raises OtherBaselineError, and django.db.Error if nothing answers."""
-    mark = read_mark()
-    if mark is not None and mark.baseline != baseline():
-        raise OtherBaselineError
+    mark = refuse_other()
     executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     pending = [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
     if mark is None or not mark.complete:
-        pending.append("what stands beside the tables")
+        pending.append(BESIDE)
     return pending
 
 

@@ -15,6 +15,7 @@ from billing.collecting import door, events
 from billing.collecting.door import CollectingError
 from billing.gateways.base import SignatureError
 from billing.tasks import apply_event
+from portal.queues import queue_of
 
 MOST = 1 << 20  # bytes of a notification
 PATIENCE = 2  # seconds with a broker that does not answer
@@ -23,7 +24,7 @@ PATIENCE = 2  # seconds with a broker that does not answer
 @csrf_exempt
 @require_POST
 def hook(request: HttpRequest) -> HttpResponse:
-    """200 for what is stored, known or not ours; 400, and nothing kept, for what Stripe did not sign."""
+    """200 for what is stored, known, not ours or not understood; 400, nothing kept, for what Stripe did not sign."""
     if not door.is_configured() or not settings.STRIPE_WEBHOOK_SECRETS:
         return _said(404, "No webhook is set up here: set STRIPE_WEBHOOK_SECRETS.")
     if len(request.body) > MOST:
@@ -33,7 +34,7 @@ def hook(request: HttpRequest) -> HttpResponse:
         event = door.gateway().verified(request.body, signature, settings.STRIPE_WEBHOOK_SECRETS)
     except CollectingError as error:
         return _said(503, str(error))  # Stripe tells again
-    except (SignatureError, KeyError, ValueError) as error:
+    except (SignatureError, ValueError) as error:
         return _said(
             400, str(error) if isinstance(error, SignatureError) else "That is no notification of Stripe."
         )
@@ -53,6 +54,9 @@ def _wake(event: str) -> None:
         with Connection(settings.CELERY_BROKER_URL, transport_options=once) as broker:
             apply_event.apply_async(
                 kwargs={"event_id": event},
+                queue=queue_of(
+                    "billing.tasks.apply_event"
+                ),  # pages do without the application that routes tasks
                 retry=False,
                 connection=broker,  # type: ignore[call-arg]  # Celery takes it, its types do not tell
             )

@@ -6,6 +6,7 @@ from typing import Any
 
 from billing.models import Wallet
 from billing.rules.money import Money
+from portal.excerpt import quoted
 from portal.ops.cli import BadInputError
 
 
@@ -23,8 +24,8 @@ def the_wallet(tenant: str, unit: str | None, project: str | None, user: str | N
         return wallets[0]
     if not wallets:
         raise BadInputError(
-            f"{tenant!r} has no such wallet: give the tenant [[tenant.wallet]] in a file for `apply`; a user's is "
-            "opened with its first use."
+            f"{quoted(tenant)} has no such wallet: give the tenant [[tenant.wallet]] in a file for `apply`; a user's "
+            "is opened with its first use."
         )
     listed = ", ".join(f"{wallet} in {wallet.unit}" for wallet in wallets)
     raise BadInputError(f"Say with --unit, --project or --user which wallet is meant: {listed}.")

@@ -60,8 +60,8 @@ def name_of(task: Callable[..., object]) -> str:
     return name
 
 
-def dispatch(send: Callable[[int], object]) -> int:
-    """Give the ids of due messages to `send`; how many. Of dispatchers at once, all but one do nothing.
+def dispatch(send: Callable[[int, str], object]) -> int:
+    """Give ids and tasks of due messages to `send`; how many. Of dispatchers at once, all but one do nothing.
 
     What is sent is not due again before RESEND_AFTER, and is told of again then if it is still undone.
     """
@@ -69,10 +69,11 @@ def dispatch(send: Callable[[int], object]) -> int:
         if not _only_dispatcher():
             return 0
         messages = OutboxMessage.objects.due().order_by("available_at", "pk")
-        due = list(messages.values_list("pk", flat=True)[:BATCH])
-        OutboxMessage.objects.filter(pk__in=due).update(available_at=Now() + RESEND_AFTER)
-    for pk in due:
-        send(pk)
+        due = list(messages.values_list("pk", "task")[:BATCH])
+        rows = OutboxMessage.objects.filter(pk__in=[pk for pk, _ in due])
+        rows.update(available_at=Now() + RESEND_AFTER)
+    for pk, task in due:
+        send(pk, task)
     return len(due)
 
 

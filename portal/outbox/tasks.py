@@ -5,12 +5,17 @@ from __future__ import annotations
 from celery import shared_task
 
 from portal.outbox import outbox
+from portal.queues import queue_of
 
 
 @shared_task
 def dispatch(**_: object) -> None:
     """Tell workers what is due. Runs every few seconds; twice at once is one too many and does nothing."""
-    outbox.dispatch(lambda message_id: consume.delay(message_id=message_id))
+    outbox.dispatch(_send)
+
+
+def _send(message_id: int, task: str) -> None:
+    consume.apply_async(kwargs={"message_id": message_id}, queue=queue_of(task))
 
 
 @shared_task

@@ -1,8 +1,9 @@
 -- The history of changes: one function behind every table that `portal.audit.track` marks.
 
 -- Who acts, through what and why are settings of the transaction (`portal.audit.acting_as`).
+CREATE SEQUENCE audit_transaction;
 ALTER TABLE audit_entry
-    ALTER transaction SET DEFAULT pg_current_xact_id()::text::bigint,
+    ALTER transaction SET DEFAULT current_setting('app.transaction')::bigint,
     ALTER at SET DEFAULT now(),
     ALTER who SET DEFAULT coalesce(current_setting('app.who', true), ''),
     ALTER through SET DEFAULT coalesce(current_setting('app.through', true), ''),
@@ -11,6 +12,9 @@ ALTER TABLE audit_entry
 -- Writes an entry for each row that the statement changed: what it was and what it is, of an update the columns that
 -- changed alone. Arguments: the column of the tenant ('' where there is none), and the columns that are left out.
 -- Runs as the tables' owner, so that a role which may change a row needs no right on its history.
+-- A transaction's key is drawn from a sequence, since the server's own numbers begin anew on another server. Rows
+-- without a number that this transaction sees are its own: whatever a setting says, no other transaction's key is taken,
+-- and one that was drawn in a savepoint goes with it.
 CREATE FUNCTION audit_record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 DECLARE
@@ -19,7 +23,16 @@ DECLARE
     few constant int := 50;  -- rows; up to here each row is compared by itself, by a plan that is kept
     changed text[];
     entries bigint := 0;
+    own bigint;
+    begun boolean;
 BEGIN
+    SELECT transaction INTO own FROM audit_commit
+    WHERE transaction = nullif(current_setting('app.transaction', true), '')::bigint AND number IS NULL;
+    begun := FOUND;
+    IF NOT begun THEN
+        own := nextval('audit_transaction');
+        PERFORM set_config('app.transaction', own::text, true);
+    END IF;
     IF TG_OP = 'INSERT' THEN
         INSERT INTO audit_entry ("table", key, operation, after, tenant_id)
         SELECT TG_TABLE_NAME, n.row ->> 'id', 'insert', n.row - excluded, (n.row ->> tenant)::bigint
@@ -53,8 +66,8 @@ BEGIN
             GET DIAGNOSTICS entries = ROW_COUNT;
         END IF;
     END IF;
-    IF entries > 0 THEN
-        INSERT INTO audit_commit (transaction) VALUES (pg_current_xact_id()::text::bigint) ON CONFLICT DO NOTHING;
+    IF entries > 0 AND NOT begun THEN
+        INSERT INTO audit_commit (transaction) VALUES (own);
     END IF;
     RETURN NULL;
 END $$;
@@ -125,6 +138,19 @@ $$;
 CREATE TRIGGER history_is_kept BEFORE UPDATE OR DELETE ON audit_entry
     FOR EACH ROW EXECUTE FUNCTION audit_keep();
 
+-- Entries and numbers are written by the triggers above alone, and neither table is ever emptied.
+CREATE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP IN ('DELETE', 'TRUNCATE') OR pg_trigger_depth() < 2 THEN
+        RAISE EXCEPTION 'The history is kept as it was written.';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER history_is_written_by_triggers BEFORE INSERT OR TRUNCATE ON audit_entry
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
+CREATE TRIGGER numbers_are_given_by_triggers BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON audit_commit
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
+
 -- The values of these columns as they are after people were erased. An empty value names nobody and stays.
 CREATE FUNCTION audit_erased(value jsonb, columns text[]) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN value IS NULL THEN NULL ELSE (
@@ -142,3 +168,5 @@ $$;
 CREATE FUNCTION audit_erase_authors(emails text[], erased text) RETURNS void LANGUAGE sql AS $$
     UPDATE audit_entry SET who = erased WHERE who = ANY (emails)
 $$;
+
+REVOKE EXECUTE ON FUNCTION audit_record(), audit_number() FROM PUBLIC;  -- triggers need no right to run them

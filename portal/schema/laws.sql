@@ -20,6 +20,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+REVOKE EXECUTE ON FUNCTION billing_keep_while_jobs() FROM PUBLIC;
 CREATE TRIGGER tenant_with_jobs_is_kept AFTER DELETE OR UPDATE OF id ON tenants_tenant
     FOR EACH ROW EXECUTE FUNCTION billing_keep_while_jobs();
 CREATE TRIGGER project_with_jobs_is_kept AFTER DELETE OR UPDATE OF id ON tenants_project

@@ -35,8 +35,11 @@ BEGIN
         PERFORM pg_advisory_xact_lock(hashtextextended('billing_ratedusage', 0));
         EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF billing_ratedusage FOR VALUES FROM (%L) TO (%L)',
                        part, first, (first + interval '1 month')::date);
+        EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
     END IF;
 END $$;
+REVOKE EXECUTE ON FUNCTION billing_ensure_month(date) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_ensure_month(date) TO clustertab_operator, clustertab_agent;
 
 -- Superseded revisions of usage, by the month in which they were.
 CREATE SEQUENCE clusters_usagerevision_id_seq;
@@ -69,5 +72,8 @@ BEGIN
         PERFORM pg_advisory_xact_lock(hashtextextended('clusters_usagerevision', 0));
         EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF clusters_usagerevision FOR VALUES FROM (%L) TO (%L)',
                        part, first, (first + interval '1 month')::date);
+        EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
     END IF;
 END $$;
+REVOKE EXECUTE ON FUNCTION clusters_ensure_month(date) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION clusters_ensure_month(date) TO clustertab_operator;

@@ -1,10 +1,11 @@
 -- What a tenant may know of tables that it has no right on. The views read them as their owner and name the tenant as
 -- the policies of row level security do.
 
--- The jobs of its own that run or wait: what they were asked for.
+-- The jobs of its own that run or wait: what they were asked for, and what a MIG slice counts on their cluster.
 CREATE VIEW billing_openjob WITH (security_barrier = true) AS
-SELECT j.tenant_id, j.record_id, u.requested, u.time_limit
+SELECT j.tenant_id, j.record_id, u.requested, u.time_limit, c.shares
 FROM billing_ratedjob j JOIN clusters_usagerecord u ON u.id = j.record_id
+JOIN clusters_cluster c ON c.id = u.cluster_id
 WHERE j.ended IS NULL AND j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint);
 GRANT SELECT ON billing_openjob TO clustertab_portal;
 

@@ -17,6 +17,8 @@ from django.db.models import F, Func, Q, Value
 
 from clusters.models import Account
 from portal.audit import track
+from portal.excerpt import quoted
+from portal.tenants.electronic_address import buyer_reference, electronic_address
 
 
 def same(expression: str) -> Func:
@@ -29,7 +31,9 @@ def known_zone(name: str) -> None:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        raise ValidationError(f"{name!r} is not an IANA time zone, such as Europe/Berlin or UTC.") from error
+        raise ValidationError(
+            f"{quoted(name)} is not an IANA time zone, such as Europe/Berlin or UTC."
+        ) from error
 
 
 class UserManager(BaseUserManager["User"]):
@@ -95,7 +99,7 @@ REGION = RegexValidator(
 )
 
 
-@track(personal=["address", "email", "purchase_order"])
+@track(personal=["address", "postcode", "city", "email", "electronic_address", "purchase_order"])
 class Tenant(models.Model):
     """Who is billed. Its invoices carry copies of what is here, frozen when they are issued."""
 
@@ -109,9 +113,27 @@ class Tenant(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(31)],
         help_text="Day of the month on which its periods start; 31 means the last day.",
     )
-    address = models.TextField(blank=True, help_text="Postal address, line by line.")
+    address = models.TextField(
+        blank=True,
+        help_text="Postal address, line by line: without post code and city where they stand below.",
+    )
+    postcode = models.CharField("post code", max_length=20, blank=True)
+    city = models.CharField(max_length=100, blank=True)
     vat_id = models.CharField("VAT id", max_length=40, blank=True)
     email = models.EmailField("billing e-mail", blank=True)
+    electronic_address = models.CharField(
+        max_length=100,
+        blank=True,
+        validators=[electronic_address],
+        help_text="Where it takes e-invoices, as scheme:identifier, such as 0204:991-01234-44; empty: by its e-mail.",
+    )
+    buyer_reference = models.CharField(
+        max_length=100,
+        blank=True,
+        validators=[buyer_reference],
+        help_text="What the buyer routes its invoices by; of a public buyer in Germany its Leitweg-ID. With one, its "
+        "e-invoices are XRechnungen.",
+    )
     purchase_order = models.CharField(max_length=100, blank=True)
     tax_rate = models.DecimalField(
         max_digits=6, decimal_places=3, default=0, validators=[MinValueValidator(0)], help_text="Per cent."
@@ -146,6 +168,10 @@ class Tenant(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(country="") | Q(country__regex="^[A-Z]{2}$"), name="tenant_country_is_two_letters"
+            ),
+            models.CheckConstraint(
+                condition=Q(electronic_address="") | Q(electronic_address__regex=r"^[0-9A-Z]+:\S+$"),
+                name="tenant_electronic_address_has_a_scheme",
             ),
             models.CheckConstraint(
                 condition=Q(tax_treatment__in=TaxTreatment.values), name="tenant_tax_treatment_is_known"

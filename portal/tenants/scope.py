@@ -1,4 +1,4 @@
-"""Reading as one tenant: beneath the filters of the code, the database shows no other tenant's row."""
+"""Reading and acting as one tenant: beneath the filters of the code, the database shows no other tenant's row."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import NotSupportedError, connection, transaction
+from psycopg.pq import TransactionStatus
 
 if TYPE_CHECKING:
     from portal.tenants.models import Tenant
@@ -44,18 +45,62 @@ def asking_scope(tenant: Tenant) -> Iterator[None]:
         with tenant_scope(tenant):
             yield
         return
-    taken = _TAKE % ("'clustertab_portal'", f"'{tenant.pk:d}'") + ";"
+    with connection.execute_wrapper(_scoped("clustertab_portal", tenant)):
+        yield
 
-    def scoped(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+
+@contextmanager
+def acting_scope(tenant: Tenant) -> Iterator[None]:
+    """What is done for `tenant`, and computed by plans that its pages may not read: no other tenant's row is there.
+
+    There may be several transactions in the block, and none: each statement takes the scope in its own message.
+    """
+    inside = connection.in_atomic_block
+    try:
+        with connection.execute_wrapper(_scoped("clustertab_agent", tenant)):
+            yield
+    finally:
+        if inside and not _has_failed():  # else it ends with the transaction
+            with connection.cursor() as cursor:
+                cursor.execute(_TAKE, ["none", ""])
+
+
+def _has_failed() -> bool:
+    session = connection.connection
+    return session is not None and session.info.transaction_status == TransactionStatus.INERROR
+
+
+def own_work_tables() -> None:
+    """Let go of the session's working tables, where another role made them: who acts for a tenant makes its own.
+
+    Call it where these are undone with the transaction, as by a quote: nobody else could work in them.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_ANOTHERS)
+        if cursor.fetchone()[0]:
+            cursor.execute("DISCARD TEMP")
+
+
+_ANOTHERS = """
+SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND relowner <> current_user::regrole)
+"""
+
+
+def _scoped(role: str, tenant: Tenant) -> Callable[..., Any]:
+    taken = _TAKE % (f"'{role}'", f"'{tenant.pk:d}'") + ";"
+
+    def scoped(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         cursor = context["cursor"]
         if many or getattr(cursor, "name", None):
             raise NotSupportedError("What is asked so needs a transaction: tenant_scope.")
-        answer = execute(taken + sql, params, many, context)
+        if _has_failed():  # all that can follow is the way back to a savepoint
+            return execute(sql, params, many, context)
+        text = sql.decode() if isinstance(sql, bytes) else sql
+        answer = execute(taken + text, params, many, context)
         cursor.set_result(1)
         return answer
 
-    with connection.execute_wrapper(scoped):
-        yield
+    return scoped
 
 
 def stream_in_scope(tenant: Tenant, pieces: Iterable[T]) -> Generator[T, None, None]:

@@ -5,6 +5,6 @@ encrypts, all of them decrypt, so a new one is put in front and the old one goes
 """
 
 from portal.vault.fields import SealedField
-from portal.vault.sealing import Sealed, VaultError, seal
+from portal.vault.sealing import Sealed, VaultError, lacking, seal
 
-__all__ = ["Sealed", "SealedField", "VaultError", "seal"]
+__all__ = ["Sealed", "SealedField", "VaultError", "lacking", "seal"]

@@ -68,6 +68,11 @@ class Sealed:
     __str__ = __repr__
 
 
+def lacking() -> str:
+    """Why no secret can be kept, and what to do; "" where one can."""
+    return "" if settings.CLUSTERTAB_SECRET_KEYS else NO_KEYS
+
+
 @sensitive_variables()
 def seal(text: str) -> Sealed:
     """The text, encrypted with the first key; the empty text stays empty. Raises VaultError without keys."""

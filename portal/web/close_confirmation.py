@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from billing import close_runs
 from billing.models import CloseKind, CloseRun
@@ -37,5 +38,8 @@ def question(run: CloseRun | None, name: str, why: str) -> IssueConfirmation:
     count = say.counted(sum(tally.tenants for tally in ready), "tenant")
     come_to = f": {say.sums(list(amounts.values()))}" if amounts else ""
     return IssueConfirmation(
-        sentence=f"Issue the invoices of {name} to {count}{come_to}?", button=f"Issue {name}", why=why
+        sentence=f"Issue the invoices of {name} to {count}{come_to}? So it was at the rehearsal of "
+        f"{say.moment(run.ended_at, ZoneInfo('UTC'))} (UTC); what changed since counts as it is now.",
+        button=f"Issue {name}",
+        why=why,
     )

@@ -27,7 +27,7 @@ from billing.rules.period import parse_month, shifted
 from billing.tasks import closes_due
 from portal.audit import acting_as
 from portal.outbox import outbox
-from portal.web import close_confirmation
+from portal.web import close_confirmation, close_schedule
 from portal.web import format as say
 from portal.web.shapes import (
     Badge,
@@ -80,6 +80,10 @@ WAYS = {
     "not-over": ("The period has not ended", "Close it after its end, in each tenant’s own zone."),
     "earlier-open": ("An earlier month is open", "Close months in order: choose the earlier one first."),
     "earlier-parked": ("An earlier month waits for approval", "Decide it above, and close that month first."),
+    "parked": (
+        "Waiting for approval",
+        "Open the draft. Issuing the month lists it above, to approve or refuse.",
+    ),
     "unpriced": (
         "Usage without a price",
         "Give the tenant a plan, or its plan a price, then rehearse again.",
@@ -92,9 +96,23 @@ WAYS = {
         "The seller is not entered",
         "Name, address and, in the EU, VAT id stand on every invoice.",
     ),
+    "no-key": (
+        "Documents cannot be signed",
+        "Set CLUSTERTAB_SECRET_KEYS for all processes, and restart them.",
+    ),
+    "no-xrechnung": (
+        "Missing for an XRechnung",
+        "The sentence beside the tenant names it; without it a public buyer refuses the invoice.",
+    ),
     "untaxed": ("How it is taxed is not known", "The sentence beside the tenant says what is missing."),
     "mixed-currencies": ("Two currencies in one period", "Move the change of plan to a period’s border."),
 }
+
+ENTRIES = {
+    "no-seller": "admin:billing_seller_changelist",
+    "no-xrechnung": "admin:tenants_tenant_changelist",
+}
+"""Where what is missing is entered."""
 
 
 @operator_page("close", acts=True)
@@ -190,11 +208,11 @@ def _page(month: str, asked: QueryDict, now: datetime) -> ClosePage:
     kept = {"show": show, "block": code}
     asks = asked.get("confirm") == "yes" and not busy
     return ClosePage(
-        confirmation=close_confirmation.question(run, _named(month), asked.get("why", "")[:500])
+        confirmation=close_confirmation.question(run, month_name(month), asked.get("why", "")[:500])
         if asks
         else None,
         month=month,
-        name=_named(month),
+        name=month_name(month),
         earlier=_href(_other((year, number), -1)),
         later=_href(_other((year, number), 1)) if month < f"{now:%Y-%m}" else "",
         months=_months(month, now),
@@ -216,6 +234,7 @@ def _page(month: str, asked: QueryDict, now: datetime) -> ClosePage:
         first=not place,
         href=_href(month, **kept, after=str(place or "")),
         refresh="every 2s" if busy else "",
+        schedule=tuple(filter(None, (*close_schedule.coming(now, month), close_schedule.report_of(run)))),
     )
 
 
@@ -233,7 +252,7 @@ def _href(month: str, **asked: str) -> str:
     return "?" + urlencode({"month": month} | {name: value for name, value in asked.items() if value})
 
 
-def _named(month: str) -> str:
+def month_name(month: str) -> str:
     year, number = parse_month(month)
     return format_date(datetime(year, number, 1, tzinfo=UTC).date(), "MMMM y", locale=LOCALE)
 
@@ -242,7 +261,7 @@ def _months(chosen: str, now: datetime) -> tuple[Option, ...]:
     offered = [_other((now.year, now.month), -back) for back in range(MONTHS)]
     if chosen not in offered:
         offered.append(chosen)
-    return tuple(Option(value=each, label=_named(each), selected=each == chosen) for each in offered)
+    return tuple(Option(value=each, label=month_name(each), selected=each == chosen) for each in offered)
 
 
 def _said(run: CloseRun) -> str:
@@ -257,8 +276,8 @@ def _said(run: CloseRun) -> str:
 def _progress(run: CloseRun) -> str:
     doing = "Rehearsing" if run.kind == CloseKind.REHEARSAL else "Issuing"
     if run.begun_at is None:
-        return f"{doing} {_named(run.month)}: waiting for a worker."
-    return f"{doing} {_named(run.month)}: {say.whole(run.done)} of {say.counted(run.total, 'tenant')}."
+        return f"{doing} {month_name(run.month)}: waiting for a worker."
+    return f"{doing} {month_name(run.month)}: {say.whole(run.done)} of {say.counted(run.total, 'tenant')}."
 
 
 def _tiles(month: str, run: CloseRun, tallies: Sequence[Tally], show: str) -> tuple[CloseTile, ...]:
@@ -304,7 +323,7 @@ def _way(month: str, code: str, tenants: int) -> InTheWay:
         remedy=remedy,
         tenants=say.counted(tenants, "tenant"),
         href=_href(month, block=code),
-        entry=reverse("admin:billing_seller_changelist") if code == "no-seller" else "",
+        entry=reverse(ENTRIES[code]) if code in ENTRIES else "",
     )
 
 
@@ -333,6 +352,7 @@ def _parked_row(row: Parking) -> ParkedRow:
         decision=decided,
         seen=str(row.total),
         seen_lines=str(row.lines),
+        draft=_drafts(f"{row.period.start.astimezone(ZoneInfo(row.period.timezone)):%Y-%m}", row.tenant.slug),
     )
 
 
@@ -352,7 +372,20 @@ def _row(row: CloseResult) -> CloseRow:
         change=_change(change) if change else "",
         lines=tuple(_line(line, change["currency"]) for line in change["lines"][:LINES]) if change else (),
         sentences=(*sentences, *([told["note"]] if told["note"] else [])),
+        draft=_draft(row),
     )
+
+
+def _draft(row: CloseResult) -> str:
+    """Where what a preview found, or what waits for approval, is looked at as it will be."""
+    is_open = row.run.kind == CloseKind.REHEARSAL and row.outcome in {Outcome.ISSUED, Outcome.CORRECTED}
+    if not is_open and row.outcome != Outcome.PARKED:
+        return ""
+    return _drafts(row.run.month, row.tenant.slug)
+
+
+def _drafts(month: str, slug: str) -> str:
+    return reverse("operator_drafts", args=[month, slug])
 
 
 def _change(told: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from billing.tasks import pull_due
-from clusters import due, oversight
+from clusters import due, oversight, watermark
 from clusters.connecting import ConnectionForm
 from clusters.models import ClusterKind, Connection, IncompleteHour, Pull, Telemetry, VanishedRun
 from clusters.models.connection import SECRETS, WHERE
@@ -132,6 +132,7 @@ def _groups(form: ConnectionForm) -> tuple[FieldGroup, ...]:
 
 def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> ClusterPage:
     row, at = found.connection, found.cluster.complete_through
+    ahead = watermark.ahead(found.cluster.name, at, moment=now)
     failing = row is not None and row.failures > 0 and found.running is None
     busy = found.running is not None or (row is not None and row.enabled and _is_due(row, now))
     return ClusterPage(
@@ -139,12 +140,13 @@ def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> C
         badge=_badge(found, now),
         subtitle=_subtitle(found),
         complete_through=say.moment(at, UTC_ZONE) if at else "nothing yet",
-        lag=f"{say.age(at, now=now)} ago" if at else "no pass has ended yet",
+        lag="in the future" if ahead else f"{say.age(at, now=now)} ago" if at else "no pass has ended yet",
         last=_last(found, now),
         next=_next(row, now),
         gpus=say.whole(sum(model.total for model in found.capacity)) if found.capacity else "",
         idle=_withheld(found),
-        trouble=row.last_error if row is not None and failing else "",
+        ahead=ahead.fact if ahead else "",
+        trouble=row.last_error if row is not None and failing and not ahead else "",
         remedy=_remedy(row, now) if row is not None and failing else "",
         progress=_progress(found.running, now),
         facts=_facts(row) if row is not None else (),
@@ -156,12 +158,15 @@ def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> C
         vanished_runs=say.counted(found.vanished_runs, "run"),
         unseen=tuple(_unseen(hour, row) for hour in found.unseen),
         coverage_needed=f"{row.coverage_needed} %" if row is not None else "",
+        declared=tuple(node.sentence for node in found.declared),
         connected=row is not None,
         kinds=tuple(
             (kind.value, WHERE[kind]) for kind in WHERE if found.cluster.kind in {kind, ClusterKind.IMPORT}
         ),
         may_pull=row is not None and row.enabled and found.running is None,
         may_check=row is not None and found.cluster.kind in WHERE,
+        may_block=row is not None and found.cluster.kind == ClusterKind.SLURM,
+        blocked=say.whole(found.blocked) if found.blocked else "",
         findings=findings,
         refresh="" if row is None else "every 2s" if busy else "every 15s",
     )
@@ -173,6 +178,8 @@ def _is_due(row: Connection, now: datetime) -> bool:
 
 def _badge(found: Closer, now: datetime) -> Badge:
     row, at = found.connection, found.cluster.complete_through
+    if watermark.is_ahead(at, moment=now):
+        return Badge(label="Watermark in the future", tone="late")
     if row is None:
         files = found.cluster.kind == ClusterKind.IMPORT
         return Badge(label="Fed by files" if files else "Not connected", tone="muted" if files else "wait")
@@ -269,7 +276,7 @@ def _telemetry(row: Telemetry, now: datetime) -> tuple[Fact, ...]:
     return (
         Fact(label="Address", value=row.address),
         Fact(label="Complete through", value=say.moment(through, UTC_ZONE) if through else "nothing yet"),
-        Fact(label="Last read", value=last if row.enabled else f"{last}; paused"),
+        Fact(label="Last read successfully", value=last if row.enabled else f"{last}; paused"),
         *(Fact(label="Noticed", value=note) for note in row.notes.splitlines()),
     )
 

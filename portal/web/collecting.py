@@ -24,6 +24,7 @@ from billing.dunning.standing import Late
 from billing.models import DunningPause, Invoice, InvoiceState
 from billing.rules.dunning import Mark, Policy, Step
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.shapes import Badge, CloseTile, CollectingPage, LateRow, LookRow, Shell
@@ -227,7 +228,7 @@ def _paused(
     try:
         until = date.fromisoformat(text) if text else None
     except ValueError as error:
-        raise PauseError(f"{text[:20]!r} is no day: write one like 2026-12-31, or none.") from error
+        raise PauseError(f"{quoted(text)} is no day: write one like 2026-12-31, or none.") from error
     return pausing.pause(tenant=tenant, invoice=invoice, until=until, why=why, by=by, moment=now)
 
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import structlog
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 
 from billing.documents import evidence as evidence_of
-from billing.documents import issued
-from billing.documents.typesetting import TypesettingError
-from billing.models import DocumentKind, Invoice, InvoiceLine
+from billing.models import Invoice, InvoiceLine
 from billing.reading import behind
 from billing.reading import invoices as reading
 from portal.tenants.access import Action
-from portal.web.visit import ScopedStream, Visit, tenant_page
+from portal.web.shapes import NotReadyPage
+from portal.web.visit import ScopedStream, Visit, answer, tenant_page
+
+log = structlog.get_logger("portal.web")
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
 def pdf(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
-    del request
-    found = _invoice(visit, number)
-    try:
-        content = reading.document(found) or issued.made(found).pdf
-    except TypesettingError as error:
-        return HttpResponse(str(error), status=503, content_type="text/plain; charset=utf-8")
+    content = reading.document(_invoice(visit, number))
+    if content is None:
+        return _not_ready(
+            request, visit, number, f"The PDF of {number} is not ready: it has not been rendered yet."
+        )
     return HttpResponse(content, content_type="application/pdf", headers=_file(f"{number}.pdf", "inline"))
 
 
@@ -35,14 +36,18 @@ def csv(request: HttpRequest, visit: Visit, number: str) -> HttpResponseBase:
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
 def evidence(request: HttpRequest, visit: Visit, number: str) -> HttpResponseBase:
-    """All that it takes to compute the invoice again, and the program that does; 404 for a credit note."""
-    del request
+    """All that it takes to compute the document again, and the program that does; it is whole before it is sent."""
     found = _invoice(visit, number)
-    if found.kind == DocumentKind.CREDIT_NOTE:
-        raise Http404("a credit note has no evidence of its own")
+    try:
+        pieces = evidence_of.bundle(found)
+    except evidence_of.NotReadyError as refusal:
+        return _not_ready(request, visit, number, str(refusal))
+    except evidence_of.EvidenceError as refusal:
+        log.error("evidence differs from what was signed", invoice=number)
+        return _not_ready(request, visit, number, str(refusal), later=False)
     return ScopedStream(
         visit,
-        evidence_of.bundle(found),
+        pieces,
         content_type="application/zip",
         headers=_file(f"{number}-evidence.zip", "attachment"),
     )
@@ -63,6 +68,18 @@ def line_csv(request: HttpRequest, visit: Visit, number: str, position: int) -> 
     del request
     found = found_line(visit, number, position)
     return _table(visit, found.invoice, [found], f"{number}-{position}.csv")
+
+
+def _not_ready(
+    request: HttpRequest, visit: Visit, number: str, why: str, *, later: bool = True
+) -> HttpResponse:
+    """What a worker makes a moment after the invoice was issued: whoever waits is led there `later`."""
+    page = NotReadyPage(number=number, why=why, later=later)
+    response = answer(request, visit.shell, page, whole="tenant/not_ready.html")
+    response.status_code = 409
+    if later:
+        response.headers["Retry-After"] = response.headers["Refresh"] = "10"
+    return response
 
 
 def _invoice(visit: Visit, number: str) -> Invoice:

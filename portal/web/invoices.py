@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +19,7 @@ from billing.documents import build
 from billing.documents.format import country_name
 from billing.gateways.offline import BankDetails, bank_details, drawn
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, InvoiceTax, Letter, LineKind
+from billing.parties import address_lines
 from billing.reading import behind
 from billing.reading import invoices as reading
 from billing.reading.behind import Cursor, JobOnLine, Page
@@ -28,7 +30,8 @@ from portal.tenants.access import Action
 from portal.tenants.asking import together
 from portal.web import format as say
 from portal.web.downloads import found_line
-from portal.web.payment import moved_by, offer
+from portal.web.pay_offers import offer, open_offer
+from portal.web.payment import moved_by, refused_addresses
 from portal.web.shapes import (
     INVOICE_BADGES,
     BankTransfer,
@@ -91,6 +94,8 @@ def _list(visit: Visit, after: str) -> InvoicesPage:
         older=f"?{urlencode({'before': more})}" if more else "",
         open=say.sums(to_pay.answer.sums) if to_pay.answer.count else "",
         owed_back=say.sums(owed_back.answer.sums) if owed_back.answer.count else "",
+        offer=open_offer(visit, to_pay.answer) if not after else None,
+        refused=refused_addresses(visit.tenant) if not after else (),
     )
 
 
@@ -99,13 +104,19 @@ def _page(visit: Visit, number: str) -> InvoicePage:
         found = reading.detail(visit.tenant, number, on=visit.today)
     except Invoice.DoesNotExist as missing:
         raise Http404("no such invoice") from missing
+    page = shown(found)
+    return replace(page, offer=offer(visit, found.invoice, found.balance, due=bool(page.due)))
+
+
+def shown(found: Detail) -> InvoicePage:
+    """The document, and how it stands."""
     row, stand = found.invoice, found.balance
     is_open, processing = stand.settlement in OPEN, stand.settlement is Settlement.PROCESSING
     nothing = Money.zero(row.currency)
     moved = moved_by(row, found.payments)
     return InvoicePage(
         title=build.title_of(row.kind, corrects=any(line.corrects for line in found.lines)),
-        number=number,
+        number=row.number or "",
         badge=INVOICE_BADGES[stand.settlement.value],
         seller=_party(row.seller),
         buyer=_party(row.buyer),
@@ -125,8 +136,8 @@ def _page(visit: Visit, number: str) -> InvoicePage:
         payments=tuple(
             Payment(
                 date=say.day(payment.received_on),
-                method=moved[payment.pk],
-                reference=payment.reference,
+                method=moved[payment.pk][0],
+                reference=moved[payment.pk][1],
                 amount=say.minor(payment.amount, row.currency),
             )
             for payment in found.payments
@@ -135,15 +146,14 @@ def _page(visit: Visit, number: str) -> InvoicePage:
         letters=tuple(_written(letter, ZoneInfo(row.timezone)) for letter in found.letters),
         related=_related(found),
         note=_note(found),
-        offer=offer(visit, row, due=is_open),
-        evidence=row.kind != DocumentKind.CREDIT_NOTE,
+        evidence=found.evidence,
         einvoice=found.einvoice,
     )
 
 
 def _written(letter: Letter, zone: ZoneInfo) -> LetterRow:
     return LetterRow(
-        what=f"{letter.get_kind_display()} {letter.step or ''}".strip(),
+        what=f"{letter.get_kind_display()} {letter.told.get('number', '')}".strip(),
         when=say.day(letter.sent_at.astimezone(zone).date()) if letter.sent_at else "",
         to=", ".join(letter.to) or "an address that was erased",
     )
@@ -228,6 +238,7 @@ def _facts(row: Invoice) -> tuple[Fact, ...]:
         "Service period": say.span(row.period_start, row.period_end, row.timezone),
         "Due": say.day(row.due_on) if row.due_on and row.kind != DocumentKind.CREDIT_NOTE else "",
         "Customer": row.buyer.get("slug", ""),
+        "Your reference": row.buyer.get("buyer_reference", ""),
         "Purchase order": row.buyer.get("purchase_order", ""),
     }
     return tuple(Fact(label=label, value=value) for label, value in facts.items() if value)
@@ -260,7 +271,7 @@ def _related(found: Detail) -> tuple[Related, ...]:
 
 
 def _party(frozen: dict[str, str]) -> Party:
-    lines = [line for line in frozen.get("address", "").splitlines() if line.strip()]
+    lines = list(address_lines(frozen))
     if frozen.get("country"):
         lines.append(country_name(frozen["country"]))
     if frozen.get("vat_id"):
@@ -353,6 +364,7 @@ def _line_job(job: JobOnLine, row: InvoiceLine, whole: Fraction, zone: ZoneInfo)
     seconds = job.resource_seconds
     return LineJob(
         record=job.record_id,
+        left=job.left,
         job_id=job.job_id,
         user=job.user,
         since=say.second(job.service_from, zone),

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 
-from clusters import oversight
+from clusters import oversight, watermark
 from clusters.models import Pull, Quarantined
 from clusters.oversight import Stand
 from portal.tenants import unowned as reading
@@ -82,6 +82,8 @@ def _cluster(stand: Stand, now: datetime) -> ClusterRow:
 def _lag(through: datetime | None, now: datetime) -> Badge:
     if through is None:
         return Badge(label="never read", tone="late")
+    if watermark.is_ahead(through, moment=now):
+        return Badge(label="in the future", tone="late")
     behind = now - through
     tone: Tone = "ok" if behind < FRESH else "wait" if behind < OLD else "late"
     return Badge(label=say.age(through, now=now), tone=tone)

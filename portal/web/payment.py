@@ -9,7 +9,6 @@ from typing import cast
 from uuid import UUID
 
 from django.contrib import messages
-from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -17,9 +16,10 @@ from django.urls import reverse
 from billing import credit
 from billing.collecting import accounts, booking, door, links, methods
 from billing.collecting.door import CollectingError, UnplacedError
+from billing.dunning import contacts
+from billing.dunning.contacts import ContactError
 from billing.gateways.base import GatewayError
 from billing.models import (
-    UNDER_WAY,
     AttemptState,
     BillingAccount,
     DocumentKind,
@@ -34,7 +34,7 @@ from billing.models import (
 from portal.tenants.access import Action
 from portal.tenants.models import Tenant, User
 from portal.web import format as say
-from portal.web.shapes import AttemptRow, Badge, MethodRow, PaymentPage, PayOffer
+from portal.web.shapes import AttemptRow, Badge, MethodRow, PaymentPage
 from portal.web.visit import Visit, answer, tenant_act, tenant_page, tenant_return
 
 SHOWN = 12
@@ -53,7 +53,6 @@ BADGES = {
     AttemptState.CANCELED: Badge(label="Not made", tone="muted"),
 }
 TRANSFER = "Bank transfer"
-MEANS = {"sepa_debit": "Bank debit", None: "Payment page"}
 _REFUND, _DISPUTE = ("Given back", "Came back again"), ("Charged back", "Dispute won")
 WENT = {"re": _REFUND, "pyr": _REFUND, "dp": _DISPUTE, "du": _DISPUTE}
 """By what its name at the gateway begins with: said of money that went back, and of what took that back."""
@@ -84,6 +83,8 @@ def payment(request: HttpRequest, visit: Visit) -> HttpResponse:
             say.minor(amount, currency)
             for (_, currency), amount in credit.balances([visit.tenant.pk]).items()
         ),
+        email=visit.tenant.email,
+        refused=refused_addresses(visit.tenant),
     )
     return answer(request, visit.shell, page, whole="tenant/payment.html")
 
@@ -105,7 +106,7 @@ def pay(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
             moment=datetime.now(UTC),
         )
 
-    return _onwards(request, opened, here)
+    return onwards(request, opened, here)
 
 
 @tenant_act(Action.PAY)
@@ -122,7 +123,7 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
             moment=datetime.now(UTC),
         )
 
-    return _onwards(request, opened, here)
+    return onwards(request, opened, here)
 
 
 @tenant_act(Action.PAY)
@@ -131,6 +132,26 @@ def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     told = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
     messages.success(request, f"Invoices {told}.")
     return redirect("payment", tenant.slug)
+
+
+@tenant_act(Action.PAY)
+def set_contact(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """Where e-mails about invoices go."""
+    email = request.POST.get("email", "").replace("\0", "")
+    try:
+        row = contacts.set_billing_email(tenant=tenant, email=email, moment=datetime.now(UTC))
+    except ContactError as refusal:
+        messages.error(request, str(refusal))
+    else:
+        to = row.email or "the owners and whoever sees to the bills"
+        messages.success(request, f"E-mails about invoices go to {to}.")
+    return redirect("payment", tenant.slug)
+
+
+def refused_addresses(tenant: Tenant) -> tuple[str, ...]:
+    """A sentence for each address of the tenant that is refused."""
+    refused = contacts.refused_of(tenant)
+    return tuple(f"E-mails to {to} are refused: {why.rstrip('.')}." for to, why in refused.items())
 
 
 @tenant_act(Action.PAY)
@@ -157,8 +178,9 @@ def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResp
 
 @tenant_return(Action.PAY)
 def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    """Back from a hosted page. What happened there is asked of the gateway, never believed of the address."""
-    link = PayLink.objects.filter(tenant=tenant, external_id=request.GET.get("session", "")).first()
+    """Back from a hosted page, or a bank's. What happened there is asked of the gateway, never of the address."""
+    name = request.GET.get("session") or request.GET.get("payment_intent", "")
+    link = PayLink.objects.filter(tenant=tenant, external_id=name.replace("\0", "")).first()
     if link is None:
         raise Http404("no such page of this tenant")
     try:
@@ -167,7 +189,7 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         looked = False
     if not looked:
         messages.info(request, CONFIRMING)
-    return _behind(tenant, link)
+    return behind_page(tenant, link)
 
 
 @tenant_return(Action.PAY)
@@ -178,7 +200,7 @@ def stopped(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         raise Http404("no such page of this tenant")
     with suppress(GatewayError, CollectingError, UnplacedError):  # else a round closes it
         links.close(link=link, gateway=door.gateway(), moment=datetime.now(UTC))
-    return _behind(tenant, link)
+    return behind_page(tenant, link)
 
 
 def _page_of(tenant: Tenant, text: str) -> PayLink | None:
@@ -189,7 +211,7 @@ def _page_of(tenant: Tenant, text: str) -> PayLink | None:
     return PayLink.objects.filter(tenant=tenant, pk=row).first()
 
 
-def _behind(tenant: Tenant, link: PayLink) -> HttpResponse:
+def behind_page(tenant: Tenant, link: PayLink) -> HttpResponse:
     """To what the page was opened for."""
     attempt = link.attempt
     if attempt is not None and attempt.top_up is not None:
@@ -199,28 +221,7 @@ def _behind(tenant: Tenant, link: PayLink) -> HttpResponse:
     return redirect("invoice", tenant.slug, attempt.invoice.number)
 
 
-def offer(visit: Visit, invoice: Invoice, *, due: bool) -> PayOffer | None:
-    """How the invoice can be paid by card, or why not now; None where it cannot, or need not. One query."""
-    if not door.is_configured() or not due:
-        return None
-    tried = PaymentAttempt.objects.filter(invoice=invoice).annotate(is_under_way=Q(UNDER_WAY))
-    newest = tried.order_by("-is_under_way", "-made_at").first()
-    note, tone, under_way = "", "info", newest is not None and newest.is_under_way
-    if newest is not None and under_way:
-        amount = say.minor(newest.amount, newest.currency)
-        note = f"A payment of {amount} is being processed. You do not need to do anything."
-        if newest.state == AttemptState.NEEDS_REVIEW:
-            note = f"A payment of {amount} is being reviewed. Please do not pay again."
-    elif newest is not None and newest.state == AttemptState.NEEDS_ACTION:
-        note, tone = "Your bank asks you to confirm the payment: pay here to do so.", "danger"
-    elif newest is not None and newest.state == AttemptState.FAILED:
-        note, tone = newest.message or "The last payment was refused.", "danger"
-    return PayOffer(
-        note=note, tone=tone, button=Action.PAY in visit.may and not under_way, sandbox=door.is_sandbox()
-    )
-
-
-def _onwards(request: HttpRequest, opened: Callable[[], PayLink], here: str) -> HttpResponse:
+def onwards(request: HttpRequest, opened: Callable[[], PayLink], here: str) -> HttpResponse:
     try:
         link = opened()
     except CollectingError as error:
@@ -261,25 +262,34 @@ def label_of(row: SavedMethod) -> str:
     return f"{name} ending in {row.last4}" if row.last4 else name
 
 
-def moved_by(invoice: Invoice, payments: Iterable[Payment]) -> dict[int, str]:
-    """By payment how its money came or went. A query where the gateway moved some."""
+def moved_by(invoice: Invoice, payments: Iterable[Payment]) -> dict[int, tuple[str, str]]:
+    """By payment how its money came or went, and the reference of a transfer. A query where the gateway moved some."""
     found = list(payments)
     if not any(payment.recorded_by == booking.BY for payment in found):
         return {payment.pk: _moved(payment, {}) for payment in found}
     charged = PaymentAttempt.objects.filter(invoice=invoice, external_id__isnull=False)
-    means = dict(charged.values_list("external_id", "method__kind"))
+    means = {attempt.external_id: means_of(attempt) for attempt in charged.select_related("method")}
     return {payment.pk: _moved(payment, means) for payment in found}
 
 
-def _moved(payment: Payment, means: Mapping[str | None, str | None]) -> str:
+def _moved(payment: Payment, means: Mapping[str | None, str]) -> tuple[str, str]:
+    """What the gateway calls a movement tells whoever pays nothing."""
     if payment.recorded_by == credit.REFERENCE:
-        return "From credit" if payment.amount > 0 else "Back to credit"
+        return "From credit" if payment.amount > 0 else "Back to credit", ""
     if payment.recorded_by != booking.BY:
-        return TRANSFER
+        return TRANSFER, payment.reference
     if payment.reference in means:
-        return MEANS.get(means[payment.reference], "Card")
-    back, again = WENT.get(payment.reference.partition("_")[0], (TRANSFER, TRANSFER))
-    return back if payment.amount < 0 else again
+        return means[payment.reference], ""
+    kind = payment.reference.partition("_")[0]
+    if kind not in WENT:
+        return TRANSFER, payment.reference
+    back, again = WENT[kind]
+    return back if payment.amount < 0 else again, ""
+
+
+def means_of(row: PaymentAttempt) -> str:
+    """What it was, or is to be, paid with."""
+    return label_of(row.method) if row.method else row.paid_with or "Payment page"
 
 
 def badge_of(row: PaymentAttempt) -> Badge:
@@ -292,7 +302,7 @@ def _attempt(row: PaymentAttempt, visit: Visit) -> AttemptRow:
     return AttemptRow(
         at=say.moment(row.made_at, visit.zone),
         invoice=(row.invoice.number or "") if row.invoice else "",
-        method=label_of(row.method) if row.method else "Payment page",
+        method=means_of(row),
         amount=say.minor(row.amount, row.currency),
         badge=badge_of(row),
         message=row.message if row.state in {AttemptState.FAILED, AttemptState.NEEDS_REVIEW} else "",

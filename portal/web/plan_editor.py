@@ -18,6 +18,7 @@ from billing.reading import plans as reading
 from billing.reading.costs import per_currency
 from billing.rules.money import Money
 from billing.trying import Months, Tried
+from portal.excerpt import quoted
 from portal.ops.cli import BadInputError
 from portal.ops.config import drafts
 from portal.ops.config.publishing import one_plan, publish
@@ -165,7 +166,7 @@ def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
     slugs = page.tenants.replace(",", " ").split()
     known = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     if missing := [slug for slug in slugs if slug not in known]:
-        raise BadInputError(f"There is no tenant {missing[0]!r}.")
+        raise BadInputError(f"There is no tenant {quoted(missing[0])}.")
     tenants = [known[slug] for slug in sorted(known)] or trying.whom(plan=entry.name, months=months)
     count = trying.size(tenants=tenants, months=months)
     if count > AT_ONCE:

@@ -13,6 +13,7 @@ from billing.reading.jobs import Shapes, shapes
 from portal.ops import quotes
 from portal.ops.cli import BadInputError, moment
 from portal.tenants.access import Action
+from portal.tenants.scope import own_work_tables
 from portal.web import format as say
 from portal.web.shapes import Fact, Option, QuoteAnswer, QuoteField, QuotePage, QuoteRow
 from portal.web.visit import Visit, answer, tenant_page
@@ -40,6 +41,7 @@ def _told(request: HttpRequest, visit: Visit) -> _Told:
     try:
         held = quotes.job_of(asked, started=_start(asked["at"], visit))
         cluster = asked["cluster"] or next((mark.cluster for mark in visit.marks), "")
+        own_work_tables()
         found = quote(tenant=visit.tenant, cluster=cluster, held=held, now=visit.moment)
         return _Told(asked, found)
     except (QuoteError, BadInputError) as error:

@@ -195,6 +195,7 @@ def _nodes(name: str, of: ModelCapacity) -> NodesRow:
         down=say.hours(of.down),
         drained=say.hours(of.drained),
         idle=say.hours(of.idle),
+        waited=say.hours(of.waited) if of.waited else "",
         allocated=say.hours(of.allocated),
     )
 

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from billing.collecting import automatic, door, top_ups
+from billing.collecting import automatic, door, on_demand, top_ups
 from billing.collecting.door import CollectingError
 from billing.gateways.base import GatewayError
 from billing.gateways.offline import bank_details
@@ -30,7 +30,7 @@ from portal.tenants.access import Action
 from portal.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.invoices import bank_transfer
-from portal.web.payment import LATER, back_of, badge_of, label_of, person_of
+from portal.web.payment import LATER, back_of, badge_of, label_of, means_of, person_of
 from portal.web.shapes import Badge
 from portal.web.shapes.invoices import BankTransfer
 from portal.web.shapes.wallets import AutomaticPanel, TopUpPanel, TopUpRow
@@ -49,7 +49,12 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
         key = top_ups.key_of(request.POST.get("key", ""))
         now, who, gateway = datetime.now(UTC), person_of(request), door.gateway()
         if request.POST.get("by") == "card":
-            made = top_ups.charge(wallet=row, amount=amount, key=key, gateway=gateway, who=who, moment=now)
+            back = back_of(request, tenant)
+            made = top_ups.charge(
+                wallet=row, amount=amount, key=key, gateway=gateway, back=back, who=who, moment=now
+            )
+            if on_demand.confirmation(attempt=made) is not None:
+                return redirect("payment_confirm", tenant.slug, made.pk)
             _say(request, made)
             return redirect(here)
         back = back_of(request, tenant)
@@ -159,7 +164,7 @@ def _row(attempt: PaymentAttempt, visit: Visit) -> TopUpRow:
     return TopUpRow(
         at=say.moment(attempt.made_at, visit.zone),
         by="By itself" if by == automatic.BY else by,
-        method=label_of(attempt.method) if attempt.method else "Payment page",
+        method=means_of(attempt),
         amount=say.minor(attempt.amount, attempt.currency),
         badge=badge,
         message=attempt.message if state in {AttemptState.FAILED, AttemptState.NEEDS_REVIEW} else "",

@@ -19,11 +19,12 @@ from billing.models import RefusedEntry, Seller, Transfer, TransferPart, Transfe
 from billing.reading import transfers as reading
 from billing.rules.money import Money
 from billing.rules.references import in_groups
-from billing.transfers import deciding, importing, suggesting
+from billing.transfers import deciding, suggesting
 from billing.transfers.deciding import DecisionError
 from billing.transfers.suggesting import Hint
-from billing.transfers.values import MOST_BYTES, StatementError
+from billing.transfers.values import StatementError
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.shapes import Badge, CloseTile, Shell
@@ -36,12 +37,12 @@ from portal.web.shapes.transfers import (
     TransferRow,
     TransfersPage,
 )
+from portal.web.statement_upload import upload
 from portal.web.visit import answer, operator_page
 
 M = TypeVar("M", Transfer, RefusedEntry)
 
 UTC_ZONE = ZoneInfo("UTC")
-AT_ONCE = 200  # new transfers that are matched before the page answers; a worker does the others
 SHOWN: dict[str, tuple[TransferState, ...]] = {
     "": (TransferState.WAITING, TransferState.NEW),
     "booked": (TransferState.BOOKED,),
@@ -87,36 +88,19 @@ def _act(request: HttpRequest, now: datetime) -> None:
     act, by = request.POST.get("act", ""), str(request.user)
     try:
         with acting_as(by, why=_words(request.POST, "why")):
-            if act == "upload":
-                messages.success(request, _upload(request, by, now))
+            if act in {"upload", "preview"}:
+                messages.success(request, upload(request, by=by, now=now, preview=act == "preview"))
             elif act in acts:
                 messages.success(request, acts[act](request.POST, by, now))
     except (StatementError, DecisionError, CreditBalanceError) as refusal:
         messages.error(request, str(refusal))
 
 
-def _upload(request: HttpRequest, by: str, now: datetime) -> str:
-    file = request.FILES.get("file")
-    if file is None or not file.size:
-        raise StatementError("Choose a file: a statement in camt.053, or CSV.")
-    if file.size > MOST_BYTES:
-        raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
-    done = importing.take_in(data=file.read(), name=file.name or "", by=by, moment=now, most=AT_ONCE)
-    count = done.states
-    told = [f"{say.counted(len(done.rows), 'new transfer')}, {done.known} known before"]
-    told.append(f"{count[TransferState.BOOKED]} booked, {count[TransferState.WAITING]} to be looked at")
-    if count[TransferState.NEW]:
-        told.append(f"{count[TransferState.NEW]} are matched in a moment")
-    if done.refused:
-        told.append(f"{len(done.refused)} in quarantine")
-    return "; ".join(told) + "."
-
-
 def _assign(posted: QueryDict, by: str, now: datetime) -> str:
     slug = _words(posted, "tenant")
     tenant = Tenant.objects.filter(slug=slug).first() if slug else None
     if slug and tenant is None:
-        raise DecisionError(f"There is no tenant {slug!r}.")
+        raise DecisionError(f"There is no tenant {quoted(slug)}.")
     numbers = _words(posted, "invoices").replace(",", " ").split()
     row = deciding.assign(transfer=_transfer(posted), numbers=numbers, tenant=tenant, by=by, moment=now)
     return f"{amount_of(row)} booked."

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from portal.web.blocks import account_blocks
 from portal.web.books import reconciliation
+from portal.web.close_drafts import draft_pdf, drafts
+from portal.web.close_schedule import close_schedule
 from portal.web.closing import close
 from portal.web.clusters import cluster, connection
 from portal.web.collecting import collecting
@@ -13,18 +16,31 @@ from portal.web.home import home, tenants
 from portal.web.invoices import invoice, invoices, line
 from portal.web.jobs import job, jobs
 from portal.web.live import live
+from portal.web.nodes import cluster_nodes
 from portal.web.one_transfer import one_transfer
 from portal.web.operator import clusters, quarantine, unowned
 from portal.web.overview import overview
-from portal.web.payment import add_card, back, change_method, pay, payment, set_automatic, stopped
+from portal.web.payment import (
+    add_card,
+    back,
+    change_method,
+    pay,
+    payment,
+    set_automatic,
+    set_contact,
+    stopped,
+)
 from portal.web.payouts import payout, payout_csv
 from portal.web.plan_editor import plan_editor
 from portal.web.plans import plan, plan_list
 from portal.web.quoting import job_quote
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
+from portal.web.saved_card import confirm, pay_open, pay_saved
+from portal.web.signing_keys import signing_keys
 from portal.web.top_ups import set_automatic_top_up, top_up
 from portal.web.transfers import transfers
 from portal.web.wallets import statement, statement_csv, wallet, wallets
+from portal.web.watermark import reset_watermark
 
 tenant_patterns: list[URLPattern] = [
     path("", overview, name="overview"),
@@ -43,15 +59,19 @@ tenant_patterns: list[URLPattern] = [
     path("payment/", payment, name="payment"),
     path("payment/card/", add_card, name="payment_card"),
     path("payment/automatic/", set_automatic, name="payment_automatic"),
+    path("payment/contact/", set_contact, name="payment_contact"),
     path("payment/methods/<int:method>/", change_method, name="payment_method"),
+    path("payment/confirm/<uuid:attempt>/", confirm, name="payment_confirm"),
     path("payment/back/", back, name="payment_back"),
     path("payment/stopped/", stopped, name="payment_stopped"),
     path("invoices/", invoices, name="invoices"),
+    path("invoices/pay/", pay_open, name="invoices_pay"),
     # Numbers issued before prefixes were checked (migration 0043) may have a slash in them: the longest address
     # stands first.
     path("invoices/<path:number>/lines/<int:position>/", line, name="invoice_line_jobs"),
     path("invoices/<path:number>/lines/<int:position>/csv", line_csv, name="invoice_line_csv"),
     path("invoices/<path:number>/pay/", pay, name="invoice_pay"),
+    path("invoices/<path:number>/pay-saved/", pay_saved, name="invoice_pay_saved"),
     path("invoices/<path:number>/pdf", pdf, name="invoice_pdf"),
     path("invoices/<path:number>/xml", xml, name="invoice_xml"),
     path("invoices/<path:number>/csv", csv, name="invoice_csv"),
@@ -61,15 +81,22 @@ tenant_patterns: list[URLPattern] = [
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
+    path(".well-known/clustertab-signing-keys.json", signing_keys, name="signing_keys"),
     path("tenants/", tenants, name="tenants"),
     path("t/<slug:slug>/", include(tenant_patterns)),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
+    path("operator/clusters/<path:name>/nodes/", cluster_nodes, name="operator_nodes"),
+    path("operator/clusters/<path:name>/watermark/", reset_watermark, name="operator_watermark"),
+    path("operator/clusters/<path:name>/blocks/", account_blocks, name="operator_blocks"),
     path("operator/clusters/<path:name>/", cluster, name="operator_cluster"),
     path("operator/plans/", plan_list, name="operator_plans"),
     path("operator/plans/<slug:name>/", plan, name="operator_plan"),
     path("operator/plan-editor/", plan_editor, name="operator_plan_editor"),
     path("operator/close/", close, name="operator_close"),
+    path("operator/close/schedule/", close_schedule, name="operator_close_schedule"),
+    path("operator/close/<str:month>/<slug:tenant>/", drafts, name="operator_drafts"),
+    path("operator/close/<str:month>/<slug:tenant>/<int:place>/pdf", draft_pdf, name="operator_draft_pdf"),
     path("operator/transfers/", transfers, name="operator_transfers"),
     path("operator/transfers/<int:transfer>/", one_transfer, name="operator_transfer"),
     path("operator/collecting/", collecting, name="operator_collecting"),

@@ -30,7 +30,7 @@ from portal.tenants.access import Action, DeniedError, entered, entered_among, n
 from portal.tenants.asking import Ask, together
 from portal.tenants.models import Tenant, User
 from portal.tenants.ownership import ask_accounts
-from portal.tenants.scope import asking_scope, stream_in_scope, tenant_scope
+from portal.tenants.scope import acting_scope, asking_scope, stream_in_scope, tenant_scope
 from portal.web.shapes import Area, Shell, TenantLink
 
 Page = Callable[..., HttpResponseBase]
@@ -91,11 +91,11 @@ def tenant_page(
 ) -> Callable[[TenantView], Page]:
     """The view of a tenant's page, called with the visit in place of the slug, inside the tenant's scope.
 
-    Whoever is not signed in is asked to; whoever may not do `action` gets 404. `outside` is called before the
-    scope is entered, and the view with what it gives as `told`: what is computed by plans that tenants may not
-    read is computed there, by functions that are given the tenant. It takes the request, the visit and the answers
-    to `beside`, asked along with what the visit needs. A page that asks all it needs `at_once`, or nearly, takes
-    the scope for each question instead of for a transaction.
+    Whoever is not signed in is asked to; whoever may not do `action` gets 404. `outside` is called before that
+    scope is entered, in the one of acting, and the view with what it gives as `told`: what is computed by plans that
+    tenants may not read is computed there. It takes the request, the visit and the answers to `beside`, asked along
+    with what the visit needs. A page that asks all it needs `at_once`, or nearly, takes the scope for each question
+    instead of for a transaction.
     """
     scope = asking_scope if at_once else tenant_scope
 
@@ -108,7 +108,8 @@ def tenant_page(
             asks = partial(beside, request) if beside is not None else None
             visit, answers = _visit(request.user, slug, action, area, asks)
             if outside is not None:
-                kwargs["told"] = outside(request, visit, *answers)
+                with acting_scope(visit.tenant):
+                    kwargs["told"] = outside(request, visit, *answers)
             with scope(visit.tenant):
                 response = view(request, visit, **kwargs)
             if response.streaming and not isinstance(response, ScopedStream):
@@ -124,7 +125,7 @@ def tenant_page(
 def tenant_act(action: Action) -> Callable[[Callable[..., HttpResponse]], Page]:
     """The view of something done in a tenant: posted to, called with the tenant in place of the slug.
 
-    Outside of the tenant's scope, in which nothing can be written; no transaction is open, so it may call a gateway.
+    In the scope of acting, which sees and writes this tenant's rows; no transaction is open, so it may call a gateway.
     """
     return _outside(action, ("POST",))
 
@@ -143,7 +144,8 @@ def _outside(action: Action, methods: tuple[str, ...]) -> Callable[[Callable[...
             tenant, _ = entered(user=request.user, slug=slug, action=action)
             if request.method not in methods:
                 return HttpResponseNotAllowed(methods)
-            response = view(request, tenant, **kwargs)
+            with acting_scope(tenant):
+                response = view(request, tenant, **kwargs)
             patch_cache_control(response, private=True, no_store=True)
             return response
 
@@ -195,6 +197,8 @@ def _shell(
     named: Iterable[tuple[str, str]],
     tenant: Tenant | None = None,
     may: frozenset[Action] = frozenset(),
+    *,
+    wallets: bool = False,
 ) -> Shell:
     links = [TenantLink(slug=slug, name=name) for slug, name in named]
     return Shell(
@@ -205,6 +209,7 @@ def _shell(
         more_tenants=len(links) > SWITCHER,
         tenant=TenantLink(slug=tenant.slug, name=tenant.name) if tenant else None,
         invoices=Action.READ_INVOICES in may,
+        wallets=wallets,
         area=area,
     )
 
@@ -231,6 +236,9 @@ def _shown(request: HttpRequest, header: str) -> str:
     return found[1] if found else reverse("home")
 
 
+_WALLETS = "SELECT EXISTS (SELECT FROM billing_walletscheme WHERE tenant_id = %s)"
+
+
 def _visit(
     user: User,
     slug: str,
@@ -238,18 +246,20 @@ def _visit(
     area: Area,
     beside: Callable[[Tenant, datetime], Sequence[Ask[Any]]] | None,
 ) -> tuple[Visit, Sequence[object]]:
-    """Everything that lies outside of the tenant's scope, and the answers to `beside`. Two round trips."""
+    """Everything that the tenant's pages may not read, and the answers to `beside`. Two round trips."""
     moment = datetime.now(UTC)
     owned = ask_accounts(slug, at=moment)
     (tenant, may), named, accounts = entered_among(
         user=user, slug=slug, action=action, limit=SWITCHER + 1, beside=owned
     )
     marks = Ask(usage.MARKS, [accounts], lambda rows: tuple(Mark(*row) for row in rows), kept=True)
+    wallets = Ask(_WALLETS, [tenant.pk], lambda rows: bool(rows[0][0]), kept=True)
     asks = beside(tenant, moment) if beside else ()
-    together(marks, *asks)
+    with acting_scope(tenant):
+        together(marks, wallets, *asks)
     visit = Visit(
         tenant=tenant,
-        shell=_shell(user, area, named, tenant, may),
+        shell=_shell(user, area, named, tenant, may, wallets=wallets.answer),
         may=may,
         moment=moment,
         marks=marks.answer,

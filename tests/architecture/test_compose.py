@@ -16,6 +16,10 @@ import pytest
 import yaml
 
 from portal.env import ROOT
+from portal.ops import backups
+from portal.ops.demo import children
+from portal.queues import KINDS, QUEUE_OF
+from portal.schedule import SCHEDULE
 from tests.architecture.test_settings import DOCUMENTED
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -33,8 +37,48 @@ def test_the_schema_refuses_what_compose_would_refuse() -> None:
         jsonschema.Draft7Validator(SCHEMA).validate(broken)
 
 
-def test_it_has_the_five_that_run_and_the_migrations_before_them() -> None:
-    assert set(SERVICES) == {"web", "worker", "scheduler", "postgres", "redis", "migrate"}
+WORKERS = sorted(name for name in SERVICES if name.startswith("worker-"))
+
+
+def test_it_has_all_that_runs_and_the_migrations_before_it() -> None:
+    assert set(SERVICES) - set(WORKERS) == {"web", "scheduler", "postgres", "redis", "migrate", "manage"}
+    assert {name.removeprefix("worker-") for name in WORKERS} == {
+        "collect",
+        "documents",
+        "mail",
+        "pull",
+        "rate",
+    }
+
+
+def queues_of(command: list[str] | tuple[str, ...]) -> list[str]:
+    return command[command.index("--queues") + 1].split(",")
+
+
+def test_every_queue_has_a_worker_and_what_takes_long_one_of_its_own() -> None:
+    taken = {name: queues_of(SERVICES[name]["command"]) for name in WORKERS}
+    assert {queue for queues in taken.values() for queue in queues} == set(KINDS)
+    assert (taken["worker-pull"], taken["worker-rate"]) == (["pull"], ["rate"])
+    demo = [queues_of(options) for options in children.WORKERS.values()]
+    assert sorted(queue for queues in demo for queue in queues) == sorted(KINDS)
+    assert sorted(["pull", "rate"]) in [sorted(queues) for queues in demo]
+
+
+def test_each_worker_is_asked_for_its_own_health() -> None:
+    for name in WORKERS:
+        service, node = SERVICES[name], f"{name.removeprefix('worker-')}@localhost"
+        assert service["command"][-2:] == ["--hostname", node]
+        test = service["healthcheck"]["test"]
+        assert test[test.index("--destination") + 1] == node
+
+
+def test_every_task_has_a_queue() -> None:
+    from portal.celery import app
+
+    app.loader.import_default_modules()
+    ours = {name for name in app.tasks if name.split(".")[0] in {"billing", "clusters", "portal"}}
+    assert ours == set(QUEUE_OF)
+    assert {entry["task"] for entry in SCHEDULE.values()} <= ours
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -46,13 +90,13 @@ def test_each_service_is_confined(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
 
 
-@pytest.mark.parametrize("name", sorted(set(SERVICES) - {"migrate"}))
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - {"migrate", "manage"}))
 def test_each_service_that_stays_up_has_a_health_check(name: str) -> None:
     assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
     assert SERVICES[name]["restart"] == "unless-stopped"
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "scheduler"])
+@pytest.mark.parametrize("name", ["web", "scheduler", *WORKERS])
 def test_nothing_starts_before_the_migrations_have_run(name: str) -> None:
     assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
@@ -118,3 +162,35 @@ def test_only_the_web_has_a_pool_of_connections() -> None:
     for service in SERVICES.values():
         for name in service.get("environment", {}):
             assert name != "DATABASE_POOL" or service is SERVICES["web"], "workers must have no pool"
+
+
+def test_backups_find_their_programs_and_variables_in_the_containers_too() -> None:
+    """What they call is in the image, of the server's version; what they read of the environment is passed on."""
+    code = Path(backups.__file__).read_text()
+    called = set(re.findall(r'_program\("(\w+)"', code))
+    assert called == set(backups.PROGRAMS) == {"pg_dump", "pg_restore"}
+    (server,) = re.findall(r"^postgres:(\d+)\.", SERVICES["postgres"]["image"])
+    assert any(f"postgresql-client-{server}" in line for line in DOCKERFILE)
+    assert f"postgresql-client-{server}" in code
+    assert set(backups.VARIABLES) <= DOCUMENTED
+    manage = SERVICES["manage"]
+    assert set(backups.VARIABLES) <= set(manage["environment"])
+    assert manage["entrypoint"] == ["python", "manage.py"]
+    assert manage["volumes"] == ["./backups:/backups"]
+    assert set(manage["depends_on"]) == {"postgres"}  # a database is restored before it is migrated
+    command = (Path(backups.__file__).parent / "management" / "commands" / "backup_database.py").read_text()
+    named = set(
+        re.findall(r"\b(?:CLUSTERTAB_SECRET_KEYS|STRIPE_DEPLOYMENT|SECRET_KEY|DATABASE_URL)\b", command)
+    )
+    assert named | {"DATABASE_OWNER_URL"} == set(backups.VARIABLES)  # which restoring alone uses
+
+
+def test_the_guide_backs_up_alike_with_and_without_containers() -> None:
+    text = (ROOT / "docs" / "backup.md").read_text()
+    shells = {
+        prefix: re.findall(rf"^{re.escape(prefix)} (\w+_database \S+.*)$", text, re.MULTILINE)
+        for prefix in ("./run manage", "docker compose run --rm manage")
+    }
+    here, there = (list(commands) for commands in shells.values())
+    assert here
+    assert [line.replace("/backups/", "") for line in there] == here

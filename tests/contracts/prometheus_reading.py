@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
@@ -13,15 +13,17 @@ from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin,
 from tests.standins.prometheus import Asked, Said, StandIn
 
 HOUR = 3600
-ADMITTED = 1_772_600_000  # what our own clock says; nothing is decided by it
+ADMITTED = 1_772_600_000  # what our own clock says; a connector decides nothing by it
 
 
-def connector(url: str, **options: Any) -> PrometheusConnector:
+def connector(
+    url: str, *, clock: Callable[[], int] = lambda: ADMITTED, **options: Any
+) -> PrometheusConnector:
     return PrometheusConnector(
         Endpoint(base_url=url),
         login=PrometheusLogin(),
         options=PrometheusOptions(**options),
-        clock=lambda: ADMITTED,
+        clock=clock,
     )
 
 

@@ -93,6 +93,9 @@ class World:
         exported: bool = False,
         node: str = "n-1",
         uid: str = "",
+        created: int | None = None,
+        priority_class: str = "",
+        qos_class: str = "",
     ) -> None:
         """A pod whose series stand in [since, until), scheduled when they begin unless said otherwise.
 
@@ -103,7 +106,11 @@ class World:
         for container in containers:
             labels = {f"{prefix}container": container, "node": node, "resource": resource, "unit": "integer"}
             self.series("kube_pod_container_resource_requests", {**told, **labels}, [(since, until, 1)])
-        self.series("kube_pod_info", {**told, "node": node}, [(since, until, 1)])
+        classed = {"priority_class": priority_class} if priority_class else {}
+        self.series("kube_pod_info", {**told, "node": node, **classed}, [(since, until, 1)])
+        for qos in ("BestEffort", "Burstable", "Guaranteed") if qos_class else ():
+            named = {**told, "qos_class": qos}
+            self.series("kube_pod_status_qos_class", named, [(since, until, float(qos == qos_class))])
         for begin, end, phase in [(since, until, "Running")] if phases is None else phases:
             for one in ("Pending", "Running", "Succeeded", "Failed", "Unknown"):
                 self.series(
@@ -113,6 +120,7 @@ class World:
             ("kube_pod_status_scheduled_time", since if scheduled is None else scheduled),
             ("kube_pod_start_time", started),
             ("kube_pod_completion_time", completed),
+            ("kube_pod_created", created),
         ):
             if moment is not None and moment >= 0:
                 self.series(metric, told, [(max(moment, since), until, self.begin + moment)])

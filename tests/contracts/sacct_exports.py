@@ -87,5 +87,5 @@ def told_of(tmp_path: Path, *rows: str, zone: ZoneInfo = UTC, header: str = "|".
 def shared(path: str) -> Path:
     found = DATA / path
     if not found.exists():
-        pytest.skip(f"needs the shared data set {path}, which is not beside this checkout")
+        pytest.skip(f"the real cluster data is not here: put it into ../shared/data ({path})")
     return found

@@ -34,12 +34,13 @@ LEGACY = {"start_time", "end_time", "skip_steps"}
 MODERN = LEGACY | {"show_duplicates", "disable_truncate_usage_time", "scheduler_unset"}
 JSON = "application/json"
 
-pytest_skip = pytest.mark.skipif(not FIXTURES.is_dir(), reason="recorded answers of slurmrestd are not here")
+ABSENT = "Recorded answers are absent: put them at ../shared/fixtures/slurmrestd."
+pytest_skip = pytest.mark.skipif(not FIXTURES.is_dir(), reason=ABSENT)
 
 
 def recorded(version: str, name: str) -> bytes:
     if not FIXTURES.is_dir():
-        pytest.skip("the recorded answers of slurmrestd are not here")
+        pytest.skip(ABSENT)
     return (FIXTURES / version / name).read_bytes()
 
 
@@ -111,6 +112,7 @@ class Slurm:
             "/openapi/v3": Reply(body=f'{{"openapi":"3.0.3","paths":{{{names}}}}}'.encode()),
             f"/slurm/{self.version}/jobs": Reply(body=self.live),
             f"/slurm/{self.version}/nodes": Reply(body=self.nodes),
+            f"/slurm/{self.version}/diag": self._said({"statistics": {"req_time": NOW}}),
             f"/slurmdb/{self.version}/tres": self._said({"TRES": []}),
             f"/slurmdb/{self.version}/user/portal": self._said(
                 {"users": [{"name": "portal", "administrator_level": level}]}
@@ -160,6 +162,9 @@ class _Unix(ThreadingMixIn, UnixStreamServer):
 def _handler(slurm: Slurm) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = (
+            1 << 16
+        )  # head and body are one packet: apart, the body waits 40 ms for the head to be acknowledged
 
         def log_message(self, *args: object) -> None: ...
 
@@ -187,7 +192,9 @@ def _handler(slurm: Slurm) -> type[BaseHTTPRequestHandler]:
                     self.send_header("Content-Length", str(len(reply.body)))
                 self.end_headers()
                 for piece in reply.pieces():
-                    time.sleep(reply.drip)
+                    if reply.drip:
+                        self.wfile.flush()
+                        time.sleep(reply.drip)
                     self.wfile.write(piece)
                 if reply.cut or reply.parts:
                     self.close_connection = True

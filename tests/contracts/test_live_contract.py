@@ -12,6 +12,7 @@ from clusters.connectors.base import BadRow, Connector, ConnectorError, UsageFac
 from tests.contracts import prometheus_contract
 from tests.contracts.live_contract import Case, Source
 from tests.contracts.slurm_recorded import (
+    ABSENT,
     FIXTURES,
     VERSIONS,
     Reply,
@@ -62,7 +63,7 @@ def slurm_of(version: str) -> Case:
     @contextmanager
     def source() -> Iterator[SlurmSource]:
         if not FIXTURES.is_dir():
-            pytest.skip("the recorded answers of slurmrestd are not here")
+            pytest.skip(ABSENT)
         slurm = of(version)
         with serving(slurm) as address:
             yield SlurmSource(slurm, address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -87,7 +88,10 @@ def _pulled(kube: Cluster, worlds: Worlds, name: str, minutes: int, *, scope: Sc
         until=begin + timedelta(minutes=minutes),
         moment=begin + timedelta(hours=3),
         connect=lambda *_, **__: connector(
-            worlds.url, matcher=f'cluster="{name}"', utilisation=Utilisation(scope=scope)
+            worlds.url,
+            clock=lambda: int(time.time()),
+            matcher=f'cluster="{name}"',
+            utilisation=Utilisation(scope=scope),
         ),
     )
     assert not done.error, done.error

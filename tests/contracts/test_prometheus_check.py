@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clusters.connectors.base import Secret
+from clusters.connectors.clocks import utc
 from clusters.connectors.findings import Finding, Level
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus import AccountFrom, Attribution, PrometheusLogin, PrometheusOptions
@@ -68,8 +69,8 @@ def test_hours_with_an_outage_and_clocks_apart_are_told(pushed_lab: Lab) -> None
         PrometheusClient(Endpoint(base_url=url), PrometheusLogin(), clock=lambda: 0) as client,
     ):
         findings = examine(client, PrometheusOptions(), now=now + 400)
-    assert [finding.level for finding in findings[:2]] == [Level.WARN, Level.WARN]
-    assert "differ by 400 s" in findings[0].sentence
+    assert [finding.level for finding in findings[:2]] == [Level.FAIL, Level.WARN]
+    assert findings[0].sentence.endswith(f"and ours says {utc(now + 400)}: it is 400 s behind ours.")
     assert "was not seen for" in findings[1].sentence
 
 

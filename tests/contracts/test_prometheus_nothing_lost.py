@@ -11,6 +11,7 @@ import pytest
 
 from billing import pulling
 from clusters.connectors.http import Endpoint, Http
+from clusters.connectors.prometheus import client
 from clusters.models import Cluster, ClusterKind, Connection, Quarantined, UsageRecord, UtilisationHour
 from tests import builders
 from tests.contracts.prometheus_reading import HOUR, through
@@ -44,10 +45,12 @@ class Flaky:
         self.real = real
         self.failure: Said | None = None
         self.asked = 0
+        self.every = 0  # of so many questions one fails, and is answered when it comes again
 
     def __call__(self, asked: Asked) -> Said:
         self.asked += 1
-        return self.failure if self.failure and self.asked > 5 else through(self.real, asked)
+        fails = not self.asked % self.every if self.every else self.asked > 5
+        return self.failure if self.failure and fails else through(self.real, asked)
 
 
 @contextmanager
@@ -103,3 +106,38 @@ def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed
     assert len(kept(cluster)[0]) > 10
     assert not Quarantined.objects.exists()
     assert Connection.objects.get(cluster=cluster).failures == 0
+
+
+@pytest.mark.parametrize("name", ["503", "warning", "cut off", "broken off"])
+def test_a_question_that_fails_for_the_moment_is_asked_again_within_the_pull(
+    pushed_lab: Lab, name: str
+) -> None:
+    said, sentence = FAILURES[name]
+    with connected(pushed_lab, "kube") as (cluster, flaky):
+        flaky.failure, flaky.every = said, 7
+        pulled = pull(pushed_lab, cluster)
+    assert (pulled.outcome, pulled.error) == (pulling.PullOutcome.DONE, "")
+    assert flaky.asked > 14
+    (note,) = [note for note in pulled.notes if note.endswith("Asked again, it answered.")]
+    assert sentence in note
+    with connected(pushed_lab, "undisturbed") as (undisturbed, _):
+        pull(pushed_lab, undisturbed)
+    assert kept(cluster) == kept(undisturbed)
+
+
+def test_a_server_that_fails_again_and_again_is_left_alone_until_the_next_pull(
+    pushed_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MOST_AGAIN", 3)
+    with connected(pushed_lab, "kube") as (cluster, flaky):
+        flaky.failure, flaky.every = FAILURES["503"][0], 2
+        pulled = pull(pushed_lab, cluster)
+    assert pulled.outcome is pulling.PullOutcome.FAILED
+    assert kept(cluster) == ([], [])
+
+
+def test_a_question_is_asked_four_times_at_most(pushed_lab: Lab) -> None:
+    with connected(pushed_lab, "kube") as (cluster, flaky):
+        flaky.failure = FAILURES["503"][0]
+        pull(pushed_lab, cluster)
+        assert flaky.asked <= 5 + 3 * 4  # of the questions that are asked at once, each

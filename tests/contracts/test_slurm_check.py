@@ -154,11 +154,22 @@ def test_the_clocks_are_apart(slurm: StandIn, apart: int, level: str) -> None:
     assert ("ahead of" in finding.sentence) == (apart > 5)
 
 
-def test_without_a_running_job_the_clock_cannot_be_told(slurm: StandIn) -> None:
+def test_without_a_running_job_slurmctld_tells_its_time(slurm: StandIn) -> None:
     del slurm.world.jobs[1]
-    assert (
-        found(slurm)["Clock"].sentence
-        == "No job runs, so Slurm's clock cannot be told: test again when one does."
+    assert found(slurm)["Clock"].sentence == "Slurm's clock agrees with ours to 0 s."
+
+
+def test_both_times_are_told_where_the_clocks_are_apart() -> None:
+    with a_slurm(44) as slurm:
+        del slurm.world.jobs[1]
+        ours, slurm.now = slurm.now, slurm.now - 40 * 86_400
+        login = SlurmLogin("portal", Secret(slurm.token()))
+        with SlurmRest(Endpoint(base_url=slurm.url), login, clock=lambda: ours) as rest:
+            finding = next(each for each in examine(rest, now=ours) if each.subject == "Clock")
+    assert finding.level == "fail"
+    assert finding.sentence.startswith(
+        "The clock of Slurm says 2026-01-23 04:53:20 UTC and ours says 2026-03-04 04:53:20 UTC: "
+        "it is 3,456,000 s behind ours."
     )
 
 

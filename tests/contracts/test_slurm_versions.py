@@ -57,7 +57,7 @@ def plainly(job: dict[str, Any]) -> dict[str, Any]:
         "gpus": tres.get("gres/gpu", sum(typed.values())),
         "gpu_model": "+".join(typed),
         "memory_mib": tres.get("mem", 0),
-        "cpu_milli": 1000 * tres.get("cpu", job["required"]["CPUs"]),
+        "cpu_milli": 1000 * tres.get("cpu", job["required"]["CPUs"] if start else 0),
         "submitted": time["submission"],
         "started": start,
         "ended": time["end"] or None,
@@ -121,6 +121,7 @@ def test_only_the_recorded_form_of_the_question_is_used(version: str) -> None:
     assert others == [
         "/openapi/v3",
         f"/slurmdb/{version}/tres",
+        f"/slurm/{version}/diag",
         f"/slurm/{version}/jobs",
         f"/slurm/{version}/nodes",
     ]

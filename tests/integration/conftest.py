@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection
 
+from tests.owner import as_owner
+
 
 @pytest.fixture
 def effects(request: pytest.FixtureRequest) -> Iterator[Callable[[], list[str]]]:
     """A table for effects, and what is in it; rolls back or goes away with the test's database access."""
     committed = "transactional_db" in request.fixturenames
     request.getfixturevalue("transactional_db" if committed else "db")
-    with connection.cursor() as cursor:
+    with as_owner() as cursor:
         cursor.execute("CREATE TABLE effects (mark text NOT NULL)")
+        cursor.execute("GRANT ALL ON effects TO clustertab_operator")
 
     def marks() -> list[str]:
         with connection.cursor() as cursor:
@@ -20,5 +23,5 @@ def effects(request: pytest.FixtureRequest) -> Iterator[Callable[[], list[str]]]
             return [row[0] for row in cursor.fetchall()]
 
     yield marks
-    with connection.cursor() as cursor:
+    with as_owner() as cursor:
         cursor.execute("DROP TABLE effects")

@@ -17,6 +17,7 @@ from portal.ops.embedded.redis import Redis
 from tests.integration.prom_lab import Lab as Prometheus
 from tests.integration.prom_lab import bare
 from tests.integration.slurm_lab import Lab as Slurm
+from tests.owner import as_owner
 from tests.web.browser import chromium
 
 READY = "CLUSTERTAB_TEST_READY"  # names the file that says that all of it runs
@@ -24,7 +25,7 @@ READY = "CLUSTERTAB_TEST_READY"  # names the file that says that all of it runs
 
 @pytest.mark.django_db(transaction=True)
 def test_all_of_it_runs(tmp_path: Path) -> None:
-    with connection.cursor() as cursor:
+    with as_owner() as cursor:
         cursor.execute("CREATE TABLE left_by_a_killed_run ()")
     with Postgres(tmp_path), Redis(tmp_path), chromium() as browser:
         browser.new_page().goto("about:blank")

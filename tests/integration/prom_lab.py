@@ -31,6 +31,7 @@ from tests.ports import is_free
 
 SCRIPT = ROOT.parent / "shared" / "labs" / "prom" / "prom-lab"
 KEPT = ROOT / "var" / "test" / "prometheus"  # the package's programs, for the next run
+ABSENT = "The Prometheus lab is absent: put it at ../shared/labs/prom/prom-lab."
 BINARIES = Path("deb") / "usr" / "bin"  # where the lab looks for them
 SLOTS = 16
 FIRST_PORT = 22_400  # below the ports that Linux hands out by itself
@@ -228,7 +229,7 @@ _started: dict[str, Lab] = {}
 def running(loader: str) -> Iterator[Lab]:
     """The lab of this loader, started once in a run."""
     if not SCRIPT.exists():
-        pytest.skip("The Prometheus lab is absent: put it at ../shared/labs/prom/prom-lab.")
+        pytest.skip(ABSENT)
     if shutil.which("apt-get") is None and not KEPT.exists():
         pytest.skip(
             "The Prometheus lab fetches its package with apt-get, which is not here: run on Debian 12."

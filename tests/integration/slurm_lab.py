@@ -20,6 +20,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -139,9 +140,14 @@ class Lab:
         until(lambda: "Unknown" not in self.slurm("sacct", "-nXPD", "-j", job, "-o", "End"))
 
     def has_rested(self, seconds: int) -> None:
-        """Wait until the last job of the set has been there for so long."""
-        last = (self.dir / "jobs.txt").stat().st_mtime
-        until(lambda: time.time() > last + seconds, seconds=2 * seconds)
+        """Wait until no job, of the set or of another test, came or ended in so many seconds."""
+        until(lambda: self._latest() < datetime.now(UTC) - timedelta(seconds=seconds), seconds=2 * seconds)
+
+    def _latest(self) -> datetime:
+        since = f"{datetime.fromtimestamp(self.began, UTC):%Y-%m-%dT%H:%M:%S}"
+        rows = self.slurm("sacct", "-nXPD", "-a", "-S", since, "-o", "Submit,End").splitlines()
+        moments = [text for row in rows for text in row.split("|") if text[:1].isdigit()]
+        return datetime.fromisoformat(max(moments)).replace(tzinfo=UTC)
 
     def labels(self) -> dict[str, str]:
         """Job id by label of the latest run of the set."""

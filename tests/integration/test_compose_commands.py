@@ -91,7 +91,8 @@ def stack(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
             "PWD": str(image),
         }
         assert run(["python", "manage.py", "collectstatic", "--noinput", "-v0"], environ).returncode == 0
-        migrated = run(SERVICES["migrate"]["command"], environ)
+        owner = {"DATABASE_OWNER_URL": postgres.owner_url()}  # of this service alone
+        migrated = run(SERVICES["migrate"]["command"], environ | owner)
         assert migrated.returncode == 0, migrated.stderr
         yield environ
 
@@ -133,7 +134,7 @@ def eventually(so: Callable[[], bool], log: Path) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "scheduler"])
+@pytest.mark.parametrize("name", ["web", "worker-pull", "worker-collect", "scheduler"])
 def test_it_comes_up_healthy_and_stops_when_told(name: str, stack: Stack, tmp_path: Path) -> None:
     service, log = SERVICES[name], tmp_path / "log"
     check = service["healthcheck"]["test"][1:]

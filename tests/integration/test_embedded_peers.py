@@ -58,16 +58,21 @@ def test_the_database_lets_in_its_own_application_only(tmp_path: Path) -> None:
             "SELECT current_user, rolsuper, rolcreatedb, rolcreaterole, current_setting('listen_addresses')"
             " FROM pg_roles WHERE rolname = current_user"
         ).fetchone()
-        assert told == ("clustertab", False, True, True, "")
+        assert told == ("clustertab", False, False, False, "")
+        password = database.password_file.read_text()
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-            psycopg.connect(database.url().replace(database.password(), "guessed"))
+            psycopg.connect(database.url().replace(password, "guessed"))
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            psycopg.connect(database.owner_url().replace(database.owner_password_file.read_text(), password))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("CREATE TABLE mine ()")
         with pytest.raises(psycopg.OperationalError, match="password"):
             psycopg.connect(f"host={database.run} user=postgres dbname=postgres")
-        assert mode(database.password_file) == 0o600
+        assert mode(database.password_file) == mode(database.owner_password_file) == 0o600
         assert (mode(database.base), mode(database.run), mode(database.data)) == (0o700, 0o700, 0o700)
         main = database.main_process()
         assert main is not None
-        assert database.password().encode() not in Path(f"/proc/{main}/cmdline").read_bytes()
+        assert password.encode() not in Path(f"/proc/{main}/cmdline").read_bytes()
     assert database.processes() == []
 
 
@@ -121,14 +126,14 @@ def test_a_user_killed_outright_does_not_keep_it_from_others(tmp_path: Path) -> 
 def test_what_was_committed_outlives_kill_9_of_the_database(tmp_path: Path) -> None:
     database = Postgres(tmp_path)
     with database:
-        with psycopg.connect(database.url()) as connection:
+        with psycopg.connect(database.owner_url()) as connection:
             connection.execute("CREATE TABLE kept (n int)")
             connection.execute("INSERT INTO kept VALUES (1)")
         for pid in database.processes():
             with suppress(ProcessLookupError):  # some end by themselves as soon as the first is gone
                 os.kill(pid, signal.SIGKILL)
         database.ensure()
-        with psycopg.connect(database.url()) as connection:
+        with psycopg.connect(database.owner_url()) as connection:
             assert connection.execute("SELECT n FROM kept").fetchall() == [(1,)]
 
 
@@ -172,6 +177,7 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.sample
+@pytest.mark.one_attempt
 def test_redis_dies_and_comes_back(tmp_path: Path) -> None:
     with Redis(tmp_path) as redis:
         first = redis.main_process()

@@ -38,6 +38,7 @@ def a_lab() -> None:
     a_tenant("vision-lab", plan=plan, accounts=[(cluster, f"acc{n:02d}") for n in range(4)])
 
 
+@pytest.mark.one_attempt
 def test_it_takes_in_what_comes_until_it_is_told_to_end(database_url: str, tmp_path: Path) -> None:
     a_lab()
     folder = tmp_path / "in"
@@ -57,6 +58,7 @@ def test_it_takes_in_what_comes_until_it_is_told_to_end(database_url: str, tmp_p
     prove()
 
 
+@pytest.mark.one_attempt
 def test_told_to_end_in_the_middle_of_a_file_it_ends_and_the_next_goes_on(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedWriter
 from pathlib import Path
 
 import pytest
@@ -15,26 +16,35 @@ import pytest
 from portal.env import ROOT
 from tests import keepers
 from tests.integration.hanging import READY
+from tests.integration.hanging_alone import HOME
+from tests.integration.prom_lab import ABSENT
 from tests.integration.prom_lab import SCRIPT as PROMETHEUS
 from tests.integration.slurm_lab import until, why_not
 from tests.web.browser import SKIP_REASON
 
 HANGING = "tests/integration/hanging.py"
+ALONE = "tests/integration/hanging_alone.py"
 PATIENCE = 240  # seconds, within which the labs have started, or have ended
 
 
-def pytest_in(ready: Path, test: str, *words: str) -> subprocess.Popen[bytes]:
-    """A run of its own; whatever it starts has the name of the file in its environment."""
+def pytest_in(ready: Path, test: str, *words: str, file: str = HANGING) -> subprocess.Popen[bytes]:
+    """A run of its own, which heeds SIGINT though this one may have begun in the background, where it is ignored.
+
+    Whatever it starts has the name of the file in its environment.
+    """
     return subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, f"{HANGING}::{test}"],
+        [
+            *("env", "--default-signal=INT", sys.executable, "-m", "pytest"),
+            *("-q", "-p", "no:cacheprovider", *words, f"{file}::{test}"),
+        ],
         cwd=ROOT, env=os.environ | {READY: str(ready)}, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
 
 @contextmanager
-def hanging(ready: Path, test: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    with pytest_in(ready, test, *words) as run:
+def hanging(ready: Path, test: str, *words: str, file: str = HANGING) -> Iterator[subprocess.Popen[bytes]]:
+    with pytest_in(ready, test, *words, file=file) as run:
         try:
             until(lambda: ready.exists() or run.poll() is not None, seconds=PATIENCE)
             assert run.poll() is None
@@ -105,8 +115,33 @@ def test_no_database_redis_or_browser_is_left(
         assert following.wait(PATIENCE) == 0
 
 
+def pipe_to_keeper(run: subprocess.Popen[bytes]) -> BufferedWriter:
+    """Another end of what tells the run's keeper that the run is over: while it is open, the keeper waits."""
+    own = f"{keepers.OWN}=1".encode()
+    among = keepers.processes()
+    [keeper] = [pid for pid, process in among.items() if process.parent == run.pid and own in process.environ]
+    return Path(f"/proc/{keeper}/fd/0").open("wb")
+
+
+def test_a_run_that_follows_a_killed_one_at_once_is_not_tidied_away_with_it(tmp_path: Path) -> None:
+    test = "test_its_database_answers_until_it_may_end"
+    before, after = tmp_path / "before", tmp_path / "after"
+    for directory in (before, after):
+        directory.mkdir()
+    with hanging(before / "ready", test, file=ALONE) as run, pipe_to_keeper(run) as pipe:
+        home = Path((before / HOME).read_text())
+        run.kill()
+        run.wait(PATIENCE)
+        with hanging(after / "ready", test, file=ALONE) as following:
+            assert Path((after / HOME).read_text()) != home
+            pipe.close()
+            until(lambda: not home.exists(), seconds=PATIENCE)
+            (after / "ready").unlink()
+            assert following.wait(PATIENCE) == 0
+
+
 @pytest.mark.skipif(why_not() != "", reason=why_not())
-@pytest.mark.skipif(not PROMETHEUS.exists(), reason="The Prometheus lab is absent.")
+@pytest.mark.skipif(not PROMETHEUS.exists(), reason=ABSENT)
 def test_no_slurm_and_no_prometheus_is_left(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     with hanging(ready, "test_the_labs_run") as run:

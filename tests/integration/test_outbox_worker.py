@@ -29,9 +29,16 @@ def worker(environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[byte
     """A worker with its scheduler inside; whatever is left of it is killed."""
     command = [sys.executable, "-m", "celery", "--app", "portal.celery", "worker", "--beat"]
     options = ["--concurrency", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"]
+    with started([*command, *options], environ, log) as process:
+        yield process
+
+
+@contextmanager
+def started(command: list[str], environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of its own session; whatever is left of it is killed."""
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [*command, *options], env=environ, cwd=ROOT, stdout=output, stderr=output, start_new_session=True
+            command, env=environ, cwd=ROOT, stdout=output, stderr=output, start_new_session=True
         )
     try:
         yield process

@@ -165,8 +165,8 @@ def test_case_089_killed_while_crediting_and_voiding_and_run_again_it_ends_the_s
             march = invoice_of(tenant, "2026-03")
             voids = number % 2
             command = (
-                "void_invoice" if voids else "credit_invoice", str(march.number), "--reason", "Wrong.",
-                *(() if voids else ("--yes",)),
+                "void_invoice" if voids else "credit_invoice",
+                *(str(march.number), "--reason", "Wrong.", "--yes"),
             )  # fmt: skip
 
             def done(march: Invoice = march, voids: int = voids) -> int:

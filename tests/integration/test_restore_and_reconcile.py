@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 
 from billing import collection
@@ -18,6 +19,7 @@ from billing.collecting.door import CollectingError
 from billing.models import Difference, GatewayEvent, Invoice, Payment, PaymentAttempt
 from billing.reconciling import running
 from portal.ops.embedded.postgres import binaries, version
+from portal.ops.schema import as_owner
 from tests import stories
 from tests.builders import a_cluster, a_job, take_in
 from tests.collecting import DUE, Counter, a_counter, more_labs
@@ -35,11 +37,16 @@ def dump(database_url: str, tmp_path: Path) -> str:
     return str(tmp_path / "clustertab.dump")
 
 
+def owner_of(database_url: str) -> str:
+    """The same database, as its owner."""
+    login, _, place = settings.DATABASE_OWNER_URL.partition("@")
+    return f"{login}@{database_url.partition('@')[2]}" if place else database_url
+
+
 def back_up(database_url: str, dump: str) -> None:
     """As docs/operators.md says."""
-    subprocess.run(
-        [binaries() / "pg_dump", "--format=custom", "--no-owner", f"--file={dump}", database_url], check=True
-    )
+    options = ("--enable-row-security", "--format=custom", "--no-owner", f"--file={dump}")
+    subprocess.run([binaries() / "pg_dump", *options, owner_of(database_url)], check=True)
 
 
 @contextmanager
@@ -48,10 +55,10 @@ def restored(database_url: str, dump: str) -> Iterator[None]:
     present = connection.settings_dict["NAME"]
     name = f"{present}_restored"
     connection.close()
-    with connection._nodb_cursor() as cursor:
+    with as_owner(), connection._nodb_cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {name}")
         cursor.execute(f"CREATE DATABASE {name}")
-    there = database_url.replace(f"/{present}?", f"/{name}?")
+    there = owner_of(database_url).replace(f"/{present}?", f"/{name}?")
     subprocess.run(
         [binaries() / "pg_restore", "--no-owner", "--exit-on-error", "--single-transaction", f"--dbname={there}", dump],
         check=True,
@@ -62,7 +69,7 @@ def restored(database_url: str, dump: str) -> Iterator[None]:
     finally:
         connection.close()
         connection.settings_dict["NAME"] = present
-        with connection._nodb_cursor() as cursor:
+        with as_owner(), connection._nodb_cursor() as cursor:
             cursor.execute(f"DROP DATABASE {name}")
 
 

@@ -109,20 +109,20 @@ def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) ->
     first = demo.start()
     assert demo.answers()
     assert steps(demo.said()) == STEPS
-    assert demo.logs() == {"setup", "static", "sandbox", "web", "worker", "scheduler"}
+    assert demo.logs() == {"setup", "static", "sandbox", "web", "worker", "puller", "scheduler"}
     collected = (demo.home / "logs" / "static.log").stat().st_mtime_ns
     assert (demo.home / "postgres" / "password").read_text() not in demo.said()
 
     # A command beside it uses its database and leaves it running.
     assert run(demo.home, "manage", "check")[0] == 0
     assert demo.answers()
-    with psycopg.connect(Postgres(demo.home).url()) as connection:
+    with psycopg.connect(Postgres(demo.home).owner_url()) as connection:
         connection.execute("CREATE TABLE kept (n int)")
 
-    # One of the three dies: it is started again.
-    (worker,) = [pid for pid in demo.children("worker") if pid != first.pid]
+    # One of them dies: it is started again.
+    (worker,) = [pid for pid in demo.children("worker@localhost") if pid != first.pid]
     os.kill(worker, signal.SIGKILL)
-    eventually(lambda: demo.children("worker") not in ([], [worker]), demo.said)
+    eventually(lambda: demo.children("worker@localhost") not in ([], [worker]), demo.said)
 
     # The one that holds them together dies: the others go too, and a new start takes the same port.
     os.kill(first.pid, signal.SIGKILL)
@@ -135,7 +135,7 @@ def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) ->
     # Everything dies at once: what was committed is there at the next start.
     demo.kill()
     last = demo.start()
-    with psycopg.connect(Postgres(demo.home).url()) as connection:
+    with psycopg.connect(Postgres(demo.home).owner_url()) as connection:
         connection.execute("SELECT n FROM kept")
     assert demo.answers()
 
@@ -154,7 +154,7 @@ def test_a_port_in_use_is_one_sentence(demo: Demo) -> None:
 
 
 def test_a_database_of_another_baseline_is_the_demos_own_sentence_and_stays_as_it_is(demo: Demo) -> None:
-    with Postgres(demo.home) as server, psycopg.connect(server.url()) as connection:
+    with Postgres(demo.home) as server, psycopg.connect(server.owner_url()) as connection:
         connection.execute("CREATE TABLE django_migrations (name text)")
     code, out, err = run(demo.home, "demo", "--port", str(demo.port))
     assert (code, out) == (2, "")
@@ -162,7 +162,7 @@ def test_a_database_of_another_baseline_is_the_demos_own_sentence_and_stays_as_i
     assert "step" not in err
     code, out, err = run(demo.home, "manage", "show_invoices")
     assert (code, out, err) == (3, "", f"{AFRESH}\n")
-    with Postgres(demo.home) as server, psycopg.connect(server.url()) as connection:
+    with Postgres(demo.home) as server, psycopg.connect(server.owner_url()) as connection:
         assert connection.execute("SELECT * FROM django_migrations").fetchall() == []
 
 

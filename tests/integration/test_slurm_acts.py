@@ -17,6 +17,7 @@ from clusters.acting import CarriedOut, carry_out
 from clusters.connectors.slurm.acts import ActRefusedError, SlurmActs
 from clusters.limits import Door
 from clusters.models import Act, Cluster
+from tests import orders
 from tests.integration.slurm_lab import Lab, until
 from tests.integration.slurm_pulls import connected
 from tests.schedulers import plan_cancel, plan_hold, plan_release
@@ -176,6 +177,52 @@ def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(each_slurm: L
             plan = limits.plan_unblock(door=opened, account=account)
             assert carry_out(door=opened, plan=plan, who="op").good
         assert group_limits(each_slurm, account) == before
+
+
+@pytest.mark.larger
+def test_three_reasons_come_and_go_in_every_order(each_slurm: Lab) -> None:
+    cluster = connected(each_slurm)
+    with door(cluster) as opened:
+        try:
+            opened.acts.refuse_limits()
+        except ActRefusedError:
+            pytest.skip(f"Slurm {each_slurm.version} cannot have its limits set over REST.")
+    before = group_limits(each_slurm, "initech")
+    assert before == "gres/gpu=2||"
+
+    def look(stands: set[str]) -> None:
+        submits = "0" if orders.refuses(stands) else ""
+        wanted = f"gres/gpu=0||{submits}" if stands else before
+        assert group_limits(each_slurm, "initech") == wanted, stands
+
+    for order in orders.orders():
+        orders.play(order, account="initech", opens=lambda: door(cluster), look=look)
+
+
+def test_a_job_waits_until_the_last_reason_is_taken_back(each_slurm: Lab) -> None:
+    cluster = connected(each_slurm)
+    with door(cluster) as opened:
+        try:
+            opened.acts.refuse_limits()
+        except ActRefusedError:
+            pytest.skip(f"Slurm {each_slurm.version} cannot have its limits set over REST.")
+
+        def carries_out(plan: limits.Plan) -> None:
+            assert carry_out(door=opened, plan=plan, who="op").good
+
+        for source in ("dunning", "operator"):
+            carries_out(limits.plan_block(door=opened, account="globex", source=source))
+        job = each_slurm.submits("cyd", "globex", "sleep 300", "-p", "a100", "--gres=gpu:a100:1")
+        try:
+            until(lambda: "Assoc" in standing(each_slurm, job))
+            carries_out(limits.plan_unblock(door=opened, account="globex", source="operator"))
+            time.sleep(3)  # slurmctld has looked again by then
+            assert standing(each_slurm, job).startswith("PENDING Assoc")
+            carries_out(limits.plan_unblock(door=opened, account="globex", source="dunning"))
+            until(lambda: standing(each_slurm, job).startswith("RUNNING"))
+        finally:
+            each_slurm.slurm("scancel", job)
+            each_slurm.knows(job, "CANCELLED")
 
 
 def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: Lab) -> None:

@@ -65,10 +65,6 @@ def test_a_file_of_sacct_brings_the_same_records_as_a_pull(each_slurm: Lab, tmp_
     told_by_one_alone = {"exit_code", "requested"}  # v0.0.38 tells neither as sacct does
     pulled, imported = (ledger(each, without=told_by_one_alone) for each in (by_rest, by_file))
     for row in (*pulled.values(), *imported.values()):
-        if row["started"] is None and each_slurm.suite:
-            del row[
-                "cpu_milli"
-            ]  # of what waits newer slurmdbd tells the CPUs that were asked for, sacct none
         if row["node_list"] == "None assigned":
             del row[
                 "nodes"

@@ -10,15 +10,16 @@ from pathlib import Path
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from portal.env import ROOT
 from portal.ops.embedded.postgres import Postgres
 from portal.ops.schema import OtherBaselineError, pending_migrations
+from tests.owner import as_owner
 
 PATIENCE = 400  # seconds
 CELERY = [sys.executable, "-m", "celery", "--app", "portal.celery"]
+MIGRATE = [sys.executable, "manage.py", "migrate", "-v0"]
 PROCESSES = {
     "web": [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py"],
     "worker": [*CELERY, "worker"],
@@ -52,7 +53,8 @@ def test_case_092_nothing_begins_over_a_schema_of_another_version(name: str, tmp
 def test_case_092_a_single_migration_that_has_not_run_is_named() -> None:
     assert pending_migrations() == []
     newest = MigrationRecorder.Migration.objects.filter(app="billing").latest("name")
-    newest.delete()
+    with as_owner():
+        newest.delete()
     assert pending_migrations() == [f"billing.{newest.name}"]
 
 
@@ -68,9 +70,10 @@ def test_a_database_of_another_baseline_is_refused_by_whatever_asks_for_its_sche
     mark(baseline="0123456789abcdef")
     with pytest.raises(OtherBaselineError):
         pending_migrations()
-    with pytest.raises(CommandError, match="start afresh with an empty database"):
-        call_command("migrate", verbosity=0)
-    with connection.cursor() as cursor:
+    for form in ([], ["billing"], ["--plan"], ["--check"], ["billing", "--check"]):
+        with pytest.raises(CommandError, match="start afresh with an empty database"):
+            call_command("migrate", *form, verbosity=0)
+    with as_owner() as cursor:
         cursor.execute("DROP TABLE schema_baseline")  # as all were that were made before there was a mark
     with pytest.raises(CommandError, match="start afresh with an empty database"):
         call_command("migrate", verbosity=0)
@@ -80,28 +83,52 @@ def test_a_database_of_another_baseline_is_refused_by_whatever_asks_for_its_sche
 def test_a_first_start_that_was_killed_is_finished_by_the_next(killed_after: str, tmp_path: Path) -> None:
     with Postgres(tmp_path, volatile=True) as server:
         steps = {"the mark": None, "some tables": "clusters", "all tables": "billing"}
-        script = "import django; django.setup(); from portal.ops import schema; schema.begin()"
+        script = "import django; django.setup(); from portal.ops import schema\n"
         if application := steps[killed_after]:
             script += (
-                f"; from django.core.management import call_command; call_command('migrate', '{application}')"
+                f"from django.core.management import call_command; call_command('migrate', '{application}')"
             )
-        environ = os.environ | {
-            "DJANGO_SETTINGS_MODULE": "portal.settings",
-            "CLUSTERTAB_HOME": str(tmp_path),
-            "DATABASE_URL": server.url(),
-        }
+        else:
+            script += "with schema.as_owner(): schema.begin()"
+        environ = environment_of(server, tmp_path)
         subprocess.run([sys.executable, "-c", script], env=environ, cwd=ROOT, check=True, capture_output=True)
-        migrate = [sys.executable, "manage.py", "migrate", "-v0"]
-        for _ in range(2):
-            subprocess.run(migrate, env=environ, cwd=ROOT, check=True, capture_output=True)
+        checked = subprocess.run(
+            [*MIGRATE, "--check"], env=environ, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert (checked.returncode, "Traceback" in checked.stderr) == (1, False)
+        for form in ([], [], ["--check"]):
+            subprocess.run([*MIGRATE, *form], env=environ, cwd=ROOT, check=True, capture_output=True)
         with psycopg.connect(server.url()) as reader:
             laws = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'audit_%' OR tgname LIKE 'pgtrigger_%'"
             assert reader.execute("SELECT complete FROM schema_baseline").fetchall() == [(True,)]
             assert (reader.execute(laws).fetchone() or (0,))[0] > 100
 
 
+def test_two_migrations_at_once_make_one_schema(tmp_path: Path) -> None:
+    """As two hosts of a deployment do that start together over a database of its own."""
+    with Postgres(tmp_path, volatile=True) as server:
+        environ = environment_of(server, tmp_path)
+        both = [
+            subprocess.Popen(MIGRATE, env=environ, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        ends = [(each.communicate(timeout=PATIENCE)[1], each.returncode) for each in both]
+        assert ends == [("", 0), ("", 0)]
+        with psycopg.connect(server.url()) as reader:
+            assert reader.execute("SELECT complete FROM schema_baseline").fetchall() == [(True,)]
+
+
+def environment_of(server: Postgres, home: Path) -> dict[str, str]:
+    return os.environ | {
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "CLUSTERTAB_HOME": str(home),
+        "DATABASE_URL": server.url(),
+        "DATABASE_OWNER_URL": server.owner_url(),
+    }
+
+
 def mark(**columns: str | bool) -> None:
     """Change what the database says of its schema."""
-    with connection.cursor() as cursor:
+    with as_owner() as cursor:
         for column, value in columns.items():
             cursor.execute(f"UPDATE schema_baseline SET {column} = %s", [value])

@@ -133,6 +133,18 @@ def test_of_a_file_about_several_accounts_the_named_one_is_read() -> None:
         read(head + rows.splitlines(keepends=True)[0])
 
 
+def test_a_payer_may_write_what_stands_in_rows_of_balances() -> None:
+    """Only a row that names nobody says how much there is; where no column could, somebody looks at it."""
+    text = (
+        "date;payer;text;amount;currency\n2026-04-08;Vision Lab;Closing balance;50.00;EUR\n"
+        "2026-04-08;Endsaldo;RE-1;20.00;EUR\n2026-04-08;;Closing balance;1070.00;EUR\n"
+    )
+    assert [row[0] for row in read(text)] == [5000, 2000]
+    assert refused("date;text;amount\n2026-04-08;Closing balance;50.00\n") == [
+        "It may be a balance, or a payment with those words: no column says who paid."
+    ]
+
+
 def test_a_reversal_is_for_people_to_book() -> None:
     text = "date;amount;currency;text;type\n2026-04-08;20.00;EUR;a;Payment Reversal\n"
     (entry,) = table.statement(text.encode(), ReadOptions(account=IBAN)).entries

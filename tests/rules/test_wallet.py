@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.rules.wallet import Every, Grant, Piece, burn, due, give_back, granted, repay
+from billing.rules.wallet import Every, Grant, Piece, burn, due, give_back, granted
 
 MARCH = date(2026, 3, 10)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -68,10 +68,6 @@ def test_what_was_taken_last_comes_back_first() -> None:
     assert give_back(6, taken) == [Piece(None, 3), Piece(2, 3)]
     with pytest.raises(ValueError, match="1 more would return"):
         give_back(19, taken)
-
-
-def test_a_debt_is_paid_as_far_as_grants_reach() -> None:
-    assert repay(25, [a_grant(1), a_grant(2)], day=MARCH) == [Piece(1, 10), Piece(2, 10)]
 
 
 @pytest.mark.parametrize(("balance", "gives"), [(0, 30), (70, 30), (80, 20), (100, 0), (120, 0), (-180, 30)])

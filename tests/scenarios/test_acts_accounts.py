@@ -82,10 +82,13 @@ def test_a_blocked_account_is_not_blocked_again(slurm: StandIn) -> None:
     assert len(slurm.writes()) == 1
 
 
-def test_a_limit_that_is_zero_already_is_somebody_elses(slurm: StandIn) -> None:
+def test_a_limit_that_is_zero_already_is_kept_so_without_being_sent(slurm: StandIn) -> None:
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 0
-    plan = limits.plan_block(door=a_door(slurm), account="vision")
-    assert (plan.steps, plan.notes) == ((), ("vision has GrpTRES=gres/gpu=0 already, set by somebody else.",))
+    (step,) = limits.plan_block(door=a_door(slurm), account="vision").steps
+    assert step.words == (
+        "Keep vision blocked: somebody else has set its limits to 0 already, and that is what it has again "
+        "afterwards. Nothing is sent to Slurm."
+    )
 
 
 def test_a_limit_that_op_changed_meanwhile_is_left_as_it_is(slurm: StandIn) -> None:
@@ -95,7 +98,7 @@ def test_a_limit_that_op_changed_meanwhile_is_left_as_it_is(slurm: StandIn) -> N
     vision.tres["total"]["gres/gpu"] = 2
     vision.tres["per.node"] = {"gres/gpu": 1}
     again = limits.plan_block(door=door, account="vision")
-    assert "somebody has changed GrpTRES=gres/gpu since: unblock it first" in again.notes[0]
+    assert "GrpTRES=gres/gpu: 2 → 0" in again.steps[0].words
     plan = limits.plan_unblock(door=door, account="vision")
     assert plan.notes == ("GrpTRES=gres/gpu is 2 and not our 0 any more: it is left as it is.",)
     assert carried(door, plan).good

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clusters import limits
 from clusters.acting import carry_out
 from clusters.connectors.slurm.associations import JOBS, TRES
-from clusters.models import AccountBlock
+from clusters.models import AccountBlock, BlockReason
 from tests.standins.doors import a_door
 from tests.standins.slurm_world import Association, World
 from tests.standins.slurmrestd import StandIn
@@ -61,4 +61,5 @@ def test_block_then_unblock_gives_back_exactly_what_was_there(
             assert vision.tres["total"]["gres/gpu"] == 0
         assert carry_out(door=door, plan=limits.plan_unblock(door=door, account="vision"), who="op").good
         assert (vision.tres, vision.jobs) == (own, jobs)
+    BlockReason.objects.all().delete()
     AccountBlock.objects.all().delete()

@@ -20,8 +20,10 @@ TABLES = {
     "[seller]": ("[seller]\n{}", "seller"),
     "park": ("[seller]\n[seller.park]\n{}", "seller, park"),
     "dunning": ("[seller]\n[seller.dunning]\n{}", "seller, dunning"),
+    "[close]": ("[close]\n{}", "the file, close"),
     "[[tax_rate]]": ("[[tax_rate]]\n{}", "tax_rate 1"),
     "[[cluster]]": ("[[cluster]]\n{}", "cluster 1"),
+    "[[cluster.node]]": ("[[cluster]]\n[[cluster.node]]\n{}", "cluster 1, node 1"),
     "[cluster.connection]": ("[[cluster]]\n[cluster.connection]\n{}", "cluster 1, connection"),
     "[cluster.telemetry]": ("[[cluster]]\n[cluster.telemetry]\n{}", "cluster 1, telemetry"),
     "[[plan]]": ("[[plan]]\n{}", "plan 1"),
@@ -58,7 +60,7 @@ def test_every_key_is_documented_and_every_documented_key_exists(heading: str) -
 def test_the_examples_apply_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JWT", "a.b.c")
     op = Op(tmp_path)
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
     for example in EXAMPLES:
         assert op.applies(example) != ["Nothing to change."]
         assert op.applies(example) == ["Nothing to change."]

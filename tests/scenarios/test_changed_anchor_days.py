@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -10,11 +11,11 @@ import pytest
 from django.core.management import call_command
 
 from billing import plan_terms, rating
-from billing.models import BillingPeriod
+from billing.models import BillingPeriod, InvoiceSeries
 from portal.outbox import outbox
 from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
-from tests.stories import closed, lines_of, prove
+from tests.stories import close, closed, lines_of, prove
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +64,25 @@ def test_one_close_bills_both_periods_that_begin_in_the_month(lab: Tenant) -> No
     assert closed("2026-03", lab, on="2026-04-22").outcome == "already issued"
     assert closed("2026-04", lab, on="2026-05-21").total.text == "28.00"  # type: ignore[union-attr]
     prove()
+
+
+def test_a_dry_run_previews_both_periods_and_keeps_neither(
+    lab: Tenant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (outcome,) = close("2026-03", lab, on="2026-04-21", rehearse=True)
+    assert (outcome.total.text, [each.total.text for each in outcome.beside]) == ("28.00", ["17.00"])  # type: ignore[union-attr]
+    assert outcome.change is not None
+    assert (outcome.change.since, outcome.change.number) == ("3 Mar \N{EN DASH} 19 Mar 2026", "")
+    assert lab.invoices.count() == 1
+    assert InvoiceSeries.objects.get().last_number == 1
+
+    for options, told in (({"dry_run": True}, "would be issued $28.00"), ({}, "issued INV-2026-0003 $28.00")):
+        capsys.readouterr()
+        call_command("close_period", "2026-03", as_of="2026-04-21", **options)
+        said = capsys.readouterr().out
+        assert f"vision-lab: {told}" in said
+        assert re.search(r"Invoice (INV-2026-0002 )?over \$17.00. Two periods begin in this month", said)
+    assert fees(lab)[2:] == [("03-03", "1700"), ("03-20", "2800")]
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,12 @@ def labs() -> list[Tenant]:
     return found
 
 
-def asked(kind: CloseKind = CloseKind.REHEARSAL, *, by: str = "op@cluster.example", **told: str) -> CloseRun:
-    return close_runs.ask(month="2026-03", kind=kind, by=by, moment=at(APRIL), **told)
+def asked(
+    kind: CloseKind = CloseKind.REHEARSAL, *, by: str = "op@cluster.example", accept_incomplete: str = ""
+) -> CloseRun:
+    return close_runs.ask(
+        month="2026-03", kind=kind, by=by, moment=at(APRIL), accept_incomplete=accept_incomplete
+    )
 
 
 def stand(run: CloseRun) -> dict[str, int]:

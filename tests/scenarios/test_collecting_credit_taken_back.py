@@ -22,6 +22,7 @@ from billing.reconciling import running
 from billing.rules.money import Money
 from billing.wallets import granting, holding, schemes
 from tests.collecting import Counter, a_counter, a_top_up
+from tests.owner import as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -136,14 +137,16 @@ def test_case_090_a_top_up_that_the_database_forgot_is_credited_again_and_not_ch
 ) -> None:
     """A backup from before it was bought: the wallet is there, what was bought is not."""
     name = bought()
-    with connection.cursor() as cursor:
+    with as_owner() as cursor:
         for table in ("walletentry", "paymentattempt"):
             cursor.execute(f"ALTER TABLE billing_{table} DISABLE TRIGGER USER")
+    with connection.cursor() as cursor:
         cursor.execute("DELETE FROM billing_walletentry")
         cursor.execute("DELETE FROM billing_walletgrant")
         cursor.execute("UPDATE billing_wallet SET balance = 0")
         cursor.execute("DELETE FROM billing_paymentattempt")
         cursor.execute("DELETE FROM billing_topup")
+    with as_owner() as cursor:
         for table in ("walletentry", "paymentattempt"):
             cursor.execute(f"ALTER TABLE billing_{table} ENABLE TRIGGER USER")
     assert balance() == "0.00"

@@ -237,6 +237,6 @@ def test_ann_sees_that_her_invoice_is_disputed_and_that_it_was_charged_back(coun
     shown = page(ann, path)
     assert "Charged back" in shown
     assert "so that it is to be paid again" in shown
-    assert "Pay by card" in shown
+    assert "Pay $4.00 with Visa ending in 4242" in shown
     eve = builders.a_person("eve@speech.example", builders.a_tenant("speech-lab"), Role.OWNER)
     assert signed_in(eve).get(path).status_code == 404

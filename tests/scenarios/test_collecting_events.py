@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from billing import collection, voiding
 from billing.collecting import attempts, links, reviewing
@@ -17,6 +16,7 @@ from billing.rules.money import Money
 from billing.voiding import VoidError
 from tests.collecting import Counter, a_counter
 from tests.hearing import applied, heard, told
+from tests.owner import as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -168,7 +168,7 @@ def test_case_090_a_backup_from_before_the_charge_is_restored_and_nobody_pays_tw
     counter.save_card()
     counter.collect()
     for statement in FORGET:
-        with connection.cursor() as cursor:
+        with as_owner() as cursor:
             cursor.execute(statement)
     assert (counter.states, counter.paid) == ([], "0.00")
     counter.collect()
@@ -227,7 +227,7 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     intent = PaymentAttempt.objects.get().external_id or ""
     told = counter.stripe.objects("payment_intent")[0]["metadata"]
     for statement in FORGET:
-        with connection.cursor() as cursor:
+        with as_owner() as cursor:
             cursor.execute(statement)
     counter.stripe.hand.alter(intent, metadata={**told, "ct_number": "INV-2026-0077"})
     counter.collect()

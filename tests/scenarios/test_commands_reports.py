@@ -117,7 +117,7 @@ def test_programs_get_every_quantity_as_text_with_its_digits(gpu1: Cluster) -> N
     assert answer["notes"] == [
         (
             "What the nodes had to give in this period is not known, so idle GPUs cannot be told: passes over a live "
-            "cluster keep it from the first one on."
+            "cluster keep it from the first one on, and for one that is read from files its nodes can be declared."
         )
     ]
 
@@ -193,7 +193,8 @@ def test_what_is_left_after_the_cost_of_running_it() -> None:
         "currency": "USD", "revenue": "5760", "operating_cost": "2880", "margin": "2880",
     }  # fmt: skip
     assert answer["capacity"]["gpu_hours"] == {
-        "total": "2880", "down": "0", "drained": "0", "idle": "0", "allocated": "2880",
+        "total": "2880", "down": "0", "drained": "0", "idle": "0", "idle_no_demand": "0", "idle_jobs_waiting": "0",
+        "allocated": "2880",
     }  # fmt: skip
     text = said(
         "report_cost", "gpu1", "--from", "2026-04-01", "--to", "2026-05-01", "--operating-cost", "1.00"

@@ -101,7 +101,7 @@ def test_keys_certificates_and_headers_come_from_files(op: Op, tmp_path: Path) -
     end = sources.endpoint(Connection.objects.get())
     assert end.headers == {"Proxy-Authorization": Secret(PASSWORDS[2])}
     assert end.ca.startswith("-----BEGIN CERTIFICATE-----\nMIIB")
-    assert Connection.objects.get().jwt_key.reveal() == "AP9ieXRlcw=="
+    assert Connection.objects.get().jwt_key.reveal() == f"file:{tmp_path}/jwt_hs256.key"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def vision() -> Tenant:
     cluster = a_cluster(complete_through="2026-09-01")
     a_seller()
     tenant = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(source_key="7@1", ended="2026-03-02 12:00"))
+    take_in(cluster, a_job(job_id="7", source_key="7@1", ended="2026-03-02 12:00"))
     assert closed("2026-03", tenant).total.text == "4.00"  # type: ignore[union-attr]
     return tenant
 

@@ -15,9 +15,9 @@ from billing.rules.money import Money
 from portal.outbox import outbox
 from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_seller, take_in
+from tests.einvoices import LAB, NORTH
 from tests.en16931 import broken, read
-from tests.scenarios.test_einvoices import LAB, NORTH
-from tests.scenarios.test_evidence import bundle, verified
+from tests.evidence import bundle, verified
 from tests.statements import Line, a_lab, camt, imported, march, stands
 from tests.stories import close, invoice_of, prove
 

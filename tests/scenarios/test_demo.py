@@ -24,6 +24,7 @@ from portal.ops.demo_data.kubernetes import nimbus
 from portal.tenants.models import Tenant, User
 from tests import builders
 from tests.builders import at
+from tests.en16931 import XRECHNUNG, holds
 from tests.scenarios.configuring import run
 
 JULY = int(at("2026-07-01").timestamp())
@@ -162,6 +163,10 @@ class TestSeeding:
             "2026-01-31 23:00",
             "2026-02-01 00:00",
         ]
+        for document in InvoiceDocument.objects.all():
+            holds(bytes(document.einvoice or b""))
+        xrechnung = InvoiceDocument.objects.get(invoice=invoices[1]).einvoice
+        assert XRECHNUNG in bytes(xrechnung or b"").decode()
         assert InvoiceDocument.objects.count() == 3
         assert Payment.objects.get().amount == invoices[0].total
         waiting = Transfer.objects.get(state="waiting")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from typing import Any
 
@@ -17,7 +17,8 @@ from billing.dunning.blocking import Blocked
 from billing.models import Invoice, Letter, SuspendedAccount, Suspension
 from billing.rules.money import Money
 from clusters import limits
-from clusters.limits import Door
+from clusters.acting import carry_out
+from clusters.limits import Door, Plan
 from clusters.models import Act, Cluster
 from portal.tenants import ownership
 from tests import stories
@@ -47,8 +48,15 @@ class Lab:
             as_of="2026-04-20",
         )
         stories.close("2026-03", self.tenant, on="2026-04-01")
+        Letter.objects.all().delete()  # that it was issued, and receipts, are told in other stories
         policies.set_policy(
-            tenant=None, since=date(2026, 1, 1), suspend=30, announce=7, reminders=[], write_off=0
+            tenant=None,
+            since=date(2026, 1, 1),
+            suspend=30,
+            announce=7,
+            reminders=[],
+            write_off=0,
+            receipts=False,
         )
         self.now = at("2026-04-15 09:00")
 
@@ -101,7 +109,9 @@ def lab(settings: Any) -> Iterator[Lab]:
 
 
 def subjects() -> list[str]:
-    return [str(message.subject) for message in mail.outbox]
+    """Without documents, of which other stories tell."""
+    told = [str(message.subject) for message in mail.outbox]
+    return [subject for subject in told if not subject.startswith(("Credit note", "Receipt", "Invoice INV"))]
 
 
 def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab) -> None:
@@ -174,18 +184,33 @@ def test_what_is_only_kept_here_announces_nothing(lab: Lab, settings: Any) -> No
     assert (lab.gpus, Letter.objects.get().state) == (8, "kept")
 
 
-def test_an_account_that_op_blocked_by_hand_is_neither_taken_over_nor_given_free(lab: Lab) -> None:
-    door = lab.opens(lab.cluster)
-    limits_before = limits.plan_block(door=door, account="vision")
-    from clusters.acting import carry_out
+def by_hand(lab: Lab, plans: Callable[..., Plan]) -> None:
+    with lab.opens(lab.cluster) as door:
+        assert carry_out(door=door, plan=plans(door=door, account="vision"), who="op", why="noisy").good
 
-    carry_out(door=door, plan=limits_before, who="op", why="noisy")
+
+def test_an_account_that_op_blocked_by_hand_stays_blocked_until_it_is_paid_too(lab: Lab) -> None:
+    by_hand(lab, limits.plan_block)
     lab.until("2026-05-16")
-    assert (lab.gpus, lab.accounts) == (0, ["theirs"])
-    assert len(mail.outbox) == 1  # announced, and not done by us
+    assert (lab.gpus, lab.accounts) == (0, ["blocked"])
+    by_hand(lab, limits.plan_unblock)
+    assert lab.gpus == 0  # the invoice is not paid
     lab.pay()
-    lab.goes_by(3)
-    assert (lab.gpus, Act.objects.count()) == (0, 1)
+    lab.goes_by()
+    assert (lab.gpus, lab.accounts) == (8, ["lifted"])
+    assert subjects()[2:] == ["Jobs of Vision Lab start again"]
+
+
+def test_who_pays_stays_blocked_where_op_blocked_it_and_the_letter_says_so(lab: Lab) -> None:
+    lab.until("2026-05-16")
+    by_hand(lab, limits.plan_block)
+    lab.pay()
+    lab.goes_by()
+    assert (lab.gpus, lab.accounts) == (0, ["lifted"])
+    assert subjects()[2:] == ["Vision Lab is no longer suspended"]
+    assert "Except in vision: the operators of the cluster keep that blocked" in mail.outbox[-1].body
+    by_hand(lab, limits.plan_unblock)
+    assert lab.gpus == 8
 
 
 def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> None:

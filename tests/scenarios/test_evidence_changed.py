@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests import on_terms, stories
-from tests.scenarios.test_evidence import a_lab, a_lab_on_terms, bundle, changed, in_invoice, verified
+from tests.evidence import bundle, changed, in_invoice, verified
+from tests.scenarios.test_evidence import a_lab, a_lab_on_terms
 from tests.terms import GRADUATED, a_version
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +36,7 @@ def test_an_invoice_whose_tax_was_taken_out_does_not_agree(tmp_path: Path) -> No
     code, text = verified(changed(bundle(march), in_invoice(_untaxed)), tmp_path)
     assert code == 1, text
     assert "DIFFERS  lines are taxed at 19 % (S), of which the invoice has no sum" in text
-    assert "DIFFERS  taxes are of 0 together, the subtotal says 45439" in text
+    assert "DIFFERS  taxes are of 0.00 USD together, the subtotal says 454.39 USD" in text
 
 
 def test_an_invoice_of_which_a_part_is_not_taxed_any_more_does_not_agree(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_a_line_in_tiers_takes_off_what_documents_before_it_billed_and_nothing_e
     assert verified(bundle(march), tmp_path)[0] == 0
     code, text = verified(changed(bundle(march), in_invoice(_back_from_what_was_billed)), tmp_path)
     assert code == 1, text
-    assert "DIFFERS  line 1 (GPU time): 0 was billed before, its terms say -500000" in text
+    assert "DIFFERS  line 1 (GPU time): 0.00 USD was billed before, its terms say -5000.00 USD" in text
 
 
 def test_a_fee_says_what_documents_before_it_billed_and_nothing_else(tmp_path: Path) -> None:
@@ -75,4 +76,4 @@ def test_a_fee_says_what_documents_before_it_billed_and_nothing_else(tmp_path: P
     march = stories.invoice_of(lab, "2026-03")
     code, text = verified(changed(bundle(march), in_invoice(more)), tmp_path)
     assert code == 1, text
-    assert "DIFFERS  line 4 (Access): 0 was billed before, its terms say 1000" in text
+    assert "DIFFERS  line 4 (Access): 0.00 USD was billed before, its terms say 10.00 USD" in text

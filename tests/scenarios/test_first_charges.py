@@ -10,9 +10,10 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from billing import plan_terms
+from billing import plan_terms, plans, rating
 from billing.documents import build
-from billing.models import Invoice
+from billing.models import Invoice, Price
+from billing.rules.pricing import PerUnit
 from portal.tenants.models import Corrections, Membership, Role, Tenant, User
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
 from tests.stories import closed, invoice_of, lines_of, prove
@@ -66,6 +67,25 @@ def test_late_use_of_a_project_that_was_billed_is_a_correction() -> None:
     closed("2026-04", lab)
     (line,) = [line for line in lines_of(invoice_of(lab, "2026-04")) if line.kind == "usage"]
     assert (line.amount, line.corrects) == (400, True)
+
+
+def test_a_price_that_changes_for_a_month_that_was_billed_charges_nothing_for_the_first_time() -> None:
+    """The old price goes back and the new one comes: together they are the correction."""
+    lab = a_lab()
+    closed("2026-03", lab)
+    price = Price.objects.get()
+    plans.end_price(price=price, on=date(2026, 3, 2))
+    plans.set_price(
+        version=price.version,
+        meter="gpu-hour",
+        where={},
+        model=PerUnit(Decimal(3)),
+        valid_from=date(2026, 3, 2),
+    )
+    rating.rate_tenants([lab])
+    closed("2026-04", lab)
+    lines = [line for line in lines_of(invoice_of(lab, "2026-04")) if line.kind == "usage"]
+    assert [(line.amount, line.corrects) for line in lines] == [(-200, True), (300, True)]
 
 
 def test_an_invoice_of_first_charges_alone_is_not_called_one_of_corrections(client: Client) -> None:

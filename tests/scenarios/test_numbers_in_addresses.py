@@ -6,12 +6,13 @@ import csv
 import io
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.test import Client
 
 from billing.models import Invoice, Seller
 from tests.builders import a_cluster, a_job, a_person, a_plan, a_seller, a_tenant, an_operator, take_in
 from tests.configuring_terms import refused
+from tests.owner import as_owner
 from tests.stories import closed
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +44,7 @@ def test_a_prefix_that_no_address_takes_is_refused_wherever_it_is_set(prefix: st
 
 
 def test_what_was_issued_under_a_slash_opens_all_the_same() -> None:
-    with connection.cursor() as cursor:  # as it was before there was the rule
+    with as_owner() as cursor:  # as it was before there was the rule
         cursor.execute("ALTER TABLE billing_seller DROP CONSTRAINT invoice_prefix_stands_in_an_address")
     a_seller(invoice_prefix="INV/26")
     lab = a_tenant(plan=a_plan(), accounts=[(a_cluster(), "vision")])

@@ -69,7 +69,9 @@ def test_a_job_without_its_project_does_not_pass_the_proof(vision: Tenant) -> No
     job = RatedJob.objects.get()
     RatedJob.objects.update(project=0)
     assert broken() == {
-        "every job has its tenant and project": [f"job record {job.record_id}, tenant {vision.pk}, project 0"]
+        "every job has its tenant and project": [
+            f"job {job.job_id} of gpu1/vision, tenant {vision.slug}, project 0, which is gone"
+        ]
     }
 
 
@@ -78,5 +80,5 @@ def test_a_record_without_its_account_does_not_pass_the_proof() -> None:
     record = UsageRecord.objects.get()
     UsageRecord.objects.update(account=0)
     assert broken()["every usage record has its account and cluster"] == [
-        f"record {record.pk}, account 0, cluster {record.cluster_id}"
+        f"job {record.job_id}, account number 0, cluster number {record.cluster_id}"
     ]

@@ -6,7 +6,6 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 from django.db import DatabaseError, transaction
@@ -24,7 +23,6 @@ from billing import (
     statements,
     trying,
 )
-from billing.documents import evidence, verify_invoice
 from billing.models import Archive, BillingPeriod, Invoice, Payer, PlanVersion
 from billing.payers import PayerError
 from billing.reading import accrued, behind, spending
@@ -34,6 +32,7 @@ from clusters.models import Cluster
 from portal.tenants.models import Tenant
 from tests import configuring_terms
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.evidence import agrees, bundle, files_of
 from tests.on_terms import used
 from tests.paying import pays
 from tests.stories import close, closed, hours, invoice_of, lines_of, printed, prove, seconds, total
@@ -104,7 +103,7 @@ def test_a_plan_tried_on_the_past_is_tried_on_all_that_was_used(
 
 
 def test_the_evidence_of_a_payers_invoice_has_sums_of_others_and_no_jobs(
-    cluster: Cluster, physics: Tenant, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, physics: Tenant, tmp_path: Path
 ) -> None:
     version = a_version(GRADUATED, name="steps", allowance="30")
     plan_terms.set_commitment(version=version, amount=Decimal(600), factor=Decimal("1.5"))
@@ -117,16 +116,11 @@ def test_the_evidence_of_a_payers_invoice_has_sums_of_others_and_no_jobs(
     close("2026-03")
     invoice = invoice_of(physics, "2026-03")
 
-    bundle = tmp_path / "bundle.zip"
-    bundle.write_bytes(b"".join(evidence.bundle(invoice)))
-
-    assert verify_invoice.main([str(bundle)]) == 0, capsys.readouterr().out
-    assert (
-        "2 of the lines were used by other tenants, whose jobs are told to them alone"
-        in capsys.readouterr().out
+    content = bundle(invoice)
+    assert "2 of the lines were used by other tenants, whose jobs are told to them alone" in agrees(
+        content, tmp_path
     )
-    with ZipFile(bundle) as files:
-        usage = files.read("usage.csv").decode()
+    usage = files_of(content)["usage.csv"].decode()
     assert "own-job" in usage
     assert "secret" not in usage
     rows = b"".join(behind.as_csv(invoice, lines_of(invoice))).decode()
@@ -138,14 +132,8 @@ def test_the_evidence_of_a_payers_invoice_has_sums_of_others_and_no_jobs(
         1,
         1,
     ]
-    assert verify_invoice.main([str(_bundle_of(invoice_of(child, "2026-03"), tmp_path))]) == 0
+    agrees(bundle(invoice_of(child, "2026-03")), tmp_path)
     prove()
-
-
-def _bundle_of(invoice: Invoice, into: Path) -> Path:
-    path = into / f"{invoice.number}.zip"
-    path.write_bytes(b"".join(evidence.bundle(invoice)))
-    return path
 
 
 def test_who_uses_and_who_pays_are_told_together_after_late_use_of_a_month_that_both_paid(

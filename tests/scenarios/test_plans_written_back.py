@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 from django.db.models import NOT_PROVIDED, Model
 
@@ -83,6 +85,20 @@ def test_every_column_comes_back_as_it_was(model: type[Model]) -> None:
     again = PlanVersion.objects.get(plan__name="again")
     assert rows(model, again) == rows(model, version)
     assert (again.charges, again.plan.settles) == (version.charges, version.plan.settles)
+
+
+def test_a_new_version_says_its_day_once_so_that_who_moves_it_moves_all_of_it() -> None:
+    apply(FULL)
+    text = plan_text(PlanVersion.objects.get(), since=date(2026, 3, 1))
+    assert text.count("2026-03-01") == 1
+    assert "\nfrom = 2026-03-01\n" in text
+    moved = text.replace("2026-03-01", "2026-03-15").replace('name = "full"', 'name = "again"')
+    apply(moved)
+    again = PlanVersion.objects.get(plan__name="again")
+    assert {str(price.valid_from) for price in again.prices.all()} == {"2026-03-15"}
+    assert {str(row.valid_from) for row in Fee.objects.filter(version=again, tenant__isnull=False)} == {
+        "2026-03-15"
+    }
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import random
-import zipfile
 from decimal import Decimal
 from typing import Any
 
@@ -13,13 +10,13 @@ import pytest
 from django.db import transaction
 
 from billing import plans, rating
-from billing.documents import evidence
 from billing.models import DayTotal, Plan, Price, RatedUsage
 from billing.rules import hours as clock
 from billing.rules.pricing import PerUnit
 from clusters.models import Account
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
 from tests.configuring_terms import apply, refused
+from tests.evidence import bundle, rows_of
 from tests.scenarios.real import run
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, seconds, total
 
@@ -262,9 +259,7 @@ def test_the_hours_stand_wherever_a_price_is_told(tmp_path: Any) -> None:
         "hours=mon-fri 20:00-07:00 + sat-sun 00:00-24:00",
     ]
     assert told[1]["description"] == "GPU time, Mon–Fri 20:00–07:00 and Sat–Sun 00:00–24:00"
-    with zipfile.ZipFile(io.BytesIO(b"".join(evidence.bundle(invoice)))) as bundle:
-        stretches = list(csv.DictReader(io.StringIO(bundle.read("usage.csv").decode())))
-    assert [(row["line"], row["service_from"], row["service_to"]) for row in stretches] == [
+    assert [(row["line"], row["service_from"], row["service_to"]) for row in rows_of(bundle(invoice))] == [
         ("1", "2026-03-06T19:00:00Z", "2026-03-06T20:00:00Z"),
         ("2", "2026-03-06T20:00:00Z", "2026-03-06T21:00:00Z"),
     ]

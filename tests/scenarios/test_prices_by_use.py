@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import transaction
 
 from billing import plans, rating
-from billing.documents import evidence
 from billing.models import Invoice, RatedUsage
 from billing.plans import PlanError
 from billing.reporting.reporting import of_cluster, of_tenant
@@ -23,6 +23,7 @@ from clusters.models import Account, Cluster
 from portal.tenants.models import Tenant
 from portal.tenants.scope import tenant_scope
 from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_seller, a_tenant, at, busy, take_in
+from tests.evidence import agrees, bundle
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, seconds, total
 
 pytestmark = pytest.mark.django_db
@@ -80,7 +81,7 @@ def a_run(**told: Any) -> list[UsageFact | BusyHour]:
     ],
 )
 def test_each_use_of_a_gpu_has_its_price_and_every_second_stands_on_a_line(
-    prices: list[PriceRow], lines: list[tuple[str, str, str]]
+    prices: list[PriceRow], lines: list[tuple[str, str, str]], tmp_path: Path
 ) -> None:
     cluster, vision = a_lab(*prices)
     take_in(cluster, *a_run())
@@ -93,7 +94,7 @@ def test_each_use_of_a_gpu_has_its_price_and_every_second_stands_on_a_line(
     ] == lines
     assert seconds(vision) == hours(6)
     assert prove()["billed"] == hours(6)
-    assert b"".join(evidence.bundle(invoice))
+    agrees(bundle(invoice), tmp_path)
 
 
 def test_utilisation_that_comes_after_the_invoice_is_a_correction_of_its_month() -> None:
@@ -144,7 +145,7 @@ def test_busy_seconds_count_whole_by_the_hour_wherever_the_run_is_cut() -> None:
     assert prove()["billed"] == hours(1)
 
 
-def test_slices_suspension_and_hours_of_the_week_go_with_use() -> None:
+def test_slices_suspension_and_hours_of_the_week_go_with_use(tmp_path: Path) -> None:
     """A slice of 1/7, suspended for half of its run; nights at half price, idle seconds free at any hour."""
     cluster, vision = a_lab(gpu("2.00"))
     plan = vision.subscriptions.get().plan
@@ -179,6 +180,7 @@ def test_slices_suspension_and_hours_of_the_week_go_with_use() -> None:
 
     closed("2026-03", vision)
 
+    agrees(bundle(invoice_of(vision, "2026-03")), tmp_path)
     assert sorted(row[2:] for row in printed(invoice_of(vision, "2026-03"))) == [
         ("1/28", "0.07"),  # busy by day: 900 seconds of a seventh
         ("1/7", "0.14"),  # by night, half of it busy and half of it unknown

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -97,33 +99,67 @@ def test_three_months_are_billed_to_the_second_and_the_cent(philly: Path) -> Non
     assert october["holds"]
 
 
-def test_snapshots_of_running_jobs_bill_no_second_twice_and_lose_none(philly: Path) -> None:
-    first = data("slurm/philly_asof_2017-11-01.sacct.gz")
-    second = data("slurm/philly_asof_2017-12-01.sacct.gz")
-    so_far = {"2017-11-01": 2_079_548_691, "2017-12-01": 3_144_715_514}
+@dataclass(frozen=True)
+class Snapshots:
+    """Jobs and GPU-seconds of the files of 1 November, 1 December and later; `open`: the jobs that ran at each."""
+
+    jobs: tuple[int, int, int]
+    open: tuple[int, int]
+    seconds: tuple[int, int, int]
+    without: frozenset[str] = frozenset()
+
+
+OF_ALL = Snapshots((52_849, 74_167, 74_167), (252, 126), (2_079_548_691, 3_144_715_514, 3_221_884_955))
+OF_ELEVEN = Snapshots(
+    (3_351, 6_454, 6_454), (200, 45), (1_361_024_982, 2_106_060_121, 2_139_312_147),
+    without=frozenset({"vc-b436b2", "vc-6c71a0", "vc-11cb48", "vc-6214e9"}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "that",
+    [pytest.param(OF_ELEVEN, id="eleven accounts"), pytest.param(OF_ALL, id="all", marks=pytest.mark.long)],
+)
+def test_snapshots_of_running_jobs_bill_no_second_twice_and_lose_none(
+    that: Snapshots, philly: Path, tmp_path: Path
+) -> None:
+    names = ("slurm/philly_asof_2017-11-01.sacct.gz", "slurm/philly_asof_2017-12-01.sacct.gz", FULL)
+    first, second, whole = (cut(data(name), tmp_path, that.without) for name in names)
 
     assert run("import_usage", "philly", first)["as_of"] == "2017-11-01T00:00:00Z"
-    assert gpu_seconds_allocated() == so_far["2017-11-01"]
+    assert gpu_seconds_allocated() == that.seconds[0]
     close("2017-09")
     close("2017-10")
     october = as_billed("2017-10")
-    assert october == expected(philly, "2017-10")
+    assert october == expected(whole, "2017-10")
 
     taken = run("import_usage", "philly", second)
-    assert (taken["new"], taken["revised"]) == (74_167 - 52_849, 252)
-    assert gpu_seconds_allocated() == so_far["2017-12-01"]
+    assert (taken["new"], taken["revised"]) == (that.jobs[1] - that.jobs[0], that.open[0])
+    assert gpu_seconds_allocated() == that.seconds[1]
     close("2017-11")
-    assert as_billed("2017-11") == expected(philly, "2017-11")
+    assert as_billed("2017-11") == expected(whole, "2017-11")
 
-    taken = run("import_usage", "philly", philly)
-    assert (taken["new"], taken["revised"], taken["unchanged"]) == (0, 126, 74_167 - 126)
+    taken = run("import_usage", "philly", whole)
+    counted = (taken["new"], taken["revised"], taken["unchanged"])
+    assert counted == (0, that.open[1], that.jobs[2] - that.open[1])
     assert as_billed("2017-10") == october
     assert run("prove")["holds"]
-    assert gpu_seconds_allocated() == 3_221_884_955
+    assert gpu_seconds_allocated() == that.seconds[2]
 
     stale = run("import_usage", "philly", first)
-    assert (stale["new"], stale["revised"], stale["unchanged"]) == (0, 0, 52_849)
-    assert gpu_seconds_allocated() == 3_221_884_955
+    assert (stale["new"], stale["revised"], stale["unchanged"]) == (0, 0, that.jobs[0])
+    assert gpu_seconds_allocated() == that.seconds[2]
+
+
+def cut(path: Path, folder: Path, without: frozenset[str]) -> Path:
+    """The same file without the rows of some accounts."""
+    if not without:
+        return path
+    with gzip.open(path, "rt") as whole, gzip.open(folder / path.name, "wt", compresslevel=1) as part:
+        for line in whole:
+            if line.split("|")[4] not in without:
+                part.write(line)
+    return folder / path.name
 
 
 def gpu_seconds_allocated() -> int:

@@ -306,7 +306,7 @@ def test_a_period_that_nodes_were_not_looked_at_says_so() -> None:
     (note,) = found.notes
     assert note == (
         "What the nodes had to give in this period is not known, so idle GPUs cannot be told: passes over a live "
-        "cluster keep it from the first one on."
+        "cluster keep it from the first one on, and for one that is read from files its nodes can be declared."
     )
     nodes = [NodeSeen(name="n1", gpu_model="a100", gpus=4, state=NodeState.UP)]
     capacity.observe(cluster, nodes, at("2026-03-02 12:00"))

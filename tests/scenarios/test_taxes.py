@@ -14,11 +14,12 @@ from pypdf import PdfReader
 
 from billing import crediting
 from billing.closing import Outcome
-from billing.documents import build, evidence, pdf
+from billing.documents import build, pdf
 from billing.models import DocumentKind, Invoice, TaxRate
 from clusters.models import Cluster
 from portal.tenants.models import Corrections, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.evidence import bundle
 from tests.scenarios.configuring import PHILLY, Op
 from tests.stories import close, closed, invoice_of, lines_of, prove, total
 
@@ -147,7 +148,7 @@ def test_reverse_charge_stands_on_page_and_pdf_with_both_vat_ids() -> None:
         "20457 Hamburg Germany",
     ):
         assert told in text, told
-    assert b"".join(evidence.bundle(march))
+    assert bundle(march)
 
 
 def test_a_missing_rate_blocks_its_tenant_alone_until_it_is_listed() -> None:

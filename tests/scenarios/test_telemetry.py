@@ -12,6 +12,7 @@ import pytest
 
 from clusters import examining, sources
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.clocks import Clocks
 from clusters.connectors.prometheus.coverage import whole_hours
 from clusters.connectors.prometheus.hpc_job import JobHour
 from clusters.models import Cluster, ClusterKind, Pull, Telemetry, UsageRecord, UtilisationHour
@@ -33,6 +34,7 @@ class Dcgm:
     windows: list[tuple[int, int]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     told_until: int | None = None
+    clocks: Clocks | None = None
 
     def connect(self, row: Telemetry, *, clock: Callable[[], int]) -> Self:
         del row, clock

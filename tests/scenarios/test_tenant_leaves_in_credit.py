@@ -17,8 +17,8 @@ from clusters.models import Cluster
 from portal.tenants.models import Tenant
 from tests.builders import at
 from tests.documentation import table
+from tests.evidence import bundle, verified
 from tests.on_terms import a_lab, used
-from tests.scenarios.test_evidence import bundle, verified
 from tests.stories import close, invoice_of, prove, total
 from tests.terms import TWO_DOLLARS, a_version
 

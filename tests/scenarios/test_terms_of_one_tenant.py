@@ -17,8 +17,8 @@ from billing.plans import PlanError
 from clusters.models import Cluster
 from portal.tenants.models import Tenant
 from tests.builders import a_tenant
+from tests.evidence import bundle, verified
 from tests.on_terms import MARCH, a_lab, billed, used
-from tests.scenarios.test_evidence import bundle, verified
 from tests.stories import close, closed, invoice_of, lines_of, printed, prove, total
 from tests.terms import TWO_DOLLARS, a_version
 

@@ -165,7 +165,7 @@ def test_a_version_is_written_back_with_what_is_for_one_tenant() -> None:
     text = plan_text(version)
     assert apply(text) == ["Nothing to change."]
     following = plan_text(version, since=date(2026, 4, 15))
-    assert 'tenant = "vision-lab"\nfrom = 2026-04-15\nuntil = 2026-05-01' in following
+    assert 'tenant = "vision-lab"\nuntil = 2026-05-01' in following  # from the version's day on
     assert parse(following).plans[0].terms.fees[2]["amount"] == 0
     assert 'amount = "49"' not in plan_text(version, since=date(2026, 5, 1))
 

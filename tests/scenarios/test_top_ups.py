@@ -26,8 +26,9 @@ from billing.models import (
 )
 from billing.reconciling import running
 from billing.rules.wallet import Piece
-from billing.wallets import entries, granting, schemes
+from billing.wallets import entries, granting, replay, schemes
 from billing.wallets.entries import Booking
+from billing.wallets.replay import Change
 from portal.ops.stripe_sandbox import currencies
 from tests.builders import at
 from tests.collecting import Counter, a_counter
@@ -63,10 +64,8 @@ def spend(amount: int, moment: datetime) -> None:
 
     with transaction.atomic():
         row = entries.locked([wallet().pk])[wallet().pk]
-        grants = entries.grants_of(row)
-        pieces = [Piece(grant.key, -min(grant.left, amount)) for grant in grants[:1]] or []
-        rest = -amount - sum(piece.amount for piece in pieces)
-        entries.post(row, Booking([*pieces, Piece(None, rest)], EntrySide.SPENT, moment, memo="Use"))
+        used = Booking([Piece(None, -amount)], EntrySide.SPENT, moment, memo="Use", day=moment.date())
+        replay.settle(wallet=row, moment=moment, change=Change(beside=[used], since=moment.date()))
 
 
 def rule(counter: Counter, *, below: int = 1000, amount: int = 2000, most: int = 10_000) -> AutomaticTopUp:
@@ -81,6 +80,7 @@ def charge(counter: Counter, amount: int = 5000, key: uuid.UUID | None = None) -
         amount=amount,
         key=key or uuid.uuid4(),
         gateway=counter.gateway,
+        back=BACK,
         who="ann",
         moment=counter.now,
     )

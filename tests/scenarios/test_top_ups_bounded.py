@@ -45,8 +45,8 @@ def page(counter: Counter, key: uuid.UUID | None = None) -> PayLink:
 def charge(counter: Counter, key: uuid.UUID | None = None) -> PaymentAttempt:
     wallet = Wallet.objects.select_related("tenant", "project").get()
     return top_ups.charge(
-        wallet=wallet, amount=5000, key=key or uuid.uuid4(), gateway=counter.gateway, who="ann",
-        moment=counter.now,
+        wallet=wallet, amount=5000, key=key or uuid.uuid4(), gateway=counter.gateway, back=BACK,
+        who="ann", moment=counter.now,
     )  # fmt: skip
 
 
@@ -97,6 +97,7 @@ def test_who_reloads_the_way_back_many_times_asks_stripe_once_a_minute(
         assert len(counter.stripe.requests) - before == 3
         assert "is being confirmed" not in texts[2]
         assert "Thank you. Your payment is being confirmed, which usually takes under a minute." in texts[4]
+        assert not PaymentAttempt.objects.get().page_used  # nothing is under way for ever by reloading
         assert counter.stripe.violations == []
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
 
 from billing import tasks
 from billing.transfers import importing
 from billing.wallets.apart import LeftOverError
 from portal.schedule import SCHEDULE
+from tests.owner import as_owner
 from tests.statements import APRIL, Line, a_lab, camt, march, stands, told
 
 BOTH = camt(
@@ -24,7 +24,7 @@ BOTH = camt(
 @contextmanager
 def a_database_that_refuses(amount: int) -> Iterator[None]:
     """Payments of that many cents, and only when their transaction commits: as constraints that are deferred do."""
-    with connection.cursor() as cursor:
+    with as_owner() as cursor:
         cursor.execute(
             "CREATE FUNCTION test_refuses() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
             f"IF NEW.amount = {amount} THEN RAISE EXCEPTION 'Not this one.'; END IF; RETURN NULL; END $$"
@@ -36,7 +36,7 @@ def a_database_that_refuses(amount: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with connection.cursor() as cursor:
+        with as_owner() as cursor:
             cursor.execute("DROP FUNCTION test_refuses CASCADE")
 
 

@@ -22,6 +22,7 @@ from billing.wallets import booking, granting
 from billing.wallets.entries import Booking, post
 from portal.tenants.models import Tenant
 from tests.builders import a_plan, a_tenant, at
+from tests.owner import as_owner
 
 pytestmark = pytest.mark.django_db
 
@@ -42,9 +43,10 @@ def wallet() -> Wallet:
     for hour in range(HOURS):
         moment = FEBRUARY + timedelta(hours=hour)
         paid = [Piece(a, -1), Piece(b, -2), Piece(c, -3)]
-        post(row, Booking(paid, EntrySide.USED, moment, memo=f"Hour {hour}"))
+        post(row, Booking(paid, EntrySide.USED, moment, memo=f"Hour {hour}", day=moment.date()))
         if hour % 5 == 0:
-            post(row, Booking([Piece(c, 1)], EntrySide.USED, moment, memo=f"Less of hour {hour}"))
+            less = f"Less of hour {hour}"
+            post(row, Booking([Piece(c, 1)], EntrySide.USED, moment, memo=less, day=moment.date()))
         if hour % 3 == 0:
             post(row, Booking([Piece(a, 1), Piece(b, -1)], None, moment, memo="Within"))
     return row
@@ -76,7 +78,7 @@ def test_a_page_reads_no_more_than_it_shows(wallet: Wallet) -> None:
     with CaptureQueriesContext(connection) as asked:
         reading.statement(wallet.tenant, wallet.pk)
     (told,) = [query["sql"] for query in asked.captured_queries if "GROUP BY booking" in query["sql"]]
-    with connection.cursor() as cursor:
+    with as_owner() as cursor:
         cursor.execute("ANALYZE billing_walletentry")
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {told}")

@@ -116,7 +116,7 @@ def test_a_wallet_that_cannot_be_booked_holds_up_none_behind_it(lab: tuple[Clust
         amount=2**63 - 1
     )  # the use before it leaves the column
     first = booking.wallet_of(WalletScheme.objects.get(tenant=tenant), booking.Owner(None, ""))
-    granting.grant(wallet=first, amount=MILLION, key="gift", who="op", moment=at("2026-03-01"))
+    granting.grant(wallet=first, amount=100 * MILLION, key="gift", who="op", moment=at("2026-02-28"))
 
     with pytest.raises(LeftOverError, match=r"^Left over: Vision Lab\. .*out of range"):
         booking.book_due(moment=END)
@@ -126,7 +126,7 @@ def test_a_wallet_that_cannot_be_booked_holds_up_none_behind_it(lab: tuple[Clust
 
     GrantRule.objects.update(amount=100 * MILLION)
     assert booking.book_due(moment=END) == 1  # the one that was left over
-    assert balances() == {"Vision Lab": "81", "Speech Lab": "99"}
+    assert balances() == {"Vision Lab": "180", "Speech Lab": "99"}
 
 
 def test_wallets_without_anything_due_cost_no_query(
@@ -190,7 +190,8 @@ def test_memory_of_gpus_is_no_obstacle_to_sums_of_zero(lab: tuple[Cluster, Tenan
         own_entries = WalletEntry.objects.filter(wallet=wallet, side="balance")
         assert own_entries.aggregate(sum=Sum("amount"))["sum"] == wallet.balance
     for grant in WalletGrant.objects.all():
-        assert grant.entries.aggregate(sum=Sum("amount"))["sum"] == grant.left
+        entered = grant.entries.filter(side="balance").aggregate(sum=Sum("amount"))["sum"]
+        assert (entered or 0) == grant.left
 
 
 def test_a_corrected_job_gives_back_to_the_grant_it_took_from(lab: tuple[Cluster, Tenant]) -> None:
@@ -222,7 +223,7 @@ def test_case_066_what_expired_pays_for_no_later_day_and_goes(lab: tuple[Cluster
         a_long_job(5, 1, "rtx3090"),
         a_job(started="2026-03-03 10:00", ended="2026-03-03 14:00", gpu_model="rtx3090"),
     )
-    booking.book(tenant=tenant, moment=END)
+    booking.book(tenant=tenant, moment=at("2026-03-04"))
     assert balances() == {"ben": "41"}  # 50 less 5 of the 2nd; the 4 of the 3rd are a debt
     assert WalletGrant.objects.get().left == 45 * MILLION
     granting.tend(moment=END)

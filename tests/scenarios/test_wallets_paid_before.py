@@ -13,7 +13,7 @@ from billing.models import BillingPeriod, Invoice, WalletEntry
 from billing.models.wallets import CreditsGo
 from billing.rules.money import Money
 from billing.wallets import granting
-from tests.builders import at
+from tests.builders import a_job, at, take_in
 from tests.scenarios.test_wallets_pay_first import TODAY, a_lab, drawn, left, top_up, used
 from tests.stories import close, closed, invoice_of, prove
 
@@ -100,6 +100,37 @@ def test_a_top_up_waits_for_open_periods_from_before_it_was_given(voided: bool) 
     assert drawn(invoice_of(vision, "2026-03")) == {"R1": 40_00}
     granting.tend(moment=at("2026-05-04"))
     assert left() == {"R1": 0}
+    prove()
+
+
+def test_an_empty_month_that_nobody_closes_holds_up_nothing_that_expired() -> None:
+    cluster, vision, wallet = a_lab()
+    mistaken = {"source_key": "7@1", "started": "2026-02-10 10:00"}
+    take_in(cluster, a_job(ended="2026-02-10 11:00", **mistaken))
+    take_in(cluster, a_job(ended="2026-02-10 10:00", **mistaken))
+    top_up(wallet, 50_00, expires_on=date(2026, 3, 25))
+    used(cluster, 10)
+    granting.tend(moment=at("2026-04-02"))
+    assert left() == {"R1": 50_00}  # March is not invoiced yet
+    closed("2026-03", vision)
+    granting.tend(moment=at("2026-04-10"))
+    assert (drawn(invoice_of(vision, "2026-03")), left()) == ({"R1": 20_00}, {"R1": 0})
+    assert BillingPeriod.objects.get(start=at("2026-02-01")).closed_at is None
+    prove()
+
+
+def test_what_expired_is_there_again_while_its_month_is_open_again() -> None:
+    cluster, vision, wallet = a_lab()
+    top_up(wallet, 50_00, expires_on=date(2026, 3, 25))
+    used(cluster, 10)
+    closed("2026-03", vision)
+    granting.tend(moment=at("2026-04-10"))
+    voiding.void(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=date(2026, 4, 11))
+    assert left() == {"R1": 50_00}
+    used(cluster, 10, "2026-03-24")
+    closed("2026-03", vision, on="2026-04-12")
+    granting.tend(moment=at("2026-04-13"))
+    assert (drawn(invoice_of(vision, "2026-03")), left()) == ({"R1": 40_00}, {"R1": 0})
     prove()
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from datetime import date
 from typing import Any
 
@@ -14,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing import collection, crediting, subscribing, voiding
-from billing.documents import build, evidence, verify_invoice
+from billing.documents import build
+from billing.documents.verify_invoice.__main__ import recompute
 from billing.models import Invoice, Plan, Wallet, WalletEntry, WalletGrant, WalletScheme, WalletScope
 from billing.models.wallets import CreditsGo
 from billing.plans import PlanError
@@ -26,6 +25,7 @@ from clusters.models import Cluster
 from portal.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.configuring_terms import apply, refused
+from tests.evidence import bundle, files_of, rows_of
 from tests.scenarios import configuring
 from tests.scenarios.real import run
 from tests.stories import close, closed, draft, invoice_of, issue, prove, total
@@ -126,23 +126,16 @@ def test_the_evidence_says_which_grants_paid_and_is_computed_again() -> None:
     top_up(wallet, 30_00, "R2")
     used(cluster, 40)
     closed("2026-03", vision)
-    with zipfile.ZipFile(io.BytesIO(b"".join(evidence.bundle(invoice_of(vision, "2026-03"))))) as bundle:
-        told = json.loads(bundle.read("invoice.json"))
-        usage = [
-            dict(zip(evidence.COLUMNS, row.split(","), strict=True))
-            for row in bundle.read("usage.csv").decode().splitlines()[1:]
-        ]
+    content = bundle(invoice_of(vision, "2026-03"))
+    told, usage = json.loads(files_of(content)["invoice.json"]), rows_of(content)
     assert told["wallet"] == [
         {"grant": "R1", "expires": "2026-06-01", "amount": 30_00},
         {"grant": "R2", "expires": "", "amount": 30_00},
     ]
     assert (told["prepaid"], told["due"]) == (60_00, 35_20)
-    assert verify_invoice.recompute(told, usage) == []
+    assert recompute(told, usage) == []
     told["wallet"][0]["amount"] = 29_00
-    assert verify_invoice.recompute(told, usage) == [
-        "the wallet's entries add up to 5900, the invoice says 6000",
-        "9520 less 5900 is not the 3520 that is due",
-    ]
+    assert recompute(told, usage) == ["the wallet's entries add up to 59.00 USD, the invoice says 60.00 USD"]
 
 
 def test_neither_overdraft_nor_what_is_held_pays_an_invoice() -> None:

@@ -7,18 +7,21 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
 
 from django.core.mail.backends.base import BaseEmailBackend
-from django.core.mail.message import EmailMessage
+from django.core.mail.message import EmailMessage as DjangoMessage
 
 
 class Refuses(BaseEmailBackend):
-    def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
+    def send_messages(self, email_messages: Sequence[DjangoMessage]) -> int:
         raise smtplib.SMTPDataError(550, b"not today")
 
 
 class Dies(BaseEmailBackend):
-    def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
+    def send_messages(self, email_messages: Sequence[DjangoMessage]) -> int:
         raise smtplib.SMTPServerDisconnected("Connection unexpectedly closed")
 
 
@@ -35,6 +38,8 @@ class Counting(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Conversation)
         self.most = most
         self.ids: list[str] = []  # of the mails that were taken, in their order
+        self.mails: list[EmailMessage] = []  # those
+        self.refuses: set[str] = set()  # addresses that it knows nobody of
         self.heard: Callable[[str], bool] = lambda command: True
 
     @property
@@ -60,24 +65,28 @@ class _Conversation(socketserver.StreamRequestHandler):
         while left and (line := self.rfile.readline()):
             verb = line[:4].decode().upper().strip()
             self.server.heard(verb)
+            if verb == "RCPT" and any(to in line.decode() for to in self.server.refuses):
+                self._say("550 no such user here")
+                continue
             if verb == "QUIT":
                 break
             if verb == "DATA":
                 self._say("354 go on")
-                name = self._mail()
-                if name is not None and self.server.heard("TEXT"):
-                    self.server.ids.append(name)
+                text = self._mail()
+                if text is not None and self.server.heard("TEXT"):
+                    mail = message_from_bytes(text, policy=default)
+                    self.server.ids.append(str(mail["Message-ID"]))
+                    self.server.mails.append(mail)
                 left -= 1
             self._say("250 fine")
 
-    def _mail(self) -> str | None:
-        """The id of one that came whole."""
-        name = ""
+    def _mail(self) -> bytes | None:
+        """One that came whole."""
+        lines: list[bytes] = []
         while line := self.rfile.readline():
             if line == b".\r\n":
-                return name
-            if line.lower().startswith(b"message-id:"):
-                name = line.split(b":", 1)[1].decode().strip()
+                return b"".join(lines)
+            lines.append(line.removeprefix(b".") if line.startswith(b"..") else line)
         return None
 
     def _say(self, line: str) -> None:
@@ -87,7 +96,7 @@ class _Conversation(socketserver.StreamRequestHandler):
 @contextmanager
 def counting(most: int) -> Iterator[Counting]:
     with Counting(most) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield server

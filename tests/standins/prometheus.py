@@ -70,6 +70,7 @@ class StandIn:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else a body waits 40 ms for its head to be acknowledged
 
             def do_POST(self) -> None:
                 stand_in.serve(self)

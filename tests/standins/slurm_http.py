@@ -33,6 +33,7 @@ class SlurmHttp(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: SlurmHttp
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for its head to be acknowledged
 
     def do_GET(self) -> None:
         self._serve("GET")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 from django.db import connection
 from playwright.sync_api import Page
 
-from billing import close_runs
+from billing import close_runs, close_schedules
 from billing.models import Bound, CloseKind, CloseRun
 from tests import builders
 from tests.builders import PASSWORD
@@ -121,3 +121,22 @@ def sign_in(page: Page, url: str) -> None:
     page.fill("[name=password]", PASSWORD)
     page.click("main button[type=submit]")
     page.wait_for_url("**/operator/close/**")
+
+
+def test_the_schedule_fits_every_window(live_server: LiveServer) -> None:
+    house = a_month_to_close()
+    for tenant, issue in ((None, 5), (house.speech, None)):
+        close_schedules.set_schedule(tenant=tenant, preview_day=3, issue_day=issue, since=date(2026, 3, 1))
+    complaints = []
+    with chromium() as browser:
+        for width in WIDTHS:
+            for theme in THEMES:
+                with visit(browser, width=width, theme=theme) as seen:
+                    sign_in(seen.page, f"{live_server.url}/operator/close/schedule/")
+                    complaints += seen.complaints()
+                    if seen.overflow() > 0:
+                        complaints.append(f"{width} {theme}: {seen.overflow()} px too wide")
+                    seen.page.click("button:text-is('Preview')")
+                    seen.page.wait_for_selector("text=What would come next")
+                    complaints += seen.complaints()
+    assert complaints == []

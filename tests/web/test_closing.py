@@ -51,7 +51,7 @@ def test_op_rehearses_issues_and_finds_the_invoices(house: House) -> None:
     work()
     text = words(page(house.op, MARCH))
     assert "Ready to issue 2 $14.25 Blocked 0 see what is in the way Waiting for approval 0" in text
-    assert "Speech Lab Ready – – – $1.25 Vision Lab Ready – – – $13.00" in text
+    assert "Speech Lab Ready – Open draft – $1.25 Vision Lab Ready – Open draft – $13.00" in text
     assert "Rehearsed by op@cluster.example" in text
     assert not Invoice.objects.exists()
 
@@ -73,7 +73,8 @@ def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> No
     text = words(page(house.op, MARCH))
     assert "Waiting for approval 1 $13.00" in text
     assert (
-        "Vision Lab March 2026 Waiting for approval $13.00 on 1 line 13.00 USD is more than 10.00 USD" in text
+        "Vision Lab March 2026 Waiting for approval $13.00 on 1 line Open draft 13.00 USD is more than 10.00 USD"
+        in text
     )
 
     row = Parking.objects.get()
@@ -123,7 +124,10 @@ def test_what_differs_from_last_month_is_told(house: House) -> None:
     client.post(PATH, {"month": "2026-04", "act": "rehearsal"})
     work()
     text = words(page(house.op, f"{PATH}?month=2026-04"))
-    assert "Vision Lab Ready vision, GPU time, a100: $13.00 → $40.00 – +$27.00 (+207.7 %) $40.00" in text
+    assert (
+        "Vision Lab Ready vision, GPU time, a100: $13.00 → $40.00 Open draft +$27.00 (+207.7 %) $40.00"
+        in text
+    )
     assert "Speech Lab Nothing to bill speech, GPU time, a100: $1.25 → $0.00 – -$1.25 (-100 %) –" in text
 
 
@@ -185,6 +189,7 @@ def test_issuing_asks_first_with_count_and_sum(house: House) -> None:
     answer = op.post(PATH, {"month": "2026-03", "act": "issue", "why": "known gap"}, follow=True)
     asked = words(answer.content.decode())
     assert "Issue the invoices of March 2026 to 2 tenants: $14.25?" in asked
+    assert re.search(r"So it was at the rehearsal of \d+ \w+ \d{4}, \d\d:\d\d \(UTC\)", asked)
     assert "Billed although usage may be missing, because: known gap" in asked
     assert "Rehearse</button>" not in answer.content.decode()
     assert not CloseRun.objects.undone().exists()

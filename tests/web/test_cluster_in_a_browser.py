@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import Connection, Pull
-from tests.builders import PASSWORD, a_bad_row, a_job, an_operator, at
+from tests.builders import PASSWORD, a_bad_row, a_cluster, a_job, an_operator, at
 from tests.schedulers import PASSWORDS, Scheduler, a_connection
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
 
@@ -78,12 +78,40 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
             for theme in THEMES:
                 with visit(browser, width=width, theme=theme) as seen:
                     _sign_in(seen.page, f"{live_server.url}/operator/clusters/gpu1/")
-                    for part in ("", "connection/"):
+                    for part in ("", "connection/", "blocks/", "nodes/", "watermark/"):
                         seen.page.goto(f"{live_server.url}/operator/clusters/gpu1/{part}")
                         assert not any(secret in seen.page.content() for secret in PASSWORDS)
                         complaints += seen.complaints()
                         if seen.overflow() > 0:
                             complaints.append(f"{part} {width} {theme}: {seen.overflow()} px too wide")
+    assert complaints == []
+
+
+def test_op_declares_nodes_and_resets_a_watermark(live_server: LiveServer) -> None:
+    a_cluster("farm", complete_through="2031-01-01")
+    an_operator()
+    address = f"{live_server.url}/operator/clusters/farm/"
+    complaints = []
+    with chromium() as browser, visit(browser, width=390) as seen:
+        page = seen.page
+        _sign_in(page, address)
+        page.goto(f"{address}nodes/")
+        for field, text in (("name", "n1"), ("gpu_model", "rtx4090"), ("gpus", "4"), ("since", "2026-06-01")):
+            page.fill(f"[name=form-0-{field}]", text)
+        page.click("text=Preview")
+        page.wait_for_selector("text=n1: 4 × rtx4090, up, from 2026-06-01")
+        complaints += [*seen.complaints(), *["too wide"] * (seen.overflow() > 0)]
+        page.click("main button:has-text('Declare nodes')")
+        page.wait_for_selector("text=The nodes of farm are declared.")
+        page.click("text=the watermark is reset")
+        page.fill("[name=to]", "2026-06-01T12:00")
+        page.fill("[name=why]", "The clock ran ahead.")
+        page.click("text=Preview")
+        page.wait_for_selector("text=goes back from 2031-01-01 00:00 UTC to 2026-06-01 12:00 UTC")
+        complaints += [*seen.complaints(), *["too wide"] * (seen.overflow() > 0)]
+        page.click("main button:has-text('Reset watermark')")
+        page.wait_for_selector("text=1 Jun 2026, 12:00")
+        complaints += seen.complaints()
     assert complaints == []
 
 

@@ -235,7 +235,8 @@ def test_telemetry_has_its_own_standing_on_the_page(op: Client) -> None:
     row.save()
     text = shown(op)
     assert (
-        "Telemetry Address http://127.0.0.1:9090 Complete through 1 Mar 2026, 11:00 Last read never" in text
+        "Telemetry Address http://127.0.0.1:9090 Complete through 1 Mar 2026, 11:00 Last read successfully never"
+        in text
     )
     assert "Noticed 2 values could not be true." in text
     assert "How busy jobs were cannot be read" not in text

@@ -120,7 +120,7 @@ def test_a_page_of_a_tenant_sees_its_own_letters_and_never_which_accounts_are_bl
         pausing.pause(tenant=tenant, invoice=None, until=None, why="merging", by="op", moment=at(NOW))
         invoice = Invoice.objects.get(tenant=tenant)
         writing_off.write_off(invoice=invoice, why="insolvent", by="op", on=at(NOW).date())
-        policies.set_policy(tenant=tenant, since=at(NOW).date(), thanks=True)
+        policies.set_policy(tenant=tenant, since=at(NOW).date(), receipts=True)
     own: tuple[type[Model], ...] = (Letter, DunningPause, WriteOff, DunningPolicy)
     for model in own:
         assert len(set(model._default_manager.values_list("tenant", flat=True))) == 2

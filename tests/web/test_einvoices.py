@@ -75,5 +75,6 @@ def test_it_fits_any_screen(live_server: LiveServer, width: int, theme: Theme) -
         sign_in(seen.page, live_server.url, "ann@vision.example", MARCH)
         assert seen.page.get_by_role("link", name="E-invoice").is_visible()
         assert seen.page.get_by_text(SENTENCE).is_visible()
+        assert seen.page.get_by_text("SHA-256, as on the PDF").is_visible()
         assert seen.overflow() <= 0
         assert seen.complaints() == []

@@ -12,7 +12,8 @@ from portal.tenants.models import Role
 from portal.tenants.scope import tenant_scope
 from tests import stories
 from tests.builders import a_person, a_tenant
-from tests.scenarios.test_evidence import a_lab_on_terms, bundle, verified
+from tests.evidence import bundle, verified
+from tests.scenarios.test_evidence import a_lab_on_terms
 from tests.web.house import signed_in
 
 pytestmark = pytest.mark.django_db
@@ -22,12 +23,12 @@ def test_ann_downloads_the_evidence_of_fees_a_commitment_and_discounts(tmp_path:
     lab = a_lab_on_terms()
     march = stories.invoice_of(lab, "2026-03")
     assert {"fee", "commitment", "discount"} <= set(march.lines.values_list("kind", flat=True))
+    content = bundle(march)
     response = signed_in(a_person("ann@vision.example", lab, Role.OWNER)).get(
         f"/t/vision-lab/invoices/{march.number}/evidence"
     )
     assert response.status_code == 200
-    content = bytes(response.getvalue())
-    assert content == bundle(march)
+    assert bytes(response.getvalue()) == content
     assert verified(content, tmp_path)[0] == 0
 
 

@@ -22,9 +22,9 @@ def payments(counter: Counter) -> list[str]:
     ann = builders.a_person("ann@vision.example", counter.lab, Role.OWNER)
     text = page(ann, "/t/vision-lab/invoices/INV-2026-0001/").partition('id="payments-title"')[2]
     told = re.findall(
-        r"text-secondary\">([^<·]+) ·[^<]*</span></span><strong>([^<]+)<", text.partition("</ul>")[0]
+        r"text-secondary\">([^<·]+)(?: ·[^<]*)?</span></span><strong>([^<]+)<", text.partition("</ul>")[0]
     )
-    return [" ".join(words) for words in told]
+    return [" ".join(word.strip() for word in words) for words in told]
 
 
 def test_by_card_and_given_back_by_hand_at_stripe(counter: Counter) -> None:
@@ -32,7 +32,7 @@ def test_by_card_and_given_back_by_hand_at_stripe(counter: Counter) -> None:
     counter.collect()
     counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
     counter.collect()
-    assert payments(counter) == ["Card $4.00", "Given back -$1.50"]
+    assert payments(counter) == ["Visa ending in 4242 $4.00", "Given back -$1.50"]
     assert "1.50 USD" in page(builders.an_operator(), "/admin/billing/paymentrefund/")
 
 
@@ -49,7 +49,7 @@ def test_charged_back_and_then_paid_by_transfer(counter: Counter) -> None:
         reference="vision lab, March",
         recorded_by="Stripe",
     )
-    assert payments(counter) == ["Card $4.00", "Charged back -$4.00", "Bank transfer $4.00"]
+    assert payments(counter) == ["Visa ending in 4242 $4.00", "Charged back -$4.00", "Bank transfer $4.00"]
     assert "4.00 USD" in page(builders.an_operator(), "/admin/billing/paymentdispute/")
 
 
@@ -59,4 +59,4 @@ def test_by_debit_of_a_bank_account() -> None:
         counter.collect()
         counter.wait(days=7)
         counter.collect()
-        assert payments(counter) == ["Bank debit €4.00"]
+        assert payments(counter) == ["Bank account ending in 3000 €4.00"]

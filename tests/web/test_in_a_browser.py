@@ -67,6 +67,24 @@ def test_ann_follows_an_amount_down_to_its_jobs(live_server: LiveServer, tmp_pat
         assert seen.complaints() == []
 
 
+@pytest.mark.parametrize("width", [1440, 1280, 1024, 390])
+def test_no_amount_of_what_was_spent_is_cut_off(live_server: LiveServer, width: int) -> None:
+    house = a_house(close=False)
+    for n, name in enumerate(
+        ("Understanding-long-sequences-of-proteins", "Vision and language models, phase 2")
+    ):
+        builders.own(house.vision, house.cluster, f"account-{n}", project=name)
+        jobs = (builders.a_job(account=f"account-{n}", gpus=8, job_id=f"{n}", ended="2026-03-09 10:00"),)
+        builders.take_in(house.cluster, *jobs)
+    with chromium() as browser, visit(browser, width=width) as seen:
+        sign_in(seen.page, live_server.url)
+        seen.page.goto(f"{live_server.url}/t/vision-lab/?period=2026-03-01")
+        table = seen.page.locator(".ct-spend")
+        expect(table).to_be_visible()
+        assert table.evaluate("each => each.scrollWidth - each.parentElement.clientWidth") <= 0
+        assert seen.overflow() <= 0
+
+
 def test_a_session_that_ended_is_begun_again_where_it_was(live_server: LiveServer) -> None:
     a_house()
     with chromium() as browser, visit(browser) as seen:

@@ -80,6 +80,17 @@ def test_a_waiting_job_unlike_any_that_ran_has_no_price_yet() -> None:
     assert "8 × h200" in text
 
 
+def test_a_slice_that_is_waited_for_counts_what_it_counts_on_its_cluster() -> None:
+    house = a_house()
+    house.cluster.shares = {"a100": {"1g.10gb": "1/2"}}
+    house.cluster.save()
+    builders.take_in(house.cluster, running(), waiting(requested="node=1,gres/gpu:a100_1g.10gb=1"))
+    assert "1 × 1g.10gb of a100" in (text := shown(house.ben))
+    assert "known once it runs" in text  # nothing like it ran yet
+    builders.take_in(house.cluster, running("40", gpus=1, mig_profile="1g.10gb", gpu_share=(1, 2)))
+    assert "04:00:00 $4.00 $1.00" in shown(house.ben)  # half a GPU at 2.00 for four hours
+
+
 def test_what_was_asked_for_in_words_that_are_not_understood_is_shown_as_it_came() -> None:
     house = a_house()
     builders.take_in(house.cluster, waiting(requested="two of the big ones"))

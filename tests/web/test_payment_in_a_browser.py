@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from billing.models import Letter
 from portal.tenants.models import Role
 from tests import builders
 from tests.collecting import Counter, a_counter
+from tests.scenarios.test_dunning_endures import copies
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Visit, chromium, visit
 from tests.web.house import signed_in
 from tests.web.test_in_a_browser import sign_in
@@ -63,7 +65,9 @@ def test_ann_saves_a_card_and_it_is_charged_from_then_on(live_server: LiveServer
     counter.collect()
     assert (counter.taken, counter.standing) == ([400], "paid")
     ann = counter.lab.memberships.get().user
-    assert "Card · pi_" in signed_in(ann).get("/t/vision-lab/invoices/INV-2026-0001/").content.decode()
+    assert (
+        "Visa ending in 4242" in signed_in(ann).get("/t/vision-lab/invoices/INV-2026-0001/").content.decode()
+    )
     counter.books_agree()
 
 
@@ -83,6 +87,22 @@ def test_case_076_ann_fails_and_then_passes_3d_secure_and_the_invoice_is_paid_on
         page.wait_for_url("**/t/vision-lab/invoices/INV-2026-0001/")
         expect(page.get_by_role("heading", name="INV-2026-0001")).to_contain_text("Paid")
     counter.collect()
+    assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
+    counter.books_agree()
+
+
+def test_ann_pays_with_her_saved_card_and_is_led_to_her_bank_and_back(
+    live_server: LiveServer, counter: Counter
+) -> None:
+    counter.save_card("4000002760003184")
+    with chromium() as browser, visit(browser) as seen:
+        page = seen.page
+        sign_in(page, live_server.url)
+        page.goto(f"{live_server.url}/t/vision-lab/invoices/INV-2026-0001/")
+        page.get_by_role("button", name="Pay $4.00 with Visa ending in 3184").click()
+        page.get_by_role("button", name="Complete").click()
+        page.wait_for_url("**/t/vision-lab/invoices/INV-2026-0001/")
+        expect(page.get_by_role("heading", name="INV-2026-0001")).to_contain_text("Paid")
     assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
     counter.books_agree()
 
@@ -114,10 +134,17 @@ def test_the_pages_of_payment_fit(
     counter.save_card("4000000000000341")
     counter.collect()
     counter.save_card()
+    copies(2)
+    Letter.objects.create(
+        tenant=counter.lab, kind="reminder", key="refused", state="sent", subject="A reminder", text="Please pay.",
+        refused={"bills@vision.example": "550 no such user here"}, made_at=counter.now, not_before=counter.now,
+        sent_at=counter.now,
+    )  # fmt: skip
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
         page = seen.page
         sign_in(page, live_server.url)
-        for name, address in {"payment": "payment/", "invoice": "invoices/INV-2026-0001/"}.items():
+        pages = {"payment": "payment/", "list": "invoices/", "invoice": "invoices/INV-2026-0001/"}
+        for name, address in pages.items():
             page.goto(f"{live_server.url}/t/vision-lab/{address}")
             looked_at(seen, tmp_path / f"{name}-{width}-{theme}.png")
         expect(page.get_by_text("Your card was declined.")).to_be_visible()

@@ -65,6 +65,27 @@ def test_op_uploads_a_statement_and_sees_what_came_of_it(op: Client, invoice: In
     assert "0 new transfers, 2 known before" in again
 
 
+def test_op_previews_a_csv_and_says_what_it_leaves_open(op: Client, invoice: Invoice) -> None:
+    data = b"date;amount;text;Richtung\n08/04/2026;20.00;INV-2026-0001;Zu\n"
+
+    def sent(act: str, **fields: str) -> str:
+        return post(op, act=act, file=SimpleUploadedFile("april.csv", data), **fields)
+
+    assert "not known what the column 'Richtung' means" in sent("preview")
+    assert "is given as NAME=MEANING, not as 'Richtung'" in sent("preview", columns="Richtung")
+    fields = {
+        "columns": "Richtung=direction\n",
+        "words": "Zu=credit\nAb=debit",
+        "dates": "dmy",
+        "currency": "eur",
+    }
+    seen = sent("preview", **fields)
+    assert "Preview, nothing is kept: 1 new transfer, 0 known before; 1 booked, 0 to be looked at." in seen
+    assert not Transfer.objects.exists()
+    assert "1 new transfer, 0 known before; 1 booked" in sent("upload", **fields)
+    assert (stands(invoice)[0], str(only().booked_on)) == ("paid", "2026-04-08")
+
+
 def test_a_file_that_is_none_is_refused_in_a_sentence(op: Client, lab: Tenant) -> None:
     assert "no bank statement in camt.053" in upload(op, b"<a/>")
     assert "Choose a file" in post(op, act="upload")
@@ -195,7 +216,7 @@ def test_ann_sees_what_was_paid_and_what_credit_she_has(lab: Tenant, invoice: In
     take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     april = words(page(ann, f"/t/vision-lab/invoices/{invoice_of(lab, '2026-04').number}/"))
-    assert "From credit · Credit balance €4.00" in april
+    assert "From credit €4.00" in april
 
 
 def test_a_transfer_has_a_page_of_what_became_of_it(op: Client, invoice: Invoice) -> None:

@@ -14,7 +14,7 @@ from billing.wallets.schemes import Rule
 from portal.tenants.models import Role, Tenant
 from tests import builders
 from tests.builders import at
-from tests.web.house import page, signed_in
+from tests.web.house import a_house, page, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -85,6 +85,15 @@ def test_eve_finds_nothing_under_the_number_of_anothers_wallet(lab: Tenant) -> N
     assert client.get(f"/t/{lab.slug}/wallets/{wallet.pk}/").status_code == 404
     assert client.get(f"/t/speech-lab/wallets/{wallet.pk}/").status_code == 404
     assert client.get(f"/t/speech-lab/wallets/{2**63}/").status_code == 404
+
+
+def test_the_menu_has_wallets_on_every_page_of_a_tenant_that_has_some_and_on_none_of_others() -> None:
+    house = a_house()
+    assert house.wallet.tenant == house.vision
+    entry = 'href="/t/{}/wallets/"'
+    for path in ("", "jobs/", "live/", "quote/", "invoices/", "wallets/"):
+        assert entry.format("vision-lab") in page(house.ann, f"/t/vision-lab/{path}"), path
+        assert entry.format("speech-lab") not in page(house.eve, f"/t/speech-lab/{path}"), path
 
 
 def test_a_long_statement_goes_on_behind_a_cursor_with_the_same_balances(lab: Tenant) -> None:

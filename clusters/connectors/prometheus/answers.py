@@ -42,6 +42,10 @@ class _Answer(msgspec.Struct, rename="camel"):
     infos: list[str] = []
 
 
+# Bytes that are no UTF-8 within a text, and brackets in brackets, are told by errors of their own.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError, ValueError)
+LAST_SECOND = 10**11
+LARGEST = 400  # digits; a Prometheus has floats of 64 bits
 _ANSWER = msgspec.json.Decoder(_Answer)
 _DATA = msgspec.json.Decoder(_Data)
 _SERIES = msgspec.json.Decoder(list[Series])
@@ -54,18 +58,34 @@ def series(answer: Answer, address: str) -> tuple[list[Series], list[str]]:
     try:
         data = _DATA.decode(told.data)
         if data.result_type == "scalar":
-            return [Series({}, _SCALAR.decode(data.result))], told.infos
+            return [Series({}, _meant(_SCALAR.decode(data.result)))], told.infos
         if data.result_type in {"vector", "matrix"}:
-            return _SERIES.decode(data.result), told.infos
-    except msgspec.MsgspecError:
+            return [_bounded(one) for one in _SERIES.decode(data.result)], told.infos
+    except _UNREADABLE:
         raise _unread(address) from None
     raise _unread(address)
+
+
+def _bounded(one: Series) -> Series:
+    """Raises ValueError for an instant that is none, and for a number that would take all memory to write out."""
+    if one.value is not None:
+        _meant(one.value)
+    for sample in one.values:
+        _meant(sample)
+    return one
+
+
+def _meant(sample: Sample) -> Sample:
+    at, value = sample
+    if not at.is_finite() or not 0 <= at < LAST_SECOND or value.adjusted() > LARGEST:
+        raise ValueError("a sample that is none")
+    return sample
 
 
 def _told(answer: Answer, address: str) -> _Answer:
     try:
         told = _ANSWER.decode(answer.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _UNREADABLE:
         raise _without_words(answer, address) from None
     if answer.status != 200 or told.status != "success":
         raise refused(answer.status, told.error_type, told.error, address)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.findings import Finding
 from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus import check_presets, nodes
@@ -18,7 +19,6 @@ from clusters.connectors.prometheus.queries import Queries, most
 from clusters.connectors.prometheus.shapes import PRODUCT, shape
 from clusters.connectors.prometheus.visit import LOOKED, Visit
 
-SKEW = 60  # seconds by which clocks may differ before it is said
 SPARSE = 60  # seconds between two scrapes beyond which ends are known less closely
 NODE_FLAG = "--metric-labels-allowlist=nodes=[nvidia.com/*]"
 
@@ -43,12 +43,12 @@ def examine(client: PrometheusClient, options: PrometheusOptions, *, now: int) -
 
 def _reach(visit: Visit, subject: str) -> bool:
     visit.now = visit.client.now()
-    apart = abs(visit.now - visit.ours)
-    if apart > SKEW:
-        visit.warn(
+    clocks = Clocks(visit.ours, visit.now)
+    if not clocks.agree:
+        visit.fail(
             subject,
-            f"{visit.client.http.address} answers, but its clock and ours differ by {apart} s. Usage is read by its "
-            "clock; keys of AWS are refused beyond 300 s.",
+            f"{visit.client.http.address} answers, and nothing is read from it: {clocks.sentence('Prometheus')}",
+            MEND,
         )
     else:
         visit.ok(subject, f"{visit.client.http.address} answers, and takes our login.")

@@ -94,7 +94,7 @@ def _wanted(visit: Visit) -> str:
 def _hour(visit: Visit) -> _Hour:
     end = (visit.now - SETTLE) // HOUR * HOUR
     sweep = Sweep(visit.client, visit.queries)
-    rows = list(sweep.rows(since=end - HOUR, until=end, open_keys=()))
+    rows = list(sweep.rows(since=end - HOUR, until=end, open_keys=(), now=visit.now))
     facts = {row.source_key: row for row in rows if isinstance(row, UsageFact)}
     reader = Telemetry(visit.client, visit.queries.options)
     told = list(reader.rows(facts.values(), range(end - HOUR, end, HOUR)))

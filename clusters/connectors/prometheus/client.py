@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Lock, local
+from time import sleep
 from types import MappingProxyType
 from typing import TypeVar
 from urllib.parse import urlencode
 
 from clusters.connectors.base import Connected, ConnectorError
-from clusters.connectors.http import Endpoint, Http, TooSlowError
+from clusters.connectors.clocks import Clocks, compare
+from clusters.connectors.http import Endpoint, Http, TooLargeError, TooSlowError
 from clusters.connectors.prometheus import answers
 from clusters.connectors.prometheus.answers import Series, TooMuchError
 from clusters.connectors.prometheus.login import PrometheusLogin
@@ -21,6 +23,9 @@ TIMEOUT = 60  # seconds for one answer; the server is told the same, so that it 
 AT_ONCE = (
     3  # questions that wait for their answers together, of the twenty that a Prometheus works on unless told
 )
+
+AGAIN = (1, 2, 4)  # seconds before a question is asked again whose answer failed for the moment
+MOST_AGAIN = 20  # times a client asks again: a server that fails more often is to be asked later
 
 # Thanos answers in part, and from downsampled data, unless told not to; all others pass over what they do not know.
 WHOLE: Mapping[str, str] = MappingProxyType(
@@ -33,7 +38,9 @@ class PrometheusClient(Connected):
 
     `parameters` go with every query, beside those that Thanos needs; a value may be a list
     (`{"replicaLabels[]": ["replica"]}`). `clock` gives epoch seconds, for signatures. `remarks` gathers what the server
-    said that does no harm. Several threads may ask at once, each over a connection of its own.
+    said that does no harm. One that has answered and fails for the moment is asked again, a few times, since a sync
+    asks many questions and all of them have to be answered. Several threads may ask at once, each over its own
+    connection.
     """
 
     def __init__(
@@ -56,6 +63,12 @@ class PrometheusClient(Connected):
         self._lock = Lock()
         self._crew: ThreadPoolExecutor | None = None
         self._crews: list[ThreadPoolExecutor] = []
+        self._has_answered = False
+        self._again = 0  # times that a question was asked again
+
+    def clocks(self) -> Clocks:
+        """The server's own present beside ours."""
+        return compare(self._clock, self.now)
 
     def now(self) -> int:
         """The server's own present, in whole epoch seconds."""
@@ -107,6 +120,31 @@ class PrometheusClient(Connected):
         self._beside.clear()
 
     def _series(self, what: str, told: Mapping[str, str]) -> list[Series]:
+        failed: ConnectorError | None = None
+        for pause in (*AGAIN, None):
+            try:
+                found = self._asked(what, told)
+            except (TooMuchError, TooLargeError):
+                raise  # asked for less, it answers
+            except ConnectorError as error:
+                if pause is None or not error.retry or not self._may_ask_again():
+                    raise
+                failed = error
+                sleep(pause)
+            else:
+                self._has_answered = True
+                if failed is not None:
+                    self._remark([f"{failed} Asked again, it answered."])
+                return found
+        raise AssertionError("The last time ends in one of the two ways above.")
+
+    def _may_ask_again(self) -> bool:
+        """Not where nothing was answered yet: whoever is down, or is not what it should be, is told of at once."""
+        with self._lock:
+            self._again += 1
+            return self._has_answered and self._again <= MOST_AGAIN
+
+    def _asked(self, what: str, told: Mapping[str, str]) -> list[Series]:
         path = f"/api/v1/{what}"
         form = {**told, "timeout": f"{self.timeout}s", **self._more}
         body = urlencode(form, doseq=True).encode()
@@ -116,10 +154,12 @@ class PrometheusClient(Connected):
         except TooSlowError as error:
             raise TooMuchError(str(error), retry=True) from None
         found, remarks = answers.series(answer, self.http.address)
-        if remarks:
-            with self._lock:
-                self.remarks += [remark for remark in remarks if remark not in self.remarks]
+        self._remark(remarks)
         return found
+
+    def _remark(self, remarks: Iterable[str]) -> None:
+        with self._lock:
+            self.remarks += [remark for remark in remarks if remark not in self.remarks]
 
     def _http(self) -> Http:
         own: Http = getattr(self._own, "http", self.http)

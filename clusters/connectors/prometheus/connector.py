@@ -18,7 +18,7 @@ from clusters.connectors.prometheus.utilisation import Telemetry
 
 
 class PrometheusConnector(Connected):
-    """A `Connector`. `clock` gives epoch seconds, for signatures alone: windows end by Prometheus's own time.
+    """A `Connector`. `clock` gives epoch seconds, to sign and to be compared: windows end by Prometheus's own time.
 
     `api` is "v1"; `release` stays "", since not every backend tells one.
     """
@@ -45,14 +45,17 @@ class PrometheusConnector(Connected):
         whose facts an earlier pass gave. Facts are held in memory, and the telemetry of some hours at a time.
         """
         self.reading = Reading()
+        self.reading.clocks = clocks = self.client.clocks()
         if self.options.sampled is not None:
-            yield from self._sampled(self.options.sampled, since=since, until=until, open_keys=open_keys)
+            yield from self._sampled(
+                self.options.sampled, since=since, until=until, open_keys=open_keys, now=clocks.theirs
+            )
             return
         sweep = Sweep(self.client, Queries(self.options))
         telemetry = Telemetry(self.client, self.options)
         facts: dict[str, UsageFact] = {}
         try:
-            for row in sweep.ended(since=since, until=until, open_keys=open_keys):
+            for row in sweep.ended(since=since, until=until, open_keys=open_keys, now=clocks.theirs):
                 _keep(facts, row)
                 yield row
             for row in sweep.running:
@@ -75,12 +78,12 @@ class PrometheusConnector(Connected):
             self.client.close()
 
     def _sampled(
-        self, series: SampledSeries, *, since: int, until: int, open_keys: Collection[str]
+        self, series: SampledSeries, *, since: int, until: int, open_keys: Collection[str], now: int
     ) -> Iterator[Row]:
         """What users held, hour by hour; each has ended. Of open runs, which only pods make, nothing is told."""
         sweep = SampledSweep(self.client, self.options, series)
         try:
-            yield from sweep.rows(since=since, until=until)
+            yield from sweep.rows(since=since, until=until, now=now)
             self.reading.complete_through = sweep.complete_through
             self.reading.unasked = sorted(open_keys)
             self.reading.incomplete = sweep.incomplete

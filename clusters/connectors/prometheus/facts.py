@@ -8,12 +8,14 @@ from dataclasses import asdict
 from clusters.connectors.base import BadRow, Row, UsageFact
 from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus.answers import whole
+from clusters.connectors.prometheus.attributes import Attributes
 from clusters.connectors.prometheus.lifecycle import Life
 from clusters.connectors.prometheus.nodes import Labels, NodeLabels
 from clusters.connectors.prometheus.notes import Notes, pod_name
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import Held, Owners
 from clusters.connectors.prometheus.shapes import PRODUCT, Shape, fraction, model_of, shape
+from portal.excerpt import excerpt
 
 MOST = 2**31 - 1  # devices of one container that can be told; an annotation may say anything
 
@@ -26,13 +28,13 @@ class Facts:
         self.labels = labels
         self.notes = notes
 
-    def row(self, held: Held, life: Life, owners: Owners, *, edge: int) -> Row:
+    def row(self, held: Held, life: Life, owners: Owners, attributes: Attributes, *, edge: int) -> Row:
         """A running pod is proved to have held its devices until `edge`, an epoch second."""
         node = self.labels.at(held.node, life.started)
         count = whole(held.count)
         try:
             if count is None or not 1 <= count <= MOST:
-                raise UnknownShareError(f"It asks for {str(held.count)[:40]} devices, which is no count.")
+                raise UnknownShareError(f"It asks for {excerpt(held.count)} devices, which is no count.")
             of = self._shape(held, node)
         except UnknownShareError as error:
             return BadRow(
@@ -49,6 +51,8 @@ class Facts:
             job_id=pod_name(held),
             name=held.pod,
             queue=owners.queues.get(held.uid, ""),
+            qos=attributes.qos_classes.get(held.uid, ""),
+            priority_class=attributes.priority_classes.get(held.uid, ""),
             gpus=count,
             gpu_model=of.model,
             mig_profile=of.profile,
@@ -56,6 +60,7 @@ class Facts:
             nodes=1,
             node_list=held.node,
             requested=f"{of.resource}={held.annotated or count}",
+            submitted=attributes.created.get(held.uid),
             started=life.started,
             ended=life.ended,
             seen_until=max(edge, life.started) if life.ended is None else None,

@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import partial
 
 from clusters.connectors.base import Connected
+from clusters.connectors.clocks import Clocks
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, whole_hours
@@ -37,10 +38,10 @@ class JobHour:
 
 class JobTelemetry(Connected):
     """Reads what DCGM tells of jobs. `options` gives the matcher, the utilisation's metric and divisor; its scope is
-    "off" or not, for no average stands in for a job. `clock` gives epoch seconds, for signatures alone.
+    "off" or not, for no average stands in for a job. `clock` gives epoch seconds, for signatures and to be compared.
 
     After `hours`, `told_until` is the epoch second up to which all whole hours were read, and `notes` are sentences
-    for the operator.
+    for the operator; `clocks` are known before its first row.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class JobTelemetry(Connected):
         self.client = PrometheusClient(endpoint, login, clock=clock, parameters=self.options.parameters)
         self.told_until: int | None = None
         self.notes: list[str] = []
+        self.clocks: Clocks | None = None
 
     def hours(self, *, since: int, until: int) -> Iterator[JobHour]:
         """Each job in each hour of UTC that ends in (since, until], epoch seconds, in order of hours.
@@ -66,7 +68,8 @@ class JobTelemetry(Connected):
         self.told_until, self.notes = None, []
         if self.options.utilisation.scope is Scope.OFF:
             return
-        hours = whole_hours(since, min(until, self.client.now() - SETTLE))
+        self.clocks = self.client.clocks()
+        hours = whole_hours(since, min(until, self.clocks.theirs - SETTLE))
         readers = [self._samples(metric) for metric in self.options.utilisation.metrics]
         found = False
         for rows in ByParts(self.client, hours, partial(self._part, readers)):

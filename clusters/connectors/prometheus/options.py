@@ -11,6 +11,7 @@ from enum import StrEnum
 from clusters.connectors.base import BusySource, ConnectorError
 from clusters.connectors.prometheus.metrics import CATALOGUE, Metric, chosen
 from clusters.connectors.prometheus.presets import QUEUES, SAMPLED, Preset, SampledSeries
+from portal.excerpt import quoted
 
 _MATCHER = re.compile(r'\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*', re.ASCII)
 _LABEL = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
@@ -96,7 +97,8 @@ class Utilisation:
     def __post_init__(self) -> None:
         if self.metric and not _LABEL.fullmatch(self.metric):
             raise ConnectorError(
-                f"{self.metric!r} is no name of a metric: write one like {CATALOGUE[0].name}.", retry=False
+                f"{quoted(self.metric)} is no name of a metric: write one like {CATALOGUE[0].name}.",
+                retry=False,
             )
         if self.divisor is not None and not (self.divisor.is_finite() and self.divisor > 0):
             raise ConnectorError("The divisor of utilisation has to be above 0.", retry=False)
@@ -151,7 +153,7 @@ class PrometheusOptions:
         for name in filter(None, names):
             if not _LABEL.fullmatch(name):
                 raise ConnectorError(
-                    f"{name!r} is no label name: write it as kube-state-metrics does, like label_team.",
+                    f"{quoted(name)} is no label name: write it as kube-state-metrics does, like label_team.",
                     retry=False,
                 )
         if self.account.source is AccountFrom.QUEUE and self.preset not in QUEUES:
@@ -186,7 +188,8 @@ class PrometheusOptions:
 
 def not_a_matcher(text: str) -> ConnectorError:
     return ConnectorError(
-        f'The matcher {text!r} is none: write it as cluster="x", several with commas between.', retry=False
+        f'The matcher {quoted(text)} is none: write it as cluster="x", several with commas between.',
+        retry=False,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from clusters.connectors.prometheus.answers import Series
+from clusters.connectors.prometheus.attributes import Attributes, attributes_of
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods
 from clusters.connectors.prometheus.options import AccountFrom, LabelNames
@@ -57,11 +58,12 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One way of holding devices: who holds what, and the lives of those pods."""
+    """One way of holding devices: who holds what, and what is known of those pods."""
 
     held: list[Held]
     lives: Mapping[str, Life]
     owners: Owners
+    attributes: Attributes
 
 
 def held_in(client: PrometheusClient, queries: Queries, window: Window) -> Iterable[Found]:
@@ -89,7 +91,10 @@ def _found(
     held = [one for one in held if one.namespace not in reserved]
     pods = dict.fromkeys(one.uid for one in held)
     lives = Lifecycle(client, queries, window, holder=holder).read(pods)
-    return Found(held, lives, _owners(client, queries, window, holder, lives) if held else _nobody())
+    if not held:
+        return Found(held, lives, _nobody(), Attributes())
+    attributes = attributes_of(client, queries, window, queries.gate(holder), lives)
+    return Found(held, lives, _owners(client, queries, window, holder, lives), attributes)
 
 
 def _requested(client: PrometheusClient, queries: Queries, window: Window) -> list[Held]:
@@ -119,7 +124,9 @@ def _in_part(
 ) -> list[Held]:
     rows: dict[str, Held] = {}
     for one in places:
-        told = annotated[one.metric.get("uid", "")]
+        told = annotated.get(one.metric.get("uid", ""))
+        if told is None:  # a pod that nobody asked for
+            continue
         row = Held(
             uid=one.metric.get("uid", ""),
             namespace=spelled(one, "namespace", names),

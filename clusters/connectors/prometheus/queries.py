@@ -15,6 +15,8 @@ SCHEDULED = "kube_pod_status_scheduled_time"
 STARTED = "kube_pod_start_time"
 COMPLETED = "kube_pod_completion_time"
 POD_INFO = "kube_pod_info"
+QOS_CLASS = "kube_pod_status_qos_class"
+CREATED = "kube_pod_created"
 POD_LABELS = "kube_pod_labels"
 POD_ANNOTATIONS = "kube_pod_annotations"
 NAMESPACE_LABELS = "kube_namespace_labels"
@@ -98,6 +100,12 @@ class Queries:
         """The labels of pods."""
         found = most(f"uid,{','.join(names)}", self.pod(POD_LABELS), seconds)
         return only(found, gate, seconds)
+
+    def priority_class(self, gate: str, seconds: int) -> str:
+        return only(most("uid,priority_class", self.pod(POD_INFO), seconds), gate, seconds)
+
+    def qos_class(self, gate: str, seconds: int) -> str:
+        return only(f"{most('uid,qos_class', self.pod(QOS_CLASS), seconds)} == 1", gate, seconds)
 
     def namespaces(self, name: str, seconds: int) -> str:
         by = f"{self.spellings('namespace')},{name}"

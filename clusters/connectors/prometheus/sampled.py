@@ -74,9 +74,11 @@ class SampledSweep:
         self.complete_through: int | None = None
         self.incomplete: list[IncompleteHour] = []
 
-    def rows(self, *, since: int, until: int) -> Iterator[Row]:
-        """The hours that touch [since, until) and have settled by Prometheus's own time. Raises `ConnectorError`."""
-        now = self.client.now()
+    def rows(self, *, since: int, until: int, now: int) -> Iterator[Row]:
+        """The hours that touch [since, until) and have settled by `now`, Prometheus's own time.
+
+        Raises `ConnectorError`.
+        """
         begin, end = since - since % HOUR, min(until, now - SETTLE)
         end -= end % HOUR
         looked = min(now, max(end, begin) + FAR)

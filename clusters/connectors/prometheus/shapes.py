@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from clusters.connectors.mig import Share, UnknownShareError, slice_share
 from clusters.connectors.prometheus.options import PrometheusOptions
+from portal.excerpt import quoted
 
 PRODUCT = "label_nvidia_com_gpu_product"
 REPLICAS = "label_nvidia_com_gpu_replicas"
@@ -61,14 +62,14 @@ def fraction(annotation: str, told: str, node: Mapping[str, str]) -> Share:
             part /= _number(node.get(MEMORY, ""))
     except (InvalidOperation, ValueError, OverflowError, ZeroDivisionError):
         raise UnknownShareError(
-            f"The annotation {annotation}={told[:40]!r} gives no share of a GPU; for memory the node's label "
+            f"The annotation {annotation}={quoted(told)} gives no share of a GPU; for memory the node's label "
             "nvidia.com/gpu.memory is needed too."
         ) from None
     if not 0 < part <= 1:
-        raise UnknownShareError(f"The annotation {annotation}={told[:40]!r} is not a part of one GPU.")
+        raise UnknownShareError(f"The annotation {annotation}={quoted(told)} is not a part of one GPU.")
     if part.denominator > FINEST:
         raise UnknownShareError(
-            f"The annotation {annotation}={told[:40]!r} is a finer part of a GPU than is kept: write it with nine "
+            f"The annotation {annotation}={quoted(told)} is a finer part of a GPU than is kept: write it with nine "
             "decimals or fewer."
         )
     return part.as_integer_ratio()

@@ -57,18 +57,19 @@ class Sweep:
         self.earlier: list[UsageFact] = []
         self.running: list[Row] = []
 
-    def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
+    def rows(self, *, since: int, until: int, open_keys: Collection[str], now: int) -> Iterator[Row]:
         """Ended pods as their window is read, running ones last. Raises `ConnectorError`."""
-        yield from self.ended(since=since, until=until, open_keys=open_keys)
+        yield from self.ended(since=since, until=until, open_keys=open_keys, now=now)
         yield from self.running
 
-    def ended(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
+    def ended(self, *, since: int, until: int, open_keys: Collection[str], now: int) -> Iterator[Row]:
         """Ended pods as their window is read; those that run are left in `running`. Raises `ConnectorError`.
+
+        `now` is Prometheus's own present.
 
         With utilisation, the hour in which `since` lies is read from its begin; what ended before `since` is not given
         but kept in `earlier`.
         """
-        now = self.client.now()
         end = min(until, now - SETTLE)
         work = _Pass(since, frozenset(open_keys), now)
         whole = whole_hours(since, end) if self.queries.options.utilisation.scope is not Scope.OFF else None
@@ -161,7 +162,8 @@ class Sweep:
             for held in found.held:
                 life = found.lives.get(held.uid)
                 if life is not None and life.started < window.edge:
-                    rows.append((held.key, facts.row(held, life, found.owners, edge=window.edge)))
+                    row = facts.row(held, life, found.owners, found.attributes, edge=window.edge)
+                    rows.append((held.key, row))
         return rows
 
     def _lost(self, work: _Pass, last: Window) -> dict[str, Row | None]:

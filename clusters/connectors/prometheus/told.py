@@ -20,6 +20,7 @@ from clusters.connectors.prometheus.options import (
     Utilisation,
 )
 from clusters.connectors.prometheus.presets import QUEUES, SAMPLED, Preset
+from portal.excerpt import quoted
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -37,7 +38,7 @@ def options_from(told: object) -> PrometheusOptions:
     table = _table(told, "options")
     for key in table:
         if key not in _READERS:
-            raise _wrong(f"There is no option {key!r}; allowed: {', '.join(sorted(_READERS))}.")
+            raise _wrong(f"There is no option {quoted(key)}; allowed: {', '.join(sorted(_READERS))}.")
     read = {key: _READERS[key](value, key) for key, value in table.items()}
     preset = read.get("preset")
     if preset in SAMPLED and (other := sorted(read.keys() - _OF_SAMPLED)):
@@ -51,7 +52,7 @@ def options_from(told: object) -> PrometheusOptions:
     if account.label and not labelled:
         raise _wrong("The option account_label needs account_from: 'namespace label' or 'pod label'.")
     if labelled and not account.label:
-        raise _wrong(f"The option account_from is {account.source.value!r}: name it, as account_label.")
+        raise _wrong(f"The option account_from is {quoted(account.source.value)}: name it, as account_label.")
     return PrometheusOptions(**read, account=account)
 
 
@@ -82,7 +83,7 @@ def _choice(of: type[Choice]) -> Callable[[object, str], Choice]:
         try:
             return of(_text(value, key))
         except ValueError:
-            raise _wrong(f"The option {key} is {value!r}; allowed: {', '.join(of)}.") from None
+            raise _wrong(f"The option {key} is {quoted(value)}; allowed: {', '.join(of)}.") from None
 
     return read
 
@@ -91,7 +92,9 @@ def _labels(value: object, key: str) -> LabelNames:
     table = _table(value, key)
     for name in table:
         if name not in LabelNames.__slots__:
-            raise _wrong(f"The option {key} has no key {name!r}; allowed: {', '.join(LabelNames.__slots__)}.")
+            raise _wrong(
+                f"The option {key} has no key {quoted(name)}; allowed: {', '.join(LabelNames.__slots__)}."
+            )
     return LabelNames(**{name: _text(each, f"{key}.{name}") for name, each in table.items()})
 
 
@@ -100,7 +103,7 @@ def _utilisation(value: object, key: str) -> Utilisation:
     for name in table:
         if name not in _OF_UTILISATION:
             raise _wrong(
-                f"The option {key} has no key {name!r}; allowed: {', '.join(sorted(_OF_UTILISATION))}."
+                f"The option {key} has no key {quoted(name)}; allowed: {', '.join(sorted(_OF_UTILISATION))}."
             )
     return Utilisation(**{name: _OF_UTILISATION[name](each, f"{key}.{name}") for name, each in table.items()})
 
@@ -120,7 +123,7 @@ def _resources(value: object, key: str) -> str:
         text = ""
     if not _SPELLED.fullmatch(text):
         raise _wrong(
-            f"The option {key} is {value!r}: write a regular expression of names as kube-state-metrics spells "
+            f"The option {key} is {quoted(value)}: write a regular expression of names as kube-state-metrics spells "
             "them, like nvidia_com_(gpu|mig_.+)(_shared)?."
         )
     return text

@@ -15,6 +15,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm import associations, decode, faults
 from clusters.connectors.slurm.associations import Limits
 from clusters.connectors.slurm.rest import SlurmRest
+from portal.excerpt import quoted
 
 LIMITS_FROM = (
     40  # v0.0.40: the first version whose association write neither crashes nor loses what it is told
@@ -198,7 +199,7 @@ class SlurmActs:
             if its == (account, self.cluster, "", ""):
                 return associations.limits_of(row)
         raise NoAccountError(
-            f"Slurm's cluster {self.cluster} has no account {account!r}: see `sacctmgr show account`.",
+            f"Slurm's cluster {self.cluster} has no account {quoted(account)}: see `sacctmgr show account`.",
             retry=False,
         )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.slurm import query
 from clusters.connectors.slurm.acts import LIMITS_FROM
 from clusters.connectors.slurm.decode import NO_COUNT
 from clusters.connectors.slurm.visit import Params, Visit
 
-SKEW, MUCH_SKEW = 5, 60  # seconds between the clocks above which they are told, above which refused
+NOTABLE_SKEW = 5  # seconds between the clocks above which they are told
 SAMPLES = (3_600, 86_400)  # seconds of usage to look at: the longer where the shorter has too few
 ENOUGH = 20  # rows of a sample
 AHEAD = 60  # seconds that are asked for beyond now, should Slurm's clock be ahead
@@ -130,22 +131,32 @@ def _twice(visit: Visit, plain: Params) -> tuple[int, int]:
 
 
 def clock(visit: Visit, subject: str) -> None:
-    """A running job's start and elapsed seconds together are Slurm's present."""
+    """slurmctld's present, and slurmdbd's: a running job's start and elapsed seconds together."""
     running = [row["time"] for row in visit.rows if _held(row) and not _second(row["time"].get("end"))]
-    if not running:
-        visit.warn(subject, "No job runs, so Slurm's clock cannot be told: test again when one does.")
-        return
     present = visit.present
-    apart = min((_present(times) - present for times in running), key=abs)
-    side = "ahead of" if apart > 0 else "behind"
-    sentence = f"Slurm's clock is {abs(apart)} s {side} ours."
-    mend = "timedatectl set-ntp true  # on both machines"
-    if abs(apart) > MUCH_SKEW:
-        visit.fail(subject, f"{sentence} Runs would begin and end in the wrong period.", mend)
-    elif abs(apart) > SKEW:
-        visit.warn(subject, sentence, mend)
+    told = [Clocks(present, _present(times)) for times in running]
+    found = [each for each in (visit.rest.clocks(), min(told, key=_distance, default=None)) if each]
+    if not found:
+        visit.fail(
+            subject,
+            "Slurm does not tell its time, and no job runs: the watermark stays, since it may not pass Slurm's time.",
+            "let the proxy before slurmrestd pass GET /slurm/*/diag",
+        )
+        return
+    clocks = max(found, key=_distance)
+    if not clocks.agree:
+        sentence = clocks.sentence("Slurm")
+        visit.fail(
+            subject, f"{sentence} Nothing is read: runs would begin and end in the wrong period.", MEND
+        )
+    elif _distance(clocks) > NOTABLE_SKEW:
+        visit.warn(subject, clocks.sentence("Slurm"), MEND)
     else:
-        visit.ok(subject, f"Slurm's clock agrees with ours to {abs(apart)} s.")
+        visit.ok(subject, f"Slurm's clock agrees with ours to {_distance(clocks)} s.")
+
+
+def _distance(clocks: Clocks) -> int:
+    return abs(clocks.apart)
 
 
 def _present(times: dict[str, Any]) -> int:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from clusters.connectors.base import Connected, ConnectorError, Reading
 from clusters.connectors.mig import OwnShares
+from clusters.connectors.slurm import faults
+from clusters.connectors.slurm.diagnosis import without_slurmdbd
 from clusters.connectors.slurm.rest import SlurmRest
 from clusters.connectors.slurm.sweep import Sweep
 
@@ -51,6 +53,9 @@ class SlurmConnector(Connected):
         sweep = Sweep(self.rest, self.reading, cluster=self._cluster, clock=self._clock, shares=self._shares)
         try:
             yield from sweep.rows(since=since, until=until, open_keys=open_keys)
+        except faults.DatabaseDownError as error:
+            self.reading.complete_through = None
+            raise without_slurmdbd(self.rest) from error
         except ConnectorError:
             self.reading.complete_through = None
             raise

@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from portal.excerpt import excerpt
+
 NO_COUNT = 2**32 - 2
 """Slurm's NO_VAL; this and everything above it, and everything below zero, stands for "not set"."""
 
@@ -173,6 +175,14 @@ class Nodes(Envelope):
     nodes: list[Node] | None = None
 
 
+class Statistics(Struct):
+    req_time: Number = None  # slurmctld's clock as it answered
+
+
+class Diagnosis(Envelope):
+    statistics: Statistics | None = None
+
+
 class Spec(Struct):
     """The OpenAPI description."""
 
@@ -203,8 +213,10 @@ class Reader(Generic[E]):
             try:
                 return attempt(body)
             except msgspec.ValidationError as error:
-                raise OtherShapeError(str(error)) from None
-            except (UnicodeDecodeError, msgspec.DecodeError):
+                raise OtherShapeError(excerpt(error)) from None
+            except UnicodeEncodeError:  # half of a surrogate pair where a name of ours belongs
+                raise OtherShapeError("half of a surrogate pair") from None
+            except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
                 pass
         raise NotJsonError("The body is no JSON, or it breaks off.")
 
@@ -275,6 +287,7 @@ def words(state: Words) -> list[str]:
 raw_jobs: Reader[RawJobs] = Reader(RawJobs)
 jobs = JobsReader()
 nodes: Reader[Nodes] = Reader(Nodes)
+diagnosis: Reader[Diagnosis] = Reader(Diagnosis)
 envelopes: Reader[Envelope] = Reader(Envelope)
 specs: Reader[Spec] = Reader(Spec)
 one_job: Reader[Job] = Reader(Job)

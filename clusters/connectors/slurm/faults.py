@@ -66,7 +66,9 @@ def refusal(
         return DatabaseDownError(_database(answer, address, user), retry=True)
     if numbers & _DENIED:
         return LoginRefusedError(
-            f"Slurm does not let {user} do this: `sacctmgr modify user {user} set adminlevel=Operator`.",
+            f"Slurm does not let {user} do this: `sacctmgr modify user {user} set adminlevel=Operator`. Where it has "
+            f"that level, the hosts of slurmctld and slurmdbd did not know a user {user} when it was added: make it "
+            f"there (`useradd --system {user}`), then `scontrol reconfigure` and `sacctmgr reconfigure`.",
             retry=False,
         )
     if answer.status in {400, 422} or numbers & _NOT_UNDERSTOOD:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clusters.connectors.base import Connected, ConnectorError, Secret
+from clusters.connectors.clocks import Clocks, compare
 from clusters.connectors.http import Answer, Endpoint, Http, TooLargeError
 from clusters.connectors.slurm import decode, faults
 from clusters.connectors.slurm.pieces import Pieces
@@ -58,6 +59,7 @@ class SlurmRest(Connected):
         self.login = login
         self._clock = clock
         self._api: Api | None = None
+        self._date: int | None = None  # the clock of whoever gave the newest answer
 
     @property
     def api(self) -> Api:
@@ -86,6 +88,25 @@ class SlurmRest(Connected):
         self._api = Api(_choice(offered, self.http.address))
         self._look()
         return self._api
+
+    def clocks(self) -> Clocks | None:
+        """slurmctld's clock beside ours; where it does not tell it, that of whoever answers, else None."""
+        try:
+            return compare(self._clock, self._now)
+        except ConnectorError:
+            return None
+
+    def _now(self) -> int:
+        self._date = None
+        try:
+            value, _ = self.read(self.slurm("diag"), decode.diagnosis, wanted="statistics")
+            told = decode.instant(value.statistics.req_time) if value.statistics else None
+        except ConnectorError:  # a proxy may let nothing through but the jobs
+            told = None
+        told = told or self._date
+        if told is None:
+            raise ConnectorError(f"{self.http.address} does not tell its time.", retry=True)
+        return told
 
     def slurm(self, rest: str) -> str:
         """The path of a question to slurmctld: `slurm("nodes")` → "/slurm/v0.0.42/nodes"."""
@@ -179,9 +200,15 @@ class SlurmRest(Connected):
             raise faults.not_json(answer, self.http.address) from None
         self._meet(envelope.meta)
         self._accept(answer, envelope, path)
-        if wanted and not isinstance(value.get(wanted), list | dict):
+        if not isinstance(value, dict) or (wanted and not isinstance(value.get(wanted), list | dict)):
             raise self._lacking(wanted, path)
         found: dict[str, Any] = value
+        if wanted:
+            found[wanted] = rows = list(
+                found[wanted].values() if isinstance(found[wanted], dict) else found[wanted]
+            )
+            if not all(isinstance(each, dict) for each in rows):
+                raise self._lacking(wanted, path)
         return found
 
     def _call(
@@ -194,9 +221,11 @@ class SlurmRest(Connected):
         into: Callable[[bytes], bool] | None = None,
     ) -> Answer:
         headers = self.login.headers(now=self._clock())
-        return self.http.call(
+        answer = self.http.call(
             method, path, params=params, json=json, headers={**headers, **_ACCEPT}, into=into
         )
+        self._date = answer.date
+        return answer
 
     def _accept(self, answer: Answer, envelope: decode.Envelope, path: str) -> None:
         errors = envelope.errors or []

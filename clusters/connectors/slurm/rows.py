@@ -124,6 +124,8 @@ def raw_text(raw: bytes) -> str:
     """The row as JSON, without its steps and without what goes on while it is open: the same row, the same text."""
     try:
         row = decode.loose(raw)
+        if not isinstance(row, dict):  # a list, or a number, where a job belongs
+            return raw.decode("utf-8", "backslashreplace")
         row.pop("steps", None)
         times = row.get("time")
         if isinstance(times, dict) and not times.get("end"):
@@ -132,7 +134,7 @@ def raw_text(raw: bytes) -> str:
         return (
             json.dumps(row, sort_keys=True, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
         )
-    except (AttributeError, ValueError):
+    except (ValueError, RecursionError):
         return raw.decode("utf-8", "backslashreplace")
 
 
@@ -151,8 +153,8 @@ def _fact(job: Job, shares: OwnShares) -> tuple[UsageFact, str, bool]:
     held = resources.allocated(job.tres.allocated, shares) if job.tres else resources.NOTHING
     requested, asked_nodes = resources.requested(job.tres.requested) if job.tres else ("", 0)
     cpus, nodes = held.cpus, held.nodes
-    if cpus is None:
-        cpus = whole(job.required.cpus if job.required else None) or 0
+    if cpus is None:  # what waits holds none, whatever newer slurmdbd says it requires
+        cpus = 0 if started is None else whole(job.required.cpus if job.required else None) or 0
     if nodes is None:
         nodes = whole(job.allocation_nodes) or asked_nodes
     limit, eligible = whole(times.limit), times.eligible

@@ -62,6 +62,7 @@ class Sweep:
     def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         """As `Connector.usage`."""
         self._introduce(self.rest.discover())
+        self.reading.clocks = self.rest.clocks()
         self.left = set(open_keys)
         self.live = until > self.clock() - LATELY
         yield from self._windows(since, until)

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
                     name='AuditEntry',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('transaction', models.BigIntegerField(help_text="Of the database: its number in order of commit is its commit's.")),
+                        ('transaction', models.BigIntegerField(help_text="Drawn with its first change; its number in the order of commits is its commit's.")),
                         ('at', models.DateTimeField(help_text='When the transaction began.')),
                         ('table', models.TextField()),
                         ('key', models.TextField(help_text="The row's primary key.")),

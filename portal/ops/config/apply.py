@@ -12,13 +12,17 @@ from django.db import IntegrityError, transaction
 from django.db.models import Model, Q
 
 from billing import plan_terms, plans, rating, subscribing
+from billing.close_schedules import ScheduleError
 from billing.dunning.policies import PolicyError
 from billing.models import Plan, PlanVersion, Seller
 from billing.operating import OperatingCostError
 from billing.plans import PlanError
 from billing.rules.tiers import of_terms
 from billing.wallets.entries import WalletError
+from clusters.capacity import CapacityError
+from clusters.declared import declare_nodes
 from clusters.models import Account, Cluster, ClusterError
+from portal.excerpt import quoted
 from portal.ops.cli import midnight
 from portal.ops.config import (
     changes,
@@ -28,6 +32,7 @@ from portal.ops.config import (
     parking,
     payers,
     phases,
+    schedules,
     taxes,
     terms,
     wallets,
@@ -94,6 +99,8 @@ class _Writer:
         """Raises ConfigError where anything was refused: the caller's transaction ends with it."""
         with self.refusals("seller"):
             self.seller()
+        with self.refusals("close"):
+            schedules.write(tenant=None, days=self.file.close)
         for rate in self.file.tax_rates:
             taxes.write(rate)
         for cluster in self.file.clusters:
@@ -106,6 +113,8 @@ class _Writer:
                     connections.write(cluster=written, entry=cluster.connection)
                 if cluster.telemetry is not None:
                     connections.write_telemetry(cluster=written, entry=cluster.telemetry)
+                if cluster.nodes is not None:
+                    declare_nodes(cluster=written, nodes=cluster.nodes)
         with self.refusals("operating_cost"):
             costs.write(self.file.costs)
         for tenant in self.file.tenants:
@@ -134,10 +143,12 @@ class _Writer:
             ConfigError,
             PlanError,
             OwnershipConflictError,
+            CapacityError,
             ClusterError,
             WalletError,
             OperatingCostError,
             PolicyError,
+            ScheduleError,
         ) as error:
             self.errors.append(f"{name}: {error}")
         except IntegrityError as error:
@@ -182,10 +193,12 @@ class _Writer:
     def price(self, version: PlanVersion, entry: PriceEntry) -> Any:
         unknown = set(entry.where.get("cluster", ())) - set(Cluster.objects.values_list("name", flat=True))
         if unknown:
-            raise ConfigError(f"where.cluster names {min(unknown)!r}, {_known_clusters()}.")
+            raise ConfigError(f"where.cluster names {quoted(min(unknown))}, {_known_clusters()}.")
         tenant = Tenant.objects.filter(slug=entry.tenant).first() if entry.tenant else None
         if entry.tenant and tenant is None:
-            raise ConfigError(f"tenant is {entry.tenant!r}, which neither the file nor the database has.")
+            raise ConfigError(
+                f"tenant is {quoted(entry.tenant)}, which neither the file nor the database has."
+            )
         try:
             model = of_terms(entry.terms)
         except ValueError as error:
@@ -213,6 +226,7 @@ class _Writer:
         self.tenants[entry.slug] = tenant
         parking.write(tenant=tenant, limits=entry.park)
         dunning.write(tenant=tenant, said=entry.dunning)
+        schedules.write(tenant=tenant, days=entry.close)
         for email, role in entry.members:
             person = User.objects.filter(email=email).first() or User.objects.create_user(email)
             member = Membership.objects.filter(user=person, tenant=tenant).first()
@@ -233,7 +247,7 @@ class _Writer:
         for (cluster, name), asked in claims.items():
             with self.refusals(asked[0].table.name):
                 if cluster not in clusters:
-                    raise ConfigError(f"cluster is {cluster!r}, {_known_clusters()}.")
+                    raise ConfigError(f"cluster is {quoted(cluster)}, {_known_clusters()}.")
                 account, _ = Account.objects.get_or_create(cluster=clusters[cluster], name=name)
                 settle(account=account, claims=asked)
 
@@ -256,7 +270,7 @@ class _Writer:
                 return  # refused above, with its own sentence
             known = ", ".join(Plan.objects.order_by("name").values_list("name", flat=True)) or "none yet"
             raise ConfigError(
-                f"plan is {entry.plan!r}, which neither the file nor the database has; known: {known}."
+                f"plan is {quoted(entry.plan)}, which neither the file nor the database has; known: {known}."
             )
         since = _instant(entry.plan_from, tenant)
         if since is None:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from billing import calendar, describing
-from billing.drafting import seller_fields
 from billing.models import (
     Allowance,
     BillingPeriod,
@@ -23,8 +22,10 @@ from billing.models import (
     Settles,
     Subscription,
 )
+from billing.parties import buyer_fields, seller_fields
+from clusters.declared import in_order
 from clusters.models import Account, Cluster, ClusterKind, Connection, Telemetry
-from portal.ops.config import costs, dunning, parking, payers, taxes, wallets
+from portal.ops.config import costs, dunning, parking, payers, schedules, taxes, wallets
 from portal.tenants.models import Membership, Ownership, Tenant, User
 
 NO_PASSWORD = "none yet: they set one with 'Forgot your password?' on the sign-in page"  # noqa: S105 - a sentence
@@ -82,6 +83,7 @@ def snapshot() -> Snapshot:
         ("payer", _payers()),
         ("bound", _told(parking.told())),
         ("dunning", _told(dunning.told())),
+        ("close schedule", _told(schedules.rows())),
         ("wallets", _told(wallets.schemes_told())),
         ("grant", _told(wallets.rules_told())),
     ):
@@ -144,12 +146,11 @@ def _sellers() -> Things:
 
 
 def _clusters() -> Things:
-    for row in Cluster.objects.order_by("pk"):
+    for row in Cluster.objects.prefetch_related("declared_nodes").order_by("pk"):
         shares = json.dumps(row.shares, sort_keys=True) if row.shares else ""
-        yield (
-            row.pk,
-            Thing(f"cluster {row.name}", {"kind": row.kind, "timezone": row.timezone, "shares": shares}),
-        )
+        nodes = "; ".join(node.sentence for node in in_order(row.declared_nodes.all()))
+        fields = {"kind": row.kind, "timezone": row.timezone, "shares": shares, "nodes": nodes}
+        yield row.pk, Thing(f"cluster {row.name}", fields)
 
 
 def _connections() -> Things:
@@ -246,9 +247,11 @@ def _alone(row: Allowance | Commitment | Discount | Fee) -> str:
 
 
 def _tenants() -> Things:
-    columns = ("name", "timezone", "anchor_day", "address", "vat_id", "email", "purchase_order")
     for row in Tenant.objects.order_by("pk"):
-        fields = {name: _one_line(str(getattr(row, name))) for name in columns}
+        told = {"name": row.name, "timezone": row.timezone, "anchor_day": str(row.anchor_day)} | buyer_fields(
+            row
+        )
+        fields = {name: _one_line(value) for name, value in told.items() if name != "slug"}
         fields["tax_rate"] = f"{row.tax_rate.normalize():f}"
         fields["payment_terms_days"] = str(row.payment_terms_days)
         fields["corrections"] = row.corrections

@@ -14,6 +14,7 @@ from clusters.models.connection import FITTING, SECRETS, WHERE
 from clusters.models.guarding import entered_for_elsewhere
 from clusters.models.reach import known_address
 from clusters.models.telemetry import TELEMETRY_SECRETS
+from portal.excerpt import quoted
 from portal.ops.cli import midnight
 from portal.ops.config import entering
 from portal.ops.config.reading import Table
@@ -94,7 +95,7 @@ def write_telemetry(*, cluster: Cluster, entry: ConnectionEntry) -> None:
     """Have the telemetry be as the entry says; applied again, nothing changes. Raises ClusterError."""
     if cluster.kind != ClusterKind.SLURM:
         raise ClusterError(
-            f"it has telemetry, which is for clusters of the kind 'slurm'; this one is {cluster.kind!r}."
+            f"it has telemetry, which is for clusters of the kind 'slurm'; this one is {quoted(cluster.kind)}."
         )
     row = Telemetry.objects.filter(cluster=cluster).first() or Telemetry(cluster=cluster)
     what, listener = "telemetry", "the Prometheus"
@@ -142,6 +143,6 @@ def _refuse_what_does_not_fit(cluster: Cluster, entry: ConnectionEntry) -> None:
         for name in columns:
             if name in given and cluster.kind != kind:
                 raise ClusterError(
-                    f"its connection has {name}, which is for clusters of the kind {kind.value!r}; "
-                    f"this one is {cluster.kind!r}."
+                    f"its connection has {name}, which is for clusters of the kind {quoted(kind.value)}; "
+                    f"this one is {quoted(cluster.kind)}."
                 )

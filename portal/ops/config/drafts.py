@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
+from portal.excerpt import quoted
 from portal.ops.config.apply import write_plans
 from portal.ops.config.shape import ConfigError, File, PlanEntry, PriceEntry
 
@@ -16,7 +17,7 @@ def draft_of(file: File, name: str) -> list[PlanEntry]:
     found = [entry for entry in file.plans if entry.name == name]
     if not found:
         known = ", ".join(sorted({entry.name for entry in file.plans})) or "none"
-        raise ConfigError(f"The file has no plan {name!r}; it has: {known}.")
+        raise ConfigError(f"The file has no plan {quoted(name)}; it has: {known}.")
     return found
 
 

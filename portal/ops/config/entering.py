@@ -11,14 +11,16 @@ from typing import Any
 
 from django.views.decorators.debug import sensitive_variables
 
+from clusters import credential_files
 from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.mig import own_shares
 from clusters.connectors.prometheus.told import options_from
+from clusters.credential_files import CredentialFileError
 from clusters.models.guarding import holds_private_key
+from portal.excerpt import quoted
 from portal.ops.config.reading import Table
 from portal.vault import Sealed, VaultError
 
-LARGEST = 1 << 20  # bytes of a file that a key, a token or certificates stand in
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 WRITE = 'write "file:PATH" or "env:NAME"'
 
@@ -32,7 +34,7 @@ def same(sealed: Sealed, secret: Secret) -> bool:
 
 
 def certificates(table: Table, key: str) -> str | None:
-    """In PEM; "" takes them away, and None is not said or was refused."""
+    """In PEM, or the name of their file; "" takes them away, and None is not said or was refused."""
     content = _content(table, key)
     if not content:
         return None if content is None else ""
@@ -43,20 +45,24 @@ def certificates(table: Table, key: str) -> str | None:
     if problem := holds_private_key(text):
         table.wrong(key, problem)
         return None
-    return text + "\n"
+    return _file_name(table, key) or text + "\n"
 
 
 @sensitive_variables()
-def secret(table: Table, key: str) -> Secret | None:
-    """The text that `file:PATH` or `env:NAME` holds; None is not said or was refused."""
+def secret(table: Table, key: str, *, one_line: bool = False) -> Secret | None:
+    """The text that `env:NAME` holds, or the name of a file that holds one; None is not said or was refused."""
     content = _content(table, key)
     if content is None:
         return None
     try:
-        return Secret(content.decode().strip())
+        text = content.decode().strip()
     except UnicodeDecodeError:
         table.wrong(key, "holds something that is no text.")
         return None
+    if one_line and not text.isprintable():
+        table.wrong(key, "holds line breaks or other control characters.")
+        return None
+    return Secret(_file_name(table, key) or text)
 
 
 @sensitive_variables()
@@ -65,8 +71,8 @@ def signing_key(table: Table) -> Secret | None:
     content = _content(table, "jwt_key")
     if not content:
         return None if content is None else Secret("")
-    if str(table.data["jwt_key"]).startswith("file:"):
-        return Secret(base64.b64encode(content).decode())
+    if name := _file_name(table, "jwt_key"):
+        return Secret(name)
     try:
         base64.b64decode(content.strip(), validate=True)
     except ValueError:
@@ -85,11 +91,9 @@ def headers(table: Table) -> Secret | None:
     within = table.table("headers")
     told: dict[str, str] = {}
     for name in list(within.data):
-        value = secret(within, name)
+        value = secret(within, name, one_line=True)
         if not HEADER.fullmatch(name):
             within.wrong(name, "is no name of a header.")
-        elif value is not None and not value.reveal().isprintable():
-            within.wrong(name, "holds line breaks or other control characters.")
         elif value is not None:
             told[name] = value.reveal()
     return Secret(json.dumps(told, sort_keys=True) if told else "")
@@ -151,21 +155,18 @@ def _content(table: Table, key: str) -> bytes | None:
     if kind == "env" and name:
         if name in os.environ:
             return os.environb[name.encode()]
-        table.wrong(key, f"names the environment variable {name!r}, which is not set.")
+        table.wrong(key, f"names the environment variable {quoted(name)}, which is not set.")
     elif kind == "file" and name:
-        return _file(table, key, Path(name))
+        try:
+            return credential_files.content(Path(name))
+        except CredentialFileError as error:
+            table.wrong(key, f"names {error}")
     else:
         table.wrong(key, f"stands in the file itself, where whoever reads the file reads it; {WRITE}.")
     return None
 
 
-@sensitive_variables()
-def _file(table: Table, key: str, path: Path) -> bytes | None:
-    try:
-        if path.stat().st_size > LARGEST:
-            table.wrong(key, f"names {str(path)!r}, which is too large for it.")
-            return None
-        return path.read_bytes()
-    except OSError as error:
-        table.wrong(key, f"names {str(path)!r}, which cannot be read: {error.strerror}.")
-        return None
+def _file_name(table: Table, key: str) -> str:
+    """What is kept of a file: its whole name, since workers begin elsewhere; "" for what is no file."""
+    path = credential_files.path_of(str(table.data[key]))
+    return "" if path is None else f"{credential_files.PREFIX}{path.absolute()}"

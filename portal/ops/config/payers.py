@@ -8,6 +8,7 @@ from datetime import date
 
 from billing.models import Payer
 from billing.payers import PayerError, end_payer, pay_for
+from portal.excerpt import quoted
 from portal.ops.config.reading import Table
 from portal.tenants.models import Tenant
 
@@ -47,7 +48,7 @@ def write(*, tenant: Tenant, entry: PayerEntry) -> None:
         return
     payer = Tenant.objects.filter(slug=entry.payer).first()
     if payer is None:
-        raise PayerError(f"payer is {entry.payer!r}, which neither the file nor the database has.")
+        raise PayerError(f"payer is {quoted(entry.payer)}, which neither the file nor the database has.")
     since = entry.since
     if since is None:
         if not held or held[-1].payer != payer:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from billing import subscribing
 from billing.models import Plan
 from billing.plans import PlanError
+from portal.excerpt import quoted
 from portal.ops.cli import midnight
 from portal.ops.config.reading import Moment, Table
 from portal.tenants.models import Tenant
@@ -53,7 +54,7 @@ def write(*, tenant: Tenant, phases: Sequence[Phase]) -> None:
     asked = []
     for phase in phases:
         if phase.plan not in known:
-            raise PlanError(f"plan is {phase.plan!r}, which neither the file nor the database has.")
+            raise PlanError(f"plan is {quoted(phase.plan)}, which neither the file nor the database has.")
         since = phase.since if isinstance(phase.since, datetime) else midnight(phase.since, tenant.zone)
         asked.append((known[phase.plan], since))
     for (_, before), (plan, since) in pairwise(asked):

@@ -11,6 +11,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from billing.rules.money import decimal_of
+from portal.excerpt import quoted
 
 Moment = date | datetime
 """As TOML writes it: a day of the zone that the reader knows, or an instant in UTC."""
@@ -84,7 +85,7 @@ class Table:
             try:
                 check(value)
             except ValidationError as error:
-                self.wrong(key, f"is {value!r}: {error.messages[0]}")
+                self.wrong(key, f"is {quoted(value)}: {error.messages[0]}")
                 return None
         return value
 
@@ -112,7 +113,7 @@ class Table:
     def choice(self, key: str, allowed: Collection[str], *, required: bool = False) -> str | None:
         value = self.text(key, required=required)
         if value is not None and value not in allowed:
-            self.wrong(key, f"is {value!r}; allowed: {', '.join(allowed)}.")
+            self.wrong(key, f"is {quoted(value)}; allowed: {', '.join(allowed)}.")
             return None
         return value
 
@@ -145,7 +146,7 @@ class Table:
             try:
                 return decimal_of(str(value).strip())
             except ValueError:
-                self.wrong(key, f'is {str(value)[:40]!r}; write a number as text, like "1.10".')
+                self.wrong(key, f'is {quoted(str(value))}; write a number as text, like "1.10".')
         else:
             self.wrong(key, f'is {kind_of(value)}; write a number as text, like "1.10".')
         return None
@@ -205,7 +206,7 @@ class Table:
         for key in self.data:
             if key not in self.asked:
                 allowed = ", ".join(sorted(set(self.asked)))
-                self.errors.append(f"{self.name}: there is no key {key!r}; allowed: {allowed}.")
+                self.errors.append(f"{self.name}: there is no key {quoted(key)}; allowed: {allowed}.")
 
     def _there(self, key: str, *, required: bool = False) -> bool:
         if self.given(key):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -14,14 +14,27 @@ from django.core.validators import validate_email, validate_slug
 
 from billing.models import Resource, Settles
 from billing.models.plans import SELECTORS
-from billing.models.sellers import PREFIX
 from billing.operating import Cost
 from billing.rules.hours import Hours
 from billing.rules.money import TOKENS, is_currency
 from billing.rules.pricing import Meter
 from billing.rules.tiers import Scale
+from clusters.declared import Node
 from clusters.models import ClusterKind
-from portal.ops.config import connections, costs, dunning, entering, parking, payers, taxes, wallets
+from portal.excerpt import excerpt, quoted
+from portal.ops.config import (
+    connections,
+    costs,
+    dunning,
+    entering,
+    nodes,
+    parking,
+    parties,
+    payers,
+    schedules,
+    taxes,
+    wallets,
+)
 from portal.ops.config.connections import ConnectionEntry
 from portal.ops.config.hours import read as read_hours
 from portal.ops.config.payers import PayerEntry
@@ -32,21 +45,7 @@ from portal.ops.config.taxes import RateEntry
 from portal.ops.config.terms import TermsEntry
 from portal.ops.config.terms import read as read_terms
 from portal.ops.config.wallets import WalletEntry
-from portal.tenants.models import COUNTRY, Corrections, Role, ZeroInvoices, known_zone
-
-SELLER_TEXTS = {
-    "name": 200,
-    "country": 2,
-    "vat_id": 40,
-    "registration": 200,
-    "email": 254,
-    "iban": 42,
-    "bic": 11,
-    "invoice_prefix": 12,
-    "credit_prefix": 12,
-    "tax_name": 40,
-}
-"""Columns of the seller and how many characters each holds."""
+from portal.tenants.models import Corrections, Role, ZeroInvoices, known_zone
 
 
 class ConfigError(Exception):
@@ -63,6 +62,7 @@ class ClusterEntry:
     fields: dict[str, Any]
     connection: ConnectionEntry | None
     telemetry: ConnectionEntry | None
+    nodes: list[Node] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ class TenantEntry:
     wallets: list[WalletEntry]
     park: parking.Limits
     dunning: dunning.Said
+    close: schedules.Days
     payer: PayerEntry | None
 
 
@@ -126,6 +127,7 @@ class File:
     seller: dict[str, str]
     park: parking.Limits  # of everyone
     dunning: dunning.Said  # of everyone
+    close: schedules.Days  # of everyone
     tax_rates: list[RateEntry]
     costs: list[Cost]
     clusters: list[ClusterEntry]
@@ -148,6 +150,7 @@ def parse(text: str) -> File:
         seller=seller,
         park=park,
         dunning=late,
+        close=schedules.read(top),
         costs=[
             cost
             for table in top.tables("operating_cost", lambda place, _: f"operating_cost {place}")
@@ -180,30 +183,23 @@ def parse(text: str) -> File:
 
 def _named(noun: str, key: str) -> Any:
     def name(place: int, data: Mapping[str, Any]) -> str:
-        return f'{noun} "{data[key]}"' if isinstance(data.get(key), str) else f"{noun} {place}"
+        return f'{noun} "{excerpt(data[key])}"' if isinstance(data.get(key), str) else f"{noun} {place}"
 
     return name
 
 
 def _twice(noun: str, names: Iterable[str]) -> list[str]:
     return [
-        f'{noun} "{name}" stands in the file twice.' for name, times in Counter(names).items() if times > 1
+        f'{noun} "{excerpt(name)}" stands in the file twice.'
+        for name, times in Counter(names).items()
+        if times > 1
     ]
 
 
 def _seller(top: Table) -> tuple[dict[str, str], parking.Limits, dunning.Said]:
     table = top.table("seller")
     table.name = "seller"
-    checks: dict[str, Callable[[str], None]] = {
-        "email": validate_email,
-        "invoice_prefix": PREFIX,
-        "credit_prefix": PREFIX,
-        "country": COUNTRY,
-    }
-    read = {
-        key: table.text(key, longest=longest, check=checks.get(key)) for key, longest in SELLER_TEXTS.items()
-    }
-    read["address"] = table.lines("address")
+    read = parties.of_seller(table)
     read["corrections"] = table.choice("corrections", Corrections.values)
     read["zero_invoices"] = table.choice("zero_invoices", ZeroInvoices.values)
     park, late = parking.read(table), dunning.read(table)
@@ -220,13 +216,14 @@ def _cluster(table: Table) -> ClusterEntry | None:
     beside = table.table("telemetry")
     telemetry = connections.read_telemetry(beside) if "telemetry" in table.data else None
     shares = entering.shares(table)
+    declared = nodes.read(table)
     table.done()
     said: dict[str, Any] = {
         key: value for key, value in {"kind": kind, "timezone": timezone}.items() if value
     }
     if shares is not None:
         said["shares"] = shares
-    return ClusterEntry(name, said, connection, telemetry) if name else None
+    return ClusterEntry(name, said, connection, telemetry, declared) if name else None
 
 
 def _plan(table: Table) -> PlanEntry | None:
@@ -238,7 +235,7 @@ def _plan(table: Table) -> PlanEntry | None:
     if charges is None and "charges" not in table.data:
         table.wrong("charges", f"is missing; list what is charged: {', '.join(Resource.values)}.")
     for unknown in set(charges or ()) - set(Resource.values):
-        table.wrong("charges", f"has {unknown!r} in it; allowed: {', '.join(Resource.values)}.")
+        table.wrong("charges", f"has {quoted(unknown)} in it; allowed: {', '.join(Resource.values)}.")
     since = table.day("from")
     entries = table.tables("price", lambda place, _: f"{table.name}, price {place}")
     begins = [day for entry in entries if type(day := entry.data.get("from")) is date]
@@ -317,10 +314,7 @@ def _tenant(table: Table) -> TenantEntry | None:
         "name": table.text("name", longest=200),
         "timezone": table.text("timezone", longest=64, check=known_zone),
         "anchor_day": table.whole("anchor_day", lowest=1, highest=31),
-        "address": table.lines("address"),
-        "vat_id": table.text("vat_id", longest=40),
-        "email": table.text("email", longest=254, check=validate_email),
-        "purchase_order": table.text("purchase_order", longest=100),
+        **parties.of_tenant(table),
         "tax_rate": taxes.percentage(table, "tax_rate"),
         **taxes.of_tenant(table),
         "payment_terms_days": table.whole("payment_terms_days", lowest=0, highest=365),
@@ -348,7 +342,7 @@ def _tenant(table: Table) -> TenantEntry | None:
         for entry in table.tables("wallet", lambda place, _: f"{table.name}, wallet {place}")
         if (wallet := wallets.read(entry))
     ]
-    park, late = parking.read(table), dunning.read(table)
+    park, late, close = parking.read(table), dunning.read(table), schedules.read(table)
     payer = payers.read(table)
     table.done()
     table.errors += _twice(f"{table.name}, wallet", (wallet.unit for wallet in found))
@@ -357,7 +351,19 @@ def _tenant(table: Table) -> TenantEntry | None:
         return None
     fields = {key: value for key, value in said.items() if value is not None}
     return TenantEntry(
-        table, slug, fields, plan or None, plan_from, phases, accounts, members, found, park, late, payer
+        table,
+        slug,
+        fields,
+        plan or None,
+        plan_from,
+        phases,
+        accounts,
+        members,
+        found,
+        park,
+        late,
+        close,
+        payer,
     )
 
 

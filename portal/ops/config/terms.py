@@ -14,6 +14,7 @@ from typing import Any
 from billing import plan_terms
 from billing.models import PlanVersion
 from billing.plans import PlanError
+from portal.excerpt import excerpt, quoted
 from portal.ops.config.reading import Table
 from portal.tenants.models import Tenant
 
@@ -64,7 +65,7 @@ def _tenants(entry: TermsEntry) -> Mapping[str | None, dict[str, Tenant | None]]
     slugs = {each["tenant"] for each in every} - {None}
     known = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     for slug in sorted(slugs - known.keys()):
-        raise PlanError(f"tenant is {slug!r}, which neither the file nor the database has.")
+        raise PlanError(f"tenant is {quoted(slug)}, which neither the file nor the database has.")
     found: dict[str | None, dict[str, Tenant | None]] = {None: {"tenant": None}}
     return found | {slug: {"tenant": tenant} for slug, tenant in known.items()}
 
@@ -80,7 +81,9 @@ def _names(table: Table, noun: str) -> Any:
     def name(place: int, data: Mapping[str, Any]) -> str:
         known = data.get("name")
         return (
-            f'{table.name}, {noun} "{known}"' if isinstance(known, str) else f"{table.name}, {noun} {place}"
+            f'{table.name}, {noun} "{excerpt(known)}"'
+            if isinstance(known, str)
+            else f"{table.name}, {noun} {place}"
         )
 
     return name

@@ -15,6 +15,7 @@ from billing.rules.money import TOKENS, Money, is_currency
 from billing.wallets import schemes
 from billing.wallets.entries import WalletError
 from billing.wallets.schemes import Rule
+from portal.excerpt import quoted
 from portal.ops.cli import midnight
 from portal.ops.config.reading import Moment, Table
 from portal.tenants.models import Tenant
@@ -115,7 +116,7 @@ def rules_told() -> Iterable[tuple[int, str, dict[str, str]]]:
             "priority": str(row.priority),
             "lasts_days": str(row.lasts_days or ""),
         }
-        yield row.pk, f"grant {row.name!r} of {row.scheme.tenant.slug} in {unit}", fields
+        yield row.pk, f"grant {quoted(row.name)} of {row.scheme.tenant.slug} in {unit}", fields
 
 
 def _grant(table: Table) -> GrantEntry | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from billing.models import Allowance, Commitment, Discount, Fee, PlanVersion, Price, Settles
 from billing.models.plans import SELECTORS
@@ -14,81 +14,94 @@ from billing.rules.hours import HoursZone
 T = TypeVar("T", Allowance, Commitment, Discount, Fee)
 
 
+class _Start(NamedTuple):
+    """The version's first day; `anew`: what began before it begins with it."""
+
+    day: date
+    anew: bool
+
+    def said(self, day: date) -> dict[str, date]:
+        begins = max(day, self.day) if self.anew else day
+        return {} if begins == self.day else {"from": begins}
+
+
 def plan_text(version: PlanVersion, *, since: date | None = None) -> str:
     """The version as TOML, beginning on another day if one is told: then its prices begin there, too.
 
-    Prices that have ended before that day are left out.
+    Prices that have ended before that day are left out. What begins with the version names no day of its own, so that
+    who moves the version's day moves all of it.
     """
     first = since or version.effective_from
+    start = _Start(first, anew=since is not None)
     plan = version.plan
     lines = ["[[plan]]", _pair("name", plan.name), _pair("currency", plan.currency)]
     if plan.settles != Settles.INVOICE:
         lines.append(_pair("settles", plan.settles))
     lines += [_pair("charges", list(version.charges)), _pair("from", first)]
-    lines += _terms(version, first if since else None)
+    lines += _terms(version, start)
     for price in version.prices.select_related("allowance", "tenant").order_by("position", "pk"):
         if since is None or price.valid_until is None or price.valid_until > first:
-            lines += ["", *_price(price, first if since else None)]
+            lines += ["", *_price(price, start)]
     return "\n".join(lines) + "\n"
 
 
-def _terms(version: PlanVersion, since: date | None) -> list[str]:
+def _terms(version: PlanVersion, start: _Start) -> list[str]:
     lines = []
-    commitments = _rows(Commitment, version, since)
+    commitments = _rows(Commitment, version, start)
     if len(commitments) == 1 and commitments[0].tenant is None:
-        lines.append(_pair("commitment", _commitment(commitments[0], since)))
+        lines.append(_pair("commitment", _commitment(commitments[0], start)))
         commitments = []
     for noun, rows in (
-        ("commitment", [_commitment(row, since) for row in commitments]),
-        ("allowance", [_allowance(row, since) for row in _rows(Allowance, version, since)]),
-        ("fee", [_fee(row, since) for row in _rows(Fee, version, since)]),
-        ("discount", [_discount(row, since) for row in _rows(Discount, version, since)]),
+        ("commitment", [_commitment(row, start) for row in commitments]),
+        ("allowance", [_allowance(row, start) for row in _rows(Allowance, version, start)]),
+        ("fee", [_fee(row, start) for row in _rows(Fee, version, start)]),
+        ("discount", [_discount(row, start) for row in _rows(Discount, version, start)]),
     ):
         for row in rows:
             lines += ["", f"[[plan.{noun}]]", *(_pair(name, value) for name, value in row.items())]
     return lines
 
 
-def _rows(model: type[T], version: PlanVersion, since: date | None) -> list[T]:
+def _rows(model: type[T], version: PlanVersion, start: _Start) -> list[T]:
     """Those of the version; without what one tenant had of its own until then."""
     rows = model._default_manager.filter(version=version).select_related("tenant")
     return [
         row
         for row in rows.order_by("pk")
-        if row.tenant is None or since is None or row.valid_until is None or row.valid_until > since
+        if row.tenant is None or not start.anew or row.valid_until is None or row.valid_until > start.day
     ]
 
 
-def _allowance(row: Allowance, since: date | None) -> dict[str, Any]:
+def _allowance(row: Allowance, start: _Start) -> dict[str, Any]:
     rollover = (row.rollover or None) if row.tenant is None else None
-    return _some(name=row.name, hours=row.hours, rollover=rollover) | _alone(row, since)
+    return _some(name=row.name, hours=row.hours, rollover=rollover) | _alone(row, start)
 
 
-def _fee(row: Fee, since: date | None) -> dict[str, Any]:
+def _fee(row: Fee, start: _Start) -> dict[str, Any]:
     advance = (row.in_advance or None) if row.tenant is None else row.in_advance
-    return _some(name=row.name, amount=row.amount, in_advance=advance) | _alone(row, since)
+    return _some(name=row.name, amount=row.amount, in_advance=advance) | _alone(row, start)
 
 
-def _commitment(row: Commitment, since: date | None) -> dict[str, Any]:
-    return {"amount": row.amount, "overage_factor": row.overage_factor} | _alone(row, since)
+def _commitment(row: Commitment, start: _Start) -> dict[str, Any]:
+    return {"amount": row.amount, "overage_factor": row.overage_factor} | _alone(row, start)
 
 
-def _discount(row: Discount, since: date | None) -> dict[str, Any]:
+def _discount(row: Discount, start: _Start) -> dict[str, Any]:
     said = _some(name=row.name, percent=row.percent, amount=row.amount)
     if row.tenant is not None:
-        return said | _alone(row, since)
-    return said | {"from": row.valid_from} | _some(until=row.valid_until)
+        return said | _alone(row, start)
+    own = {} if row.valid_from == start.day else _some(**{"from": row.valid_from})
+    return said | own | _some(until=row.valid_until)
 
 
-def _alone(row: Allowance | Commitment | Discount | Fee, since: date | None) -> dict[str, Any]:
+def _alone(row: Allowance | Commitment | Discount | Fee, start: _Start) -> dict[str, Any]:
     """For which tenant alone, and when."""
     if row.tenant is None or row.valid_from is None:
         return {}
-    begins = row.valid_from if since is None else max(row.valid_from, since)
-    return {"tenant": row.tenant.slug, "from": begins} | _some(until=row.valid_until)
+    return {"tenant": row.tenant.slug} | start.said(row.valid_from) | _some(until=row.valid_until)
 
 
-def _price(price: Price, since: date | None) -> list[str]:
+def _price(price: Price, start: _Start) -> list[str]:
     lines = ["[[plan.price]]", _pair("meter", price.meter)]
     where = {name: list(values) for name, column in SELECTORS.items() if (values := getattr(price, column))}
     if where:
@@ -111,9 +124,8 @@ def _price(price: Price, since: date | None) -> list[str]:
         lines.append(_pair("allowance", price.allowance.name))
     if price.tenant is not None:
         lines.append(_pair("tenant", price.tenant.slug))
-    begins = price.valid_from if since is None else max(price.valid_from, since)
-    lines.append(_pair("from", begins))
-    return [*lines, _pair("until", price.valid_until)] if price.valid_until else lines
+    span = start.said(price.valid_from) | _some(until=price.valid_until)
+    return [*lines, *(_pair(name, day) for name, day in span.items())]
 
 
 def _plain(number: str | None) -> Decimal | None:

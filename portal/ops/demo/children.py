@@ -11,7 +11,11 @@ from portal.ops.processes import Child
 
 PYTHON = (sys.executable, "-m")
 CELERY = (*PYTHON, "celery", "--app", "portal.celery", "--quiet")
-WORKER = ("worker", "--pool", "threads", "--concurrency", "2", "--loglevel", "INFO")
+WORKER = ("worker", "--pool", "threads", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
+WORKERS = {
+    "worker": ("--queues", "wake,collect,reconcile,limits,mail,documents", "--concurrency", "3"),
+    "puller": ("--queues", "pull,rate", "--concurrency", "2"),  # what may take long
+}
 
 
 @dataclass(frozen=True)
@@ -20,15 +24,17 @@ class Children:
 
     home: Path
     environ: dict[str, str]
+    owner: dict[str, str]
 
     def setup(self) -> Child:
         """Its commits wait for no disk, which would take most of its time on a busy one.
 
         After a crash of the machine its last commits may be missing; then a next start goes on where they end.
+        It alone is given the login that owns the tables.
         """
         child = self._child("setup", *PYTHON, "portal.ops.demo.setup", reports=True)
         options = f"{self.environ.get('PGOPTIONS', '')} -c synchronous_commit=off"
-        child.environ = self.environ | {"PGOPTIONS": options}
+        child.environ = self.environ | {"PGOPTIONS": options} | self.owner
         return child
 
     def static(self) -> Child:
@@ -54,11 +60,12 @@ class Children:
         return self._child("web", *PYTHON, "gunicorn", "--config", "deploy/gunicorn.conf.py")
 
     def background(self) -> list[Child]:
-        """With the web, the same three as in docker-compose.yml, sized for one machine."""
-        return [
-            self._child("worker", *CELERY, *WORKER, "--without-gossip", "--without-mingle"),
-            self._child("scheduler", *CELERY, "beat", "--pidfile", ""),
+        """With the web, the same kinds as in docker-compose.yml, sized for one machine: two workers for all queues."""
+        workers = [
+            self._child(name, *CELERY, *WORKER, "--hostname", f"{name}@localhost", *queues)
+            for name, queues in WORKERS.items()
         ]
+        return [*workers, self._child("scheduler", *CELERY, "beat", "--pidfile", "")]
 
     def _child(self, name: str, *command: str, reports: bool = False) -> Child:
         log = self.home / "logs" / f"{name}.log"

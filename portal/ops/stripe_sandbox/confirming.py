@@ -102,8 +102,11 @@ def succeed(world: World, intent: Json, method: Json, charge: Json) -> None:
 
 
 def keep(world: World, intent: Json, method: Json) -> None:
-    """Save the method with the customer where the intent said so."""
-    if intent["setup_future_usage"] and intent["customer"]:
+    """Save the method with the customer where the intent, or the person on the page, said so."""
+    wanted = intent["setup_future_usage"] or world.hidden(intent["id"]).get("save")
+    if wanted and intent["customer"]:
+        if world.hidden(intent["id"]).get("save"):
+            method["allow_redisplay"] = "always"
         attach_to(world, method, intent["customer"])
         if world.hidden(intent["id"]).get("authenticated"):
             world.hidden(method["id"])["set_up"] = True

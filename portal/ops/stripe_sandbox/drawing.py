@@ -114,8 +114,15 @@ def card_form(session: Json, button: str) -> str:
 <label>CVC<input name="cvc" inputmode="numeric" required placeholder="123" pattern="\\d{{3,4}}"></label>
 </div>
 <label>Name on card<input name="name" required></label>
-<button>{escape(button)}</button>
+{save_box(session)}<button>{escape(button)}</button>
 </form>"""
+
+
+def save_box(session: Json) -> str:
+    options = session["saved_payment_method_options"] or {}
+    if options.get("payment_method_save") != "enabled":
+        return ""
+    return '<label class="choice"><input type="checkbox" name="save"> Save this card for later payments</label>\n'
 
 
 def account_form(session: Json, button: str) -> str:

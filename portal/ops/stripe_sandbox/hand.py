@@ -87,11 +87,18 @@ class Hand:
             customers.remove(world, world.get("customer", customer))
 
     def pay(
-        self, session: str, number: str = "4242424242424242", *, passes: bool = True, iban: str | None = None
+        self,
+        session: str,
+        number: str = "4242424242424242",
+        *,
+        passes: bool = True,
+        iban: str | None = None,
+        save: bool = False,
     ) -> Json:
         """A person pays (or saves the card) on the session's page; raises ApiError if the card is declined.
 
-        Where the bank asks, it is answered by `passes`. Returns the session afterwards."""
+        Where the bank asks, it is answered by `passes`; `save` ticks that the card is kept. Returns the session
+        afterwards."""
         with self._acting() as world:
             about = world.get("checkout.session", session)
             if about["status"] != "open":
@@ -100,7 +107,7 @@ class Hand:
                 method = payment_methods.add_account(world, BY_IBAN[iban.replace(" ", "")], person=PERSON)
             else:
                 method = payment_methods.add_card(world, BY_NUMBER[number.replace(" ", "")], person=PERSON)
-            intent = paying.pay(world, about, method, person=PERSON)
+            intent = paying.pay(world, about, method, person=PERSON, save=save)
             if intent["status"] == "requires_action":
                 paying.authenticate(world, intent, passed=passes)
             return dict(about)

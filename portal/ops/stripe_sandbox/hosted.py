@@ -93,7 +93,7 @@ class Hosted:
     def _submitted(self, session: Json, told: dict[str, str]) -> Answer:
         person = self._person(session, told)
         method = self._method(session, told, person)
-        intent = paying.pay(self.world, session, method, person=person)
+        intent = paying.pay(self.world, session, method, person=person, save="save" in told)
         if intent["status"] == "requires_action":
             return _to(f"/authenticate/{intent['id']}")
         return _to(_returned(session))

@@ -8,8 +8,11 @@ from portal.ops.stripe_sandbox.errors import Json
 from portal.ops.stripe_sandbox.world import World
 
 
-def pay(world: World, session: Json, method: Json, *, person: Json) -> Json:
-    """Submit the page with that method: the intent afterwards. Raises the 402 of a decline; it stays open then."""
+def pay(world: World, session: Json, method: Json, *, person: Json, save: bool = False) -> Json:
+    """Submit the page with that method: the intent afterwards. Raises the 402 of a decline; it stays open then.
+
+    `save`: the person ticked that it is kept, which the page offers where its session says so.
+    """
     world.hidden(session["id"])["person"] = person
     back = f"{world.base}/c/pay/{session['id']}"
     if session["mode"] == "setup":
@@ -17,6 +20,8 @@ def pay(world: World, session: Json, method: Json, *, person: Json) -> Json:
         setup_intents.confirm(world, intent, method, return_url=back)
     else:
         intent = intent_of(world, session)
+        options = session["saved_payment_method_options"] or {}
+        world.hidden(intent["id"])["save"] = save and options.get("payment_method_save") == "enabled"
         payment_intents.refuse_type(intent["payment_method_types"], method)
         confirming.confirm(world, intent, method, off_session=False, return_url=back)
     follow(world, intent)

@@ -3,6 +3,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 import portal.schema.operations
+import portal.tenants.electronic_address
 import portal.tenants.models
 from django.conf import settings
 from django.db import migrations, models
@@ -55,9 +56,13 @@ class Migration(migrations.Migration):
                         ('name', models.CharField(help_text='As it stands on invoices.', max_length=200)),
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone of its billing periods.', max_length=64, validators=[portal.tenants.models.known_zone])),
                         ('anchor_day', models.PositiveSmallIntegerField(default=1, help_text='Day of the month on which its periods start; 31 means the last day.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(31)])),
-                        ('address', models.TextField(blank=True, help_text='Postal address, line by line.')),
+                        ('address', models.TextField(blank=True, help_text='Postal address, line by line: without post code and city where they stand below.')),
+                        ('postcode', models.CharField(blank=True, max_length=20, verbose_name='post code')),
+                        ('city', models.CharField(blank=True, max_length=100)),
                         ('vat_id', models.CharField(blank=True, max_length=40, verbose_name='VAT id')),
                         ('email', models.EmailField(blank=True, max_length=254, verbose_name='billing e-mail')),
+                        ('electronic_address', models.CharField(blank=True, help_text='Where it takes e-invoices, as scheme:identifier, such as 0204:991-01234-44; empty: by its e-mail.', max_length=100, validators=[portal.tenants.electronic_address.electronic_address])),
+                        ('buyer_reference', models.CharField(blank=True, help_text='What the buyer routes its invoices by; of a public buyer in Germany its Leitweg-ID. With one, its e-invoices are XRechnungen.', max_length=100, validators=[portal.tenants.electronic_address.buyer_reference])),
                         ('purchase_order', models.CharField(blank=True, max_length=100)),
                         ('tax_rate', models.DecimalField(decimal_places=3, default=0, help_text='Per cent.', max_digits=6, validators=[django.core.validators.MinValueValidator(0)])),
                         ('country', models.CharField(blank=True, help_text='ISO 3166-1, two letters: DE, US.', max_length=2, validators=[django.core.validators.RegexValidator('^[A-Z]{2}$', 'write the two letters of ISO 3166-1, such as DE or US.')])),
@@ -70,7 +75,7 @@ class Migration(migrations.Migration):
                         ('zero_invoices', models.CharField(blank=True, choices=[('skip', 'No invoice'), ('issue', 'An invoice of nothing, which is paid at once')], help_text='Empty: as the seller does.', max_length=5)),
                     ],
                     options={
-                        'constraints': [models.CheckConstraint(condition=models.Q(('zero_invoices__in', ['', 'skip', 'issue'])), name='tenant_zero_invoices_are_known'), models.CheckConstraint(condition=models.Q(('country', ''), ('country__regex', '^[A-Z]{2}$'), _connector='OR'), name='tenant_country_is_two_letters'), models.CheckConstraint(condition=models.Q(('tax_treatment__in', ['', 'by-country', 'reverse-charge', 'exempt', 'outside'])), name='tenant_tax_treatment_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('tax_treatment', 'exempt'), _negated=True), models.Q(('tax_reason', ''), _negated=True), _connector='OR'), name='tenant_exemption_says_why'), models.CheckConstraint(condition=models.Q(models.Q(('tax_treatment', 'reverse-charge'), _negated=True), models.Q(models.Q(('country', ''), _negated=True), models.Q(('vat_id', ''), _negated=True)), _connector='OR'), name='tenant_of_reverse_charge_has_country_and_vat_id'), models.CheckConstraint(condition=models.Q(('anchor_day__range', (1, 31))), name='tenant_anchor_is_a_day'), models.CheckConstraint(condition=models.Q(('tax_rate__range', (0, 100))), name='tenant_tax_is_a_percentage'), models.CheckConstraint(condition=models.Q(('corrections__in', ['', 'next-invoice', 'credit-note', 'own-invoice'])), name='tenant_corrections_are_known')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('zero_invoices__in', ['', 'skip', 'issue'])), name='tenant_zero_invoices_are_known'), models.CheckConstraint(condition=models.Q(('country', ''), ('country__regex', '^[A-Z]{2}$'), _connector='OR'), name='tenant_country_is_two_letters'), models.CheckConstraint(condition=models.Q(('electronic_address', ''), ('electronic_address__regex', '^[0-9A-Z]+:\\S+$'), _connector='OR'), name='tenant_electronic_address_has_a_scheme'), models.CheckConstraint(condition=models.Q(('tax_treatment__in', ['', 'by-country', 'reverse-charge', 'exempt', 'outside'])), name='tenant_tax_treatment_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('tax_treatment', 'exempt'), _negated=True), models.Q(('tax_reason', ''), _negated=True), _connector='OR'), name='tenant_exemption_says_why'), models.CheckConstraint(condition=models.Q(models.Q(('tax_treatment', 'reverse-charge'), _negated=True), models.Q(models.Q(('country', ''), _negated=True), models.Q(('vat_id', ''), _negated=True)), _connector='OR'), name='tenant_of_reverse_charge_has_country_and_vat_id'), models.CheckConstraint(condition=models.Q(('anchor_day__range', (1, 31))), name='tenant_anchor_is_a_day'), models.CheckConstraint(condition=models.Q(('tax_rate__range', (0, 100))), name='tenant_tax_is_a_percentage'), models.CheckConstraint(condition=models.Q(('corrections__in', ['', 'next-invoice', 'credit-note', 'own-invoice'])), name='tenant_corrections_are_known')],
                         'indexes': [],
                     },
                 ),

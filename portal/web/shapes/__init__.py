@@ -7,6 +7,7 @@ strings such as "?period=2026-10"; "" means that there is none. Every template g
 
 from __future__ import annotations
 
+from portal.web.shapes.blocks import BlockPreview, BlockRow, BlocksPage, ReasonRow
 from portal.web.shapes.books import (
     BooksPage,
     DifferenceRow,
@@ -15,7 +16,16 @@ from portal.web.shapes.books import (
     PayoutRow,
     RunRow,
 )
-from portal.web.shapes.closing import ClosePage, CloseRow, CloseTile, InTheWay, IssueConfirmation, ParkedRow
+from portal.web.shapes.closing import (
+    ClosePage,
+    CloseRow,
+    CloseTile,
+    Draft,
+    DraftsPage,
+    InTheWay,
+    IssueConfirmation,
+    ParkedRow,
+)
 from portal.web.shapes.cluster import (
     CapacityRow,
     ClusterPage,
@@ -38,6 +48,7 @@ from portal.web.shapes.invoices import (
     LineGroup,
     LineJob,
     LinePage,
+    NotReadyPage,
     Party,
     Payment,
     Related,
@@ -65,7 +76,7 @@ from portal.web.shapes.overview import (
     SpendRow,
     Tile,
 )
-from portal.web.shapes.payment import AttemptRow, MethodRow, PaymentPage, PayOffer
+from portal.web.shapes.payment import AttemptRow, MethodRow, OpenOffer, PaymentPage, PayOffer
 from portal.web.shapes.plans import (
     Bill,
     Curve,
@@ -87,6 +98,9 @@ __all__ = [
     "Badge",
     "BankTransfer",
     "Bill",
+    "BlockPreview",
+    "BlockRow",
+    "BlocksPage",
     "BooksPage",
     "CapacityRow",
     "Chart",
@@ -101,6 +115,8 @@ __all__ = [
     "Curve",
     "CurveRow",
     "DifferenceRow",
+    "Draft",
+    "DraftsPage",
     "Due",
     "EditorPage",
     "Fact",
@@ -128,6 +144,8 @@ __all__ = [
     "MethodRow",
     "MovementRow",
     "NodesRow",
+    "NotReadyPage",
+    "OpenOffer",
     "Option",
     "OverviewPage",
     "PaidRow",
@@ -153,6 +171,7 @@ __all__ = [
     "QuotePage",
     "QuoteRow",
     "ReadThrough",
+    "ReasonRow",
     "Related",
     "ReportPage",
     "RunRow",

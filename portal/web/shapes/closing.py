@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from django.forms import Form
+
     from portal.web.shapes.frame import Badge
+    from portal.web.shapes.invoices import InvoicePage
     from portal.web.shapes.jobs import Option
 
 
@@ -48,6 +51,7 @@ class ParkedRow:
     decision: str  # who decided, when and why; "" while it waits
     seen: str  # the figures, as they come back with the decision: minor units
     seen_lines: str
+    draft: str  # where it is looked at as it will be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +75,26 @@ class CloseRow:
     change: str  # "+$6.00 (+300 %)"; "" where there was nothing before
     lines: tuple[str, ...]  # that differ most
     sentences: tuple[str, ...]
+    draft: str = ""  # where its documents are looked at before they are issued; "" where there are none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """One document that a close would issue."""
+
+    page: InvoicePage
+    pdf: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftsPage:
+    """All that a close would issue to one tenant."""
+
+    tenant: str
+    name: str  # March 2026
+    back: str
+    reason: str  # why it is not issued, what to look at; "" for nothing
+    drafts: tuple[Draft, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,4 +124,31 @@ class ClosePage:
     first: bool
     href: str
     refresh: str
+    schedule: tuple[str, ...]  # what the schedule does of the month next, and of its e-mail; a sentence each
     confirmation: IssueConfirmation | None = None  # while somebody is asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloseScheduleRow:
+    """On which days the periods of a tenant, or of everyone else, close by themselves."""
+
+    slug: str  # "" for everyone else
+    tenant: str
+    preview: str
+    issue: str
+    since: str
+    preview_day: str  # as forms send them back
+    issue_day: str
+    written_since: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulePage:
+    """The schedules and the form that sets one. A preview is confirmed before anything changes."""
+
+    rows: tuple[CloseScheduleRow, ...]
+    upcoming: tuple[str, ...]
+    is_preview: bool
+    removes: bool
+    error: str
+    form: Form

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from django.forms import BoundField
+    from django.forms import BaseFormSet, BoundField, Form
 
     from clusters.connecting import ConnectionForm
     from clusters.connectors.findings import Finding
@@ -74,6 +74,7 @@ class ClusterPage:
     next: str
     gpus: str  # how many there are now
     idle: str  # how many of them no job can get
+    ahead: str  # that its watermark lies in the future; "" for it does not
     trouble: str  # why the last pass failed
     remedy: str  # when it is tried again, and what to do meanwhile
     progress: str  # of the pass under way
@@ -86,10 +87,13 @@ class ClusterPage:
     vanished_runs: str  # "2 runs"
     unseen: tuple[UnseenRow, ...]
     coverage_needed: str  # "90 %"
+    declared: tuple[str, ...]  # nodes, as the operator declared them
     connected: bool
     kinds: tuple[tuple[str, str], ...]  # it can be connected as: kind, and what is asked then
     may_pull: bool
     may_check: bool
+    may_block: bool  # accounts of it can be blocked
+    blocked: str  # how many are; "" for none
     findings: Sequence[Finding] | None  # None: nobody has looked
     refresh: str
 
@@ -109,3 +113,25 @@ class ConnectionPage:
     warning: str
     form: ConnectionForm
     groups: tuple[FieldGroup, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatermarkPage:
+    """The form that takes a watermark back. `preview` says what it does, before it is confirmed."""
+
+    name: str
+    warning: str  # that it lies in the future
+    error: str
+    preview: str
+    form: Form
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodesPage:
+    """The form that declares nodes. `preview` says what it changes, before it is confirmed."""
+
+    name: str
+    zone: str  # in which days begin
+    error: str
+    preview: tuple[tuple[str, str], ...]  # ("Add", "n1: 4 × rtx4090, up")
+    rows: BaseFormSet[Any]

@@ -74,4 +74,5 @@ class Shell:
     more_tenants: bool = False  # there are more than these
     tenant: TenantLink | None
     invoices: bool = False  # the person may see the tenant's invoices
+    wallets: bool = False  # the tenant has, or had, some: wherever it is looked at from
     area: Area

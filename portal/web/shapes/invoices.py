@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from portal.web.shapes.frame import Badge, Fact
-from portal.web.shapes.payment import PayOffer
+from portal.web.shapes.payment import OpenOffer, PayOffer
 
 INVOICE_BADGES: Mapping[str, Badge] = {
     "draft": Badge(label="Draft", tone="muted"),
@@ -40,6 +40,8 @@ class InvoicesPage:
     older: str
     open: str  # sum of what is to be paid, "" if nothing
     owed_back: str = ""  # sum of what is to be paid back, "" if nothing
+    offer: OpenOffer | None = None  # where several can be paid by one click
+    refused: tuple[str, ...] = ()  # what is said of addresses that a mail server refuses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,13 +133,25 @@ class InvoicePage:
     transfer: BankTransfer | None = None  # while something is due
     note: str = ""  # why it is void, what it corrects
     offer: PayOffer | None = None  # while something is due, and cards are taken
-    evidence: bool = True  # it can be computed again from a bundle; a credit note states what it takes back
+    evidence: str = (
+        ""  # the SHA-256 of what stands behind it; "" until that is fixed, a moment after it is issued
+    )
     einvoice: bool = False  # it has one
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotReadyPage:
+    """In the place of a file that there is not."""
+
+    number: str
+    why: str
+    later: bool  # it will be there in a moment
 
 
 @dataclass(frozen=True, kw_only=True)
 class LineJob:
     record: int
+    left: bool  # it has no page of its own here any more
     job_id: str
     user: str
     since: str  # "1 Nov 2026, 00:00:00"

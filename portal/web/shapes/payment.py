@@ -36,6 +36,8 @@ class PaymentPage:
     sandbox: bool  # no money moves
     may_pay: bool
     credit: str  # what was paid too much, and pays what comes next; "" for none
+    email: str  # where e-mails go; "": to the owners and whoever sees to the bills
+    refused: tuple[str, ...]  # what is said of addresses that a mail server refuses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,4 +47,19 @@ class PayOffer:
     note: str  # "A payment of $ 4.00 is under way", why the last one was refused
     tone: str  # "info", "danger"
     button: bool
+    sandbox: bool
+    amount: str
+    card: str = ""  # "Visa ending in 4242": the saved one, "" for none
+    key: str = ""  # of a payment with it: a form that is sent twice pays once
+    confirm: str = ""  # the attempt that the bank waits for a confirmation of, "" for none
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenOffer:
+    """How all open invoices can be paid with the saved card by one click."""
+
+    count: str  # "3 open invoices"
+    amount: str
+    card: str
+    key: str
     sandbox: bool

@@ -51,6 +51,7 @@ class NodesRow:
     down: str
     drained: str
     idle: str
+    waited: str  # the part of idle in which a job waited for the model; "" for none
     allocated: str
 
 

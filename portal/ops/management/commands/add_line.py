@@ -11,6 +11,7 @@ from billing import manual
 from billing.models import Subscription
 from billing.rules.money import Money
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.tenants.models import Tenant
 
@@ -33,7 +34,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         tenant = Tenant.objects.filter(slug=options["tenant"]).first()
         if tenant is None:
-            raise BadInputError(f"There is no tenant {options['tenant']!r}.")
+            raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
         today = datetime.now(UTC).date()
         try:
             net = Money.of(options["amount"], options["currency"] or _currency(tenant))

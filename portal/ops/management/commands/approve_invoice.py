@@ -13,6 +13,7 @@ from billing.models import BillingPeriod, Decision, Parking
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.tenants.models import Tenant
 
@@ -50,7 +51,7 @@ class Command(OperatorCommand):
 def _period(slug: str, month: str) -> BillingPeriod:
     tenant = Tenant.objects.filter(slug=slug).first()
     if tenant is None:
-        raise BadInputError(f"There is no tenant {slug!r}.")
+        raise BadInputError(f"There is no tenant {quoted(slug)}.")
     try:
         year, number = parse_month(month)
     except ValueError as error:

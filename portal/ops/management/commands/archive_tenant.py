@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 from billing import archiving
 from billing.plans import PlanError
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError, moment
 from portal.tenants.models import Tenant
 from portal.tenants.ownership import OwnershipConflictError
@@ -29,7 +30,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         tenant = Tenant.objects.filter(slug=options["tenant"]).first()
         if tenant is None:
-            raise BadInputError(f"There is no tenant {options['tenant']!r}.")
+            raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
         now = datetime.now(UTC).replace(microsecond=0)
         at = moment(options["at"], tenant.zone) if options["at"] else now
         if at > now:

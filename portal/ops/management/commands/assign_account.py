@@ -10,6 +10,7 @@ from django.db import transaction
 from billing import rating
 from clusters.models import Account, Cluster
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
 from portal.tenants import ownership
 from portal.tenants.models import Ownership, Tenant
@@ -44,10 +45,10 @@ class Command(OperatorCommand):
     ) -> Answer:
         owner = Tenant.objects.filter(slug=tenant).first()
         if owner is None:
-            raise BadInputError(f"There is no tenant {tenant!r}; known: {_names(Tenant, 'slug')}.")
+            raise BadInputError(f"There is no tenant {quoted(tenant)}; known: {_names(Tenant, 'slug')}.")
         of = Cluster.objects.filter(name=cluster).first()
         if of is None:
-            raise BadInputError(f"There is no cluster {cluster!r}; known: {_names(Cluster, 'name')}.")
+            raise BadInputError(f"There is no cluster {quoted(cluster)}; known: {_names(Cluster, 'name')}.")
         begin = moment(since, owner.zone) if since else None
         end = moment(until, owner.zone) if until else None
         if begin is not None and end is not None and end <= begin:

@@ -8,6 +8,7 @@ from django.core.management.base import CommandParser
 
 from clusters.limits import Request
 from clusters.models import ActKind
+from portal.excerpt import quoted
 from portal.ops.acting import ActingCommand
 from portal.ops.cli import BadInputError
 
@@ -22,6 +23,6 @@ class Command(ActingCommand):
         job: str = options["job"]
         if not (job.isascii() and job.isdigit() and len(job) < 19 and int(job)):
             raise BadInputError(
-                f"{job[:40]!r} is not a job's number; write it as `squeue -o %A` prints it, like 4711."
+                f"{quoted(job)} is not a job's number; write it as `squeue -o %A` prints it, like 4711."
             )
         return Request(kind=ActKind.CANCEL, job=int(job))

@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 
 from billing import closing, telling
 from billing.closing import Closed
+from billing.dunning import issued_letters
 from billing.outcomes import Outcome
 from billing.rules.money import Money
 from billing.rules.period import parse_month
@@ -33,6 +34,11 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--accept-incomplete", metavar="REASON", default="", help="bill although usage may be missing"
         )
+        parser.add_argument(
+            "--notify",
+            action="store_true",
+            help="e-mail the documents even if they are dated more than 35 days ago",
+        )
         parser.add_argument("--dry-run", action="store_true", help="do everything, keep nothing")
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
@@ -53,6 +59,8 @@ class Command(OperatorCommand):
                 _question(options["month"], _closed(tenants, year, month, at, options, rehearse=True))
             )
         closed = _closed(tenants, year, month, at, options, rehearse=options["dry_run"])
+        if options["notify"] and not options["dry_run"]:
+            issued_letters.notify(numbers=_numbers(closed), moment=now)
         return _answer(options["month"], closed, rehearsed=options["dry_run"])
 
 
@@ -73,8 +81,16 @@ def _closed(
                 accept_incomplete=why,
                 rehearse=rehearse,
                 progress=lambda _: progress.add(1),
+                now=datetime.now(UTC),
             )
         )
+
+
+def _numbers(closed: list[Closed]) -> list[str]:
+    """Of all documents of the month, also of those that were issued before: what was left out is e-mailed too."""
+    return [
+        number for one in closed for number in (one.number, *(other.number for other in one.beside)) if number
+    ]
 
 
 def _question(month: str, rehearsed: list[Closed]) -> str:

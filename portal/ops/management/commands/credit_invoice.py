@@ -11,6 +11,7 @@ from billing import calendar, collection, credit_previews, crediting
 from billing.models import Invoice
 from billing.rules.money import Money
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
@@ -35,7 +36,9 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         invoice = Invoice.objects.select_related("tenant", "period").filter(number=options["number"]).first()
         if invoice is None:
-            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+            raise BadInputError(
+                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
+            )
         now, line = datetime.now(UTC), options["line"]
         today = calendar.day_of(now, invoice.period)
         try:

@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 
 from billing import archiving
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.tenants.models import Tenant
 
@@ -24,7 +25,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         tenant = Tenant.objects.filter(slug=options["tenant"]).first()
         if tenant is None:
-            raise BadInputError(f"There is no tenant {options['tenant']!r}.")
+            raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
         with acting_as("erase_tenant", why=options["why"]):
             gone = archiving.erase(tenant=tenant, moment=datetime.now(UTC).replace(microsecond=0))
         told = "1 person" if len(gone) == 1 else f"{len(gone)} people"

@@ -13,6 +13,7 @@ from billing.documents.format import money_text, plain_price
 from billing.models import Invoice, InvoiceLine, Price
 from billing.proof import seconds_text
 from billing.rules.money import Money
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text
 
 
@@ -26,7 +27,9 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         invoice = Invoice.objects.select_related("tenant").filter(number=options["number"]).first()
         if invoice is None:
-            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+            raise BadInputError(
+                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
+            )
         lines = invoice.lines.select_related("service_period", "original__invoice").order_by("position")
         if options["line"] is not None:
             lines = lines.filter(position=options["line"])

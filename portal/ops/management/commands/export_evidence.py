@@ -9,13 +9,12 @@ from django.core.management.base import CommandParser
 
 from billing.documents import evidence
 from billing.models import Invoice
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
 
 
 class Command(OperatorCommand):
-    help = (
-        "Write the evidence of an issued invoice: a ZIP that verify_invoice.py, which is in it, recomputes."
-    )
+    help = "Write the evidence of an issued invoice or credit note: a ZIP that verifies itself, run by Python alone."
     refusals: ClassVar[tuple[type[Exception], ...]] = (evidence.EvidenceError,)
 
     def arguments(self, parser: CommandParser) -> None:
@@ -25,7 +24,9 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         invoice = Invoice.objects.filter(number=options["number"]).first()
         if invoice is None:
-            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+            raise BadInputError(
+                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
+            )
         path = Path(options["file"] or f"{invoice.number}-evidence.zip")
         half = path.with_name(f".{path.name}.half")  # a file of that name is whole, or it is not there
         try:
@@ -39,5 +40,5 @@ class Command(OperatorCommand):
             half.unlink(missing_ok=True)
         return Answer(
             {"invoice": invoice.number, "file": path.name, "bytes": path.stat().st_size},
-            f"{path}: unpack verify_invoice.py from it and run `python3 verify_invoice.py {path.name}`.",
+            f"{path}: `python3 {path.name}` verifies it.",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,13 +11,15 @@ from django.core.management.base import CommandParser
 from billing.documents import issued
 from billing.documents.issued import Made
 from billing.documents.typesetting import TypesettingError
-from billing.models import Invoice, InvoiceDocument
+from billing.models import Invoice
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+from portal.vault import VaultError
 
 
 class Command(OperatorCommand):
     help = "Write an issued invoice or credit note: FILE.pdf, or FILE.xml for the e-invoice alone."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (TypesettingError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (TypesettingError, VaultError)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("number", metavar="NUMBER")
@@ -27,7 +30,9 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         invoice = Invoice.objects.filter(number=options["number"]).first()
         if invoice is None:
-            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+            raise BadInputError(
+                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
+            )
         path = Path(options["file"] or f"{invoice.number}.pdf")
         if path.suffix not in {".pdf", ".xml"}:
             raise BadInputError(f"{path.name} ends neither with .pdf nor with .xml: say which it is to be.")
@@ -48,9 +53,7 @@ class Command(OperatorCommand):
 
 
 def _sent(invoice: Invoice) -> Made:
-    """As it is kept; made now where it is not rendered yet."""
-    kept = InvoiceDocument.objects.filter(invoice=invoice).first()
-    if kept is None:
-        return issued.made(invoice)
+    """As it is kept; where it is not rendered yet that is done now."""
+    kept = issued.keep(invoice, moment=datetime.now(UTC).replace(microsecond=0))
     xml = bytes(kept.einvoice) if kept.einvoice is not None else None
     return Made(bytes(kept.pdf), xml, kept.no_einvoice or "It was issued before there were any.")

@@ -12,7 +12,7 @@ from billing.models import TransferState
 from billing.rules.money import Money
 from billing.transfers import importing
 from billing.transfers.importing import Imported
-from billing.transfers.values import MOST_BYTES, ReadOptions, StatementError
+from billing.transfers.values import MOST_BYTES, ReadOptions, StatementError, meanings
 from portal.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
@@ -79,21 +79,10 @@ def _read_options(options: dict[str, Any]) -> ReadOptions:
         currency=options["currency"],
         decimal=options["decimal"],
         dates=options["dates"],
-        columns=_pairs("--column", options["column"]),
-        words=_pairs("--word", options["word"]),
+        columns=meanings(options["column"]),
+        words=meanings(options["word"]),
         unchecked=options["unchecked"],
     )
-
-
-def _pairs(option: str, texts: list[str]) -> dict[str, str]:
-    """Names may hold a "=", meanings do not."""
-    pairs = {}
-    for text in texts:
-        name, sign, meaning = text.rpartition("=")
-        if not sign or not name.strip():
-            raise BadInputError(f"{option} takes NAME=MEANING, not {text!r}.")
-        pairs[name.strip()] = meaning.strip()
-    return pairs
 
 
 def _data(done: Imported, *, rehearsed: bool) -> dict[str, Any]:
@@ -114,6 +103,7 @@ def _data(done: Imported, *, rehearsed: bool) -> dict[str, Any]:
             for row in done.statements
         ],
         "known": done.known,
+        "finished": sum(row.state != TransferState.NEW for row in done.finished),
         "refused": [{"place": place, "reason": reason} for place, reason in done.refused],
         "transfers": [
             {
@@ -142,6 +132,8 @@ def sentence(done: Imported, *, rehearsed: bool = False) -> str:
         told.append(
             f"{count[TransferState.NEW]} not matched yet, which a worker tries each minute (its log has why)"
         )
+    if finished := sum(row.state != TransferState.NEW for row in done.finished):
+        told.append(f"{finished} left by an earlier import that was broken off, matched now")
     if done.refused:
         told.append(f"{len(done.refused)} in quarantine")
     if unchecked := [row.name for row in done.statements if row.form == "camt" and row.opening is None]:

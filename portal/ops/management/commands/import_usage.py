@@ -12,12 +12,14 @@ from zoneinfo import ZoneInfo
 from django.core.management.base import CommandParser
 
 from billing import intake
+from clusters import watermark
 from clusters.connectors import sacct, sacct_json
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import own_shares
 from clusters.ledger import Stored
 from clusters.models import Cluster
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops import following
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
 
@@ -64,7 +66,7 @@ class Command(OperatorCommand):
         cluster = Cluster.objects.filter(name=options["cluster"]).first()
         if cluster is None:
             raise BadInputError(
-                f"There is no cluster {options['cluster']!r}; describe it in a file for `apply`."
+                f"There is no cluster {quoted(options['cluster'])}; describe it in a file for `apply`."
             )
         if options["follow"]:
             return _follow(cluster, options)
@@ -108,6 +110,7 @@ def import_file(
     as_of = moment(options["as_of"], ZoneInfo(cluster.timezone)) if options["as_of"] else None
     if as_of is not None and as_of > now:
         raise BadInputError(f"Nobody can have looked as far as {instant_text(as_of)}: it lies in the future.")
+    _refuse_later_than_file(path, as_of)
     export = _opened(path, cluster, options)
     with acting_as("import_usage", why=path.name), Progress("Rows taken in") as progress:
 
@@ -125,6 +128,18 @@ def import_file(
             progress=stored,
         )
     return _answer(cluster.name, path.name, taken, export.reading.notes)
+
+
+def _refuse_later_than_file(path: Path, as_of: datetime | None) -> None:
+    """A file tells nothing of what came after it was written, by whichever clock that was."""
+    if as_of is None or not path.is_file():
+        return
+    written = datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
+    if as_of > written + watermark.TOLERANCE:
+        raise BadInputError(
+            f"{path.name} was written at {instant_text(written)}, so it cannot prove usage through "
+            f"{instant_text(as_of)}: say how far sacct had looked, and check the clocks of both machines."
+        )
 
 
 def _opened(

@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 
 from billing.dunning import pausing
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.pausing import found, targets
 
@@ -30,7 +31,7 @@ class Command(OperatorCommand):
             until = date.fromisoformat(options["until"]) if options["until"] else None
         except ValueError as error:
             raise BadInputError(
-                f"--until {options['until']!r} is no day; write one like 2026-12-31."
+                f"--until {quoted(options['until'])} is no day; write one like 2026-12-31."
             ) from error
         with acting_as("pause_dunning", why=options["why"]):
             row = pausing.pause(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -14,10 +11,13 @@ from django.core.management.base import CommandParser
 
 from billing import proof
 from billing.rules.period import parse_month
-from clusters import truth, usage
+from clusters import comparison, truth
+from clusters.comparison import Difference, Held
 from clusters.connectors import sacct
 from clusters.connectors.base import ConnectorError, UsageFact
+from clusters.connectors.mig import own_shares
 from clusters.models import Cluster
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
 
 UNITS = {
@@ -72,6 +72,7 @@ def _data(found: proof.Proof) -> dict[str, Any]:
             for (cluster, resource), row in found.sums.items()
         ],
         "quarantined": dict(found.quarantined),
+        "rerating": found.rerating,
         "checks": [
             {"name": check.name, "holds": not check.broken, "broken": check.broken} for check in found.checks
         ],
@@ -99,13 +100,24 @@ def _text(found: proof.Proof, source: dict[str, Any] | None, *, holds: bool) -> 
         lines.append(
             f"{source['file']}: {source['facts']:,} facts, {source['differing']:,} differ from the ledger"
         )
+        if source["running"]:
+            lines.append(
+                f"  {source['running']:,} of them ran or waited then: compared up to the second that both saw"
+            )
         lines += [f"  {difference}" for difference in source["differences"]]
-    lines.append(_verdict(closes=found.holds, same=holds or not found.holds))
+    lines.append(_verdict(found, same=holds or not found.holds))
     return "\n".join(lines)
 
 
-def _verdict(*, closes: bool, same: bool) -> str:
-    if not closes:
+def _verdict(found: proof.Proof, *, same: bool) -> str:
+    if not found.holds and found.rerating:
+        changes = "change" if found.rerating == 1 else "changes"
+        return (
+            f"A sum does not close yet: {found.rerating:,} {changes} of ownership or prices wait in the outbox, and "
+            "what they touch is not rated again yet. See that a worker runs and prove again then; a sum that is open "
+            "still is a bug."
+        )
+    if not found.holds:
         return "A sum does not close: that is a bug, please report it."
     return (
         "Every sum closes."
@@ -115,43 +127,34 @@ def _verdict(*, closes: bool, same: bool) -> str:
 
 
 def _compare(file: Path, name: str | None) -> dict[str, Any]:
-    """The file's facts against the ledger's records, key by key; at most twenty differences are named."""
+    """The file's facts against the ledger's records, job by job; at most twenty differences are named."""
     cluster = _cluster(name)
-    export = sacct.open_export(file, zone=ZoneInfo(cluster.timezone))
+    export = sacct.open_export(
+        file, zone=ZoneInfo(cluster.timezone), shares=own_shares(cluster.shares, "shares")
+    )
     now = int(datetime.now(UTC).timestamp())
     rows = (row for row in export.rows() if isinstance(row, UsageFact) and truth.refuse(row, now=now) is None)
-    read = _held(rows)
-    kept = usage.held_by_key(cluster, list(read))
-    differences = [
-        f"{key}: the file says {_seconds(value)}, the ledger {_seconds(kept.get(key))}"
-        for key, value in read.items()
-        if kept.get(key) != value
-    ]
+    read = comparison.newest(rows)
+    found = comparison.differences(cluster, read)
     return {
         "file": file.name,
         "facts": len(read),
-        "differences": differences[:20],
-        "differing": len(differences),
+        "running": sum(held.runs for held in read.values()),
+        "differences": [_difference(each) for each in found[:20]],
+        "differing": len(found),
     }
 
 
-def _held(facts: Iterable[UsageFact]) -> dict[str, tuple[int, Fraction]]:
-    """Per key the held seconds and GPU-seconds of its last closed row, or of its last row."""
-    newest: dict[str, UsageFact] = {}
-    for fact in facts:
-        before = newest.get(fact.source_key)
-        if before is None or before.ended is None or fact.ended is not None:
-            newest[fact.source_key] = fact
-    held: dict[str, tuple[int, Fraction]] = defaultdict(lambda: (0, Fraction(0)))
-    for key, fact in newest.items():
-        finish = fact.ended if fact.ended is not None else fact.seen_until
-        seconds = 0 if fact.started is None or finish is None else finish - fact.started - fact.suspended
-        held[key] = (seconds, Fraction(seconds * fact.gpus * fact.gpu_share[0], fact.gpu_share[1]))
-    return dict(held)
+def _difference(found: Difference) -> str:
+    return f"{found.read.job}: the file says {_held(found.read)}, the ledger {_held(found.kept)}"
 
 
-def _seconds(value: tuple[int, Fraction] | None) -> str:
-    return "nothing" if value is None else f"{value[0]} s and {proof.seconds_text(value[1])} GPU-seconds"
+def _held(held: Held | None) -> str:
+    if held is None:
+        return "nothing"
+    seconds, amount = held.amounts
+    told = f"{seconds} s and {proof.seconds_text(amount)} GPU-seconds"
+    return f"{told} so far" if held.runs else told
 
 
 def _cluster(name: str | None) -> Cluster:
@@ -161,6 +164,6 @@ def _cluster(name: str | None) -> Cluster:
     found = list(clusters)
     if len(found) != 1:
         raise BadInputError(
-            f"There is no cluster {name!r}." if name else "Say with --cluster whose file --source is."
+            f"There is no cluster {quoted(name)}." if name else "Say with --cluster whose file --source is."
         )
     return found[0]

@@ -12,6 +12,7 @@ from billing import pulling
 from billing.pulling import Pulled, PullError, PullOutcome
 from clusters.models import Cluster
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
 
 
@@ -27,7 +28,7 @@ class Command(OperatorCommand):
     def answer(self, *, cluster: str, since: str | None, until: str | None, **_: Any) -> Answer:
         found = Cluster.objects.filter(name=cluster).first()
         if found is None:
-            raise BadInputError(f"There is no cluster {cluster!r}; describe it in a file for `apply`.")
+            raise BadInputError(f"There is no cluster {quoted(cluster)}; describe it in a file for `apply`.")
         zone, now = ZoneInfo(found.timezone), datetime.now(UTC).replace(microsecond=0)
         begin = moment(since, zone) if since else None
         end = moment(until, zone) if until else None

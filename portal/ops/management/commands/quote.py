@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 
 from billing.quoting import QuoteError, quote
 from clusters.models import Cluster
+from portal.excerpt import quoted
 from portal.ops import quotes
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, moment
 from portal.tenants.models import Tenant
@@ -46,10 +47,10 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         tenant = Tenant.objects.filter(slug=options["tenant"]).first()
         if tenant is None:
-            raise BadInputError(f"There is no tenant {options['tenant']!r}.")
+            raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
         cluster = Cluster.objects.filter(name=options["cluster"]).first()
         if cluster is None:
-            raise BadInputError(f"There is no cluster {options['cluster']!r}.")
+            raise BadInputError(f"There is no cluster {quoted(options['cluster'])}.")
         now = datetime.now(UTC).replace(microsecond=0)
         started = moment(options["at"], tenant.zone) if options["at"] else now
         try:

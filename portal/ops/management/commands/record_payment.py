@@ -11,6 +11,7 @@ from billing import collection, receiving
 from billing.models import Invoice
 from billing.rules.money import Money
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
@@ -27,7 +28,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         invoice = Invoice.objects.filter(number=options["number"]).first()
         if invoice is None:
-            raise BadInputError(f"There is no invoice {options['number']!r}.")
+            raise BadInputError(f"There is no invoice {quoted(options['number'])}.")
         now = datetime.now(UTC)
         today = now.date()
         try:

@@ -15,6 +15,7 @@ from billing.reporting.borrowed import BorrowedReport, as_csv, as_data, borrowed
 from billing.reporting.reporting import ReportError
 from billing.rules.money import rounded_text
 from clusters.models import Cluster
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
 
 HOUR = 3600
@@ -33,7 +34,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         cluster = Cluster.objects.filter(name=options["cluster"]).first()
         if cluster is None:
-            raise BadInputError(f"There is no cluster {options['cluster']!r}.")
+            raise BadInputError(f"There is no cluster {quoted(options['cluster'])}.")
         since, until = (int(moment(options[end], ZONE).timestamp()) for end in ("since", "until"))
         try:
             report = borrowed(

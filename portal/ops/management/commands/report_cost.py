@@ -18,11 +18,19 @@ from billing.reporting.shapes import By, Report, Row, Split
 from billing.reporting.table import REST, as_csv, as_data, digits
 from billing.rules.money import rounded_text
 from clusters.models import Cluster
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
 from portal.tenants.models import Tenant
 
 HOUR = 3600
 ZONE = ZoneInfo("UTC")
+CAPACITY = (
+    ("down", "down"),
+    ("drained", "drained"),
+    ("idle_no_demand", "idle with nothing waiting"),
+    ("idle_jobs_waiting", "idle while jobs waited"),
+    ("allocated", "allocated"),
+)
 AMOUNT = re.compile(r"\d{1,12}(?:\.\d{1,12})?", re.ASCII)
 
 
@@ -55,7 +63,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         cluster = Cluster.objects.filter(name=options["cluster"]).first()
         if cluster is None:
-            raise BadInputError(f"There is no cluster {options['cluster']!r}.")
+            raise BadInputError(f"There is no cluster {quoted(options['cluster'])}.")
         if options["limit"] < 1 or options["costliest"] < 0:
             raise BadInputError("--limit takes a number from 1 on, --costliest one from 0 on.")
         cost = _amount(options["operating_cost"]) if options["operating_cost"] is not None else None
@@ -99,13 +107,13 @@ def _tenant(slug: str | None) -> Tenant | None:
         return None
     found = Tenant.objects.filter(slug=slug).first()
     if found is None:
-        raise BadInputError(f"There is no tenant {slug!r}.")
+        raise BadInputError(f"There is no tenant {quoted(slug)}.")
     return found
 
 
 def _amount(text: str) -> Fraction:
     if not AMOUNT.fullmatch(text):
-        raise BadInputError(f"{text[:40]!r} is no cost of a GPU-hour: write it like 1.00.")
+        raise BadInputError(f"{quoted(text)} is no cost of a GPU-hour: write it like 1.00.")
     return Fraction(text)
 
 
@@ -146,9 +154,7 @@ def _text(cluster: str, report: Report, data: dict[str, Any]) -> str:
     lines += [_numbers("", code, money) for code, money in report.money.items()]
     if report.capacity:
         nodes = data["capacity"]["gpu_hours"]
-        parts = " + ".join(
-            f"{_short(nodes[part])} {part}" for part in ("down", "drained", "idle", "allocated")
-        )
+        parts = " + ".join(f"{_short(nodes[part])} {name}" for part, name in CAPACITY)
         lines += ["", f"Capacity: {_short(nodes['total'])} GPU-hours = {parts}"]
     if data["margin"]:
         of = {name: _short(text) for name, text in data["margin"].items() if name != "currency"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.apps import apps
+from django.core.management.base import CommandParser
 from django.db import transaction
 from django.db.models import Model
 
@@ -17,11 +18,22 @@ class Command(OperatorCommand):
     help = "Encrypt every stored secret with the first of CLUSTERTAB_SECRET_KEYS; then the others can go."
     refusals: ClassVar[tuple[type[Exception], ...]] = (VaultError,)
 
-    def answer(self, **_: Any) -> Answer:
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--dry-run", action="store_true", help="only say whether the keys open all of them"
+        )
+
+    def answer(self, *, dry_run: bool = False, **_: Any) -> Answer:
         with acting_as("rotate_secrets"), transaction.atomic():
             secrets = sum(_rotate(model) for model in apps.get_models())
-        noun = "secret is" if secrets == 1 else "secrets are"
-        return Answer({"secrets": secrets}, f"{secrets} {noun} encrypted with the first key now.")
+            transaction.set_rollback(dry_run)
+        noun = "secret" if secrets == 1 else "secrets"
+        if dry_run:
+            return Answer(
+                {"secrets": secrets}, f"The keys open {secrets} stored {noun}. Nothing was changed."
+            )
+        verb = "is" if secrets == 1 else "are"
+        return Answer({"secrets": secrets}, f"{secrets} {noun} {verb} encrypted with the first key now.")
 
 
 def _rotate(model: type[Model]) -> int:

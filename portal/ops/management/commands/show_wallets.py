@@ -12,6 +12,7 @@ from billing.models import Wallet, WalletEntry
 from billing.rules.money import Money
 from billing.wallets import booking
 from billing.wallets.entries import WalletError
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.wallets import wallet_data
 from portal.tenants.models import Tenant
@@ -27,7 +28,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         slug = options["tenant"]
         if slug and not Tenant.objects.filter(slug=slug).exists():
-            raise BadInputError(f"There is no tenant {slug!r}.")
+            raise BadInputError(f"There is no tenant {quoted(slug)}.")
         booking.book_due(moment=datetime.now(UTC).replace(microsecond=0))
         found = Wallet.objects.select_related("tenant", "project", "scheme").order_by("tenant__slug", "pk")
         if slug:

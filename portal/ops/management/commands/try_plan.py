@@ -16,6 +16,7 @@ from billing.reading.costs import per_currency
 from billing.rules.money import Money, rounded_text
 from billing.rules.period import parse_month
 from billing.trying import Months, Row, Tried
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text
 from portal.ops.config import drafts
 from portal.ops.config.shape import ConfigError, parse
@@ -75,7 +76,7 @@ def _tenants(slugs: Sequence[str] | None, plan: str, months: Months) -> list[Ten
     found = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in found:
-            raise BadInputError(f"There is no tenant {slug!r}.")
+            raise BadInputError(f"There is no tenant {quoted(slug)}.")
     return [found[slug] for slug in sorted(found)]
 
 

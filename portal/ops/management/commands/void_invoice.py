@@ -13,6 +13,7 @@ from billing.collecting import links
 from billing.collecting.door import CollectingError
 from billing.models import Invoice
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
@@ -25,11 +26,16 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--reason", metavar="TEXT", required=True, help="why; it is kept with the invoice"
         )
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def answer(self, **options: Any) -> Answer:
         invoice = Invoice.objects.select_related("tenant", "period").filter(number=options["number"]).first()
         if invoice is None:
-            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+            raise BadInputError(
+                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
+            )
+        if self.asks(yes=options["yes"]):
+            self.confirm(f"{voiding.effect(invoice)} Make it void?")
         now = datetime.now(UTC)
         links.withdraw(invoice=invoice, moment=now)
         with acting_as("void_invoice", why=options["reason"]):

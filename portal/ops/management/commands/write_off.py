@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 from billing import calendar, collection, writing_off
 from billing.models import Invoice
 from portal.audit import acting_as
+from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
@@ -23,13 +24,23 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--take-back", action="store_true", help="have what is written off of it due again instead"
         )
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def answer(self, **options: Any) -> Answer:
         invoice = Invoice.objects.select_related("tenant", "period").filter(number=options["number"]).first()
         if invoice is None:
-            raise BadInputError(f"There is no invoice {options['number']!r}; `show_invoices` lists them.")
+            raise BadInputError(
+                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
+            )
         now, why = datetime.now(UTC), options["reason"]
         today = calendar.day_of(now, invoice.period)
+        if self.asks(yes=options["yes"]):
+            told = (
+                writing_off.effect_of_taking_back(invoice)
+                if options["take_back"]
+                else writing_off.effect(invoice, on=today)
+            )
+            self.confirm(f"{told} Go on?")
         with acting_as("write_off", why=why):
             if options["take_back"]:
                 writing_off.take_back(invoice=invoice, why=why, by="write_off", moment=now)

@@ -1,0 +1,174 @@
+"""Charging the saved card because somebody asks for it: one invoice, or all that are open, each by its own attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID, uuid5
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+
+from billing import collection, sums
+from billing.collecting import accounts, attempts, links
+from billing.collecting.attempts import Held
+from billing.collecting.door import CollectingError
+from billing.collecting.links import Back
+from billing.collection import Settlement
+from billing.gateways.base import Gateway, GatewayError
+from billing.models import (
+    AttemptState,
+    Invoice,
+    LinkState,
+    MethodState,
+    PayLink,
+    PaymentAttempt,
+    SavedMethod,
+)
+from portal.tenants.models import Tenant
+
+MOST_CHARGES: Final = 60
+"""Charges that people of a tenant ask for within an hour: each may be one more try at somebody's card."""
+AT_ONCE: Final = 12
+"""Invoices that one click pays at most: whoever clicked waits for each."""
+PATIENCE: Final = timedelta(seconds=20)
+"""After so long no further charge is begun for a click."""
+TO_BE_PAID: Final = (Settlement.DUE, Settlement.PAST_DUE)
+
+
+@dataclass(slots=True)
+class PaidOpen:
+    """What one click came to: `stopped` is the attempt after which nothing more was charged, `why` says it."""
+
+    paid: list[PaymentAttempt] = field(default_factory=list)
+    stopped: PaymentAttempt | None = None
+    why: str = ""
+    left: int = 0  # invoices
+
+
+def pay(
+    *, invoice: Invoice, key: UUID, gateway: Gateway, back: Back, who: str, moment: datetime
+) -> PaymentAttempt:
+    """Charge what is due of the invoice to the preferred card; under the same key the same attempt, sent once.
+
+    Its bank may ask for a confirmation: then `confirmation` leads there. A page to pay on that is open is closed
+    before. Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
+    """
+    attempt = _of(key, invoice)
+    if attempt is None:
+        links.close_pages(invoice=invoice, gateway=gateway, moment=moment)
+        customer = accounts.customer_of(invoice.tenant, gateway=gateway, moment=moment)
+        attempt = _prepare(invoice, key, customer, back, who, moment)
+    if attempt.state in {AttemptState.READY, AttemptState.UNKNOWN}:
+        attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
+        attempt.refresh_from_db()
+    return attempt
+
+
+def pay_open(
+    *, tenant: Tenant, key: UUID, gateway: Gateway, back: Back, who: str, clock: Callable[[], datetime]
+) -> PaidOpen:
+    """Charge each open invoice to the preferred card, the longest due first, up to the first that is not paid by it.
+
+    One attempt each, whose key derives from the click's, so that a form that is sent twice charges once. What a
+    payment is under way for, is disputed, or cannot be charged by card is left out. Raises CollectingError where
+    nothing can be charged at all.
+    """
+    began, done = clock(), PaidOpen()
+    waiting = open_invoices(tenant, moment=began)
+    if not waiting:
+        raise CollectingError("No invoice is open that can be paid by card now.")
+    done.left = len(waiting)
+    for invoice in waiting[:AT_ONCE]:
+        if clock() - began > PATIENCE:
+            break
+        try:
+            attempt = pay(
+                invoice=invoice,
+                key=uuid5(key, str(invoice.pk)),
+                gateway=gateway,
+                back=back,
+                who=who,
+                moment=clock(),
+            )
+        except (CollectingError, GatewayError) as error:
+            done.why = str(error)
+            break
+        if attempt.state not in {AttemptState.SUCCEEDED, AttemptState.PROCESSING}:
+            done.stopped, done.why = attempt, attempt.message
+            break
+        done.paid.append(attempt)
+        done.left -= 1
+    return done
+
+
+def open_invoices(tenant: Tenant, *, moment: datetime) -> list[Invoice]:
+    """What one click would pay, the longest due first. One query."""
+    rows = sums.with_sums(Invoice.objects.issued().filter(tenant=tenant, due_on__isnull=False))
+    found: list[Invoice] = []
+    for row in rows.select_related("tenant").order_by("due_on", "pk"):
+        stand = collection.standing(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
+        chargeable = attempts.chargeable(stand.due.minor, row.currency)
+        if stand.settlement in TO_BE_PAID and not isinstance(chargeable, Held):
+            found.append(row)
+    return found
+
+
+def confirmation(*, attempt: PaymentAttempt) -> PayLink | None:
+    """The page of the bank on which the charge waits to be confirmed; None where none is open."""
+    return PayLink.objects.filter(attempt=attempt, confirms=True, state=LinkState.OPEN).first()
+
+
+def _of(key: UUID, invoice: Invoice) -> PaymentAttempt | None:
+    """The attempt of that key. CollectingError for one of another invoice."""
+    known = PaymentAttempt.objects.filter(pk=key).first()
+    if known is not None and known.invoice_id != invoice.pk:
+        raise CollectingError("This form was sent before for another invoice: open the invoice again.")
+    return known
+
+
+@transaction.atomic
+def _prepare(
+    invoice: Invoice, key: UUID, customer: str, back: Back, who: str, moment: datetime
+) -> PaymentAttempt:
+    """Commit the attempt, to be sent. The invoice's row is locked meanwhile."""
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    known = _of(key, invoice)
+    if known is not None:
+        return known
+    method = SavedMethod.objects.filter(
+        tenant=invoice.tenant, preferred=True, state=MethodState.USABLE
+    ).first()
+    if method is None:
+        raise CollectingError("No card is saved that can be charged: pay with another card.")
+    if (why := attempts.refusal(invoice, method)) is not None:
+        raise CollectingError(why)
+    _refuse_many(invoice.tenant, moment)
+    due = collection.balance(invoice=invoice, on=moment.date()).due.minor
+    if isinstance(asked := attempts.chargeable(due, invoice.currency), Held):
+        raise CollectingError(asked.why)
+    amount, over = asked
+    attempt = PaymentAttempt(
+        pk=key,
+        tenant=invoice.tenant,
+        invoice=invoice,
+        amount=due - over,
+        currency=invoice.currency,
+        method=method,
+        made_at=moment,
+        asked_by=who,
+    )
+    params = attempts.params_of(attempt, amount, customer, method, f"Invoice {invoice.number}")
+    attempt.params = attempts.on_session(params, method, back.done)
+    attempt.save(force_insert=True)
+    return attempt
+
+
+def _refuse_many(tenant: Tenant, moment: datetime) -> None:
+    asked = PaymentAttempt.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1))
+    if asked.exclude(asked_by="").count() >= MOST_CHARGES:
+        raise CollectingError(
+            f"{MOST_CHARGES} payments were asked for within an hour: please try again later."
+        )

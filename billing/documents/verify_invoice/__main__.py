@@ -1,0 +1,104 @@
+"""Verify an invoice by its evidence: python3 BUNDLE.zip [OTHER.zip] [--key KEY] [--digest SHA256]
+
+Needs Python 3.9 or newer and nothing else: no database, no network, none of ClusterTab. It is written apart from the
+code that bills, and stands in every bundle; with OTHER.zip, the program of a bundle that you trust verifies another.
+KEY is the operator's public key, or a file with the list of them, as the portal publishes it: with it, what is signed
+by anybody else differs. SHA256 is the digest on the invoice. Exit codes: 0 all agrees, 1 something differs, 2 this is
+no bundle.
+
+What it does: checks that every file is what was signed (Ed25519); computes what each job held from its start, end,
+suspension, count and share, holds each stretch against its line's period, and refuses a second that counts twice; adds
+that up by line, exactly, as fractions; prices each line anew and rounds it once, halves away from zero; adds up lines,
+taxes each rate on its sum, and compares all of it with what the invoice says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import lines, seals, stretches
+from .numbers import money
+
+NOT_WHOLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def main(arguments: list[str]) -> int:
+    asked = parsed(arguments)
+    try:
+        keys = None if asked.key is None else seals.pinned(asked.key)
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        print(f"--key holds no public key: {error}", file=sys.stderr)
+        return 2
+    try:
+        with zipfile.ZipFile(asked.bundle) as bundle:
+            files = {name: bundle.read(name) for name in bundle.namelist()}
+            if len(files) != len(bundle.namelist()):
+                raise ValueError("it has two files of one name")
+        invoice = json.loads(files["invoice.json"])
+        usage = list(csv.DictReader(io.StringIO(files["usage.csv"].decode())))
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        print(f"This is no evidence of an invoice: {error}", file=sys.stderr)
+        return 2
+    try:
+        key, differences = seals.check(files, keys)
+        if asked.digest not in (None, seals.digest(files["manifest.json"])):
+            differences.append("manifest.json does not have the digest that you gave")
+        differences += recompute(invoice, usage)
+        report = summary(invoice, usage, key=key, trusted=keys is not None)
+    except NOT_WHOLE as error:
+        print(f"This evidence is not whole, or was changed: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    for sentence in differences:
+        print(f"DIFFERS  {sentence}")
+    print(f"{report}: {'does not agree' if differences else 'agrees'}.")
+    return 1 if differences else 0
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="verify_invoice", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("bundle")
+    parser.add_argument("--key")
+    parser.add_argument("--digest", type=str.lower)
+    return parser.parse_args(arguments)
+
+
+def recompute(invoice: Mapping[str, Any], usage: Sequence[Mapping[str, str]]) -> list[str]:
+    """Sentences for all that does not come out as the invoice says."""
+    held, wrong = stretches.check(invoice, usage)
+    return [*dict.fromkeys(wrong), *lines.recompute(invoice, held)]
+
+
+def summary(
+    invoice: Mapping[str, Any], usage: Sequence[Mapping[str, str]], *, key: str, trusted: bool
+) -> str:
+    jobs = [row for row in usage if row["record"]]
+    parts = [
+        f"{len(invoice['lines'])} lines, {len(jobs)} stretches of jobs, total {money(invoice['total'], invoice)}"
+    ]
+    by_hand = [line for line in invoice["lines"] if line["kind"] not in ("usage", *lines.TERMS)]
+    if by_hand:
+        parts.append(f"{len(by_hand)} of the lines were written or credited by hand, and count as they stand")
+    others = [
+        line for line in invoice["lines"] if line["kind"] == "usage" and line.get("used_by") is not None
+    ]
+    if others:
+        parts.append(
+            f"{len(others)} of the lines were used by other tenants, whose jobs are told to them alone"
+        )
+    parts.append(f"signed with the key {key}")
+    if not trusted:
+        parts[-1] += ", which the bundle brings along: give --key to say which you trust"
+    return f"{invoice['number']}: {'; '.join(parts)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,67 @@
+"""Where e-mails of a tenant go, which of these addresses its mail server refuses, and changing that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from billing.locking import lock
+from billing.models import Letter, LetterState
+from portal.tenants.models import Tenant
+
+
+class ContactError(Exception):
+    """An address cannot be so; the message says why and what to do."""
+
+
+@transaction.atomic
+def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant:
+    """Have e-mails go to this address; "": to the owners and whoever sees to the bills. Again, nothing changes.
+
+    What the address before refused is sent to the new one. Raises ContactError for what is no address.
+    """
+    email = email.strip()
+    try:
+        if email:
+            validate_email(email)
+    except ValidationError as error:
+        raise ContactError(f"{email[:80]} is no e-mail address: write one like bills@example.org.") from error
+    tenant = lock(tenant)
+    if tenant.email != email:
+        tenant.email = email
+        tenant.save(update_fields=["email"])
+        refused = Letter.objects.filter(tenant=tenant).exclude(refused={})
+        refused.filter(state=LetterState.WAITING).update(not_before=moment)
+        refused.filter(state=LetterState.FAILED).update(state=LetterState.WAITING, not_before=moment, tries=0)
+    return tenant
+
+
+def refused_of(tenant: Tenant) -> Mapping[str, str]:
+    """By address, what the mail server said of the tenant's last e-mail to it. One query."""
+    newest = _sent().filter(tenant=tenant).order_by("-sent_at", "-pk").first()
+    return _still(newest, tenant.email) if newest is not None else {}
+
+
+def all_refused(*, limit: int) -> list[tuple[Letter, Mapping[str, str]]]:
+    """Of all tenants, the newest letter of each that was refused. One query."""
+    later = _sent().filter(tenant=OuterRef("tenant"), sent_at__gt=OuterRef("sent_at"))
+    same = _sent().filter(tenant=OuterRef("tenant"), sent_at=OuterRef("sent_at"), pk__gt=OuterRef("pk"))
+    rows = _sent().exclude(refused={}).filter(~Exists(later), ~Exists(same)).select_related("tenant")
+    found = [(row, _still(row, row.tenant.email)) for row in rows.order_by("-sent_at")[:limit]]
+    return [(row, refused) for row, refused in found if refused]
+
+
+def _sent() -> QuerySet[Letter]:
+    """What the mail server has answered to."""
+    answered = Q(state=LetterState.SENT) | ~Q(refused={})
+    return Letter.objects.filter(answered, sent_at__isnull=False).defer("text", "html")
+
+
+def _still(letter: Letter, email: str) -> Mapping[str, str]:
+    """Without addresses that were corrected since."""
+    return {to: why for to, why in letter.refused.items() if not email or to == email}

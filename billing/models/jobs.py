@@ -1,0 +1,151 @@
+"""The jobs behind invoices: as they are, and as issued documents cover them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pgtrigger
+from django.contrib.postgres.indexes import BrinIndex
+from django.db import models
+from django.db.models import Q
+
+from billing.models import billed_jobs_sql
+from portal.tenants.models import Project, Tenant
+
+
+class JobDescription(models.Model):
+    """What a tenant may see of a job, and by what its units are computed again."""
+
+    record_id = models.BigIntegerField()
+    cluster = models.TextField()
+    account = models.TextField()
+    job_id = models.TextField()
+    name = models.TextField()
+    user = models.TextField()
+    queue = models.TextField()
+    qos = models.TextField()
+    gpu_model = models.TextField()
+    mig_profile = models.TextField()
+    gpus = models.IntegerField()
+    share_num = models.IntegerField()
+    share_den = models.IntegerField()
+    cpu_milli = models.BigIntegerField()
+    memory_mib = models.BigIntegerField()
+    gpu_memory_mib = models.BigIntegerField(db_default=0)
+    billing = models.BigIntegerField(db_default=0)
+    nodes = models.IntegerField()
+    state = models.TextField()
+    submitted = models.BigIntegerField(null=True)
+    started = models.BigIntegerField(null=True)
+    ended = models.BigIntegerField(null=True)
+    seen_until = models.BigIntegerField(null=True)
+    suspended = models.BigIntegerField(db_default=0)
+
+    class Meta:
+        abstract = True
+
+
+DESCRIBED = tuple(field.name for field in JobDescription._meta.local_fields if field.name != "record_id")
+"""The columns of a description."""
+
+
+class BilledJob(JobDescription):
+    """A job as an issued document covers it, kept when the job changes or leaves its tenant afterwards.
+
+    Most jobs never do, and have no such row: then the job itself says what was billed. Written by the database alone,
+    whoever changes the job (`billing.models.billed_jobs_sql`).
+    """
+
+    # The tenant that used it; documents up to `through` show the job as it stands here.
+    pk = models.CompositePrimaryKey("tenant_id", "record_id", "through")
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
+    through = models.BigIntegerField(
+        help_text="`rated_through` of the newest document issued before the change."
+    )
+
+    def __str__(self) -> str:
+        return self.job_id
+
+
+class RatedJob(JobDescription):
+    """A job as it is now, and what its rated usage adds up to."""
+
+    # The record first: rating looks up jobs by it, whoever their tenants are.
+    pk = models.CompositePrimaryKey("record_id", "tenant_id")
+    # Rating holds both rows, and they refuse to go while a job is theirs: checked there, not per job.
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
+    shown_at = models.BigIntegerField(
+        help_text="Start, or submission while it waits: lists are ordered by it."
+    )
+    gpu_units = models.BigIntegerField(help_text="GPU units × seconds rated to this tenant.")
+    cost_rank = models.DecimalField(
+        max_digits=30, decimal_places=6, help_text="Cost, rounded: only to sort by, never shown as money."
+    )
+    unpriced = models.BooleanField()
+
+    class Meta:
+        indexes: ClassVar = [
+            # What the costliest jobs of a period are sorted by lies in the index: a large tenant has
+            # a hundred thousand of them, of which eight are read.
+            models.Index(
+                fields=["tenant", "-shown_at", "-record_id"],
+                include=["ended", "cost_rank", "gpu_units"],
+                name="jobs_of_tenant_newest_first",
+            ),
+            # The few that run or wait, found without reading all that ever ended.
+            models.Index(
+                fields=["tenant", "-shown_at", "-record_id"],
+                condition=Q(ended__isnull=True),
+                name="open_jobs_of_tenant",
+            ),
+            # Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the
+            # order of their ends, so that a few kilobytes lead to them.
+            BrinIndex(fields=["ended"], pages_per_range=32, name="jobs_by_end"),
+        ]
+        triggers: ClassVar = [
+            pgtrigger.Trigger(
+                name="billed_job_is_kept_before_it_changes",
+                level=pgtrigger.Statement,
+                when=pgtrigger.After,
+                operation=pgtrigger.Update,
+                referencing=pgtrigger.Referencing(old="old_jobs", new="new_jobs"),  # type: ignore[no-untyped-call]
+                func=billed_jobs_sql.keep_changed(DESCRIBED),
+            ),
+            pgtrigger.Trigger(
+                name="billed_job_is_kept_before_it_goes",
+                level=pgtrigger.Statement,
+                when=pgtrigger.After,
+                operation=pgtrigger.Delete,
+                referencing=pgtrigger.Referencing(old="old_jobs"),  # type: ignore[no-untyped-call]
+                func=billed_jobs_sql.keep_gone(DESCRIBED),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.job_id
+
+
+class JobUser(models.Model):
+    """A user of the scheduler, as evidence names it: by this row's number, so that the name can be erased.
+
+    Erasing renames the user in every row of the tenant's jobs, and here with them: what is signed has the number only.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    name = models.TextField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant", "name"], name="job_user_has_one_number_per_tenant")
+        ]
+        triggers: ClassVar = [pgtrigger.Protect(name="job_user_keeps_its_number", operation=pgtrigger.Delete)]
+
+    def __str__(self) -> str:
+        return self.name

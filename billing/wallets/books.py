@@ -1,0 +1,91 @@
+"""What a wallet's books say from a day on: its grants, what each day used, and which grant has paid for it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from zoneinfo import ZoneInfo
+
+from django.db.models import Exists, OuterRef, Q, Sum
+
+from billing.models import BillingPeriod, PeriodTotal, Verdict
+from billing.models.wallets import EntrySide, Wallet, WalletDay, WalletEntry, WalletGrant
+from billing.rules.wallet_course import SWEEP_AFTER
+from billing.wallets.entries import Booking, pays_first
+
+
+@dataclass(slots=True)
+class Books:
+    """Days before `since` stand as they are, but for debts that grants of later days have paid."""
+
+    since: date
+    rows: dict[int, WalletGrant]  # that can pay from then on, were given, or have something left
+    pools: dict[int, int]  # by grant what it has for days from `since` on: given, less what invoices took
+    dayed: dict[
+        tuple[date, int | None], int
+    ]  # balance entries by service day and grant, those of debts included
+    booked: dict[date, int]  # use by day, from `since` on
+    waits_from: date  # what expires after that day waits for open periods
+
+    def taken(self) -> dict[date, int]:
+        """By day from `since` on what was taken for it: used, spent, or gone with a grant that nobody knows."""
+        found: dict[date, int] = defaultdict(int)
+        for (day, _), amount in self.dayed.items():
+            found[day] -= amount
+        return {day: amount for day, amount in found.items() if day >= self.since}
+
+    def debts(self) -> dict[date, int]:
+        """What was unpaid of earlier days when `since` began."""
+        found: dict[date, int] = defaultdict(int)
+        for (day, _), amount in self.dayed.items():
+            if day < self.since:
+                found[day] -= amount
+        return {day: amount for day, amount in found.items() if amount}
+
+
+def read(wallet: Wallet, *, since: date, beside: Iterable[Booking]) -> Books:
+    """The books of a locked wallet, as they will be with `beside`, which touches no day and no grant before `since`."""
+    entries = WalletEntry.objects.filter(wallet=wallet, side=EntrySide.BALANCE).order_by("day", "grant")
+    found: Counter[tuple[date, int | None]] = Counter()
+    debts = Q(grant=None) | Q(grant__usable_from__gte=since)
+    for which in (entries.filter(day__gte=since), entries.filter(debts, day__lt=since)):
+        for day, grant, amount in which.values_list("day", "grant").annotate(sum=Sum("amount")):
+            found[day, grant] += int(amount)
+    waits_from = _waits_from(wallet)
+    pays = Q(usable_from__gte=since) | Q(left__gt=0) | Q(pk__in={grant for _, grant in found if grant})
+    not_gone = since if since == date.min else since - SWEEP_AFTER
+    pays |= Q(expired__gt=0, expires_on__gt=min(not_gone, waits_from))
+    rows = {row.pk: row for row in WalletGrant.objects.filter(pays, wallet=wallet)}
+    pools = {pk: row.left + row.expired for pk, row in rows.items()}
+    for (_, grant), amount in found.items():
+        if grant is not None:
+            pools[grant] -= amount
+    for booking in beside:
+        for piece in booking.pieces:
+            if piece.grant is not None:
+                pools[piece.grant] += piece.amount
+            elif booking.day is not None:
+                found[booking.day, None] += piece.amount
+    booked = WalletDay.objects.filter(wallet=wallet, day__gte=since).values_list("day", "booked")
+    return Books(since, rows, pools, dict(found), dict(booked), waits_from)
+
+
+def _waits_from(wallet: Wallet) -> date:
+    """From which day on what expires is kept for invoices that are not issued yet; `date.max` where none are to come.
+
+    An open period waits for its invoice. One in which nothing is charged, and after which another is closed, has none.
+    """
+    if not pays_first(wallet.tenant_id, wallet.unit):
+        return date.max
+    periods = BillingPeriod.objects.filter(tenant=wallet.tenant_id)
+    charged = PeriodTotal.objects.filter(verdict__in=(Verdict.CHARGED, Verdict.UNPRICED)).exclude(units=0)
+    own = charged.filter(period=OuterRef("pk"), payer=None)
+    others = charged.filter(
+        payer=wallet.tenant_id, period__start__lt=OuterRef("end"), period__end__gt=OuterRef("start")
+    )
+    closed = periods.filter(start__gt=OuterRef("start"), closed_at__isnull=False)
+    due = periods.filter(Exists(own) | Exists(others) | ~Exists(closed), closed_at=None)
+    first = due.order_by("start").values_list("start", "timezone").first()
+    return date.max if first is None else first[0].astimezone(ZoneInfo(first[1])).date()

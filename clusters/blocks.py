@@ -1,0 +1,142 @@
+"""The reasons beneath the block of an account: each is placed and taken back by itself, the block goes with the last.
+
+What stands is one block, whose limits are those that its reasons demand together. It remembers what each limit was
+before, so that nobody has to know who else blocks the account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.db.models import Prefetch, QuerySet
+from django.db.models.functions import Now
+
+from clusters.models import AccountBlock, Act, ActKind, ActOutcome, BlockReason, Cluster
+
+STARTS = "GrpTRES=gres/gpu"
+"""Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
+would do the same to waiting jobs, has Slurm end the running ones within a minute as timed out."""
+
+SUBMITS = "GrpSubmitJobs"
+"""Set to 0, sbatch refuses new jobs, also those without GPUs."""
+
+OPERATOR = "operator"
+"""The source of what people block by hand. Others name themselves: billing's dunning, and quotas."""
+
+Limits = Mapping[str, Any]
+
+
+def standing(cluster: Cluster, account: str) -> AccountBlock | None:
+    """The account's block, None where it has none."""
+    return AccountBlock.objects.filter(cluster=cluster, account=account, ended_at=None).first()
+
+
+def reasons(block: AccountBlock | None) -> list[BlockReason]:
+    """What stands beneath it, the oldest first."""
+    if block is None:
+        return []
+    rows = BlockReason.objects.filter(block=block, ended_at=None)
+    return list(rows.select_related("placed_by").order_by("pk"))
+
+
+def is_in_force(cluster: Cluster, account: str, *, source: str) -> bool:
+    """Whether the account is blocked for that source, as was read back."""
+    rows = BlockReason.objects.filter(
+        block__cluster=cluster, block__account=account, block__ended_at=None, source=source, ended_at=None
+    )
+    return rows.filter(placed_by__outcome=ActOutcome.DONE).exists()
+
+
+def with_reasons(cluster: Cluster) -> QuerySet[AccountBlock]:
+    """The cluster's blocks by account, each with its reasons as `standing`. Two queries."""
+    rows = BlockReason.objects.filter(ended_at=None).select_related("placed_by").order_by("pk")
+    blocks = AccountBlock.objects.filter(cluster=cluster, ended_at=None).order_by("account")
+    return blocks.prefetch_related(Prefetch("reasons", queryset=rows, to_attr="standing"))
+
+
+def demanded(*, submits: bool) -> tuple[str, ...]:
+    """The limits that are 0 while a reason stands."""
+    return (STARTS, SUBMITS) if submits else (STARTS,)
+
+
+def demanded_by(rows: Iterable[BlockReason]) -> set[str]:
+    """The limits that these reasons demand together."""
+    return {name for row in rows for name in demanded(submits=row.submits)}
+
+
+def lifted(
+    block: AccountBlock, *, now: Limits, left: Iterable[BlockReason]
+) -> tuple[dict[str, Any], list[str]]:
+    """The limits once only `left` stand, and in sentences what is left as somebody else set it."""
+    still, wanted, notes = demanded_by(left), dict(now), []
+    for name, (before, ours) in block.limits.items():
+        if name in still:
+            continue
+        if now.get(name) != ours:
+            notes.append(
+                f"{name} is {now.get(name, 'none')} and not our {ours} any more: it is left as it is."
+            )
+        elif before is None:
+            wanted.pop(name)
+        else:
+            wanted[name] = before
+    return wanted, notes
+
+
+def place(act: Act, *, source: str, submits: bool) -> None:
+    """In the transaction that writes the act down: the reason that it places, and what its block has to give back."""
+    block = standing(act.cluster, act.account) or AccountBlock(
+        cluster=act.cluster, account=act.account, limits={}, blocked_by=act
+    )
+    for name in demanded(submits=submits):
+        before, ours = act.before.get(name), act.wanted[name]
+        if name not in block.limits or before != ours:  # somebody may have changed it since: that comes back
+            block.limits[name] = [before, ours]
+    block.save()
+    BlockReason.objects.create(block=block, source=source, submits=submits, placed_by=act)
+
+
+def take_back(act: Act, *, source: str) -> None:
+    """In the transaction that writes the act down: the reasons that end once it is done."""
+    rows = BlockReason.objects.filter(
+        block__cluster=act.cluster, block__account=act.account, source=source, ended_at=None
+    )
+    rows.update(lifted_by=act)
+
+
+def follow(act: Act) -> None:
+    """In the transaction that tells how the act ended: its reasons, and their block where none is left."""
+    if act.kind == ActKind.BLOCK and act.outcome == ActOutcome.FAILED:
+        _undo(act)
+    elif act.kind == ActKind.UNBLOCK and act.outcome == ActOutcome.DONE:
+        BlockReason.objects.filter(lifted_by=act, ended_at=None).update(ended_at=Now())
+        _keep_what_is_demanded(act)
+    elif act.kind == ActKind.UNBLOCK and act.outcome == ActOutcome.FAILED:
+        BlockReason.objects.filter(lifted_by=act, ended_at=None).update(lifted_by=None)
+
+
+def _undo(act: Act) -> None:
+    """A limit that did not become ours is none to be given back."""
+    BlockReason.objects.filter(placed_by=act, ended_at=None).update(ended_at=Now())
+    block = standing(act.cluster, act.account)
+    if block is None:
+        return
+    changed = {name for name in block.limits if act.before.get(name) != act.wanted.get(name)}
+    if reasons(block):
+        block.limits = {name: pair for name, pair in block.limits.items() if name not in changed}
+    else:
+        block.ended_at = Now()
+    block.save()
+
+
+def _keep_what_is_demanded(act: Act) -> None:
+    block = standing(act.cluster, act.account)
+    if block is None:
+        return
+    if left := reasons(block):
+        still = demanded_by(left)
+        block.limits = {name: pair for name, pair in block.limits.items() if name in still}
+    else:
+        block.ended_at, block.lifted_by = Now(), act
+    block.save()

@@ -1,0 +1,104 @@
+"""What a source says now beside what the ledger has: the same of each run, as of the second that both have seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from clusters.connectors.base import UsageFact
+from clusters.models import Cluster, UsageRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a run held. `finish` is its end or, of one that `runs`, the second up to which it was seen."""
+
+    job: str  # "job 4711 of vision"
+    started: int | None
+    finish: int | None
+    runs: bool
+    suspended: int
+    gpus: Fraction
+
+    @property
+    def seconds(self) -> int:
+        if self.started is None or self.finish is None:
+            return 0
+        return self.finish - self.started - self.suspended
+
+    @property
+    def amounts(self) -> tuple[int, Fraction]:
+        return self.seconds, self.seconds * self.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A run that the source and the ledger tell differently. `kept` is None where the ledger has no such run."""
+
+    read: Held
+    kept: Held | None
+
+
+def newest(facts: Iterable[UsageFact]) -> dict[str, Held]:
+    """By source key what its last closed row says, or its last row."""
+    found: dict[str, Held] = {}
+    for fact in facts:
+        before = found.get(fact.source_key)
+        if before is None or before.runs or fact.ended is not None:
+            found[fact.source_key] = _of_fact(fact)
+    return found
+
+
+def differences(cluster: Cluster, read: dict[str, Held]) -> list[Difference]:
+    """In the order of the source. One query."""
+    kept = _kept(cluster, list(read))
+    return [Difference(held, kept.get(key)) for key, held in read.items() if not _agree(held, kept.get(key))]
+
+
+def _agree(read: Held, kept: Held | None) -> bool:
+    """Of a run that goes on in either, only what lies before the second that both have seen can be compared.
+
+    The ledger follows a running job by the hour, and a file stands still: neither is wrong for having seen more.
+    """
+    if kept is None:
+        return False
+    if read.started is None and read.runs:
+        return True  # it waited, which says nothing of what came then
+    if not read.runs and not kept.runs:
+        return read.amounts == kept.amounts
+    if (read.started, read.gpus) != (kept.started, kept.gpus):
+        return False
+    if not read.runs:
+        return False  # the ledger does not know that it has ended
+    return kept.runs or (kept.finish or 0) >= (read.finish or 0)
+
+
+def _kept(cluster: Cluster, keys: Sequence[str]) -> dict[str, Held]:
+    rows = UsageRecord.objects.filter(cluster=cluster, source_key__in=keys).select_related("account")
+    return {
+        row.source_key: Held(
+            _job(row.job_id or row.source_key, row.account.name),
+            row.started,
+            row.ended if row.ended is not None else row.seen_until,
+            row.ended is None,
+            row.suspended,
+            Fraction(row.gpus * row.share_num, row.share_den),
+        )
+        for row in rows
+    }
+
+
+def _of_fact(fact: UsageFact) -> Held:
+    return Held(
+        _job(fact.job_id or fact.source_key, fact.account),
+        fact.started,
+        fact.ended if fact.ended is not None else fact.seen_until,
+        fact.ended is None,
+        fact.suspended,
+        Fraction(fact.gpus * fact.gpu_share[0], fact.gpu_share[1]),
+    )
+
+
+def _job(job: str, account: str) -> str:
+    return f"job {job} of {account or '(no account)'}"

@@ -1,0 +1,77 @@
+"""Credentials that stay in files: the connection keeps where, and each pass reads what stands there by then.
+
+Renewed tokens and authorities are taken up so, without anybody entering them. Only a configuration file names files:
+a form could be used to send any file of the host to an address of one's own.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from clusters.connectors.base import ConnectorError, Secret
+from portal.excerpt import quoted
+
+PREFIX = "file:"
+LARGEST = 1 << 20  # bytes of a file that a key, a token or certificates stand in
+
+
+class CredentialFileError(Exception):
+    """A file cannot be read; the message goes on after "names"."""
+
+
+def path_of(text: str) -> Path | None:
+    """The file that is named, None for what is no name of one."""
+    name = text.removeprefix(PREFIX)
+    return Path(name) if name and name != text else None
+
+
+def content(path: Path) -> bytes:
+    """What stands in the file now. Raises CredentialFileError."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise CredentialFileError(f"{quoted(str(path))}, which is too large for it.")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no path"
+        raise CredentialFileError(f"{quoted(str(path))}, which cannot be read: {why}.") from None
+
+
+def present(secret: Secret, *, what: str) -> Secret:
+    """The secret as its file has it now; one that is kept here as it is. Raises ConnectorError."""
+    path = path_of(secret.reveal())
+    if path is None:
+        return secret
+    try:
+        return Secret(_read(path, what).decode().strip())
+    except UnicodeDecodeError:
+        raise ConnectorError(
+            f"The {what} names {quoted(str(path))}, which holds no text.", retry=True
+        ) from None
+
+
+def present_key(secret: Secret, *, what: str) -> Secret:
+    """`present` for a key of bytes, in base64."""
+    path = path_of(secret.reveal())
+    return secret if path is None else Secret(base64.b64encode(_read(path, what)).decode())
+
+
+def present_certificates(text: str, *, what: str) -> str:
+    """`present` for certificates in PEM."""
+    found = present(Secret(text), what=what).reveal()
+    if path_of(text) is not None and "-----BEGIN CERTIFICATE-----" not in found:
+        raise ConnectorError(
+            f"The {what} names {quoted(str(path_of(text)))}, which holds no certificate in PEM.", retry=True
+        )
+    return found
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return content(path)
+    except CredentialFileError as error:
+        raise ConnectorError(
+            f"The {what} names {error} It is read at each pass, where the workers run: make it readable to them, or "
+            'give it as "env:NAME", which is kept.',
+            retry=True,
+        ) from None

@@ -1,0 +1,18 @@
+"""What was given, as a sentence for people repeats it: never more than a line of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST: Final = 80  # characters
+
+
+def excerpt(given: object) -> str:
+    """The first of its characters, and an ellipsis where there are more."""
+    text = str(given)
+    return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+
+
+def quoted(given: object) -> str:
+    """The same in quotes, with what is no printable character written out; a number or a day as it is."""
+    return repr(excerpt(given)) if isinstance(given, str) else excerpt(repr(given))

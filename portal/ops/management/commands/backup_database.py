@@ -1,0 +1,43 @@
+"""`backup_database FILE`: all data in one file, and which keys belong to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.core.management.base import CommandParser
+
+from billing.models import Collector
+from portal.ops import backups
+from portal.ops.backups import BackupError
+from portal.ops.cli import Answer, OperatorCommand
+
+
+class Command(OperatorCommand):
+    help = "Write the whole database into a file. Says which keys have to be kept beside it."
+    refusals: ClassVar = (BackupError,)
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, metavar="FILE")
+
+    def answer(self, *, file: Path, **_: Any) -> Answer:
+        size = backups.dump(settings.DATABASE_URL, file)
+        keys = [backups.fingerprint(key) for key in settings.CLUSTERTAB_SECRET_KEYS]
+        deployment = str(Collector.objects.values_list("deployment", flat=True).first() or "")
+        data = {"file": str(file), "bytes": size, "secret_keys": keys, "stripe_deployment": deployment}
+        return Answer(data, "\n".join(_lines(file, size, keys, deployment)))
+
+
+def _lines(file: Path, size: int, keys: list[str], deployment: str) -> list[str]:
+    lines = [f"{file}: {size:,} bytes. Keep apart from it, for whoever restores it:"]
+    names = ", ".join(keys)
+    lines.append(
+        f"  CLUSTERTAB_SECRET_KEYS ({names}): without it tokens and passwords of clusters are lost."
+        if keys
+        else "  no CLUSTERTAB_SECRET_KEYS: none is set, and no secret of a cluster is kept."
+    )
+    lines.append("  SECRET_KEY: without it everybody signs in anew.")
+    if deployment:
+        lines.append(f"  STRIPE_DEPLOYMENT={deployment}: what this portal is called at Stripe.")
+    return lines

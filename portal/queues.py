@@ -1,0 +1,53 @@
+"""One queue for each kind of work, so that none waits behind another kind: a long pull delays no charge.
+
+Redis keeps a list for each. A worker takes from those that it names (`--queues`), or from all where it names none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+WAKE = "wake"
+"""What only looks who is due and tells others, in milliseconds; every effect that names no kind of its own, too."""
+
+KINDS: dict[str, tuple[str, ...]] = {
+    WAKE: (
+        "portal.outbox.tasks.dispatch",
+        "portal.outbox.tasks.consume",  # goes to the queue of its effect
+        "billing.tasks.pull_due",
+        "billing.tasks.closes_due",
+        "billing.tasks.schedule_closes",
+        "billing.tasks.reconcile_asked",
+    ),
+    "pull": ("billing.tasks.pull_usage", "billing.tasks.forget_passes"),
+    "rate": (
+        "billing.tasks.rate_accounts",
+        "billing.tasks.rate_tenants",
+        "billing.tasks.perform_close",
+        "billing.tasks.book_wallets",
+        "billing.tasks.tend_wallets",
+    ),
+    "collect": (
+        "billing.tasks.collect",
+        "billing.tasks.apply_event",
+        "billing.tasks.match_transfers",
+        "billing.tasks.dun",
+    ),
+    "reconcile": ("billing.tasks.reconcile_due", "billing.tasks.reconcile_now"),
+    "limits": ("billing.tasks.enforce_suspensions",),
+    "mail": ("billing.tasks.post_letters",),
+    "documents": ("billing.tasks.render_document",),
+}
+"""The tasks of each queue."""
+
+QUEUE_OF = {task: queue for queue, tasks in KINDS.items() for task in tasks}
+
+
+def queue_of(task: str) -> str:
+    """Where a task waits; an effect that is none of the tasks above, where it delays nobody for long."""
+    return QUEUE_OF.get(task, WAKE)
+
+
+def routes() -> dict[str, dict[str, Any]]:
+    """As Celery takes them."""
+    return {task: {"queue": queue} for task, queue in QUEUE_OF.items()}

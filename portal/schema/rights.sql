@@ -1,0 +1,98 @@
+-- What the two roles may that see more than one tenant's pages read, and that row level security binds the owner too.
+
+-- Whoever runs the machines: every row of every table, but neither the tables themselves nor what migrations keep.
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO clustertab_operator;
+GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO clustertab_operator;
+REVOKE INSERT, UPDATE, DELETE ON schema_baseline, django_migrations, audit_entry, audit_commit FROM clustertab_operator;
+GRANT UPDATE (before, after, who) ON audit_entry TO clustertab_operator;  -- to erase people
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOR name IN SELECT relname FROM pg_class
+                WHERE relrowsecurity AND relnamespace = 'public'::regnamespace ORDER BY relname LOOP
+        EXECUTE format('ALTER TABLE %1$I FORCE ROW LEVEL SECURITY;
+                        CREATE POLICY %2$I ON %1$I TO clustertab_operator USING (true)', name, name || '_of_operator');
+    END LOOP;
+END $$;
+
+-- What is done for one tenant, and computed for its pages by plans that they may not read: its own rows. Members and
+-- the history are for nobody who acts for a tenant.
+DO $$
+DECLARE
+    me constant text := '(SELECT nullif(current_setting(''app.tenant_id'', true), '''')::bigint)';
+    given constant text[] := ARRAY[
+        'billing_allowance', 'billing_bound', 'billing_closeschedule', 'billing_commitment', 'billing_discount',
+        'billing_dunningpolicy', 'billing_fee', 'billing_payer', 'billing_price', 'billing_subscription', 'tenants_ownership', 'tenants_project'
+    ];  -- by operators alone
+    name text;
+BEGIN
+    FOR name IN SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+                WHERE c.relrowsecurity AND c.relnamespace = 'public'::regnamespace
+                  AND c.relname NOT IN ('audit_entry', 'tenants_membership') LOOP
+        EXECUTE format('CREATE POLICY %2$I ON %1$I TO clustertab_agent USING (tenant_id = %3$s);
+                        GRANT SELECT ON %1$I TO clustertab_agent', name, name || '_of_agent', me);
+        IF name <> ALL (given) THEN
+            EXECUTE format('GRANT INSERT, UPDATE, DELETE ON %I TO clustertab_agent', name);
+        END IF;
+    END LOOP;
+    EXECUTE format('CREATE POLICY tenants_tenant_of_agent ON tenants_tenant TO clustertab_agent USING (id = %s);
+                    GRANT SELECT, UPDATE ON tenants_tenant TO clustertab_agent', me);  -- which it locks
+    -- Who pays for others, or is paid for, computes what it owes from the use and the invoices of both.
+    FOREACH name IN ARRAY ARRAY[
+        'billing_billingperiod', 'billing_daytotal', 'billing_invoice', 'billing_invoiceline', 'billing_manualline',
+        'billing_periodtotal', 'billing_ratedusage', 'billing_subscription', 'tenants_ownership', 'tenants_project',
+        'tenants_tenant'
+    ] LOOP
+        EXECUTE format(
+            'CREATE POLICY %2$I ON %1$I FOR SELECT TO clustertab_agent USING (
+                 %3$I IN (SELECT y.tenant_id FROM billing_payer y WHERE y.payer_id = %4$s)
+                 OR %3$I IN (SELECT y.payer_id FROM billing_payer y WHERE y.tenant_id = %4$s))',
+            name, name || '_of_payer_of_agent', CASE name WHEN 'tenants_tenant' THEN 'id' ELSE 'tenant_id' END, me);
+    END LOOP;
+    EXECUTE format('CREATE POLICY billing_payer_of_payer_of_agent ON billing_payer FOR SELECT TO clustertab_agent
+                        USING (payer_id = %s)', me);
+    -- Plans that it, or one of those, is or was on; what was negotiated with somebody else alone is not among them.
+    FOREACH name IN ARRAY ARRAY['billing_allowance', 'billing_commitment', 'billing_discount', 'billing_fee',
+                                'billing_price'] LOOP
+        EXECUTE format('CREATE POLICY %2$I ON %1$I FOR SELECT TO clustertab_agent USING (
+                            version_id IN (SELECT v.id FROM billing_planversion v)
+                            AND (tenant_id IS NULL OR tenant_id IN (SELECT t.id FROM tenants_tenant t)))',
+                       name, name || '_of_plan_of_agent');
+    END LOOP;
+END $$;
+CREATE POLICY billing_plan_of_agent ON billing_plan FOR SELECT TO clustertab_agent
+    USING (id IN (SELECT s.plan_id FROM billing_subscription s));
+CREATE POLICY billing_planversion_of_agent ON billing_planversion FOR SELECT TO clustertab_agent
+    USING (plan_id IN (SELECT s.plan_id FROM billing_subscription s));
+CREATE POLICY billing_dunningpolicy_of_all_of_agent ON billing_dunningpolicy FOR SELECT TO clustertab_agent
+    USING (tenant_id IS NULL);
+GRANT SELECT ON billing_plan, billing_planversion, billing_dunningpolicy TO clustertab_agent;
+
+-- Rows that hang from a tenant's without naming it: its own by those.
+DO $$
+DECLARE
+    child text[];
+BEGIN
+    FOREACH child SLICE 1 IN ARRAY ARRAY[
+        ['billing_accrual', 'wallet_id', 'billing_wallet'], ['billing_walletday', 'wallet_id', 'billing_wallet'],
+        ['billing_grantrule', 'scheme_id', 'billing_walletscheme'],
+        ['billing_movedmoney', 'attempt_id', 'billing_paymentattempt'],
+        ['billing_movedcredit', 'attempt_id', 'billing_paymentattempt']
+    ] LOOP
+        EXECUTE format(
+            'ALTER TABLE %1$I ENABLE ROW LEVEL SECURITY;
+             ALTER TABLE %1$I FORCE ROW LEVEL SECURITY;
+             CREATE POLICY %4$I ON %1$I TO clustertab_operator USING (true);
+             CREATE POLICY %5$I ON %1$I TO clustertab_agent USING (%2$I IN (SELECT p.id FROM %3$I p));
+             GRANT SELECT, INSERT, UPDATE, DELETE ON %1$I TO clustertab_agent',
+            child[1], child[2], child[3], child[1] || '_of_operator', child[1] || '_of_agent');
+    END LOOP;
+END $$;
+
+-- What belongs to no tenant: who issues the invoices, what clusters are called and how far they are read, what we are
+-- called at Stripe, and effects that follow a commit.
+GRANT SELECT ON billing_seller, billing_taxrate, clusters_cluster, clusters_account TO clustertab_agent;
+GRANT SELECT, INSERT, UPDATE ON billing_collector TO clustertab_agent;
+GRANT INSERT, SELECT (id) ON outbox_outboxmessage TO clustertab_agent;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO clustertab_agent;

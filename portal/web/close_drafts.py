@@ -1,0 +1,107 @@
+"""Drafts of a close: each document of a tenant as it will look, before it has a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+
+from billing import calendar, close_drafts, close_runs
+from billing.close_drafts import Drafts
+from billing.documents import pdf as pdfs
+from billing.documents.typesetting import TypesettingError
+from billing.models import Invoice
+from billing.outcomes import Outcome
+from billing.reading import invoices as reading
+from billing.rules.period import parse_month
+from portal.tenants.models import Tenant
+from portal.web.closing import month_name
+from portal.web.invoices import shown
+from portal.web.shapes import INVOICE_BADGES, Draft, DraftsPage, Fact, InvoicePage, Shell
+from portal.web.visit import answer, operator_page
+
+T = TypeVar("T")
+
+
+@operator_page("close")
+def drafts(request: HttpRequest, shell: Shell, month: str, tenant: str) -> HttpResponse:
+    now = datetime.now(UTC).replace(microsecond=0)
+    found = get_object_or_404(Tenant, slug=tenant)
+    made = _drafted(month, found, now, lambda row: _page(row, now))
+    closed = made.closed
+    told = " ".join(block.sentence for block in closed.blocks) or closed.reason
+    if closed.outcome is Outcome.ALREADY:
+        told = f"{closed.number} is issued already."
+    page = DraftsPage(
+        tenant=found.name,
+        name=month_name(month),
+        back=f"{reverse('operator_close')}?{urlencode({'month': month})}",
+        reason=" ".join(filter(None, (told, closed.note))),
+        drafts=tuple(
+            Draft(page=each, pdf=reverse("operator_draft_pdf", args=[month, tenant, place]))
+            for place, each in enumerate(made.documents, start=1)
+        ),
+    )
+    return answer(request, shell, page, whole="operator/drafts.html")
+
+
+@operator_page("close")
+def draft_pdf(request: HttpRequest, shell: Shell, month: str, tenant: str, place: int) -> HttpResponse:
+    """The same template as of what is sent, marked as a draft on each page; 404 where there is no such document."""
+    del request, shell
+    now = datetime.now(UTC).replace(microsecond=0)
+    found = get_object_or_404(Tenant, slug=tenant)
+    made = _drafted(month, found, now, lambda row: close_drafts.document_of(row, moment=now)).documents
+    if not 1 <= place <= len(made):
+        raise Http404("no such draft")
+    try:
+        content = pdfs.render(made[place - 1])
+    except TypesettingError as error:
+        return HttpResponse(str(error), status=503, content_type="text/plain; charset=utf-8")
+    name = f"draft-{month}-{tenant}.pdf"
+    told = {"Content-Disposition": f'inline; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(content, content_type="application/pdf", headers=told)
+
+
+def _drafted(month: str, tenant: Tenant, now: datetime, read: Callable[[Invoice], T]) -> Drafts[T]:
+    """As the last preview of the month was asked for."""
+    try:
+        year, number = parse_month(month)
+    except ValueError as error:
+        raise Http404 from error
+    if not 2000 <= year <= now.year + 1:
+        raise Http404("no such month")
+    run = close_runs.newest(month)
+    return close_drafts.read_each(
+        tenant=tenant,
+        year=year,
+        month=number,
+        moment=now,
+        read=read,
+        accept_incomplete=run.accept_incomplete if run else "",
+    )
+
+
+def _page(row: Invoice, now: datetime) -> InvoicePage:
+    """Without what its number makes, and without addresses that nobody can open."""
+    page = shown(reading.draft_detail(row.pk, on=calendar.day_of(now, row.period)))
+    groups = tuple(
+        replace(group, lines=tuple(replace(line, jobs="") for line in group.lines)) for group in page.groups
+    )
+    facts = tuple(Fact(label=other.label, value=other.number) for other in page.related)
+    return replace(
+        page,
+        number=close_drafts.NUMBER,
+        badge=INVOICE_BADGES["draft"],
+        groups=groups,
+        facts=(*page.facts, *facts),
+        related=(),
+        transfer=None,
+        evidence="",
+    )

@@ -1,0 +1,96 @@
+"""The form that declares a cluster's nodes, with a preview of what changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.forms import formset_factory
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from clusters import declared
+from clusters.capacity import CapacityError
+from clusters.declared import MOST_GPUS, Declaration, Node
+from clusters.models import CapacityState, Cluster
+from portal.web.shapes import Shell
+from portal.web.shapes.cluster import NodesPage
+from portal.web.visit import operator_page
+
+EMPTY_ROWS = 3
+
+
+def _day(label: str) -> forms.DateField:
+    return forms.DateField(label=label, required=False, widget=forms.DateInput(attrs={"type": "date"}))
+
+
+class NodeForm(forms.Form):
+    """One node; a row that is left empty, or whose name is taken away, is none."""
+
+    use_required_attribute = False
+
+    name = forms.CharField(
+        label="Node",
+        max_length=255,
+        required=False,
+        widget=forms.TextInput(attrs={"placeholder": "Node name"}),
+    )
+    gpu_model = forms.CharField(label="GPU model", max_length=255, required=False)
+    gpus = forms.IntegerField(label="GPUs", min_value=1, max_value=MOST_GPUS, required=False)
+    state = forms.ChoiceField(label="State", choices=CapacityState.choices, initial=CapacityState.UP)
+    since = _day("From")
+    until = _day("Until")
+
+    def clean(self) -> dict[str, Any]:
+        told: dict[str, Any] = super().clean() or {}
+        if told.get("name"):
+            for key, what in (("gpu_model", "Name the model as jobs do."), ("gpus", "Say how many GPUs.")):
+                if not told.get(key) and key not in self.errors:
+                    self.add_error(key, what)
+        return told
+
+    @property
+    def node(self) -> Node | None:
+        told = self.cleaned_data
+        return Node(**told) if told.get("name") else None
+
+
+NodeForms = formset_factory(NodeForm, extra=EMPTY_ROWS)
+
+
+@operator_page("clusters", acts=True)
+def cluster_nodes(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        raise Http404
+    rows = NodeForms(request.POST) if request.method == "POST" else NodeForms(initial=_declared(cluster))
+    error = ""
+    preview: tuple[tuple[str, str], ...] = ()
+    if request.method == "POST" and rows.is_valid():
+        nodes = [form.node for form in rows if form.cleaned_data and form.node is not None]
+        try:
+            if request.POST.get("act") == "declare":
+                declared.declare_nodes(cluster=cluster, nodes=nodes)
+                messages.success(request, f"The nodes of {name} are declared.")
+                return redirect("operator_cluster", name)
+            preview = _changes(declared.plan_nodes(cluster, nodes))
+        except CapacityError as refusal:
+            error = str(refusal)
+    page = NodesPage(name=name, zone=cluster.timezone, error=error, preview=preview, rows=rows)
+    return render(request, "operator/nodes.html", {"shell": shell, "page": page})
+
+
+def _declared(cluster: Cluster) -> list[dict[str, Any]]:
+    return [
+        {name: getattr(node, name) for name in NodeForm.base_fields} for node in declared.nodes_of(cluster)
+    ]
+
+
+def _changes(planned: Declaration) -> tuple[tuple[str, str], ...]:
+    """Each change as a word and a sentence."""
+    found = [
+        *(("Add", node.sentence) for node in planned.added),
+        *(("Remove", node.sentence) for node in planned.removed),
+    ]
+    return tuple(found) or (("Nothing", "These nodes are declared already."),)

@@ -1,0 +1,111 @@
+"""How an invoice, or all that are open, can be paid by card now; and what became of the last charge."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from django.db.models import Q
+
+from billing.collecting import door, retries
+from billing.collection import Balance
+from billing.dunning.policies import Policies
+from billing.models import (
+    UNDER_WAY,
+    AttemptState,
+    BillingAccount,
+    Invoice,
+    MethodState,
+    PaymentAttempt,
+    SavedMethod,
+)
+from billing.reading.invoices import Open
+from portal.tenants.access import Action
+from portal.web import format as say
+from portal.web.payment import label_of, means_of
+from portal.web.shapes import OpenOffer, PayOffer
+from portal.web.visit import Visit
+
+
+def offer(visit: Visit, invoice: Invoice, stand: Balance, *, due: bool) -> PayOffer | None:
+    """How the invoice can be paid by card, or why not now; None where it cannot, or need not. Six queries."""
+    if not door.is_configured() or not due:
+        return None
+    tried = PaymentAttempt.objects.filter(invoice=invoice).annotate(is_under_way=Q(UNDER_WAY))
+    newest = tried.select_related("method").order_by("-is_under_way", "-made_at").first()
+    under_way = newest is not None and newest.is_under_way
+    confirm = newest is not None and newest.state == AttemptState.OFFERED and bool(newest.asked_by)
+    note, tone = _note(visit, invoice, newest, under_way=under_way, confirm=confirm)
+    may_pay = Action.PAY in visit.may and not under_way
+    return PayOffer(
+        note=note,
+        tone=tone,
+        button=may_pay,
+        sandbox=door.is_sandbox(),
+        amount=say.money(stand.due),
+        card=_card(visit) if may_pay else "",
+        key=str(uuid4()),
+        confirm=str(newest.pk) if newest is not None and confirm and may_pay else "",
+    )
+
+
+def open_offer(visit: Visit, to_pay: Open) -> OpenOffer | None:
+    """Where several invoices are open, a card is saved, and the visitor may pay. One query at most."""
+    count = to_pay.count - to_pay.processing
+    if not door.is_configured() or Action.PAY not in visit.may or count < 2:
+        return None
+    card = _card(visit)
+    if not card:
+        return None
+    amount = say.sums(to_pay.sums) if not to_pay.processing else ""
+    return OpenOffer(
+        count=say.counted(count, "open invoice"),
+        amount=amount,
+        card=card,
+        key=str(uuid4()),
+        sandbox=door.is_sandbox(),
+    )
+
+
+def _card(visit: Visit) -> str:
+    saved = SavedMethod.objects.filter(tenant=visit.tenant, preferred=True, state=MethodState.USABLE).first()
+    return label_of(saved) if saved else ""
+
+
+def _note(
+    visit: Visit, invoice: Invoice, newest: PaymentAttempt | None, *, under_way: bool, confirm: bool
+) -> tuple[str, str]:
+    """What is said of the last charge, and how gravely."""
+    if newest is not None and under_way:
+        amount = say.minor(newest.amount, newest.currency)
+        if newest.state == AttemptState.NEEDS_REVIEW:
+            return f"A payment of {amount} is being reviewed. Please do not pay again.", "info"
+        return f"A payment of {amount} is being processed. You do not need to do anything.", "info"
+    if confirm or (newest is not None and newest.state == AttemptState.NEEDS_ACTION):
+        return "Your bank asks you to confirm the payment.", "danger"
+    when = _next_charge(visit, invoice)
+    if newest is not None and newest.state == AttemptState.FAILED:
+        message = newest.message or "The bank gave no reason."
+        return f"{means_of(newest)} was refused: {message} {when}".strip(), "danger"
+    return when, "info"
+
+
+def _next_charge(visit: Visit, invoice: Invoice) -> str:
+    """When the card is charged for it by itself, where it was refused for this or another invoice; "" where not."""
+    if BillingAccount.objects.filter(tenant=visit.tenant, automatic=False).exists():
+        return ""
+    policies = Policies([visit.tenant.pk])
+    rest = retries.card_rests([visit.tenant.pk], policies).get(visit.tenant.pk)
+    refused = retries.refusals([invoice.pk]).get(invoice.pk, [])
+    if refused and invoice.due_on is not None:
+        own = retries.next_try(refused, policies.of(visit.tenant.pk, invoice.due_on).retries)
+        if own is None:
+            return "It is not charged again by itself."
+        moment = max(own, rest.until) if rest else own
+        return f"It is charged again on {say.day(moment.astimezone(visit.zone).date())}."
+    if rest is None or rest.until <= visit.moment or rest.attempt.invoice_id == invoice.pk:
+        return ""
+    card, other = means_of(rest.attempt), rest.attempt.invoice
+    day = say.day(rest.until.astimezone(visit.zone).date())
+    return (
+        f"{card} was refused for {other.number if other else 'another invoice'}. It is charged from {day} on."
+    )

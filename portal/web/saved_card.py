@@ -1,0 +1,131 @@
+"""Paying with the saved card by one click: an invoice, or all that are open; and on to the bank where it asks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from billing.collecting import door, on_demand, top_ups
+from billing.collecting.door import CollectingError, UnplacedError
+from billing.collecting.on_demand import PaidOpen
+from billing.gateways.base import GatewayError
+from billing.models import (
+    AttemptState,
+    DocumentKind,
+    Invoice,
+    InvoiceState,
+    LinkState,
+    PayLink,
+    PaymentAttempt,
+)
+from billing.rules.money import Money
+from portal.tenants.access import Action
+from portal.tenants.models import Tenant
+from portal.web import format as say
+from portal.web.payment import CONFIRMING, LATER, back_of, behind_page, means_of, person_of
+from portal.web.visit import tenant_act, tenant_return
+
+
+@tenant_act(Action.PAY)
+def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
+    """Charge what is due of the invoice to the saved card, as the page offered it."""
+    invoice = _invoice(tenant, number)
+    try:
+        attempt = on_demand.pay(
+            invoice=invoice,
+            key=top_ups.key_of(request.POST.get("key", "")),
+            gateway=door.gateway(),
+            back=back_of(request, tenant),
+            who=person_of(request),
+            moment=datetime.now(UTC),
+        )
+    except CollectingError as refusal:
+        messages.error(request, str(refusal))
+    except (GatewayError, UnplacedError):
+        messages.info(request, CONFIRMING)
+    else:
+        if on_demand.confirmation(attempt=attempt) is not None:
+            return redirect("payment_confirm", tenant.slug, attempt.pk)
+        _say(request, attempt)
+    return redirect("invoice", tenant.slug, number)
+
+
+@tenant_act(Action.PAY)
+def pay_open(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """Charge the open invoices to the saved card one by one, up to the first that is not paid by it."""
+    try:
+        done = on_demand.pay_open(
+            tenant=tenant,
+            key=top_ups.key_of(request.POST.get("key", "")),
+            gateway=door.gateway(),
+            back=back_of(request, tenant),
+            who=person_of(request),
+            clock=lambda: datetime.now(UTC),
+        )
+    except CollectingError as refusal:
+        messages.error(request, str(refusal))
+        return redirect("invoices", tenant.slug)
+    except (GatewayError, UnplacedError):
+        messages.error(request, LATER)
+        return redirect("invoices", tenant.slug)
+    _say_open(request, done)
+    if done.stopped is not None and on_demand.confirmation(attempt=done.stopped) is not None:
+        return redirect("payment_confirm", tenant.slug, done.stopped.pk)
+    return redirect("invoices", tenant.slug)
+
+
+@tenant_return(Action.PAY)
+def confirm(request: HttpRequest, tenant: Tenant, attempt: UUID) -> HttpResponse:
+    """On to the bank's page. By a page of ours: a form may not lead to addresses that nobody knows before."""
+    link = PayLink.objects.filter(tenant=tenant, attempt=attempt, confirms=True).first()
+    if link is None:
+        raise Http404("no such page of this tenant")
+    behind = behind_page(tenant, link)
+    if link.state != LinkState.OPEN:
+        return behind
+    return render(request, "tenant/confirm.html", {"url": link.url, "back": behind["Location"]})
+
+
+def _invoice(tenant: Tenant, number: str) -> Invoice:
+    invoice = Invoice.objects.filter(
+        tenant=tenant, number=number.replace("\0", ""), state=InvoiceState.ISSUED
+    ).first()
+    if invoice is None or invoice.kind == DocumentKind.CREDIT_NOTE:
+        raise Http404("no such invoice to pay")
+    return invoice
+
+
+def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:
+    amount = say.minor(attempt.amount, attempt.currency)
+    state = AttemptState(attempt.state)
+    if state is AttemptState.SUCCEEDED:
+        messages.success(request, f"{amount} paid with {means_of(attempt)}. Thank you.")
+    elif state in {AttemptState.FAILED, AttemptState.CANCELED, AttemptState.NEEDS_ACTION}:
+        messages.error(
+            request, f"{means_of(attempt)} was refused: {attempt.message or 'nothing was charged.'}"
+        )
+    else:
+        messages.info(request, CONFIRMING)
+
+
+def _say_open(request: HttpRequest, done: PaidOpen) -> None:
+    if done.paid:
+        sums: dict[str, Money] = {}
+        for attempt in done.paid:
+            amount = Money.from_minor(attempt.amount, attempt.currency)
+            sums[amount.currency] = sums.get(amount.currency, Money.zero(amount.currency)) + amount
+        count, with_ = say.counted(len(done.paid), "invoice"), means_of(done.paid[0])
+        messages.success(request, f"{count} paid with {with_}: {say.sums(list(sums.values()))}.")
+    if done.stopped is not None and done.stopped.state == AttemptState.FAILED:
+        messages.error(
+            request,
+            f"{done.stopped.invoice}: {means_of(done.stopped)} was refused: {done.why} Nothing more was tried.",
+        )
+    elif done.why:
+        messages.error(request, done.why)
+    elif done.left:
+        messages.info(request, f"{say.counted(done.left, 'invoice')} left: pay again to go on.")

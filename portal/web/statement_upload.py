@@ -1,0 +1,64 @@
+"""A statement of the bank that is uploaded: previewed, or taken in, with what the file leaves open said beside it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.http import HttpRequest, QueryDict
+
+from billing.models import TransferState
+from billing.transfers import importing
+from billing.transfers.values import MOST_BYTES, ReadOptions, StatementError, meanings
+from portal.web import format as say
+
+AT_ONCE = 200  # new transfers that are matched before the page answers; a worker does the others
+
+
+def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> str:
+    """What came of the file, or would, in a sentence. Raises StatementError, and then nothing was kept."""
+    file = request.FILES.get("file")
+    if file is None or not file.size:
+        raise StatementError("Choose a file: a statement in camt.053, or CSV.")
+    if file.size > MOST_BYTES:
+        raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
+    done = importing.take_in(
+        data=file.read(),
+        name=file.name or "",
+        by=by,
+        moment=now,
+        options=options_of(request.POST),
+        rehearse=preview,
+        most=AT_ONCE,
+    )
+    count = done.states
+    parts = [f"{say.counted(len(done.rows), 'new transfer')}, {done.known} known before"]
+    parts.append(f"{count[TransferState.BOOKED]} booked, {count[TransferState.WAITING]} to be looked at")
+    if count[TransferState.NEW]:
+        parts.append(f"{count[TransferState.NEW]} are matched in a moment")
+    if done.refused:
+        place, reason = done.refused[0]
+        parts.append(f"{len(done.refused)} in quarantine" + (f", as {place}: {reason}" if preview else ""))
+    text = "; ".join(parts).removesuffix(".") + "."
+    return f"Preview, nothing is kept: {text}" if preview else text
+
+
+def options_of(posted: QueryDict) -> ReadOptions:
+    """What somebody says of a file that it does not say itself, as the options of `import_statement` do."""
+    return ReadOptions(
+        account=_line(posted, "account"),
+        currency=_line(posted, "currency").upper()[:3],
+        decimal=mark if (mark := _line(posted, "decimal")) in {",", "."} else "",
+        dates=order if (order := _line(posted, "dates")) in {"dmy", "mdy"} else "",
+        columns=meanings(_lines(posted, "columns")),
+        words=meanings(_lines(posted, "words")),
+        unchecked=bool(posted.get("unchecked")),
+    )
+
+
+def _line(posted: QueryDict, name: str) -> str:
+    return " ".join(posted.get(name, "").replace("\0", "").split())[:100]
+
+
+def _lines(posted: QueryDict, name: str) -> list[str]:
+    texts = posted.get(name, "").replace("\0", "")[:4000].splitlines()
+    return [text.strip() for text in texts if text.strip()]

@@ -1,0 +1,61 @@
+"""The form that takes a cluster's watermark back, with a preview of what is read again then."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from clusters import watermark
+from clusters.models import Cluster
+from clusters.watermark import WatermarkError
+from portal.audit import acting_as
+from portal.web.shapes import Shell
+from portal.web.shapes.cluster import WatermarkPage
+from portal.web.visit import operator_page
+
+WRITTEN = "%Y-%m-%dT%H:%M"
+
+
+class ResetForm(forms.Form):
+    """`to` in UTC; blank: to none."""
+
+    to = forms.DateTimeField(
+        label="Complete through, in UTC",
+        required=False,
+        input_formats=[WRITTEN, "%Y-%m-%dT%H:%M:%S"],
+        widget=forms.DateTimeInput(format=WRITTEN, attrs={"type": "datetime-local"}),
+        help_text="All usage after this is read again. Blank: the next sync begins where the first one did.",
+    )
+    why = forms.CharField(label="Reason", max_length=500, help_text="Kept in the history of changes.")
+
+
+@operator_page("clusters", acts=True)
+def reset_watermark(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        raise Http404
+    now = datetime.now(UTC).replace(microsecond=0)
+    proposed = watermark.proposed(cluster, moment=now)
+    form = ResetForm(request.POST or None, initial={"to": proposed})
+    error = preview = ""
+    if request.method == "POST" and form.is_valid():
+        told: dict[str, Any] = form.cleaned_data
+        try:
+            if request.POST.get("act") == "reset":
+                with acting_as(why=told["why"]):
+                    done = watermark.reset(cluster=cluster, to=told["to"], moment=now)
+                messages.success(request, done.sentence)
+                return redirect("operator_cluster", name)
+            preview = watermark.plan_reset(cluster=cluster, to=told["to"], moment=now).sentence
+        except WatermarkError as refusal:
+            error = str(refusal)
+    found = watermark.ahead(name, cluster.complete_through, moment=now)
+    page = WatermarkPage(
+        name=name, warning=found.fact if found else "", error=error, preview=preview, form=form
+    )
+    return render(request, "operator/watermark.html", {"shell": shell, "page": page})

@@ -1,0 +1,231 @@
+"""Whoever changes evidence is found out: by the signature, and by the program though it is signed anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billing.models import Invoice, SigningKey
+from tests import stories
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.evidence import Files, Row, agrees, bundle, changed, in_invoice, in_usage, verified
+
+pytestmark = pytest.mark.django_db
+
+Change = Callable[[Files], None]
+
+
+@pytest.fixture
+def march() -> Invoice:
+    """Slices of a seventh that were suspended, eight GPUs for 18 hours, and cores; taxed at 19 %."""
+    cluster = a_cluster()
+    prices: list[Any] = [("gpu-hour", {}, "3.10", None), ("cpu-core-hour", {}, "0.05", None)]
+    plan = a_plan(prices=[(*price[:3], LONG_AGO) for price in prices], charges=("gpu", "cpu"))
+    a_seller(
+        name="North",
+        address="Hafenstraße 1",
+        country="DE",
+        vat_id="DE811234565",
+        iban="DE89370400440532013000",
+    )
+    tenant = a_tenant(
+        plan=plan, tax_rate="19", country="DE", address="Gate 1\n10115 Berlin", accounts=[(cluster, "vision")]
+    )
+    take_in(
+        cluster,
+        a_job(
+            job_id="16", gpus=3, gpu_share=(1, 7), ended="2026-03-02 13:07:11", suspended=611, cpu_milli=1500
+        ),
+        a_job(job_id="17", gpus=8, ended="2026-03-03 04:00"),
+        as_of="2026-05-01",
+    )
+    stories.close("2026-03")
+    return stories.invoice_of(tenant, "2026-03")
+
+
+def row(number: int, **cells: str) -> Change:
+    return in_usage(lambda rows: rows[number].update(cells))
+
+
+def moved(replaced: Mapping[str, str]) -> Change:
+    """Job 17, of which all moments say something else."""
+
+    def change(rows: list[Row]) -> None:
+        for name in ("started", "ended", "service_from", "service_to"):
+            for old, new in replaced.items():
+                rows[2][name] = rows[2][name].replace(old, new)
+
+    return in_usage(change)
+
+
+def twice(rows: list[Row]) -> None:
+    rows.append(dict(rows[2]))
+
+
+def twice_and_paid(files: Files) -> None:
+    """One record billed twice, with everything that is computed from it."""
+    in_usage(twice)(files)
+
+    def more(told: dict[str, Any]) -> None:
+        line = next(each for each in told["lines"] if each["meter"] == "gpu-hour")
+        extra = 446_40  # 8 GPUs for 18 hours at 3.10
+        line["seconds"] = str(Fraction(line["seconds"]) + 8 * 18 * 3600)
+        line["amount"] += extra
+        net = told["subtotal"] + extra
+        tax = (net * 19 + 50) // 100
+        told["taxes"][0].update(net=net, tax=tax)
+        told.update(subtotal=net, tax=tax, total=net + tax, due=net + tax)
+
+    in_invoice(more)(files)
+
+
+def line(number: int, **fields: Any) -> Change:
+    return in_invoice(lambda told: told["lines"][number].update(fields))
+
+
+def document(**fields: Any) -> Change:
+    return in_invoice(lambda told: told.update(fields))
+
+
+def tax(**fields: Any) -> Change:
+    return in_invoice(lambda told: told["taxes"][0].update(fields))
+
+
+def of_file(name: str, content: bytes) -> Change:
+    return lambda files: files.update({name: content})
+
+
+TAMPERINGS = {
+    "a job in another year": (
+        moved({"2026-": "2025-"}),
+        "job 17: its stretch lies outside of the line's period",
+    ),
+    "a job in another month": (
+        moved({"-03-": "-04-"}),
+        "job 17: its stretch lies outside of the line's period",
+    ),
+    "a stretch moved by ten hours": (
+        row(2, service_from="2026-03-02T20:00:00Z", service_to="2026-03-03T14:00:00Z"),
+        "job 17: its stretch lies outside of the time in which it ran",
+    ),
+    "a start that is earlier": (
+        row(2, service_from="2026-03-02T09:00:00Z"),
+        "job 17: its stretch lies outside",
+    ),
+    "an end that is earlier": (row(2, service_to="2026-03-03T03:00:00Z"), "job 17: it held 489600 units"),
+    "a stretch that ends before it begins": (row(2, service_to="2026-03-01T00:00:00Z"), "lies outside"),
+    "more GPUs": (row(2, count="9"), "job 17: it held 583200 units × seconds then, its row says 518400"),
+    "less suspended": (
+        row(1, suspended="0"),
+        "job 16: it held 33693 units × seconds then, its row says 31860",
+    ),
+    "suspended for longer than it ran": (
+        row(1, suspended="99999999"),
+        "job 16: it was suspended for 99999999 of",
+    ),
+    "more units": (row(2, units="518401"), "its row says 518401"),
+    "units taken back": (row(2, units="-518400"), "its jobs held"),
+    "another share": (row(1, share_den="2"), "its jobs held"),
+    "a share above one": (row(1, share_num="8"), "job 16: one unit is 8/7 of what a gpu-hour counts"),
+    "a core that is more than a core": (
+        row(0, share_den="100"),
+        "one unit is 1/100 of what a cpu-core-hour counts",
+    ),
+    "one record billed twice": (
+        in_usage(twice),
+        "job 17: it is billed twice for the same time, also on line 2",
+    ),
+    "one record billed twice, and paid": (twice_and_paid, "job 17: it is billed twice for the same time"),
+    "a job less": (in_usage(lambda rows: rows.pop(0)), "its jobs held 0 seconds"),
+    "a job of another line": (row(2, line="1"), "line 2 (GPU time): its jobs held"),
+    "a job of no line": (row(2, line="7"), "jobs stand behind line 7, which the invoice does not have"),
+    "a sum in the place of a job": (row(2, record=""), "line 2: a sum stands in the place of its jobs"),
+    "another price": (line(1, unit_price="3.20"), "comes to"),
+    "another quantity": (line(1, seconds="1"), "the line says 1"),
+    "another amount": (line(1, amount=1_00), "the line says 1.00 USD"),
+    "another line's period": (
+        line(1, service=["2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]),
+        "lies outside of the line's period, 2026-02-01T00:00:00Z to 2026-03-01T00:00:00Z",
+    ),
+    "another subtotal": (document(subtotal=1), "the subtotal says 0.01 USD"),
+    "another rate": (tax(rate="20"), "20 % is of 0.00 USD"),
+    "another tax": (tax(tax=1), "the invoice says 0.01 USD"),
+    "another total": (document(total=1), "do not add up to 0.01 USD"),
+    "more due": (document(due=1), "is not the 0.01 USD that is due"),
+}
+"""What is changed, and a sentence of the program, which says so though it is signed by whoever changed it."""
+
+
+@pytest.mark.parametrize(("change", "sentence"), TAMPERINGS.values(), ids=TAMPERINGS)
+def test_whoever_changes_evidence_is_found_out(
+    march: Invoice, tmp_path: Path, change: Change, sentence: str
+) -> None:
+    content = bundle(march)
+    code, text = verified(changed(content, change), tmp_path)
+    assert (code, sentence in text, "DIFFERS  " in text) == (1, True, True), text
+    code, text = verified(changed(content, change, signed=False), tmp_path)
+    assert code == 1, text
+    assert "is not what was signed" in text
+
+
+ONLY_SIGNED = {
+    "a job moved by ten hours, wherever it says so": (
+        moved({"02T10": "02T20", "03T04": "03T14"}),
+        "usage.csv",
+    ),
+    "another buyer": (in_invoice(lambda told: told["buyer"].update(name="Eve")), "invoice.json"),
+    "another job id": (row(2, job="99"), "usage.csv"),
+    "another person": (row(2, person="u99"), "usage.csv"),
+    "another PDF": (of_file("invoice.pdf", b"%PDF"), "invoice.pdf"),
+    "another e-invoice": (of_file("factur-x.xml", b"<x/>"), "factur-x.xml"),
+}
+"""What no arithmetic can find: the signature does."""
+
+
+@pytest.mark.parametrize(("change", "name"), ONLY_SIGNED.values(), ids=ONLY_SIGNED)
+def test_what_fits_is_found_by_the_signature(
+    march: Invoice, tmp_path: Path, change: Change, name: str
+) -> None:
+    content = bundle(march)
+    code, text = verified(changed(content, change, signed=False), tmp_path)
+    assert (code, f"DIFFERS  {name} is not what was signed" in text) == (1, True), text
+    code, text = verified(changed(content, change), tmp_path, "--key", SigningKey.objects.get().public)
+    assert (code, "which is none of those that you trust" in text) == (1, True), text
+
+
+def test_the_bundle_itself_agrees_and_says_amounts_in_the_currencys_unit(
+    march: Invoice, tmp_path: Path
+) -> None:
+    text = agrees(bundle(march), tmp_path)
+    assert f"total {march.total // 100}.{march.total % 100:02d} USD" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "sentence"),
+    [
+        (lambda files: files.pop("invoice.pdf"), 1, "invoice.pdf is missing"),
+        (lambda files: files.update({"more.csv": b""}), 1, "more.csv was not signed"),
+        (lambda files: files.pop("signature.json"), 2, "KeyError: 'signature.json'"),
+        (lambda files: files.pop("usage.csv"), 2, "This is no evidence of an invoice"),
+        (lambda files: files.update({"people.csv": b"person,name\n"}), 0, "agrees"),
+    ],
+)
+def test_files_that_are_missing_or_more_are_said(
+    march: Invoice, tmp_path: Path, change: Change, code: int, sentence: str
+) -> None:
+    found, text = verified(changed(bundle(march), change, signed=False), tmp_path)
+    assert (found, sentence in text) == (code, True), text
+
+
+def test_the_manifest_of_another_invoice_is_found(march: Invoice, tmp_path: Path) -> None:
+    def other(files: Files) -> None:
+        stated = json.loads(files["documents.json"])
+        files["documents.json"] = json.dumps(stated | {"document": "INV-2026-0099"}).encode()
+
+    text = verified(changed(bundle(march), other, signed=False), tmp_path)[1]
+    assert "DIFFERS  documents.json is of INV-2026-0099, the invoice is INV-2026-0001" in text

@@ -1,0 +1,268 @@
+"""Ann pays with her saved card by one click: an invoice, or all that are open; and confirms it with her bank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from billing.collecting import attempts, links, on_demand
+from billing.collecting.door import CollectingError
+from billing.collecting.links import Back
+from billing.gateways.base import GatewayError
+from billing.models import (
+    Invoice,
+    LinkState,
+    PayLink,
+    PaymentAttempt,
+    SavedMethod,
+    Wallet,
+    WalletScope,
+)
+from billing.wallets import schemes
+from portal.tenants.models import Role
+from tests import builders
+from tests.builders import at
+from tests.collecting import Counter, a_counter
+from tests.scenarios.test_dunning_endures import copies
+from tests.web.clock import stand_at
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BACK = Back("https://tab.example/back/", "https://tab.example/")
+GOOD, NO_FUNDS, ASKS = "4242424242424242", "4000000000009995", "4000002760003184"
+HERE = "/t/vision-lab/invoices/INV-2026-0001/"
+
+
+@pytest.fixture
+def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
+    for module in ("portal.web.visit", "portal.web.payment", "portal.web.saved_card"):
+        stand_at(monkeypatch, "2026-04-15 10:00", of=module)
+    with a_counter(now=at("2026-04-15 10:00")) as found:
+        yield found
+        assert found.stripe.violations == []
+
+
+@pytest.fixture
+def ann(counter: Counter) -> Client:
+    client = Client()
+    client.force_login(builders.a_person("ann@vision.example", counter.lab, Role.OWNER))
+    return client
+
+
+def text(client: Client, address: str) -> str:
+    return " ".join(client.get(address).content.decode().split())
+
+
+def key_on(client: Client, address: str) -> str:
+    found = re.search(r'name="key" value="([0-9a-f-]{36})"', client.get(address).content.decode())
+    assert found
+    return found[1]
+
+
+def pay(counter: Counter, **other: object) -> PaymentAttempt:
+    told = {"invoice": counter.invoice, "key": uuid4(), "gateway": counter.gateway, "back": BACK}
+    return on_demand.pay(**(told | {"who": "ann", "moment": counter.now} | other))  # type: ignore[arg-type]
+
+
+def test_one_click_pays_and_the_same_form_again_pays_once(counter: Counter, ann: Client) -> None:
+    counter.save_card(GOOD)
+    assert "Pay $4.00 with Visa ending in 4242" in text(ann, HERE)
+    key = key_on(ann, HERE)
+    for _ in range(2):
+        ann.post(f"{HERE}pay-saved/", {"key": key})
+    assert (counter.taken, counter.paid) == ([400], "4.00")
+    assert "$4.00 paid with Visa ending in 4242. Thank you." in text(ann, HERE)
+    assert PaymentAttempt.objects.get().asked_by == "ann@vision.example"
+    counter.books_agree()
+
+
+def test_a_refusal_is_said_and_is_not_emailed(counter: Counter, ann: Client) -> None:
+    counter.save_card(NO_FUNDS)
+    ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
+    assert "Visa ending in 9995 was refused: Your card has insufficient funds." in text(ann, HERE)
+    counter.collect()
+    assert counter.states == ["failed"]  # nor is it charged again behind her back
+
+
+def test_a_bank_that_asks_is_gone_to_and_come_back_from(counter: Counter, ann: Client) -> None:
+    counter.save_card(ASKS)
+    led = ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
+    assert led["Location"] == f"/t/vision-lab/payment/confirm/{PaymentAttempt.objects.get().pk}/"
+    on = text(ann, led["Location"])
+    assert "Go on to your bank" in on
+    link = PayLink.objects.get()
+    assert link.url in on
+    assert (counter.states, counter.standing) == (["offered"], "due")
+    assert "Confirm with your bank" in text(ann, HERE)
+    counter.collect()  # a round leaves whoever is there alone
+    assert counter.states == ["offered"]
+
+    charge = link.external_id or ""
+    counter.stripe.hand.authenticate(charge)
+    back = urlsplit(counter.stripe.objects("payment_intent")[0]["id"])
+    ann.get(f"/t/vision-lab/payment/back/?payment_intent={back.path}&redirect_status=succeeded")
+    assert (counter.states, counter.paid) == (["succeeded"], "4.00")
+    assert PayLink.objects.get().state == LinkState.COMPLETE
+    counter.books_agree()
+
+
+def test_a_bank_that_says_no_leaves_it_to_be_paid_otherwise(counter: Counter, ann: Client) -> None:
+    counter.save_card(ASKS)
+    ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
+    charge = PayLink.objects.get().external_id or ""
+    counter.stripe.hand.authenticate(charge, passes=False)
+    ann.get(f"/t/vision-lab/payment/back/?payment_intent={charge}&redirect_status=failed")
+    assert counter.states == ["failed"]
+    assert PayLink.objects.get().state == LinkState.EXPIRED
+    assert "Pay with another card" in text(ann, HERE)
+
+
+def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(counter: Counter) -> None:
+    counter.save_card(ASKS)
+    pay(counter)
+    first = PaymentAttempt.objects.get()
+    with pytest.raises(CollectingError):  # its page is looked at, closed, and only then another one is opened
+        attempts_of_another_card(counter)
+    page = links.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
+    first.refresh_from_db()
+    assert first.state == "canceled"
+    assert counter.stripe.objects("payment_intent")[0]["status"] == "canceled"
+    counter.stripe.hand.pay(page.external_id or "")
+    links.follow(link=page, gateway=counter.gateway, moment=counter.now)
+    assert counter.taken == [400]
+
+
+def attempts_of_another_card(counter: Counter) -> None:
+    held = attempts.charge(
+        invoice=counter.invoice, gateway=counter.gateway, moment=counter.now, on=counter.now.date()
+    )
+    if isinstance(held, attempts.Held):
+        raise CollectingError(held.why)
+
+
+def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(counter: Counter) -> None:
+    counter.save_card(ASKS)
+    pay(counter)
+    counter.wait(minutes=31)
+    counter.collect()
+    assert counter.states[0] == "canceled"
+    assert PayLink.objects.get().state == LinkState.EXPIRED
+    assert counter.taken == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "asks"), [("answer_lost", False), ("cut_before", False), ("answer_lost", True)]
+)
+def test_an_answer_that_is_lost_is_followed_under_the_same_key(
+    counter: Counter, fault: str, asks: bool
+) -> None:
+    counter.save_card(ASKS if asks else GOOD)
+    getattr(counter.stripe.faults, fault)("POST /v1/payment_intents")
+    with pytest.raises(GatewayError):
+        pay(counter)
+    assert counter.states == ["unknown"]
+    counter.wait(minutes=1)
+    counter.collect()
+    if asks:
+        counter.stripe.hand.authenticate(PayLink.objects.get().external_id or "")
+        counter.collect()
+    assert counter.taken == [400]
+    counter.books_agree()
+
+
+def test_all_open_invoices_are_paid_by_one_click_oldest_first(counter: Counter, ann: Client) -> None:
+    copies(2)
+    counter.save_card(GOOD)
+    assert "3 open invoices: $12.00" in text(ann, "/t/vision-lab/invoices/")
+    key = key_on(ann, "/t/vision-lab/invoices/")
+    for _ in range(2):
+        ann.post("/t/vision-lab/invoices/pay/", {"key": key})
+    assert counter.taken == [400] * 3
+    assert PaymentAttempt.objects.values("invoice").distinct().count() == 3
+    assert "Visa ending in 4242" in text(ann, HERE)
+    counter.books_agree()
+
+
+def test_the_first_refusal_ends_it(counter: Counter, ann: Client) -> None:
+    copies(2)
+    counter.save_card(NO_FUNDS)
+    ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
+    assert counter.states == ["failed"]
+    told = text(ann, "/t/vision-lab/invoices/")
+    assert (
+        "Visa ending in 9995 was refused: Your card has insufficient funds. Nothing more was tried." in told
+    )
+
+
+def test_a_bank_that_asks_at_the_second_of_three_is_gone_to(counter: Counter, ann: Client) -> None:
+    copies(2)
+    card = counter.save_card(GOOD)
+    pay(counter)
+    counter.stripe.hand.behave(card.external_id, ASKS)
+    led = ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
+    asks = PaymentAttempt.objects.get(state="offered")
+    assert led["Location"] == f"/t/vision-lab/payment/confirm/{asks.pk}/"
+    assert asks.invoice == Invoice.objects.exclude(number="INV-2026-0001").earliest("pk")
+    assert counter.states == ["succeeded", "offered"]
+
+
+def test_a_card_that_is_typed_on_the_page_to_pay_on_is_kept_if_ann_ticks_so(counter: Counter) -> None:
+    page = links.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
+    counter.stripe.hand.pay(page.external_id or "", save=True)
+    for _ in range(2):
+        links.follow(link=page, gateway=counter.gateway, moment=counter.now)
+    card = SavedMethod.objects.get()
+    assert (card.preferred, card.last4, counter.paid) == (True, "4242", "4.00")
+    counter.books_agree()
+
+
+def test_a_card_that_is_typed_there_and_not_ticked_is_forgotten(counter: Counter) -> None:
+    page = links.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
+    counter.stripe.hand.pay(page.external_id or "")
+    links.follow(link=page, gateway=counter.gateway, moment=counter.now)
+    assert counter.paid == "4.00"
+    assert not SavedMethod.objects.exists()
+
+
+def test_eve_pays_nothing_of_anns_nor_sees_her_banks_page(counter: Counter) -> None:
+    counter.save_card(ASKS)
+    asks = pay(counter)
+    eve = Client()
+    eve.force_login(builders.a_person("eve@speech.example"))
+    for address in (f"{HERE}pay-saved/", "/t/vision-lab/invoices/pay/"):
+        assert eve.post(address, {"key": str(uuid4())}).status_code == 404
+    assert eve.get(f"/t/vision-lab/payment/confirm/{asks.pk}/").status_code == 404
+    other = builders.a_tenant("speech-lab")
+    builders.a_person("eve@speech.example", other, Role.OWNER)
+    assert eve.get(f"/t/speech-lab/payment/confirm/{asks.pk}/").status_code == 404
+    assert counter.states == ["offered"]
+
+
+def test_a_wallet_is_topped_up_with_a_card_whose_bank_asks(counter: Counter, ann: Client) -> None:
+    schemes.set_scheme(
+        tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
+    counter.save_card(ASKS)
+    wallet = Wallet.objects.get()
+    here = f"/t/vision-lab/wallets/{wallet.pk}/"
+    form = {"amount": "20.00", "key": str(uuid4()), "by": "card"}
+    led = ann.post(f"{here}top-up/", form)
+    asks = PaymentAttempt.objects.get()
+    assert led["Location"] == f"/t/vision-lab/payment/confirm/{asks.pk}/"
+    assert ann.post(f"{here}top-up/", form)["Location"] == led["Location"]  # sent again, it leads there again
+    counter.stripe.hand.authenticate(asks.external_id or "")
+    back = ann.get(f"/t/vision-lab/payment/back/?payment_intent={asks.external_id}")
+    assert back["Location"] == here
+    wallet.refresh_from_db()
+    assert (wallet.balance, counter.taken) == (2_000, [2_000])

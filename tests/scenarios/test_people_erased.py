@@ -1,0 +1,88 @@
+"""Whoever paid for a tenant is named nowhere in the database once its people are erased."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.db.models import Model
+
+from billing import archiving
+from billing.collecting import automatic, links, top_ups
+from billing.collecting.links import Back
+from billing.models import Archive, AutomaticTopUp, PayLink, TopUp, Wallet, WalletGrant, WalletScope
+from billing.wallets import schemes
+from portal.audit import acting_as
+from portal.audit.models import AuditEntry
+from tests.builders import a_person, a_tenant, at
+from tests.collecting import a_counter
+
+pytestmark = pytest.mark.django_db
+
+TABLES = """
+SELECT oid::regclass::text FROM pg_class
+ WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
+"""
+BACK = Back("https://tab.example/back/", "https://tab.example/")
+
+
+def tables_naming(text: str) -> set[str]:
+    """Every table of which some row has the text in any column."""
+    with connection.cursor() as cursor:
+        cursor.execute(TABLES)
+        naming = set()
+        for (table,) in cursor.fetchall():
+            cursor.execute(
+                f"SELECT EXISTS (SELECT FROM {table} t WHERE to_jsonb(t)::text ILIKE %s)", [f"%{text}%"]
+            )
+            if cursor.fetchone()[0]:
+                naming.add(table)
+    return naming
+
+
+def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_rows_and_history() -> None:
+    with a_counter() as counter:
+        lab, now = counter.lab, counter.now
+        lab.email = "ann@vision.example"
+        lab.save()
+        a_person("ann@vision.example", lab)
+        schemes.set_scheme(
+            tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+        )
+        wallet = Wallet.objects.get()
+        by: dict[str, Any] = {"gateway": counter.gateway, "who": "ann@vision.example", "moment": now}
+        with acting_as("ann@vision.example", through="page /t/vision-lab/"):
+            links.card_page(tenant=lab, back=BACK, **by)
+            counter.save_card()
+            top_ups.charge(wallet=wallet, amount=5000, key=uuid4(), back=BACK, **by)
+            automatic.set_rule(
+                wallet=wallet, active=True, below=1000, amount=2000, most=9000, by=by["who"], moment=now
+            )
+            automatic.turn_off(wallet=wallet, by=by["who"], moment=now)
+        assert {
+            "billing_paylink",
+            "billing_topup",
+            "billing_automatictopup",
+            "billing_walletgrant",
+            "audit_entry",
+        } <= (tables_naming("ann@vision"))
+        Archive.objects.create(tenant=lab, at=now, by="Op", why="Contract ended")
+
+        archiving.erase(tenant=lab, moment=now)
+
+        assert tables_naming("ann@vision") == set()
+        columns: list[tuple[type[Model], str]] = [
+            (PayLink, "asked_by"), (TopUp, "asked_by"), (AutomaticTopUp, "set_by"), (WalletGrant, "who"),
+        ]  # fmt: skip
+        for rows, column in columns:
+            assert set(rows._default_manager.values_list(column, flat=True)) == {"an erased person"}
+        assert ("asked_by", None, "(erased)") in AuditEntry.objects.of_table(TopUp).earliest("pk").changes
+        assert counter.stripe.violations == []
+
+
+def test_what_a_page_to_pay_on_is_looked_at_is_no_part_of_the_history() -> None:
+    link = PayLink.objects.create(tenant=a_tenant("vision-lab"), made_at=at("2026-03-01"), asked_by="ann")
+    PayLink.objects.update(looked_at=at("2026-03-02"), returns=3)
+    assert [entry.operation for entry in AuditEntry.objects.of(link)] == ["insert"]

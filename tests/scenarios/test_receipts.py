@@ -1,0 +1,156 @@
+"""Receipts: for each payment once, with its amount and what it was paid with; and news of what was given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+from django.core import mail
+
+from billing import collection, refunds_due, writing_off
+from billing.collecting import automatic, refunds
+from billing.dunning import policies, posting, rounds
+from billing.models import Letter, PaymentAttempt, Wallet, WalletScope
+from billing.rules.money import Money
+from billing.wallets import schemes
+from portal.tenants.models import Tenant
+from tests import stories
+from tests.builders import at
+from tests.collecting import Counter, a_counter, a_top_up, credited, more_labs
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def counter(settings: Any) -> Iterator[Counter]:
+    settings.CLUSTERTAB_SENDS_MAIL = True
+    settings.PORTAL_URL = "https://billing.example.org"
+    with a_counter(now=at("2026-04-15 09:00")) as found:
+        Tenant.objects.update(email="bills@vision.example")
+        yield found
+
+
+def pays(lab: Tenant, amount: str, counter: Counter, reference: str = "SEPA 1") -> None:
+    collection.record_payment(
+        invoice=stories.invoice_of(lab, "2026-03"),
+        amount=Money.of(amount, "USD"),
+        received_on=counter.now.date(),
+        reference=reference,
+        recorded_by="op",
+    )
+
+
+def posts(counter: Counter) -> list[str]:
+    """Subject and text of what a round and a worker send."""
+    before = len(mail.outbox)
+    rounds.run(moment=counter.now)
+    posting.post(moment=counter.now)
+    return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in mail.outbox[before:]]
+
+
+def test_a_transfer_in_two_parts_has_two_receipts_and_the_first_says_what_is_left(counter: Counter) -> None:
+    pays(counter.lab, "1.00", counter)
+    (first,) = posts(counter)
+    assert first.startswith(
+        "Receipt: $1.00 for invoice INV-2026-0001: Dear Vision Lab, We have received $1.00"
+    )
+    assert "by bank transfer SEPA 1 on 15 April 2026" in first
+    assert "$3.00 of the invoice are left to pay." in first
+    pays(counter.lab, "3.00", counter, "SEPA 2")
+    (second,) = posts(counter)
+    assert "Receipt: $3.00" in second
+    assert "left to pay" not in second
+    assert posts(counter) == []
+
+
+def test_a_charge_of_the_saved_card_has_one_that_names_the_card(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    (told,) = posts(counter)
+    assert "We have received $4.00 by Visa ending in 4242 on 15 April 2026." in told
+    counter.books_agree()
+
+
+def test_several_payments_at_once_are_one_receipt(counter: Counter) -> None:
+    pays(counter.lab, "1.00", counter, "SEPA 1")
+    pays(counter.lab, "2.00", counter, "SEPA 2")
+    (told,) = posts(counter)
+    assert told.startswith("Receipt for 2 payments: $3.00")
+    assert "Invoice INV-2026-0001, bank transfer SEPA 1, 15 April 2026: $1.00" in told
+
+
+def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(counter: Counter) -> None:
+    pays(counter.lab, "1.00", counter)
+    pays(counter.lab, "-1.00", counter)
+    writing_off.write_off(invoice=counter.invoice, why="insolvent", by="op", on=counter.now.date())
+    assert posts(counter) == []
+    assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
+
+
+def test_a_tenant_has_none_whose_policy_says_so(counter: Counter) -> None:
+    labs = more_labs(counter, ["acme", "bolt"])
+    policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), receipts=False)
+    policies.set_policy(tenant=labs[0], since=date(2026, 1, 1), letters=False)
+    Tenant.objects.update(email="bills@labs.example")
+    for lab in [counter.lab, *labs]:
+        pays(lab, "4.00", counter)
+    (told,) = posts(counter)
+    assert "Dear Bolt" in told
+
+
+def test_a_refund_to_the_card_is_told_of_once(counter: Counter) -> None:
+    counter.save_card()
+    counter.collect()
+    posts(counter)
+    note = credited(counter, "1.50")
+    refunds.prepare(credit_note=note, who="op", moment=counter.now)
+    counter.collect()
+    told = [each for each in posts(counter) if each.startswith("Refund")]
+    assert len(told) == 1
+    assert "We have given $1.50 back to your Visa ending in 4242." in told[0]
+    assert f"Credit note: {note.number}" in told[0]
+    assert posts(counter) == []
+
+
+def test_a_refund_by_transfer_is_told_of(counter: Counter) -> None:
+    pays(counter.lab, "4.00", counter)
+    credited(counter, "4.00")
+    posts(counter)
+    refunds_due.record_transfer(invoice=counter.invoice, reference="BACK-7", who="op", on=counter.now.date())
+    (told,) = posts(counter)
+    assert told.startswith("Refund: $4.00")
+    assert "by bank transfer BACK-7" in told
+
+
+def test_a_top_up_has_a_receipt_and_an_automatic_one_that_fails_is_told_of_in_the_morning(
+    counter: Counter,
+) -> None:
+    pays(counter.lab, "4.00", counter)
+    posts(counter)
+    card = counter.save_card()
+    schemes.set_scheme(
+        tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
+    wallet = Wallet.objects.get()
+    a_top_up(card, wallet, 2_000, now=counter.now)
+    counter.collect()
+    (receipt,) = posts(counter)
+    assert receipt.startswith("Receipt: $20.00 for your wallet")
+    counter.stripe.hand.behave(card.external_id, "4000000000009995")
+    automatic.set_rule(
+        wallet=wallet, active=True, below=5_000, amount=5_000, most=20_000, by="ann", moment=counter.now
+    )
+    counter.wait(hours=17)  # two at night
+    counter.collect()
+    assert PaymentAttempt.objects.filter(state="failed").count() == 1
+    assert posts(counter) == []
+    counter.wait(hours=7)
+    (failed,) = posts(counter)
+    assert failed.startswith("Your wallet was not topped up")
+    assert "We tried to charge $50.00 to your Visa ending in 4242" in failed
+    assert "Your card has insufficient funds." in failed
+    assert "please add another card" in failed.lower()
+    counter.wait(days=3)
+    assert posts(counter) == []

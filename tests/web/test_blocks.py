@@ -1,0 +1,146 @@
+"""Op blocks and unblocks an account on a page: previewed in words, confirmed, and shown with every reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from clusters import limits
+from clusters.acting import carry_out
+from clusters.models import Act, ClusterKind
+from tests.builders import a_cluster, an_operator
+from tests.standins.doors import a_door, a_world, connected
+from tests.standins.slurm_world import Association
+from tests.standins.slurmrestd import StandIn
+from tests.web.house import signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PATH = "/operator/clusters/gpu1/blocks/"
+
+
+@pytest.fixture
+def slurm() -> Iterator[StandIn]:
+    with StandIn(44, world=a_world()) as slurm:
+        connected(slurm)
+        yield slurm
+
+
+@pytest.fixture
+def op() -> Client:
+    return signed_in(an_operator())
+
+
+def gpus(slurm: StandIn) -> int:
+    return slurm.world.limits("vision").tres["total"]["gres/gpu"]
+
+
+def shown(op: Client) -> str:
+    return words(op.get(PATH).content.decode())
+
+
+def posts(op: Client, act: str, **fields: str) -> str:
+    """The page that follows."""
+    response = op.post(PATH, {"act": act, "account": "vision", **fields}, follow=True)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def plan_of(html: str) -> str:
+    found = re.search(r'name="plan" value="([0-9a-f]+)"', html)
+    assert found is not None, html
+    return found[1]
+
+
+def dunning_blocks(slurm: StandIn) -> None:
+    door = a_door(slurm)
+    plan = limits.plan_block(door=door, account="vision", source="dunning")
+    assert carry_out(door=door, plan=plan, who="dunning", why="INV-1 is not paid").good
+
+
+def test_an_account_is_blocked_after_a_preview_and_shown_with_why_and_by_whom(
+    op: Client, slurm: StandIn
+) -> None:
+    assert "No account of this cluster is blocked." in shown(op)
+    html = posts(op, "preview", kind="block", why="noisy", submits="yes")
+    assert "Block vision?" in words(html)
+    assert "GrpSubmitJobs: none → 0; GrpTRES=gres/gpu: 8 → 0" in words(html)
+    assert (gpus(slurm), Act.objects.count()) == (8, 0)
+    text = words(posts(op, "confirm", kind="block", why="noisy", submits="yes", plan=plan_of(html)))
+    assert gpus(slurm) == 0
+    assert "vision Blocked by hand noisy No job can be submitted" in text
+    assert "op@cluster.example" in text
+    assert Act.objects.get().who == "op@cluster.example"
+    assert "Blocked accounts: 1" in words(op.get("/operator/clusters/gpu1/").content.decode())
+
+
+def test_every_reason_is_shown_and_op_takes_back_the_own_one_alone(op: Client, slurm: StandIn) -> None:
+    dunning_blocks(slurm)
+    assert "vision Unpaid invoice INV-1 is not paid GPU jobs do not start" in shown(op)
+    assert 'value="unblock"' not in op.get(PATH).content.decode()
+    html = posts(op, "preview", kind="unblock")
+    assert "vision is not blocked by operator: it stays blocked for dunning (INV-1 is not paid)." in words(
+        html
+    )
+    posts(op, "confirm", kind="block", plan=plan_of(posts(op, "preview", kind="block")))
+    assert "Blocked by hand" in shown(op)
+    html = posts(op, "preview", kind="unblock")
+    assert "Take back the block by hand of vision?" in words(html)
+    assert "vision stays blocked for dunning (INV-1 is not paid)." in words(html)
+    posts(op, "confirm", kind="unblock", plan=plan_of(html))
+    assert "Blocked by hand" not in shown(op)
+    assert gpus(slurm) == 0
+
+
+def test_what_changed_since_the_preview_is_not_done(op: Client, slurm: StandIn) -> None:
+    plan = plan_of(posts(op, "preview", kind="block"))
+    slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
+    text = words(posts(op, "confirm", kind="block", plan=plan))
+    assert "What would be done now differs from the preview, so nothing was done: preview it again." in text
+    assert (gpus(slurm), slurm.writes()) == (4, [])
+
+
+def test_what_cannot_be_done_is_a_sentence(op: Client, slurm: StandIn) -> None:
+    text = words(op.post(PATH, {"act": "preview", "kind": "block", "account": "nobody"}).content.decode())
+    assert "has no account 'nobody': see `sacctmgr show account`" in text
+    for fields in ({"kind": "cancel", "account": "x"}, {"kind": "block", "account": "\0"}, {}):
+        text = words(op.post(PATH, fields).content.decode())
+        assert "Name the account to block or unblock." in text
+    slurm.world.deaf = True
+    text = words(posts(op, "confirm", kind="block", plan=plan_of(posts(op, "preview", kind="block"))))
+    assert "Slurm took the limits of vision and has others" in text
+    slurm.down.add("slurmrestd")
+    assert op.post(PATH, {"act": "preview", "kind": "block", "account": "vision"}).status_code == 200
+
+
+def test_a_cluster_that_cannot_be_acted_on_says_so(op: Client) -> None:
+    a_cluster("files")
+    a_cluster("kube", kind=ClusterKind.PROMETHEUS)
+    for name in ("files", "kube"):
+        path = f"/operator/clusters/{name}/blocks/"
+        assert "this cluster has no connection to one" in words(op.get(path).content.decode())
+        assert op.post(path, {"act": "preview", "kind": "block", "account": "a"}).status_code == 200
+    assert op.get("/operator/clusters/none/blocks/").status_code == 404
+
+
+def test_the_page_asks_as_often_for_many_blocks_as_for_one(op: Client, slurm: StandIn) -> None:
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert op.get(PATH).status_code == 200
+        return len(queries)
+
+    dunning_blocks(slurm)
+    few = asked()
+    door = a_door(slurm)
+    for n in range(12):
+        slurm.world.associations.append(Association(100 + n, f"a{n}", parent="acme"))
+        for source in ("operator", "quota"):
+            plan = limits.plan_block(door=door, account=f"a{n}", source=source)
+            assert carry_out(door=door, plan=plan, who="op").good
+    assert asked() == few
