@@ -20,6 +20,10 @@ DECIMALS = 2
 FINEST = 4
 """Decimals of a price; one that has more is the price of 10, 100, … units (the base quantity)."""
 
+SLACK = Fraction(2, 100)
+"""How far quantity × price may be from the amount, in units of any currency but the forint: of a currency without
+decimals, such as the yen, few hours are near enough."""
+
 PLACES = (2, 3, 4, 6, 8)
 """Decimals of a quantity, the fewest that will do."""
 
@@ -33,9 +37,10 @@ class Item:
     base: str  # units that the price is for
     in_hours: bool  # else in pieces: one, or minus one
 
-    def amount(self, currency: str) -> Money:
-        exact = Fraction(self.quantity) * Fraction(self.price) / Fraction(self.base)
-        return Money(exact, currency).rounded()
+    def gives(self, amount: Money) -> bool:
+        """Whether it rounds to the amount, and is as near to it as XRechnung's rule R120 wants."""
+        exact = Money(Fraction(self.quantity) * Fraction(self.price) / Fraction(self.base), amount.currency)
+        return exact.rounded() == amount and abs(exact.amount - amount.amount) <= SLACK
 
 
 def can_state(currency: str) -> bool:
@@ -49,7 +54,7 @@ def item(amount: Money, *, resource_seconds: Fraction, unit_price: Decimal | Non
         price, base = _stated(unit_price)
         for places in PLACES:
             hours = Item(rounded_text(resource_seconds / 3600, places), price, base, in_hours=True)
-            if Fraction(hours.quantity) and hours.amount(amount.currency) == amount:
+            if Fraction(hours.quantity) and hours.gives(amount):
                 return hours
     pieces = "-1" if amount.amount < 0 else "1"
     size = -amount if amount.amount < 0 else amount

@@ -36,7 +36,7 @@ def test_lines_by_hand(amount: str, seconds: int, price: str | None, told: Item)
     unit_price = Decimal(price) if price else None
     found = item(money, resource_seconds=Fraction(seconds), unit_price=unit_price)
     assert found == told
-    assert found.amount("EUR") == money
+    assert found.gives(money)
 
 
 @given(
@@ -49,10 +49,19 @@ def test_the_product_is_the_amount(seconds: Fraction, price: Decimal, currency: 
     owed = PerUnit(price).amount(seconds, currency).rounded()
     amount = Money.from_minor(owed.minor + off, currency)  # as corrections and shares come to another cent
     found = item(amount, resource_seconds=seconds, unit_price=price)
-    assert found.amount(currency) == amount
+    assert found.gives(amount)
     assert Fraction(found.price) >= 0
     assert Fraction(found.quantity)
     assert len(found.price.partition(".")[2]) <= FINEST
+
+
+def test_yen_that_were_rounded_far_are_a_piece() -> None:
+    """A validator multiplies without knowing that a yen has no decimals."""
+    nothing, exact = Money.of("0", "JPY"), Money.of("200", "JPY")
+    assert item(nothing, resource_seconds=Fraction(3), unit_price=Decimal("66.67")) == Item(
+        "1", "0", "1", in_hours=False
+    )
+    assert item(exact, resource_seconds=Fraction(2 * HOUR), unit_price=Decimal(100)).in_hours
 
 
 def test_thousandths_cannot_be_stated() -> None:

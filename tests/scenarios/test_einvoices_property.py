@@ -74,9 +74,11 @@ def documents(draw: st.DrawFn) -> tuple[Invoice, list[InvoiceLine], list[Invoice
     )  # fmt: skip
     invoice.total = invoice.subtotal + invoice.tax
     invoice.prepaid = draw(st.sampled_from([0, invoice.total, invoice.total // 2]))
+    for line in made:
+        line.invoice = invoice
     rows = [
         InvoiceTax(
-            category=row.kind.category, rate=row.kind.rate, net=row.net.minor, tax=row.tax.minor,
+            invoice=invoice, category=row.kind.category, rate=row.kind.rate, net=row.net.minor, tax=row.tax.minor,
             reason=supply.REASONS.get(row.kind.category, ""),
         )
         for row in taxes
