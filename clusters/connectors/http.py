@@ -159,19 +159,24 @@ class Http(Connected):
         poured = into if response.status_code == 200 else None
         largest = self.largest if poured is None else self.largest_poured
         pieces, size = [], 0
-        for piece in response.iter_bytes():
-            size += len(piece)
-            if size > largest:
-                return TooLargeError(
-                    f"{self.address} answered with more than {largest // 2**20} MiB; ask for less.",
-                    retry=True,
-                )
-            if monotonic_ns() > deadline:
-                return _too_slow(self.address, timeout)
-            if poured is None:
-                pieces.append(piece)
-            elif not poured(piece):
-                break
+        try:
+            for piece in response.iter_bytes():
+                size += len(piece)
+                if size > largest:
+                    return TooLargeError(
+                        f"{self.address} answered with more than {largest // 2**20} MiB; ask for less.",
+                        retry=True,
+                    )
+                if monotonic_ns() > deadline:
+                    return _too_slow(self.address, timeout)
+                if poured is None:
+                    pieces.append(piece)
+                elif not poured(piece):
+                    break
+        except (httpx.NetworkError, httpx.RemoteProtocolError):
+            # A refusal is known by its status: a server of https resets a connection in clear behind its 400.
+            if response.status_code < 400:
+                raise
         return b"".join(pieces)
 
 

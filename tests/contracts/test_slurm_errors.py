@@ -174,6 +174,7 @@ def test_a_window_without_jobs_is_a_success(version: str) -> None:
         (Reply(200, b'{"jobs":null,"errors":[]}'), 'without "jobs"', True),
         (Reply(200, b'{"jobs":[{"job_id":1'), "breaks off in the middle", True),
         (Reply(200, b'{"jobs":[],"errors":[]}', cut=3), "broke its answer off", True),
+        (Reply(502, b"<html>overloaded</html>", "text/html", cut=3), "without a word from Slurm", True),
         (Reply(200, b"<html>Sign in</html>", "text/html; charset=utf-8"), "answers with text/html where JSON", False),
         (Reply(200, b'{"jobs":{"a":1},"errors":[]}'), "in a form that is not known", False),
         (Reply(302, headers={"Location": "https://sso.example.org/in?k=v"}), "to https://sso.example.org/in:", False),
