@@ -20,7 +20,7 @@ from portal.locks import Work
 from portal.tenants.models import Tenant
 
 ATTEMPTS = 5
-"""Workers that may die over a run before it is given up."""
+"""Workers that may die over the same tenants of a run before it is given up."""
 
 
 class RunError(Exception):
@@ -179,8 +179,8 @@ def _close(run: CloseRun, tenants: Sequence[Tenant], moment: datetime) -> None:
     ids = {tenant.slug: tenant.pk for tenant in tenants}
     with transaction.atomic():
         CloseResult.objects.bulk_create([_result(run, ids[one.tenant], one) for one in closed])
-        run.done += len(closed)
-        run.save(update_fields=["done"])
+        run.done, run.attempts = run.done + len(closed), 1
+        run.save(update_fields=["done", "attempts"])
 
 
 def _result(run: CloseRun, tenant: int, one: Closed) -> CloseResult:

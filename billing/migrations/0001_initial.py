@@ -117,7 +117,7 @@ class Migration(migrations.Migration):
                         ('done', models.PositiveIntegerField(default=0, help_text='Tenants.')),
                         ('begun_at', models.DateTimeField(null=True)),
                         ('ended_at', models.DateTimeField(null=True)),
-                        ('attempts', models.PositiveSmallIntegerField(default=0, help_text='How often a worker took it up.')),
+                        ('attempts', models.PositiveSmallIntegerField(default=0, help_text='Workers that took it up since tenants were last done.')),
                         ('error', models.TextField(blank=True, help_text='Why it was given up.')),
                     ],
                     options={

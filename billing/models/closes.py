@@ -42,7 +42,9 @@ class CloseRun(models.Model):
     done = models.PositiveIntegerField(default=0, help_text="Tenants.")
     begun_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
-    attempts = models.PositiveSmallIntegerField(default=0, help_text="How often a worker took it up.")
+    attempts = models.PositiveSmallIntegerField(
+        default=0, help_text="Workers that took it up since tenants were last done."
+    )
     error = models.TextField(blank=True, help_text="Why it was given up.")
 
     objects = CloseRunQuerySet.as_manager()

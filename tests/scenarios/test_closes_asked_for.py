@@ -114,7 +114,7 @@ def test_a_run_whose_worker_dies_is_gone_on_with(labs: list[Tenant], monkeypatch
 
     assert close_runs.perform(run.pk, clock=clock())
     run.refresh_from_db()
-    assert (run.done, run.total, run.attempts) == (31, 31, 2)
+    assert (run.done, run.total, run.attempts) == (31, 31, 1)
     assert Invoice.objects.filter(number="INV-2026-0030").exists()
     assert Invoice.objects.count() == 30
 
@@ -149,6 +149,24 @@ def test_a_run_that_kills_every_worker_is_given_up(labs: list[Tenant]) -> None:
     run.refresh_from_db()
     assert run.error == "It was begun several times and never ended: the worker's log says why. Ask again."
     assert asked().month == "2026-03"
+
+
+def test_a_run_that_gets_on_is_not_given_up_however_often_workers_are_replaced(labs: list[Tenant]) -> None:
+    run = asked()
+    CloseRun.objects.update(attempts=close_runs.ATTEMPTS - 1)
+    times = iter((at(APRIL), at(APRIL)))
+
+    def until_replaced() -> datetime:
+        moment = next(times, None)
+        if moment is None:
+            raise SystemExit("replaced")
+        return moment
+
+    with pytest.raises(SystemExit):
+        close_runs.perform(run.pk, clock=until_replaced)
+    close_runs.perform(run.pk, clock=clock())
+    run.refresh_from_db()
+    assert (run.done, run.error) == (31, "")
 
 
 def test_one_worker_at_a_time_does_a_run(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
