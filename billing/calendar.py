@@ -149,7 +149,7 @@ def _keep(made: Iterable[BillingPeriod]) -> None:
 def starting_in(*, tenant: Tenant, year: int, month: int) -> BillingPeriod | None:
     """The tenant's period that starts in that month of its zone; None where none does.
 
-    Where a change of anchor day makes two start in it: the first that is not closed, else the last.
+    Where changes of the anchor day make several start in it: the first that is not closed, else the last.
     """
     return starting_in_each([tenant], year=year, month=month).get(tenant.pk)
 
@@ -178,8 +178,8 @@ def starting_in_each(
     return {tenant.pk: period for tenant, period in found.items() if period is not None}
 
 
-def seconds_open(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, BillingPeriod]:
-    """By tenant the second period that starts in that month, where a changed anchor day made two and it is open.
+def open_each(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, list[BillingPeriod]]:
+    """By tenant the periods that start in that month and are open, in order: changed anchor days make several.
 
     One query. For a caller that has asked for the periods of that month before, so that they are kept.
     """
@@ -189,7 +189,7 @@ def seconds_open(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[in
     }
     zones = {tenant.pk: tenant.timezone for tenant in asked}
     named = {pk: _all_named(kept, zones[pk], (year, month)) for pk, kept in _around(asked).items()}
-    return {pk: rows[-1] for pk, rows in named.items() if len(rows) > 1 and rows[-1].closed_at is None}
+    return {pk: [row for row in rows if row.closed_at is None] for pk, rows in named.items()}
 
 
 def _around(asked: Mapping[Tenant, rules.Period]) -> dict[int, list[BillingPeriod]]:

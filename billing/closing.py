@@ -18,7 +18,7 @@ from django.db import transaction
 from billing import calendar, gates, invoicing, issuing, parking, sight, statements
 from billing.drafting import Owing
 from billing.models import BillingPeriod, InvoiceState
-from billing.outcomes import Block, Closed, Outcome, blocked, both_of_month, closed
+from billing.outcomes import Block, Closed, Outcome, all_of_month, blocked, closed
 from billing.standing import incomplete, owned, rated_up_to, vanished
 from clusters.open_runs import Vanished
 from portal.tenants.models import Tenant
@@ -68,21 +68,21 @@ def close(
     run = _Run(year, month, moment, now or moment, accept_incomplete, rehearse)
     waiting = iter(tenants)
     while together := list(islice(waiting, TOGETHER)):
-        for one in _rehearsed(run, together) if rehearse else _both_periods(run, together):
+        for one in _rehearsed(run, together) if rehearse else _all_periods(run, together):
             if progress is not None:
                 progress(one)
             yield one
 
 
 def _rehearsed(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
-    """Both periods of a month, the second over the first, and nothing is kept of either."""
+    """All periods of a month, each over the one before it, and nothing is kept of any."""
     with transaction.atomic():
-        outcomes = _both_periods(run, tenants)
+        outcomes = _all_periods(run, tenants)
         transaction.set_rollback(True)
     return outcomes
 
 
-def _both_periods(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+def _all_periods(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
     return _with_rest_of_month(run, tenants, _close(run, tenants))
 
 
@@ -103,29 +103,27 @@ def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
     return outcomes
 
 
-_DONE = (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY, Outcome.NOTHING)
+_DONE = (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY, Outcome.NOTHING, Outcome.CARRIED)
 
 
 def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence[Closed]) -> list[Closed]:
-    """A changed anchor day has two periods begin in one month: the second is closed with the first, or named.
+    """Changed anchor days have several periods begin in one month: all are closed with the first, or named.
 
-    Left open, it would keep the next month from closing, and nobody would know why.
+    Left open, one would keep the next month from closing, and nobody would know why.
     """
-    by_slug = {one.tenant: one for one in outcomes}
-    done = [tenant for tenant in tenants if by_slug[tenant.slug].outcome in _DONE]
-    rest = calendar.seconds_open(done, year=run.year, month=run.month) if done else {}
-    ended = [tenant for tenant in done if tenant.pk in rest and rest[tenant.pk].end <= run.moment]
-    again = {one.tenant: one for one in _close(run, ended)} if ended else {}
-    if run.rehearse:  # the number of the first period's invoice is nobody's
-        again = {
-            slug: replace(one, change=one.change and replace(one.change, number=""))
-            for slug, one in again.items()
-        }
-    for tenant in done:
-        if tenant.pk in rest:
-            first, name = by_slug[tenant.slug], calendar.name(rest[tenant.pk])
-            by_slug[tenant.slug] = both_of_month(first, name, again.get(tenant.slug))
-    return list(by_slug.values())
+    by_slug = {one.tenant: [one] for one in outcomes}
+    going = [tenant for tenant in tenants if by_slug[tenant.slug][0].outcome in _DONE]
+    rest = calendar.open_each(going, year=run.year, month=run.month) if going else {}
+    names = {tenant.slug: [calendar.name(period) for period in rest.get(tenant.pk, ())] for tenant in going}
+    while going := [
+        tenant for tenant in going if rest.get(tenant.pk) and rest[tenant.pk].pop(0).end <= run.moment
+    ]:
+        again = _close(run, going)
+        for one in again:
+            nameless = run.rehearse and one.change  # the number of the invoice before it is nobody's
+            by_slug[one.tenant].append(replace(one, change=replace(nameless, number="")) if nameless else one)
+        going = [tenant for tenant, one in zip(going, again, strict=True) if one.outcome in _DONE]
+    return [all_of_month(each, names.get(slug, [])) for slug, each in by_slug.items()]
 
 
 def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:

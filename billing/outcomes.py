@@ -68,23 +68,37 @@ def closed(slug: str, invoice: Invoice, outcome: Outcome) -> Closed:
     return Closed(slug, outcome, invoice.number or "", Money.from_minor(invoice.total, invoice.currency))
 
 
-def both_of_month(first: Closed, name: str, second: Closed | None) -> Closed:
-    """Of two periods that begin in one month; `name` is the second's, which is None where it is not closed yet."""
-    if second is None:
-        told = f"{name} begins in the same month and is open: close the month again when it has ended."
-        return replace(first, note=f"{first.note} {told}".strip())
-    if second.outcome in {Outcome.BLOCKED, Outcome.FAILED, Outcome.PARKED}:
-        told = f"{name} begins in the same month and is open: {second.reason}"
-        return replace(first, note=f"{first.note} {told}".strip())
-    if first.total is None or not first.number:
-        return second
-    document = Beside("invoice", first.number, first.total)
-    note = f"Two periods begin in this month; {name} is the second."
-    return replace(
-        second,
-        note=" ".join(filter(None, (first.note, second.note, note))),
-        beside=(document, *first.beside, *second.beside),
-    )
+def all_of_month(outcomes: Sequence[Closed], names: Sequence[str]) -> Closed:
+    """Of periods that begin in one month: the last that has an invoice, with what else is issued beside it.
+
+    `outcomes` are those of the first period and of the others, as far as these have ended; `names` those of the others.
+    """
+    stuck = {Outcome.BLOCKED, Outcome.FAILED, Outcome.PARKED}
+    reached = [each for place, each in enumerate(outcomes) if not place or each.outcome not in stuck]
+    main = next((each for each in reversed(reached) if each.number), reached[-1])
+    documents: list[Beside] = []
+    for each in reached:
+        if each is not main and each.total and each.number:
+            documents.append(Beside("invoice", each.number, each.total))
+        documents += each.beside
+    notes = [note for each in reached for note in (each.note, "" if each is main else each.reason)]
+    closed_later, still_open = names[: len(reached) - 1], names[len(reached) - 1 :]
+    if closed_later:
+        follow = (
+            f"{closed_later[0]} is the second"
+            if len(closed_later) == 1
+            else f"{', '.join(closed_later)} follow"
+        )
+        notes.append(f"{_COUNTS.get(len(reached), 'Several')} periods begin in this month; {follow}.")
+    is_stuck = len(outcomes) > len(reached)
+    why = outcomes[-1].reason if is_stuck else "close the month again when it has ended."
+    for name in still_open:
+        notes.append(f"{name} begins in the same month and is open: {why}")
+        why = "it waits for the period before it." if is_stuck else why
+    return replace(main, note=" ".join(filter(None, notes)), beside=tuple(documents))
+
+
+_COUNTS = {2: "Two", 3: "Three"}
 
 
 def beside(invoice: Invoice) -> Beside:

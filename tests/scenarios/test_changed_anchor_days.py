@@ -85,6 +85,40 @@ def test_a_dry_run_previews_both_periods_and_keeps_neither(
     assert fees(lab)[2:] == [("03-03", "1700"), ("03-20", "2800")]
 
 
+@pytest.fixture
+def moved_twice(lab: Tenant) -> Tenant:
+    """A job of 5 March has made the period up to the 20th when the anchor becomes the 25th: three begin in March."""
+    take_in(a_cluster(), a_job(source_key="9@1", started="2026-03-05 10:00", ended="2026-03-05 11:00"))
+    Tenant.objects.update(anchor_day=25)
+    lab.refresh_from_db()
+    rating.rate_tenants([lab])
+    outbox.drain()
+    return lab
+
+
+SECOND, THIRD = "20 Mar \N{EN DASH} 24 Mar 2026", "25 Mar \N{EN DASH} 24 Apr 2026"
+
+
+def test_one_close_bills_all_three_periods_that_begin_in_the_month(moved_twice: Tenant) -> None:
+    outcome = closed("2026-03", moved_twice, on="2026-04-26")
+    assert (outcome.total.text, [each.total.text for each in outcome.beside]) == ("28.00", ["19.00", "5.00"])  # type: ignore[union-attr]
+    assert f"Three periods begin in this month; {SECOND}, {THIRD} follow." in outcome.note
+    assert fees(moved_twice)[2:] == [("03-03", "200"), ("03-03", "1700"), ("03-20", "500"), ("03-25", "2800")]
+    assert closed("2026-03", moved_twice, on="2026-04-27").outcome == "already issued"
+    assert closed("2026-04", moved_twice, on="2026-05-26").total.text == "28.00"  # type: ignore[union-attr]
+    prove()
+
+
+def test_a_close_names_each_period_of_the_month_that_has_not_ended(moved_twice: Tenant) -> None:
+    outcome = closed("2026-03", moved_twice, on="2026-03-21")
+    assert outcome.total.text == "19.00"  # type: ignore[union-attr]
+    for name in (SECOND, THIRD):
+        assert f"{name} begins in the same month and is open: close the month again" in outcome.note
+    outcome = closed("2026-03", moved_twice, on="2026-03-26")
+    assert (outcome.number, outcome.total.text) == ("INV-2026-0003", "5.00")  # type: ignore[union-attr]
+    assert f"{THIRD} begins in the same month and is open: close the month again" in outcome.note
+
+
 @pytest.mark.parametrize(
     ("key", "before", "after"), [("anchor_day", "20", "5"), ("timezone", "UTC", "Asia/Tokyo")]
 )
