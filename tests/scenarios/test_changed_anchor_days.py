@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 
 from billing import plan_terms, rating
-from billing.models import BillingPeriod, InvoiceSeries
+from billing.models import BillingPeriod, Bound, InvoiceSeries, Measure
 from portal.outbox import outbox
 from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
@@ -117,6 +117,15 @@ def test_a_close_names_each_period_of_the_month_that_has_not_ended(moved_twice: 
     outcome = closed("2026-03", moved_twice, on="2026-03-26")
     assert (outcome.number, outcome.total.text) == ("INV-2026-0003", "5.00")  # type: ignore[union-attr]
     assert f"{THIRD} begins in the same month and is open: close the month again" in outcome.note
+
+
+def test_op_approves_each_period_of_the_month_as_it_waits(lab: Tenant) -> None:
+    Bound.objects.create(measure=Measure.TOTAL, currency="USD", limit=10)
+    for total in ("17.00", "28.00"):
+        close("2026-03", lab, on="2026-04-21")
+        call_command("approve_invoice", "vision-lab", "2026-03", why="as agreed")
+        assert closed("2026-03", lab, on="2026-04-21").total.text == total  # type: ignore[union-attr]
+    prove()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
+from django.db.models import F
 
 from billing import calendar, parking
 from billing.models import BillingPeriod, Decision, Parking
@@ -57,7 +58,8 @@ def _period(slug: str, month: str) -> BillingPeriod:
     except ValueError as error:
         raise BadInputError(str(error)) from error
     found = Parking.objects.filter(tenant=tenant).select_related("period__tenant")
-    for row in found:
+    # Of several periods that begin in one month, the one that is open waits.
+    for row in found.order_by(F("period__closed_at").asc(nulls_first=True), "period__start"):
         if _month(row) == month:
             return row.period
     period = calendar.starting_in(tenant=tenant, year=year, month=number)
