@@ -111,7 +111,8 @@ IGNORED = frozenset(
 
 _SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "eur": "EUR", "euro": "EUR", "euros": "EUR"}
 _UNIT = re.compile(r"(.+?)\s*(?:\(([^()]{1,5})\)|\bin ([a-z]{3})|\b(euros?))$")
-_NUMERIC = re.compile(r"\d.*\d.*\d")
+_NUMERIC = re.compile(r"(?=.*\d.*\d.*\d)([\d\s.,:/+'’-]|(?<=\d)[TZ])+|[A-Z]{2}\d\d[A-Z\d ]+")
+"""A number, a day or an account: no word, and no mark such as 0 or 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +196,14 @@ def _meaning(name: str, columns: Mapping[str, str]) -> tuple[str, int, str]:
 
 
 def _by_content(name: str, place: int, rows: Sequence[Sequence[str]]) -> str:
-    """Of a name that nobody knows: ignored where it is empty, or holds nothing but numbers and days."""
+    """Of a name that nobody knows: ignored where it is empty, or holds a number or a day in each row.
+
+    In some rows alone, a day may be the one on which money went back.
+    """
     cells = [cell for row in rows if place < len(row) and (cell := row[place].strip())]
     if not name.strip() and cells and all(is_direction(cell) for cell in cells):
         return "direction"  # older exports of VR banks have S and H below no name
-    if all(_NUMERIC.search(cell) for cell in cells):
+    if not cells or (len(cells) == len(rows) and all(map(_NUMERIC.fullmatch, cells))):
         return "ignore"
     column = quoted(name.strip()) if name.strip() else f"{place + 1}, which has no name"
     raise StatementError(

@@ -61,6 +61,22 @@ def test_a_column_of_direction_under_a_name_that_nobody_knows_refuses_the_file_u
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [("Returned on", "2026-04-10"), ("Vermerk", "Storno 10.04.2026"), ("Remark", "Rückgabe AC04 MS03")],
+)
+def test_a_column_that_nobody_knows_may_say_of_some_rows_that_their_money_went_back(
+    name: str, cell: str
+) -> None:
+    head = f"date;amount;currency;text;{name}\n"
+    text = f"{head}2026-04-08;20.00;EUR;a;\n2026-04-08;50.00;EUR;{INVOICE};{cell}\n"
+    with pytest.raises(StatementError, match=f"not known what the column '{name}' means, where '{cell}'"):
+        read(text)
+    assert [row[0] for row in read(text, columns={name: "ignore"})] == [2000, 5000]
+    each_day = f"{head}2026-04-08;20.00;EUR;a;2026-04-08T10:11:12Z\n2026-04-08;50.00;EUR;b;08.04.2026\n"
+    assert [row[0] for row in read(each_day)] == [2000, 5000]
+
+
 def test_states_that_say_that_nothing_came_are_put_aside_and_unknown_ones_refuse_the_file() -> None:
     head = "date;amount;currency;text;state\n"
     words = ("reverted", "Declined", "FAILED", "returned", "Storniert")
