@@ -94,7 +94,10 @@ def place(act: Act, *, source: str, submits: bool) -> None:
         if name not in block.limits or before != ours:  # somebody may have changed it since: that comes back
             block.limits[name] = [before, ours]
     block.save()
-    BlockReason.objects.create(block=block, source=source, submits=submits, placed_by=act)
+    # A reason that stands is placed again where somebody has opened what it closed.
+    BlockReason.objects.get_or_create(
+        block=block, source=source, submits=submits, ended_at=None, defaults={"placed_by": act}
+    )
 
 
 def take_back(act: Act, *, source: str) -> None:

@@ -147,6 +147,30 @@ def test_a_new_reason_closes_what_somebody_had_opened_and_gives_that_back(slurm:
     assert gpus(slurm) == 2
 
 
+@pytest.mark.parametrize("source", [blocks.OPERATOR, "dunning"])
+def test_a_reason_that_stands_closes_again_what_somebody_had_opened(
+    slurm: StandIn, door: Door, source: str
+) -> None:
+    blocked(door, source)
+    slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
+    assert blocked(door, source).good
+    assert (gpus(slurm), sources()) == (0, [source])
+    assert unblocked(door, source).good
+    assert (gpus(slurm), sources()) == (4, [])
+
+
+def test_a_reason_that_stands_still_does_where_it_could_not_close_again(slurm: StandIn, door: Door) -> None:
+    blocked(door)
+    slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
+    slurm.world.deaf = True
+    assert not blocked(door).good
+    assert (gpus(slurm), sources()) == (4, ["operator"])
+    slurm.world.deaf = False
+    assert blocked(door).good
+    assert unblocked(door).good
+    assert (gpus(slurm), sources()) == (4, [])
+
+
 @pytest.mark.parametrize("reached", [True, False], ids=["after it took effect", "before it was sent"])
 @pytest.mark.parametrize("kind", [ActKind.BLOCK, ActKind.UNBLOCK])
 def test_killed_between_two_reasons_it_is_settled_by_looking(
