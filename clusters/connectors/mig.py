@@ -8,7 +8,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from clusters.connectors.base import ConnectorError
-from portal.excerpt import quoted
+from portal.excerpt import excerpt, quoted
 
 Share = tuple[int, int]
 OwnShares = tuple[tuple[str, str, int, int], ...]
@@ -60,7 +60,7 @@ def slice_share(model: str, own: str, profile: str, rows: Mapping[tuple[str, str
     of = 4 if any(name in families for name in _OF_FOUR) else _SLICES
     if not 1 <= slices <= of:
         raise UnknownShareError(
-            f"The MIG profile {quoted(profile)} is not known: add its share of a {model or 'GPU'}."
+            f"The MIG profile {quoted(profile)} is not known: add its share of a {excerpt(model) or 'GPU'}."
         )
     return Fraction(slices, of)
 

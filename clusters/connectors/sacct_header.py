@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError
-from portal.excerpt import quoted
+from portal.excerpt import excerpt, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ def _refusal(names: list[str], known: list[str | None], missing: list[str], deli
             f"The command is: {COMMAND}"
         )
     if not {"JobIDRaw", "JobID"} & set(known):
-        shown = ", ".join(name.strip() for name in names[:5])
+        shown = excerpt(", ".join(name.strip() for name in names[:5])).removesuffix("…")
         return f"This is not a listing of jobs: its columns are {shown} … The command is: {COMMAND}"
     return f"The export lacks {', '.join(missing)}. The command that gives all columns is: {COMMAND}"
 

@@ -17,6 +17,7 @@ from clusters.connectors.sacct import check_same, opened
 from clusters.connectors.slurm import decode, faults
 from clusters.connectors.slurm.rows import RowReader
 from clusters.connectors.slurm.splitter import LARGEST, Splitter, TooLongError
+from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ class SacctJson:
         self._check_end(splitter)
         reader.finish()
         if len(clusters) > 1:
-            names = ", ".join(clusters)
+            names = excerpt(", ".join(clusters))
             reading.notes.append(
                 f"The rows are of several clusters ({names}): export each to a file of its own."
             )
@@ -98,7 +99,7 @@ class SacctJson:
             errors = []
         said = [fault for fault in errors if fault.error_number != faults.NOTHING_FOUND]
         if said:
-            text = " ".join((said[0].description or said[0].error or "").split())[:120]
+            text = excerpt(" ".join((said[0].description or said[0].error or "").split()))
             raise ConnectorError(
                 f'sacct failed as it wrote {self._path.name} ("{text}"): export it again.', retry=False
             )

@@ -26,6 +26,7 @@ from clusters.connectors.sacct_fields import (
 from clusters.connectors.sacct_spans import Span, Times, read_span
 from clusters.connectors.sacct_times import UNSET, Clock
 from clusters.connectors.sacct_tres import tres
+from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -243,7 +244,7 @@ class RowReader:
             rows = f"{number} row" if number == 1 else f"{number} rows"
             self.reading.notes.append(NOTES[code].format(rows=rows))
         if len(self.clusters) > 1:
-            names = ", ".join(self.clusters)
+            names = excerpt(", ".join(self.clusters))
             self.reading.notes.append(
                 f"The rows are of several clusters ({names}): export each to a file of its own."
             )

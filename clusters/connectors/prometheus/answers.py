@@ -9,8 +9,7 @@ import msgspec
 
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.http import Answer
-
-SAID = 200  # characters of the server's own words that are repeated
+from portal.excerpt import excerpt
 
 Sample = tuple[Decimal, Decimal]
 """Epoch second with its milliseconds, and the value."""
@@ -139,8 +138,8 @@ def _without_words(answer: Answer, address: str) -> ConnectorError:
         return _not_let_in(answer.status, address)
     if 300 <= answer.status < 400:
         return ConnectorError(
-            f"{address} sends us elsewhere ({answer.location or 'it does not say where'}), as a login page does: "
-            "give the address of the query API itself.",
+            f"{address} sends us elsewhere ({excerpt(answer.location) or 'it does not say where'}), as a login page "
+            "does: give the address of the query API itself.",
             retry=False,
         )
     if answer.status in {404, 405}:
@@ -155,8 +154,8 @@ def _without_words(answer: Answer, address: str) -> ConnectorError:
         return _unread(address)
     if answer.status == 200:
         return ConnectorError(
-            f"{address} answered with {answer.content_type or 'something'} instead of JSON: it is not the query "
-            "API of a Prometheus.",
+            f"{address} answered with {excerpt(answer.content_type) or 'something'} instead of JSON: it is not the "
+            "query API of a Prometheus.",
             retry=False,
         )
     return ConnectorError(f"{address} cannot answer now (HTTP {answer.status}).", retry=answer.status >= 500)
@@ -180,8 +179,7 @@ def _unread(address: str) -> ConnectorError:
 
 def _quoted(said: str) -> str:
     """The server's words as the end of our sentence."""
-    text = " ".join(said.split()).rstrip(".")
-    return f"{text}." if len(text) <= SAID else f"{text[:SAID]}…."
+    return f"{excerpt(' '.join(said.split()).rstrip('.'))}."
 
 
 def whole(value: Any) -> int | None:

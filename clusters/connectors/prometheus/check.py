@@ -18,6 +18,7 @@ from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, most
 from clusters.connectors.prometheus.shapes import PRODUCT, shape
 from clusters.connectors.prometheus.visit import LOOKED, Visit
+from portal.excerpt import excerpt
 
 SPARSE = 60  # seconds between two scrapes beyond which ends are known less closely
 NODE_FLAG = "--metric-labels-allowlist=nodes=[nvidia.com/*]"
@@ -120,10 +121,10 @@ def _devices(visit: Visit, subject: str) -> bool:
         try:
             of = shape(one.metric.get("resource", ""), at, options)
         except UnknownShareError as error:
-            visit.fail(subject, f"{node}: {error}")
+            visit.fail(subject, f"{excerpt(node)}: {error}")
             continue
         part = "" if of.share == (1, 1) else f" ({of.share[0]}/{of.share[1]} of a GPU)"
-        told.add(f"{of.resource} of {of.model or 'a model that is not told'}{part}")
+        told.add(f"{excerpt(of.resource)} of {excerpt(of.model) or 'a model that is not told'}{part}")
     if told:
         visit.ok(subject, f"{', '.join(sorted(told))}.")
     else:

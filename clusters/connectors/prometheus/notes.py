@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from clusters.connectors.prometheus.coverage import utc
 from clusters.connectors.prometheus.pods import Held
+from portal.excerpt import excerpt
 
 NAMED = 5  # pods or nodes that a sentence names
 
@@ -64,4 +65,4 @@ def count_of(number: int, what: str) -> str:
 def naming(names: Sequence[str]) -> str:
     some = list(dict.fromkeys(names))
     more = len(some) - NAMED
-    return ", ".join(some[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(excerpt, some[:NAMED])) + (f" and {more:,} more" if more > 0 else "")

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from clusters.connectors.mig import Share, UnknownShareError, slice_share
 from clusters.connectors.prometheus.options import PrometheusOptions
-from portal.excerpt import quoted
+from portal.excerpt import excerpt, quoted
 
 PRODUCT = "label_nvidia_com_gpu_product"
 REPLICAS = "label_nvidia_com_gpu_replicas"
@@ -110,7 +110,7 @@ def _replicas(node: Mapping[str, str], label: str) -> int:
     told = node.get(label, "")
     if not told.isascii() or not told.isdecimal() or int(told) < 1:
         raise UnknownShareError(
-            f"The device is shared, but the node does not say among how many ({label}): let kube-state-metrics "
-            "export its labels, with --metric-labels-allowlist=nodes=[nvidia.com/*]."
+            f"The device is shared, but the node does not say among how many ({excerpt(label)}): let "
+            "kube-state-metrics export its labels, with --metric-labels-allowlist=nodes=[nvidia.com/*]."
         )
     return int(told)

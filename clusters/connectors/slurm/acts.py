@@ -15,7 +15,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm import associations, decode, faults
 from clusters.connectors.slurm.associations import Limits
 from clusters.connectors.slurm.rest import SlurmRest
-from portal.excerpt import quoted
+from portal.excerpt import excerpt, quoted
 
 LIMITS_FROM = (
     40  # v0.0.40: the first version whose association write neither crashes nor loses what it is told
@@ -112,7 +112,7 @@ class SlurmActs:
             return name
         told = self.rest.get(self.rest.slurmdb("clusters"), wanted="clusters")["clusters"]
         if len(told) != 1:
-            names = ", ".join(str(each.get("name")) for each in told)
+            names = excerpt(", ".join(str(each.get("name")) for each in told))
             raise ActRefusedError(
                 f"slurmdbd serves several clusters ({names}): write into the connection which one this is.",
                 retry=False,

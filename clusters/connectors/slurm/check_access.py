@@ -11,6 +11,7 @@ import jwt
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm import faults, nodes
 from clusters.connectors.slurm.visit import Visit
+from portal.excerpt import excerpt
 
 SOON = 7 * 86_400  # seconds of life below which a token's end is told
 
@@ -167,7 +168,7 @@ def clusters(visit: Visit, subject: str) -> None:
     if visit.cluster and visit.cluster not in names:
         visit.fail(
             subject,
-            f"The connection names {visit.cluster}, and slurmdbd knows {', '.join(names) or 'no cluster'}.",
+            f"The connection names {visit.cluster}, and slurmdbd knows {excerpt(', '.join(names)) or 'no cluster'}.",
             "scontrol show config | grep ClusterName",
         )
     elif visit.cluster and answers_for and answers_for != visit.cluster:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError
+from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ def refusal(
     numbers = {fault.error_number for fault in faults}
     if 300 <= answer.status < 400:
         return ConnectorError(
-            f"{address} sends us on to {answer.location or 'another address'}: give that as the base URL.",
+            f"{address} sends us on to {excerpt(answer.location) or 'another address'}: give that as the base URL.",
             retry=False,
         )
     if answer.status in {401, 403, 407, 511} or _NO_AUTH in numbers:
@@ -139,7 +140,7 @@ def not_json(answer: Answer, address: str) -> ConnectorError:
     """The error for an answer of status 200 whose body is no whole JSON."""
     if "json" in answer.content_type:
         return ConnectorError(f"{address} sent an answer that breaks off in the middle.", retry=True)
-    kind = answer.content_type or "nothing readable"
+    kind = excerpt(answer.content_type) or "nothing readable"
     return ConnectorError(
         f"{address} answers with {kind} where JSON is expected: a proxy's login page? Check the base URL and "
         "the extra headers.",
@@ -150,7 +151,7 @@ def not_json(answer: Answer, address: str) -> ConnectorError:
 def other_form(why: str, path: str, address: str) -> UnreadableFormError:
     """The error for JSON that is built otherwise."""
     return UnreadableFormError(
-        f"{address} answered {path} in a form that is not known ({' '.join(why.split())[:200]}): update ClusterTab.",
+        f"{address} answered {path} in a form that is not known ({excerpt(' '.join(why.split()))}): update ClusterTab.",
         retry=False,
     )
 
@@ -159,5 +160,5 @@ def _words(faults: Sequence[Fault]) -> str:
     """What Slurm said, on one line: ` ("Unable to query jobs", 1007)`."""
     if not faults:
         return ""
-    text = " ".join((faults[0].description or faults[0].error or "no reason").split())[:120]
+    text = excerpt(" ".join((faults[0].description or faults[0].error or "no reason").split()))
     return f' ("{text}", {faults[0].error_number})'

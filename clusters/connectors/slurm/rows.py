@@ -14,6 +14,7 @@ from clusters.connectors.sacct_fields import UnreadableError
 from clusters.connectors.sacct_rows import NOTES
 from clusters.connectors.slurm import decode, resources
 from clusters.connectors.slurm.decode import Array, Exit, Het, Job, Number, Times, instant, whole
+from portal.excerpt import excerpt
 
 BASE_STATES = frozenset(
     {
@@ -95,7 +96,8 @@ class RowReader:
         for name, number in sorted(self.foreign.items())[:10]:
             rows = "1 row" if number == 1 else f"{number} rows"
             self.reading.notes.append(
-                f"Of the cluster {name} {rows} came, which this connection does not take: it is for {self.cluster}."
+                f"Of the cluster {excerpt(name)} {rows} came, which this connection does not take: "
+                f"it is for {self.cluster}."
             )
 
 

@@ -12,6 +12,7 @@ from clusters.connectors.mig import OwnShares
 from clusters.connectors.slurm import decode, nodes, query, rows, sight
 from clusters.connectors.slurm.faults import MissingError, UnreadableFormError
 from clusters.connectors.slurm.windows import Windows
+from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator
@@ -173,9 +174,9 @@ class Sweep:
         names = sorted(self.reader.names)
         if len(names) > 1:
             raise ConnectorError(
-                f"Rows of several clusters come ({', '.join(names)}), and the connection does not say which of them "
-                "this is: write its ClusterName into the connection as Slurm's cluster name (slurm_cluster in a "
-                "configuration file).",
+                f"Rows of several clusters come ({excerpt(', '.join(names))}), and the connection does not say "
+                "which of them this is: write its ClusterName into the connection as Slurm's cluster name "
+                "(slurm_cluster in a configuration file).",
                 retry=False,
             )
 
@@ -278,7 +279,7 @@ class Sweep:
         if not lost:
             return
         self.reading.missing.extend(fact.source_key for fact in lost)
-        shown = ", ".join(fact.job_id for fact in lost[:10]) + (", …" if len(lost) > 10 else "")
+        shown = ", ".join(excerpt(fact.job_id) for fact in lost[:10]) + (", …" if len(lost) > 10 else "")
         jobs = "1 job is" if len(lost) == 1 else f"{len(lost)} jobs are"
         self.reading.notes.append(
             f"{jobs} open in the accounting database and unknown to slurmctld ({shown}), so nothing more is counted "
