@@ -8,6 +8,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus import AccountFrom, Attribution, LabelNames, PrometheusOptions
 from clusters.connectors.prometheus.shapes import fraction, shape
+from portal.excerpt import excerpt
 
 PRODUCT, REPLICAS = "label_nvidia_com_gpu_product", "label_nvidia_com_gpu_replicas"
 
@@ -62,7 +63,7 @@ def test_a_time_sliced_gpu_is_one_of_its_replicas_whether_renamed_or_not() -> No
     assert _told("nvidia_com_mig_2g_10gb_shared", "NVIDIA-A100-SXM4-40GB", **mixed)[2] == (2, 21)
 
 
-@pytest.mark.parametrize("replicas", ["", "0", "-1", "four", "٤"])
+@pytest.mark.parametrize("replicas", ["", "0", "-1", "four", "٤", "9" * 5000], ids=excerpt)
 def test_a_shared_gpu_without_a_count_is_no_share_at_all(replicas: str) -> None:
     with pytest.raises(UnknownShareError, match="does not say among how many"):
         _told("nvidia_com_gpu_shared", "NVIDIA-L4", **{REPLICAS: replicas})

@@ -108,7 +108,7 @@ def _labelled(told: str | None) -> str:
 
 def _replicas(node: Mapping[str, str], label: str) -> int:
     told = node.get(label, "")
-    if not told.isascii() or not told.isdecimal() or int(told) < 1:
+    if not (told.isascii() and told.isdecimal() and len(told) <= SIZE and int(told)):
         raise UnknownShareError(
             f"The device is shared, but the node does not say among how many ({excerpt(label)}): let "
             "kube-state-metrics export its labels, with --metric-labels-allowlist=nodes=[nvidia.com/*]."
