@@ -22,6 +22,7 @@ from billing.models import (
     PaymentAttempt,
     PaymentRefund,
     RefundState,
+    TransferPart,
 )
 
 DOCUMENTS: Final = (LetterKind.INVOICE, LetterKind.CREDIT_NOTE)
@@ -65,7 +66,8 @@ def not_needed(letter: Letter, *, moment: datetime) -> str:
     if letter.kind == LetterKind.RECEIPT and "payment" in letter.told:
         payment = Payment.objects.get(pk=letter.told["payment"])
         same = Payment.objects.filter(invoice=payment.invoice_id, reference=payment.reference)
-        if (same.aggregate(sum=Sum("amount"))["sum"] or 0) <= 0:
+        undone = TransferPart.objects.filter(undoes__payment=payment)
+        if undone.exists() or (same.aggregate(sum=Sum("amount"))["sum"] or 0) <= 0:
             return "The payment was taken back."
     return ""
 

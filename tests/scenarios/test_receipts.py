@@ -19,6 +19,7 @@ from portal.tenants.models import Tenant
 from tests import stories
 from tests.builders import at
 from tests.collecting import Counter, a_counter, a_top_up, credited, more_labs
+from tests.statements import APRIL, Line, a_lab, camt, imported, march, stands
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,6 +87,20 @@ def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(counter: Co
     pays(counter.lab, "-1.00", counter)
     writing_off.write_off(invoice=counter.invoice, why="insolvent", by="op", on=counter.now.date())
     assert posts(counter) == []
+    assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
+
+
+def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) -> None:
+    settings.CLUSTERTAB_SENDS_MAIL = True
+    lab = a_lab()
+    Tenant.objects.update(email="bills@vision.example")
+    came = Line(amount="20.00", text="INV-2026-0001", end_to_end="PAY-7")
+    went = Line(amount="-20.00", on="2026-04-09", end_to_end="PAY-7", reversal=True)
+    imported(camt(came, went))
+    assert stands(march(lab)) == ("due", "0.00", "20.00")
+    rounds.run(moment=APRIL)
+    posting.post(moment=APRIL)
+    assert mail.outbox == []
     assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
 
 
