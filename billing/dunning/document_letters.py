@@ -30,8 +30,8 @@ KINDS: Final = (*DOCUMENTS, LetterKind.RECEIPT, LetterKind.REFUND)
 LOOK: Final = timedelta(minutes=1)
 LONGEST: Final = timedelta(hours=1)
 """So long a document waits for its PDF; then it goes without."""
-RECENT: Final = timedelta(days=14)
-"""So long a payment is still news."""
+RECENT: Final = OLD
+"""So long a payment is still news: a bank's statement of a month is imported after its last day."""
 
 
 def waits_for_document(letter: Letter, *, moment: datetime) -> datetime | None:

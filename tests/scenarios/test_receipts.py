@@ -104,6 +104,20 @@ def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) ->
     assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
 
 
+def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_its_days(
+    settings: Any,
+) -> None:
+    settings.CLUSTERTAB_SENDS_MAIL = True
+    a_lab()
+    Tenant.objects.update(email="bills@vision.example")
+    later = at("2026-05-04 09:00")
+    imported(camt(Line(amount="20.00", text="INV-2026-0001")), moment=later)
+    rounds.run(moment=later)
+    posting.post(moment=later)
+    (told,) = mail.outbox
+    assert told.subject == "Receipt: €20.00 for invoice INV-2026-0001"
+
+
 def test_a_tenant_has_none_whose_policy_says_so(counter: Counter) -> None:
     labs = more_labs(counter, ["acme", "bolt"])
     policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), receipts=False)
