@@ -26,7 +26,7 @@ from clusters.connectors.base import UsageFact
 from portal.tenants import ownership
 from tests.builders import LATER, a_cluster, a_plan, a_tenant, at, take_in
 from tests.stories import prove
-from tests.tiers import LONG, examples
+from tests.tiers import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -307,7 +307,6 @@ setattr(Story, "import", Story.import_)
 
 @settings(
     max_examples=EXAMPLES,
-    derandomize=not LONG,
     database=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

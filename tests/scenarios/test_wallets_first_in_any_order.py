@@ -24,7 +24,7 @@ from tests.paying import pays
 from tests.scenarios import oracle_wallets
 from tests.scenarios.oracle_wallets import Charge, Pot
 from tests.stories import close, invoice_of, prove
-from tests.tiers import LONG, examples
+from tests.tiers import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -68,7 +68,6 @@ def a_lab(cluster: Cluster, slug: str, settles: str) -> Tenant:
 
 @settings(
     max_examples=examples(8, 100),
-    derandomize=not LONG,
     database=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -30,7 +30,7 @@ from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own
 from tests.documentation import table
 from tests.scenarios import oracle_wallets
 from tests.scenarios.oracle_wallets import Gift, Job, Story
-from tests.tiers import LONG, examples
+from tests.tiers import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -334,7 +334,6 @@ class Play:
 
 @settings(
     max_examples=examples(12, 150),
-    derandomize=not LONG,
     database=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
