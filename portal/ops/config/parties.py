@@ -40,6 +40,8 @@ TENANT: Mapping[str, tuple[int, Check | None]] = {
     "purchase_order": (100, None),
 }
 """Columns of text, how many characters each holds, and what refuses it."""
+FILLED = frozenset({"name", "invoice_prefix", "credit_prefix", "tax_name"})
+"""Those of them that are never empty."""
 
 
 def of_seller(table: Table) -> dict[str, Any]:
@@ -53,6 +55,7 @@ def of_tenant(table: Table) -> dict[str, Any]:
 def _texts(table: Table, columns: Mapping[str, tuple[int, Check | None]]) -> dict[str, Any]:
     """With the address; None is not said."""
     read: dict[str, Any] = {
-        key: table.text(key, longest=longest, check=check) for key, (longest, check) in columns.items()
+        key: table.text(key, filled=key in FILLED, longest=longest, check=check)
+        for key, (longest, check) in columns.items()
     }
     return read | {"address": table.lines("address")}

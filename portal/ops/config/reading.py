@@ -64,10 +64,14 @@ class Table:
         key: str,
         *,
         required: bool = False,
+        filled: bool = False,
         longest: int = 255,
         check: Callable[[str], None] | None = None,
     ) -> str | None:
-        """Text of one line, stripped; `check` raises ValidationError for what it refuses."""
+        """Text of one line, stripped. What is `filled` may be left out, and is not empty where it is said.
+
+        `check` raises ValidationError for what it refuses; it does not see an empty text.
+        """
         if not self._there(key, required=required):
             return None
         value: str = self.data[key]
@@ -75,7 +79,7 @@ class Table:
             self.wrong(key, f"is {kind_of(value)}; write text in quotes.")
             return None
         value = value.strip()
-        if required and not value:
+        if (required or filled) and not value:
             self.wrong(key, "is empty.")
         elif len(value) > longest:
             self.wrong(key, f"has {len(value)} characters; {longest} fit.")

@@ -210,7 +210,7 @@ def _seller(top: Table) -> tuple[dict[str, str], parking.Limits, dunning.Said]:
 def _cluster(table: Table) -> ClusterEntry | None:
     name = table.text("name", required=True, longest=100)
     kind = table.choice("kind", ClusterKind.values)
-    timezone = table.text("timezone", longest=64, check=known_zone)
+    timezone = table.text("timezone", filled=True, longest=64, check=known_zone)
     within = table.table("connection")
     connection = connections.read(within) if "connection" in table.data else None
     beside = table.table("telemetry")
@@ -311,8 +311,8 @@ def _tier(table: Table) -> dict[str, Any] | None:
 def _tenant(table: Table) -> TenantEntry | None:
     slug = table.text("slug", required=True, longest=50, check=validate_slug)
     said = {
-        "name": table.text("name", longest=200),
-        "timezone": table.text("timezone", longest=64, check=known_zone),
+        "name": table.text("name", filled=True, longest=200),
+        "timezone": table.text("timezone", filled=True, longest=64, check=known_zone),
         "anchor_day": table.whole("anchor_day", lowest=1, highest=31),
         **parties.of_tenant(table),
         "tax_rate": taxes.percentage(table, "tax_rate"),

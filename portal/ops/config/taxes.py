@@ -49,7 +49,7 @@ def of_tenant(table: Table) -> dict[str, Any]:
         "country": table.text("country", check=COUNTRY),
         "region": table.text("region", longest=10, check=REGION),
         "tax_treatment": table.choice("tax_treatment", TaxTreatment.values),
-        "tax_category": table.text("tax_category", longest=30, check=validate_slug),
+        "tax_category": table.text("tax_category", filled=True, longest=30, check=validate_slug),
         "tax_reason": table.text("tax_reason", longest=300),
     }
 
