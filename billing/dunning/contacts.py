@@ -21,7 +21,7 @@ class ContactError(Exception):
 
 @transaction.atomic
 def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant:
-    """Have e-mails go to this address; "": to the owners and whoever sees to the bills. Again, nothing changes.
+    """Have e-mails go to this address; "": to the owners and billing members. Again, nothing changes.
 
     What the address before refused is sent to the new one. Raises ContactError for what is no address.
     """

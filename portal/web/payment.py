@@ -25,6 +25,7 @@ from billing.models import (
     DocumentKind,
     Invoice,
     InvoiceState,
+    LinkState,
     MethodState,
     PayLink,
     Payment,
@@ -33,6 +34,7 @@ from billing.models import (
 )
 from portal.tenants.access import Action
 from portal.tenants.models import Tenant, User
+from portal.web import form_input
 from portal.web import format as say
 from portal.web.shapes import AttemptRow, Badge, MethodRow, PaymentPage
 from portal.web.visit import Visit, answer, tenant_act, tenant_page, tenant_return
@@ -84,6 +86,9 @@ def payment(request: HttpRequest, visit: Visit) -> HttpResponse:
             for (_, currency), amount in credit.balances([visit.tenant.pk]).items()
         ),
         email=visit.tenant.email,
+        email_field=form_input.last(request, reverse("payment_contact", args=[visit.tenant.slug])).get(
+            "email", visit.tenant.email
+        ),
         refused=refused_addresses(visit.tenant),
     )
     return answer(request, visit.shell, page, whole="tenant/payment.html")
@@ -141,9 +146,10 @@ def set_contact(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     try:
         row = contacts.set_billing_email(tenant=tenant, email=email, moment=datetime.now(UTC))
     except ContactError as refusal:
+        form_input.keep(request, "email")
         messages.error(request, str(refusal))
     else:
-        to = row.email or "the owners and whoever sees to the bills"
+        to = row.email or "the owners and billing members"
         messages.success(request, f"E-mails about invoices go to {to}.")
     return redirect("payment", tenant.slug)
 
@@ -189,7 +195,25 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         looked = False
     if not looked:
         messages.info(request, CONFIRMING)
+    elif sentence := _outcome(link):
+        messages.success(request, sentence)
     return behind_page(tenant, link)
+
+
+def _outcome(link: PayLink) -> str:
+    """What was paid or saved on a page that was just read; "" where nothing was, and its own page says why."""
+    link = PayLink.objects.select_related("attempt__method", "attempt__top_up").get(pk=link.pk)
+    attempt = link.attempt
+    if attempt is None:
+        card = SavedMethod.objects.filter(tenant=link.tenant, state=MethodState.USABLE).order_by("-added_at")
+        saved = card.first() if link.state == LinkState.COMPLETE else None
+        return f"{label_of(saved)} is saved." if saved else ""
+    if attempt.state != AttemptState.SUCCEEDED:
+        return ""
+    amount = say.minor(attempt.amount, attempt.currency)
+    return (
+        f"{amount} was credited." if attempt.top_up else f"{amount} paid with {means_of(attempt)}. Thank you."
+    )
 
 
 @tenant_return(Action.PAY)

@@ -28,6 +28,7 @@ from billing.rules.money import TOKENS, Money
 from billing.rules.references import WALLET
 from portal.tenants.access import Action
 from portal.tenants.models import Tenant
+from portal.web import form_input
 from portal.web import format as say
 from portal.web.invoices import bank_transfer
 from portal.web.payment import LATER, back_of, badge_of, label_of, means_of, person_of
@@ -65,6 +66,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
             return HttpResponseRedirect(link.url, status=303)
         messages.error(request, LATER)
     except CollectingError as error:
+        form_input.keep(request, "amount")
         messages.error(request, str(error))
     except (GatewayError, door.UnplacedError):
         messages.error(request, "The payment service cannot be reached now; what comes of it shows below.")
@@ -89,6 +91,7 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
             )
             messages.success(request, "From now on this wallet is topped up by itself.")
     except CollectingError as error:
+        form_input.keep(request, "below", "amount", "most")
         messages.error(request, str(error))
     return redirect("wallet", tenant.slug, wallet)
 
@@ -100,7 +103,7 @@ def seller(request: HttpRequest, visit: Visit) -> Mapping[str, str]:
     return dict(zip(("name", "iban", "bic"), found or ("", "", ""), strict=True))
 
 
-def panel(visit: Visit, row: Wallet, *, seller: Mapping[str, str]) -> TopUpPanel | None:
+def panel(request: HttpRequest, visit: Visit, row: Wallet, *, seller: Mapping[str, str]) -> TopUpPanel | None:
     """None for a wallet in tokens. Six queries. Cards, who bought and what a bank said are for who reads invoices."""
     if row.unit == TOKENS:
         return None
@@ -113,17 +116,22 @@ def panel(visit: Visit, row: Wallet, *, seller: Mapping[str, str]) -> TopUpPanel
     return TopUpPanel(
         currency=row.unit,
         key=str(uuid4()),
+        amount=form_input.last(request, _form("wallet_top_up", row)).get("amount", ""),
         card=label_of(card) if card else "",
         by_card=door.is_configured(),
         may_pay=Action.PAY in visit.may,
         sandbox=door.is_sandbox(),
         rows=tuple(_row(attempt, visit) for attempt in tried.order_by("-made_at")[:SHOWN]),
-        automatic=_automatic(row, visit),
+        automatic=_automatic(row, visit, form_input.last(request, _form("wallet_automatic", row))),
         transfer=_transfer(row, seller),
     )
 
 
-def _automatic(row: Wallet, visit: Visit) -> AutomaticPanel:
+def _form(name: str, row: Wallet) -> str:
+    return reverse(name, args=[row.tenant.slug, row.pk])
+
+
+def _automatic(row: Wallet, visit: Visit, fields: Mapping[str, str]) -> AutomaticPanel:
     rule = AutomaticTopUp.objects.filter(wallet=row).select_related("tenant", "wallet").first()
     if rule is None or not rule.active:
         told = "Off: the wallet is topped up when somebody does so."
@@ -139,9 +147,9 @@ def _automatic(row: Wallet, visit: Visit) -> AutomaticPanel:
     return AutomaticPanel(
         active=bool(rule and rule.active),
         told=told,
-        below=below,
-        amount=amount,
-        most=most,
+        below=fields.get("below", below),
+        amount=fields.get("amount", amount),
+        most=fields.get("most", most),
         trouble=_trouble(stand, visit) if stand else "",
     )
 
@@ -175,7 +183,7 @@ def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:
     amount = say.minor(attempt.amount, attempt.currency)
     state = AttemptState(attempt.state)
     if state is AttemptState.SUCCEEDED:
-        messages.success(request, f"{amount} are credited.")
+        messages.success(request, f"{amount} was credited.")
     elif state is AttemptState.NEEDS_ACTION:
         messages.error(request, "Your bank wants you to confirm: pay on the payment page instead.")
     elif state in {AttemptState.FAILED, AttemptState.CANCELED}:

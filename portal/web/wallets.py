@@ -56,7 +56,7 @@ def wallet(request: HttpRequest, visit: Visit, wallet: int, *, told: Mapping[str
     found = reading.statement(visit.tenant, wallet, before=before)
     if found is None:
         raise Http404("no such wallet")
-    panel = top_ups.panel(visit, found.wallet, seller=told) if not before else None
+    panel = top_ups.panel(request, visit, found.wallet, seller=told) if not before else None
     page = _page(found, visit, panel, first=not before)
     return answer(request, visit.shell, page, whole="tenant/wallet.html")
 

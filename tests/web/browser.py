@@ -56,6 +56,11 @@ class Visit:
         """By how many pixels the present page is wider than its window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
 
+    def clipped(self) -> list[str]:
+        """The buttons of the present page whose text is wider than they are."""
+        script = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+        return [str(text) for text in self.page.eval_on_selector_all(".btn", script)]
+
     def complaints(self) -> list[str]:
         return [*self.console, *self.failures, *self.violations()]
 

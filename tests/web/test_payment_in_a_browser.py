@@ -60,7 +60,7 @@ def test_ann_saves_a_card_and_it_is_charged_from_then_on(live_server: LiveServer
         page.get_by_role("button", name="Add a card").click()
         fill_in(page, "4242 4242 4242 4242")
         page.wait_for_url("**/t/vision-lab/payment/")
-        expect(page.get_by_text("Visa ending in 4242")).to_be_visible()
+        expect(page.get_by_text("Visa ending in 4242 is saved.")).to_be_visible()
         assert seen.complaints() == []
     counter.collect()
     assert (counter.taken, counter.standing) == ([400], "paid")
@@ -102,6 +102,7 @@ def test_ann_pays_with_her_saved_card_and_is_led_to_her_bank_and_back(
         page.get_by_role("button", name="Pay $4.00 with Visa ending in 3184").click()
         page.get_by_role("button", name="Complete").click()
         page.wait_for_url("**/t/vision-lab/invoices/INV-2026-0001/")
+        expect(page.get_by_text("$4.00 paid with Visa ending in 3184. Thank you.")).to_be_visible()
         expect(page.get_by_role("heading", name="INV-2026-0001")).to_contain_text("Paid")
     assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
     counter.books_agree()
@@ -133,7 +134,7 @@ def test_the_pages_of_payment_fit(
 ) -> None:
     counter.save_card("4000000000000341")
     counter.collect()
-    counter.save_card()
+    counter.save_card("5555555555554444")
     copies(2)
     Letter.objects.create(
         tenant=counter.lab, kind="reminder", key="refused", state="sent", subject="A reminder", text="Please pay.",
@@ -154,3 +155,4 @@ def test_the_pages_of_payment_fit(
 def looked_at(seen: Visit, picture: Path) -> None:
     seen.page.screenshot(path=picture, full_page=True)
     assert seen.overflow() <= 0
+    assert seen.clipped() == []

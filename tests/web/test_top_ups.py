@@ -55,7 +55,7 @@ def test_ann_charges_her_card_and_sees_what_came_of_it(counter: Counter, ann: Cl
     assert "Charge Visa ending in 4242" in shown(ann)
     told = {"amount": "50.00", "by": "card", "key": key(ann)}
     answer = ann.post(f"{path()}top-up/", told, follow=True)
-    assert "$50.00 are credited." in words(answer.content.decode())
+    assert "$50.00 was credited." in words(answer.content.decode())
     ann.post(f"{path()}top-up/", told)  # sent twice
     text = shown(ann)
     assert "ann@vision.example Visa ending in 4242 Credited $50.00" in text
@@ -78,6 +78,7 @@ def test_on_the_payment_page_and_back(counter: Counter, ann: Client) -> None:
     counter.stripe.hand.pay(session["id"])
     back = ann.get(f"/t/vision-lab/payment/back/?session={session['id']}")
     assert back.headers["Location"] == path()
+    assert "$50.00 was credited." in shown(ann)
     assert Wallet.objects.get().balance == 5000
 
 
@@ -103,6 +104,20 @@ def test_an_amount_that_cannot_be_meant_is_refused_in_a_sentence(
     answer = ann.post(f"{path()}top-up/", {"amount": amount, "by": "card", "key": key(ann)}, follow=True)
     assert sentence in words(answer.content.decode())
     assert not TopUp.objects.exists()
+
+
+def test_what_ann_typed_stays_in_the_form_that_refused_it(counter: Counter, ann: Client) -> None:
+    answer = ann.post(
+        f"{path()}top-up/", {"amount": "12,5 or so", "by": "page", "key": key(ann)}, follow=True
+    )
+    assert 'value="12,5 or so"' in answer.content.decode()
+    rule = {"act": "on", "below": "10", "amount": "20 😀", "most": "a lot"}
+    page = ann.post(f"{path()}automatic/", rule, follow=True).content.decode()
+    assert all(f'value="{text}"' in page for text in ("10", "20 😀", "a lot"))
+    assert 'value="12,5 or so"' not in page
+    assert 'value="a lot"' not in ann.get(path()).content.decode()
+    lost = ann.post("/t/vision-lab/payment/contact/", {"email": "bills at vision\0"}, follow=True)
+    assert 'value="bills at vision"' in lost.content.decode()
 
 
 def test_ann_sets_automatic_top_up_and_turns_it_off(counter: Counter, ann: Client) -> None:

@@ -36,7 +36,8 @@ class PaymentPage:
     sandbox: bool  # no money moves
     may_pay: bool
     credit: str  # what was paid too much, and pays what comes next; "" for none
-    email: str  # where e-mails go; "": to the owners and whoever sees to the bills
+    email: str  # where e-mails go; "": to the owners and billing members
+    email_field: str  # what its field holds: the address, or what was typed and refused
     refused: tuple[str, ...]  # what is said of addresses that a mail server refuses
 
 

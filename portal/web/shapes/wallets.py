@@ -74,6 +74,7 @@ class TopUpPanel:
 
     currency: str
     key: str  # under which the form buys once
+    amount: str  # what was typed and refused
     card: str  # that is charged, "" for none
     by_card: bool  # cards are taken here
     may_pay: bool

@@ -1,0 +1,24 @@
+"""What somebody typed into a form that was refused: its page shows it once more, to be corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.http import HttpRequest
+
+KEY = "form_input"
+LONGEST = 4000  # characters of a field
+
+
+def keep(request: HttpRequest, *names: str) -> None:
+    """Until a page asks for it, or another form is refused."""
+    fields = {name: request.POST.get(name, "").replace("\0", "")[:LONGEST] for name in names}
+    request.session[KEY] = {"form": request.path, "fields": fields}
+
+
+def last(request: HttpRequest, form: str) -> Mapping[str, str]:
+    """By field what was typed into the form of this address, once; nothing where another one was refused."""
+    if request.session.get(KEY, {}).get("form") != form:
+        return {}
+    fields: Mapping[str, str] = request.session.pop(KEY)["fields"]
+    return fields
