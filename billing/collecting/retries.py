@@ -14,7 +14,7 @@ from billing.models import AttemptState, PaymentAttempt
 from billing.rules.dunning import Policy
 
 REST = 7
-"""Days that a refused card rests for a tenant's other invoices, where the policy has no retry."""
+"""Days that a refused card rests where the policy has no retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class CardRest:
 def next_try(refused: Sequence[PaymentAttempt], retries: Sequence[int]) -> datetime | None:
     """When an invoice is tried again after these refusals of one means of payment, newest last; None: no more.
 
-    `retries`: days to the next try after the first, second, third.
+    `retries`: days to the next try after the first, second, third. What somebody asked for takes none of these tries.
     """
     if not refused:
         return None
-    newest = refused[-1]
-    if newest.state == AttemptState.NEEDS_ACTION or declines.is_hard(newest) or len(refused) > len(retries):
+    newest, made = refused[-1], sum(not attempt.asked_by for attempt in refused)
+    if newest.state == AttemptState.NEEDS_ACTION or declines.is_hard(newest) or made > len(retries):
         return None
-    return newest.made_at + timedelta(days=retries[len(refused) - 1])
+    return newest.made_at + timedelta(days=retries[max(made, 1) - 1] if retries else REST)
 
 
 def refusals(invoices: Collection[int]) -> dict[int, list[PaymentAttempt]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import date
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from django.test import Client
 from billing.collecting import attempts, links, on_demand
 from billing.collecting.door import CollectingError
 from billing.collecting.links import Back
+from billing.dunning import policies
 from billing.gateways.base import GatewayError
 from billing.models import (
     Invoice,
@@ -266,3 +268,27 @@ def test_a_wallet_is_topped_up_with_a_card_whose_bank_asks(counter: Counter, ann
     assert back["Location"] == here
     wallet.refresh_from_db()
     assert (wallet.balance, counter.taken) == (2_000, [2_000])
+
+
+def test_what_ann_tried_in_vain_takes_none_of_the_tries_that_are_made_by_themselves() -> None:
+    with a_counter(now=at("2026-04-05 10:00")) as counter:  # ten days before the invoice is due
+        card = counter.save_card(NO_FUNDS)
+        for _ in range(4):
+            pay(counter)
+            counter.wait(minutes=1)
+        assert counter.states == ["failed"] * 4
+        counter.stripe.hand.behave(card.external_id, GOOD)
+        counter.wait(days=10)
+        counter.collect()
+        assert (counter.taken, counter.paid) == ([400], "4.00")
+
+
+def test_where_the_policy_has_no_further_tries_the_first_is_made_though_ann_tried_in_vain() -> None:
+    with a_counter(now=at("2026-04-05 10:00")) as counter:
+        policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), retries=())
+        counter.save_card(NO_FUNDS)
+        pay(counter)
+        for _ in range(3):
+            counter.wait(days=10)
+            counter.collect()
+        assert counter.states == ["failed"] * 2
