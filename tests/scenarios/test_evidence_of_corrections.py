@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,3 +80,35 @@ def test_a_fee_that_a_later_close_gives_back_by_a_credit_note_alone_stays_on_its
     assert (note.original, note.total, note.rated_through) == (march, -310_00, march.rated_through)
     code, text = verified(bundle(march), tmp_path)
     assert code == 0, text
+
+
+@pytest.mark.parametrize(
+    ("tax", "sentence"),
+    [
+        (0, "19 % of -30.00 USD is -5.70 USD, the invoice says 0.00 USD"),
+        (-5_68, "19 % of -30.00 USD is -5.70 USD, the invoice says -5.68 USD"),
+        (-5_69, ""),
+    ],
+    ids=["none", "two cents less", "a cent less, which is what is left of the invoice's"],
+)
+def test_the_tax_of_a_credit_note_is_that_of_what_it_takes_back(
+    tax: int, sentence: str, tmp_path: Path
+) -> None:
+    cluster = a_cluster(complete_through="2026-09-01")
+    lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")], tax_rate="19")
+    used(cluster, 50)
+    closed("2026-03", lab)
+    note = crediting.credit(
+        invoice=invoice_of(lab, "2026-03"),
+        reason="Goodwill",
+        by="op",
+        on=date(2026, 4, 5),
+        net=Money.of("30.00", "USD"),
+    )
+
+    def other(told: dict[str, Any]) -> None:
+        told["taxes"][0]["tax"] = told["tax"] = tax
+        told["total"] = told["due"] = told["subtotal"] + tax
+
+    code, text = verified(changed(bundle(note), in_invoice(other)), tmp_path)
+    assert (code, sentence in text) == (1 if sentence else 0, True), text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +15,18 @@ import pytest
 from billing.models import Invoice, SigningKey
 from tests import stories
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
-from tests.evidence import Files, Row, agrees, bundle, changed, in_invoice, in_usage, verified
+from tests.evidence import (
+    Files,
+    Row,
+    agrees,
+    bundle,
+    changed,
+    files_of,
+    in_invoice,
+    in_usage,
+    packed,
+    verified,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -82,6 +95,42 @@ def twice_and_paid(files: Files) -> None:
         told.update(subtotal=net, tax=tax, total=net + tax, due=net + tax)
 
     in_invoice(more)(files)
+
+
+def line_twice(change: Callable[[dict[str, Any]], None], jobs: str = "") -> Change:
+    """The GPUs are charged a second time on a line of their own, and everything that is computed from it fits."""
+
+    def more(told: dict[str, Any]) -> None:
+        again = dict(told["lines"][1])
+        change(again)
+        told["lines"].append(again)
+        net = sum(each["amount"] for each in told["lines"])
+        total = net + (net * 19 + 50) // 100
+        told["taxes"][0].update(net=net, tax=total - net)
+        told.update(subtotal=net, tax=total - net, total=total, due=total)
+
+    def do(files: Files) -> None:
+        in_invoice(more)(files)
+        in_usage(lambda rows: rows.extend([each | {"line": jobs} for each in rows[1:] if jobs]))(files)
+
+    return do
+
+
+def asks_more(**paid: Any) -> Change:
+    """What was paid before is below zero, so that more is due than the total."""
+    return in_invoice(lambda told: told.update(paid, due=told["total"] + 50_00))
+
+
+def two_sums_of_a_rate(told: dict[str, Any]) -> None:
+    rate = told["taxes"][0]
+    told["lines"][0]["tax"] = ["S", "19.0"]
+    parts = [(each["amount"], (each["amount"] * 19 + 50) // 100) for each in told["lines"]]
+    told["taxes"] = [
+        rate | {"rate": text, "net": net, "tax": tax}
+        for text, (net, tax) in zip(("19.0", "19"), parts, strict=True)
+    ]
+    tax = sum(tax for _, tax in parts)
+    told.update(tax=tax, total=told["subtotal"] + tax, due=told["subtotal"] + tax)
 
 
 def line(number: int, **fields: Any) -> Change:
@@ -156,6 +205,36 @@ TAMPERINGS = {
     "another rate": (tax(rate="20"), "20 % is of 0.00 USD"),
     "another tax": (tax(tax=1), "the invoice says 0.01 USD"),
     "another total": (document(total=1), "do not add up to 0.01 USD"),
+    "a line twice": (line_twice(lambda line: None), "line 2 stands there 2 times"),
+    "a line twice, its number a text": (
+        line_twice(lambda line: line.update(position="2")),
+        "line 2 stands there 2 times",
+    ),
+    "a line twice, of a meter that is none": (
+        line_twice(lambda line: line.update(position=3, meter="GPU-hour", term=0), jobs="3"),
+        "line 3: GPU-hour is no meter",
+    ),
+    "another period": (
+        document(period=["2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]),
+        "line 2 (GPU time): its period ends behind the invoice's",
+    ),
+    "a day of issue before the period's end": (
+        document(issued_on="2026-03-30"),
+        "it was issued on 2026-03-30, before its period ended, 2026-04-01T00:00:00Z",
+    ),
+    "a rate with two sums": (in_invoice(two_sums_of_a_rate), "one rate of tax has several sums"),
+    "a credit balance that takes": (
+        asks_more(from_credit=-50_00),
+        "a credit balance cannot pay -50.00 USD of",
+    ),
+    "a wallet that takes": (
+        asks_more(prepaid=-50_00, wallet=[{"grant": "g", "expires": "", "amount": -50_00}]),
+        "a wallet cannot pay -50.00 USD of",
+    ),
+    "a credit balance that pays more than there is": (
+        in_invoice(lambda told: told.update(from_credit=told["total"] + 1, due=-1)),
+        "a credit balance cannot pay",
+    ),
     "more due": (document(due=1), "is not the 0.01 USD that is due"),
 }
 """What is changed, and a sentence of the program, which says so though it is signed by whoever changed it."""
@@ -171,6 +250,67 @@ def test_whoever_changes_evidence_is_found_out(
     code, text = verified(changed(content, change, signed=False), tmp_path)
     assert code == 1, text
     assert "is not what was signed" in text
+
+
+UNREADABLE = {
+    "digits of another script": (row(2, count="٨"), "is not written as numbers are here"),
+    "digits with a line between": (row(2, count="0_8"), "'0_8' is not written as numbers are here"),
+    "digits with a blank": (row(2, units=" 518400"), "is not written as numbers are here"),
+    "a price of another script": (line(1, unit_price="٣.١"), "is not written as numbers are here"),
+    "a number of 4,000 digits": (
+        line(1, unit_price="1/" + "7" * 4000),
+        "is not written as numbers are here",
+    ),
+    "an amount with a part": (line(1, amount=450_32.5), "45032.5 is no whole number"),
+    "a second that is the next minute's": (
+        row(2, service_to="2026-03-03T03:59:60Z"),
+        "'2026-03-03T03:59:60Z' is not written as moments are here",
+    ),
+    "a total that is said twice": (
+        lambda files: files.update(
+            {"invoice.json": files["invoice.json"].replace(b'"total"', b'"total": 1, "total"', 1)}
+        ),
+        "it says twice what total is",
+    ),
+    "a column twice": (
+        lambda files: files.update({"usage.csv": files["usage.csv"].replace(b"line,", b"units,", 1)}),
+        "usage.csv has two columns of one name",
+    ),
+    "a cell more": (
+        lambda files: files.update({"usage.csv": files["usage.csv"].rstrip() + b",1\n"}),
+        "line 4 of usage.csv has 20 cells, not 19",
+    ),
+    "a cell of any length": (
+        lambda files: files.update({"usage.csv": files["usage.csv"] + b"x" * 200_000}),
+        "field larger than field limit",
+    ),
+    "brackets in brackets": (of_file("invoice.json", b"[" * 200_000), "This is no evidence of an invoice"),
+}
+"""What one reads so, and another otherwise or not at all; and a sentence of the program."""
+
+
+@pytest.mark.parametrize(("change", "sentence"), UNREADABLE.values(), ids=UNREADABLE)
+def test_what_can_be_read_in_two_ways_is_refused(
+    march: Invoice, tmp_path: Path, change: Change, sentence: str
+) -> None:
+    code, text = verified(changed(bundle(march), change), tmp_path)
+    assert (code, sentence in text, "Traceback" in text) == (2, True, False), text
+
+
+def test_a_bundle_that_is_packed_in_another_way_is_refused(march: Invoice, tmp_path: Path) -> None:
+    content = bundle(march)
+    files = files_of(content)
+    raw = bytearray(packed(files))
+    entry = raw.rfind(b"PK\x01\x02", 0, raw.rfind(b"usage.csv"))
+    into = io.BytesIO()
+    with zipfile.ZipFile(into, "w", zipfile.ZIP_LZMA) as new:
+        for name, body in files.items():
+            new.writestr(name, body)
+    encrypted = raw[: entry + 8] + b"\x01" + raw[entry + 9 :]
+    for other, sentence in ((encrypted, "is encrypted"), (into.getvalue(), "in a way that bundles are not")):
+        (tmp_path / "other.zip").write_bytes(other)
+        code, text = verified(content, tmp_path, "other.zip")
+        assert (code, sentence in text, "Traceback" in text) == (2, True, False), text
 
 
 ONLY_SIGNED = {
@@ -210,6 +350,8 @@ def test_the_bundle_itself_agrees_and_says_amounts_in_the_currencys_unit(
     [
         (lambda files: files.pop("invoice.pdf"), 1, "invoice.pdf is missing"),
         (lambda files: files.update({"more.csv": b""}), 1, "more.csv was not signed"),
+        (lambda files: files.update({"people.csv.pdf": b""}), 1, "people.csv.pdf was not signed"),
+        (lambda files: files.update({"verify_invoice/a.pdf": b""}), 1, "verify_invoice/a.pdf was not signed"),
         (lambda files: files.pop("signature.json"), 2, "KeyError: 'signature.json'"),
         (lambda files: files.pop("usage.csv"), 2, "This is no evidence of an invoice"),
         (lambda files: files.update({"people.csv": b"person,name\n"}), 0, "agrees"),

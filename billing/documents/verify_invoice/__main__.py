@@ -17,16 +17,19 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED
 
-from . import lines, seals, stretches
-from .numbers import money
+from . import foot, lines, seals, stretches
+from .numbers import money, of_json
 
-NOT_WHOLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+# What is encrypted or nested beyond measure is a RuntimeError.
+NO_BUNDLE = (OSError, RuntimeError, EOFError, KeyError, ValueError, csv.Error, zipfile.BadZipFile, zlib.error)
+NOT_WHOLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def main(arguments: list[str]) -> int:
@@ -37,13 +40,9 @@ def main(arguments: list[str]) -> int:
         print(f"--key holds no public key: {error}", file=sys.stderr)
         return 2
     try:
-        with zipfile.ZipFile(asked.bundle) as bundle:
-            files = {name: bundle.read(name) for name in bundle.namelist()}
-            if len(files) != len(bundle.namelist()):
-                raise ValueError("it has two files of one name")
-        invoice = json.loads(files["invoice.json"])
-        usage = list(csv.DictReader(io.StringIO(files["usage.csv"].decode())))
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        files = unpacked(asked.bundle)
+        invoice, usage = of_json(files["invoice.json"]), rows(files["usage.csv"])
+    except NO_BUNDLE as error:
         print(f"This is no evidence of an invoice: {error}", file=sys.stderr)
         return 2
     try:
@@ -71,10 +70,39 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def unpacked(path: str) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as bundle:
+        if any(entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for entry in bundle.infolist()):
+            raise ValueError("it is compressed in a way that bundles are not")
+        files = {name: bundle.read(name) for name in bundle.namelist()}
+        if len(files) != len(bundle.namelist()):
+            raise ValueError("it has two files of one name")
+    return files
+
+
+class Plain(csv.excel):
+    """A quote within a cell is no two ways to read it."""
+
+    strict = True
+
+
+def rows(content: bytes) -> list[dict[str, str]]:
+    reader = csv.reader(io.StringIO(content.decode(), newline=""), Plain)
+    names = next(reader, [])
+    if len(set(names)) != len(names):
+        raise ValueError("usage.csv has two columns of one name")
+    found = []
+    for cells in reader:
+        if len(cells) != len(names):
+            raise ValueError(f"line {reader.line_num} of usage.csv has {len(cells)} cells, not {len(names)}")
+        found.append(dict(zip(names, cells)))  # noqa: B905 - Python 3.9 has no `strict`
+    return found
+
+
 def recompute(invoice: Mapping[str, Any], usage: Sequence[Mapping[str, str]]) -> list[str]:
     """Sentences for all that does not come out as the invoice says."""
     held, wrong = stretches.check(invoice, usage)
-    return [*dict.fromkeys(wrong), *lines.recompute(invoice, held)]
+    return [*dict.fromkeys(wrong), *lines.recompute(invoice, held), *foot.of_foot(invoice)]
 
 
 def summary(

@@ -1,4 +1,4 @@
-"""What each line comes to, and the foot of the document: computed anew from what stands behind it."""
+"""What each line comes to: computed anew from what stands behind it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from fractions import Fraction
 
-from .numbers import Stated, money, number, rounded
+from .numbers import Stated, money, number, rounded, second
 
 HOUR = 3600
 TERMS = ("fee", "commitment", "discount")  # of the plan, in the order in which they are charged
@@ -17,17 +17,54 @@ def recompute(invoice: Stated, held: Mapping[str, Fraction]) -> list[str]:
     same: dict[tuple[str, ...], list[Stated]] = {}
     for line in invoice["lines"]:
         same.setdefault(subject(line), []).append(line)
-    wrong: list[str] = []
+    wrong = of_positions(invoice)
     for line in invoice["lines"]:
         if line["kind"] == "usage":
             seconds = held.get(str(line["position"]), Fraction(0))
             wrong += of_line(line, same[subject(line)], seconds, invoice)
         elif line["kind"] in TERMS:
             wrong += of_term(line, same[subject(line)], invoice)
-    wrong += of_allowances(invoice)
+    wrong += of_allowances(invoice) + of_shares(invoice)
     if invoice["credit_note"]:
         wrong += of_originals(invoice)
-    return [*dict.fromkeys(wrong), *of_foot(invoice)]
+    return list(dict.fromkeys(wrong))
+
+
+def of_positions(invoice: Stated) -> list[str]:
+    """What jobs held counts for the line of their position: two of one position would share it."""
+    last = second(invoice["period"][1])
+    count: dict[str, int] = {}
+    wrong = []
+    for line in invoice["lines"]:
+        position = str(line["position"])
+        count[position] = count.get(position, 0) + 1
+        if line["kind"] == "usage" and second(line["service"][1]) > last:
+            wrong.append(
+                f"{called([line])}: its period ends behind the invoice's, {' to '.join(invoice['period'])}"
+            )
+    return wrong + [
+        f"line {position} stands there {times} times" for position, times in count.items() if times > 1
+    ]
+
+
+def of_shares(invoice: Stated) -> list[str]:
+    """Parts of one price add up, wherever the invoice has all projects that used it."""
+    prices: dict[tuple[str, ...], dict[str, Stated]] = {}
+    for line in invoice["lines"]:
+        if line["kind"] == "usage" and line["terms"]:
+            key = (*(str(line.get(name)) for name in ("term", "used_by", "service")), line["terms"]["of"])
+            prices.setdefault(key, {})[str(line["project_id"])] = line["terms"]
+    wrong = []
+    for parts in prices.values():
+        terms = next(iter(parts.values()))
+        own = sum((number(each["own"]) for each in parts.values()), Fraction(0))
+        shares = sum(each["share"] for each in parts.values())
+        if own > number(terms["of"]):
+            wrong.append(f"projects used {own} seconds, all of them together {terms['of']}")
+        elif own == number(terms["of"]) and shares != terms["amount"]:
+            stated, found = money(terms["amount"], invoice), money(shares, invoice)
+            wrong.append(f"the parts of all projects add up to {found}, their terms say {stated} together")
+    return wrong
 
 
 def of_originals(invoice: Stated) -> list[str]:
@@ -227,57 +264,3 @@ def price(model: Stated, seconds: Fraction) -> Fraction:
     raise SystemExit(
         f"This evidence has a price of the kind {kind!r}: verify it with the program of a newer bundle."
     )
-
-
-def of_foot(invoice: Stated) -> list[str]:
-    """What is wrong with subtotal, taxes, total and what wallets paid."""
-    wrong = []
-
-    def of(amount: int) -> str:
-        return money(amount, invoice)
-
-    subtotal = sum(line["amount"] for line in invoice["lines"])
-    if subtotal != invoice["subtotal"]:
-        wrong.append(f"the lines add up to {of(subtotal)}, the subtotal says {of(invoice['subtotal'])}")
-    stated = [(row["category"], row["rate"]) for row in invoice["taxes"]]
-    for category, rate in sorted({tuple(line["tax"]) for line in invoice["lines"]} - set(stated)):
-        wrong.append(f"lines are taxed at {rate} % ({category}), of which the invoice has no sum")
-    nets = sum(row["net"] for row in invoice["taxes"])
-    if nets != invoice["subtotal"]:
-        wrong.append(f"taxes are of {of(nets)} together, the subtotal says {of(invoice['subtotal'])}")
-    tax = 0
-    for row in invoice["taxes"]:
-        same = [line for line in invoice["lines"] if line["tax"] == [row["category"], row["rate"]]]
-        net = sum(line["amount"] for line in same)
-        if net != row["net"]:
-            wrong.append(f"{row['rate']} % is of {of(net)}, the invoice says {of(row['net'])}")
-        tax += row["tax"]
-        if not invoice["credit_note"]:  # its tax is what is left of the invoice's
-            due = rounded(net * number(row["rate"]) / 100, 0)
-            if due != row["tax"]:
-                wrong.append(f"{row['rate']} % of {of(net)} is {of(due)}, the invoice says {of(row['tax'])}")
-    if tax != invoice["tax"]:
-        wrong.append(f"the taxes add up to {of(tax)}, the invoice says {of(invoice['tax'])}")
-    if subtotal + tax != invoice["total"]:
-        wrong.append(f"{of(subtotal)} and {of(tax)} do not add up to {of(invoice['total'])}")
-    return wrong + of_wallet(invoice)
-
-
-def of_wallet(invoice: Stated) -> list[str]:
-    """What a wallet paid of the total, grant by grant, and then a credit balance; taxes are on the full net.
-
-    What a credit note gives back to a wallet is below zero, as its total is.
-    """
-    wrong = []
-    drawn = sum(entry["amount"] for entry in invoice["wallet"])
-    if not invoice["credit_note"] and drawn != invoice["prepaid"]:
-        said = money(invoice["prepaid"], invoice)
-        wrong.append(f"the wallet's entries add up to {money(drawn, invoice)}, the invoice says {said}")
-    before = invoice["prepaid"] + invoice["from_credit"]
-    total, due = invoice["total"], invoice["due"]
-    asks = -due if invoice["credit_note"] else due
-    if total - before != due or asks < 0:
-        wrong.append(
-            f"{money(total, invoice)} less {money(before, invoice)} is not the {money(due, invoice)} that is due"
-        )
-    return wrong

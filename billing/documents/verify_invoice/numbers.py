@@ -1,19 +1,56 @@
-"""Numbers as bundles write them, and amounts as people read them."""
+"""Numbers and moments as bundles write them, and amounts as people read them."""
 
 from __future__ import annotations
 
+import json
+import re
+from calendar import timegm
 from collections.abc import Mapping
 from fractions import Fraction
+from time import gmtime, strftime, strptime
 from typing import Any
 
 Stated = Mapping[str, Any]  # as it stands in invoice.json
 
 
+PLAIN = re.compile(r"-?[0-9]{1,60}([./][0-9]{1,60})?")
+
+
 def number(text: Any) -> Fraction:
-    """Digits, with a point or as a fraction. An exponent would make it of any size."""
-    if "e" in str(text).lower():
-        raise ValueError(f"{text} is not written as numbers are here")
-    return Fraction(text)
+    """Digits, with a point or as a fraction. Any other way to write them is read otherwise by somebody else."""
+    if isinstance(text, bool) or not PLAIN.fullmatch(str(text)):
+        raise ValueError(f"{str(text)[:80]!r} is not written as numbers are here")
+    return Fraction(str(text))
+
+
+def whole(text: Any) -> int:
+    """As `number`, without a part."""
+    found = number(text)
+    if found.denominator != 1:
+        raise ValueError(f"{text} is no whole number")
+    return found.numerator
+
+
+FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def second(text: str) -> int:
+    found = timegm(strptime(text, FORMAT))
+    if strftime(FORMAT, gmtime(found)) != text:
+        raise ValueError(f"{text[:80]!r} is not written as moments are here")
+    return found
+
+
+def of_json(text: bytes) -> Any:
+    """What stands in a file of JSON: numbers that are whole, and each name once."""
+    return json.loads(text, object_pairs_hook=once, parse_int=whole, parse_float=whole, parse_constant=whole)
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError(f"it says twice what {max(found, key=[name for name, _ in pairs].count)} is")
+    return found
 
 
 def rounded(amount: Fraction, decimals: int) -> int:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from . import ed25519
+from .numbers import of_json
 
 Files = Mapping[str, bytes]
 
 DATA = ("invoice.json", "usage.csv")
 SIGNED = ("manifest", "documents")  # each a file of JSON that says the digests of others
-NOT_SIGNED = (
-    "signature.json",
-    "people.csv",
-    "__main__.py",
-    "verify_invoice/",
-)  # names that can be erased, programs
+# Names that can be erased, and programs.
+NOT_SIGNED = re.compile(r"signature\.json|people\.csv|__main__\.py|verify_invoice/[a-z0-9_]+\.py")
 
 
 class Seal:
@@ -53,7 +51,7 @@ def digest(content: bytes) -> str:
 
 def check(files: Files, keys: list[bytes] | None) -> tuple[str, list[str]]:
     """The name of the key that signed it, and sentences for all that is not as it was signed."""
-    stated = json.loads(files["signature.json"])
+    stated = of_json(files["signature.json"])
     seals: dict[str, Seal] = {name: Seal(stated[name]) for name in SIGNED}
     wrong = [sentence for name in SIGNED for sentence in of_seal(name, files, seals[name], keys)]
     return seals["manifest"].key, wrong + list(of_digests(files))
@@ -67,8 +65,8 @@ def of_seal(name: str, files: Files, seal: Seal, keys: list[bytes] | None) -> It
 
 
 def of_digests(files: Files) -> Iterator[str]:
-    manifest, documents = (json.loads(files[f"{name}.json"]) for name in SIGNED)
-    number = json.loads(files["invoice.json"])["number"]
+    manifest, documents = (of_json(files[f"{name}.json"]) for name in SIGNED)
+    number = of_json(files["invoice.json"])["number"]
     for name, said in (("manifest", manifest["document"]), ("documents", documents["document"])):
         if said != number:
             yield f"{name}.json is of {said}, the invoice is {number}"
@@ -84,5 +82,5 @@ def of_digests(files: Files) -> Iterator[str]:
             yield f"{name} is not what was signed"
     rest = {*known, *(f"{name}.json" for name in SIGNED)}
     for name in sorted(set(files) - rest):
-        if not name.startswith(NOT_SIGNED):
+        if not NOT_SIGNED.fullmatch(name):
             yield f"{name} was not signed"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from calendar import timegm
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
-from time import strptime
 from typing import NamedTuple
 
-from .numbers import Stated
+from .numbers import Stated, second, whole
 
 # What one unit is of the meter; of GPUs a slice may be any part.
 SHARES = {
+    "gpu-hour": None,
     "cpu-core-hour": Fraction(1, 1000),
     "memory-gib-hour": Fraction(1, 1024),
     "gpu-memory-gib-hour": Fraction(1, 1024),
@@ -54,17 +53,13 @@ def read(row: Mapping[str, str]) -> Stretch:
         row["job"],
         second(row["started"]),
         second(row["ended"]),
-        int(row["suspended"]),
-        int(row["count"]),
+        whole(row["suspended"]),
+        whole(row["count"]),
         second(row["service_from"]),
         second(row["service_to"]),
-        int(row["units"]),
-        Fraction(int(row["share_num"]), int(row["share_den"])),
+        whole(row["units"]),
+        Fraction(whole(row["share_num"]), whole(row["share_den"])),
     )
-
-
-def second(text: str) -> int:
-    return timegm(strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 def check(invoice: Stated, usage: Iterable[Mapping[str, str]]) -> tuple[dict[str, Fraction], list[str]]:
@@ -79,7 +74,7 @@ def check(invoice: Stated, usage: Iterable[Mapping[str, str]]) -> tuple[dict[str
         if line is None:
             wrong.append(f"jobs stand behind line {row['line']}, which the invoice does not have")
             continue
-        seconds = Fraction(int(row["units"]) * int(row["share_num"]), int(row["share_den"]))
+        seconds = Fraction(whole(row["units"]) * whole(row["share_num"]), whole(row["share_den"]))
         held[row["line"]] = held.get(row["line"], Fraction(0)) + seconds
         if not row["record"]:
             if line.get("used_by") is None:
@@ -112,7 +107,9 @@ def of_stretch(stretch: Stretch, line: Stated) -> Iterator[str]:
         return
     if not 0 <= stretch.suspended <= stretch.ended - stretch.started:
         yield f"{stretch.name}: it was suspended for {stretch.suspended} of {stretch.ended - stretch.started} seconds"
-    if not 0 < stretch.share <= 1 or SHARES.get(line["meter"], stretch.share) != stretch.share:
+    if line["meter"] not in SHARES:
+        yield f"line {stretch.line}: {line['meter']} is no meter"
+    elif not 0 < stretch.share <= 1 or SHARES[line["meter"]] not in (None, stretch.share):
         yield f"{stretch.name}: one unit is {stretch.share} of what a {line['meter']} counts"
     if stretch.size <= 0 or not stretch.units:
         yield f"{stretch.name}: it holds nothing"
