@@ -23,7 +23,9 @@ END $$;
 CREATE TRIGGER rated_is_append_only BEFORE UPDATE OR DELETE ON billing_ratedusage
     FOR EACH ROW EXECUTE FUNCTION billing_rated_is_append_only();
 
--- Makes the month's partition where it is missing, as the tables' owner.
+-- Makes the month's partition where it is missing, as the tables' owner. It is attached once it is there: made as a
+-- partition of its table it would wait for whoever reads that, as a backup all the while it lasts, and keep all who come
+-- after waiting with it.
 CREATE FUNCTION billing_ensure_month(month date) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 DECLARE
@@ -33,7 +35,11 @@ BEGIN
     IF to_regclass(part) IS NULL THEN
         -- One maker of partitions at a time: two that made several months each could wait for each other.
         PERFORM pg_advisory_xact_lock(hashtextextended('billing_ratedusage', 0));
-        EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF billing_ratedusage FOR VALUES FROM (%L) TO (%L)',
+        IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace) THEN
+            RETURN;  -- somebody made it meanwhile: to_regclass would not have heard of that
+        END IF;
+        EXECUTE format('CREATE TABLE %I (LIKE billing_ratedusage INCLUDING ALL)', part);
+        EXECUTE format('ALTER TABLE billing_ratedusage ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                        part, first, (first + interval '1 month')::date);
         EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
     END IF;
@@ -70,7 +76,11 @@ DECLARE
 BEGIN
     IF to_regclass(part) IS NULL THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('clusters_usagerevision', 0));
-        EXECUTE format('CREATE TABLE IF NOT EXISTS %I PARTITION OF clusters_usagerevision FOR VALUES FROM (%L) TO (%L)',
+        IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace) THEN
+            RETURN;  -- somebody made it meanwhile: to_regclass would not have heard of that
+        END IF;
+        EXECUTE format('CREATE TABLE %I (LIKE clusters_usagerevision INCLUDING ALL)', part);
+        EXECUTE format('ALTER TABLE clusters_usagerevision ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                        part, first, (first + interval '1 month')::date);
         EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
     END IF;

@@ -9,8 +9,9 @@ from pathlib import Path
 from threading import Barrier
 from typing import TypeVar
 
+import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from billing import collection, rating
 from billing.models import Invoice, InvoiceSeries, Payment, Price, RatedUsage
@@ -61,6 +62,23 @@ def test_two_processes_that_import_the_same_file_store_each_row_once(
     assert sum(Pull.objects.values_list("new", flat=True)) == 12_000
     assert sum(Pull.objects.values_list("unchanged", flat=True)) == 12_000
     assert not RatedUsage.objects.exclude(generation=1).exists()
+    prove()
+
+
+def test_the_first_usage_of_a_month_waits_for_no_backup_and_keeps_no_page_waiting(database_url: str) -> None:
+    cluster = a_cluster()
+    a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")])
+    with psycopg.connect(database_url) as backup, psycopg.connect(database_url) as page:
+        backup.execute("LOCK TABLE billing_ratedusage, clusters_usagerevision IN ACCESS SHARE MODE")
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL lock_timeout = '3s'")
+            for hour in ("12:00", "13:00"):  # the second is a revision
+                job = a_job(job_id="17", started="2021-05-02 10:00", ended=f"2021-05-02 {hour}")
+                take_in(cluster, job, as_of="2021-05-20")
+            page.execute("SET lock_timeout = '3s'")
+            assert page.execute("SELECT count(*) FROM billing_ratedusage").fetchone() == (0,)
+    assert (RatedUsage.objects.exists(), UsageRevision.objects.count()) == (True, 1)
     prove()
 
 
