@@ -14,7 +14,8 @@ from typing import Any
 
 import structlog
 from django.db import connection, transaction
-from django.db.models.functions import Now
+from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models.functions import Greatest, Least, Now
 from django.db.transaction import TransactionManagementError
 from django.utils.module_loading import import_string
 
@@ -23,6 +24,7 @@ from portal.outbox.models import OutboxMessage
 # One dispatcher at a time, whichever host it runs on. The number only has to be ours.
 DISPATCHER_LOCK = 0x0C1057E2
 RESEND_AFTER = timedelta(seconds=30)  # a worker that has not begun by then has died or lost the message
+LONGEST_RESEND = timedelta(minutes=10)
 BATCH = 500  # messages told of in one round
 FIRST_BACKOFF = timedelta(seconds=10)  # doubles with each failure
 LONGEST_BACKOFF = timedelta(hours=1)
@@ -63,7 +65,8 @@ def name_of(task: Callable[..., object]) -> str:
 def dispatch(send: Callable[[int, str], object]) -> int:
     """Give ids and tasks of due messages to `send`; how many. Of dispatchers at once, all but one do nothing.
 
-    What is sent is not due again before RESEND_AFTER, and is told of again then if it is still undone.
+    What is sent is not due again before RESEND_AFTER, and is told of again then if it is still undone, at distances
+    that grow with its age: what waits for a worker that is busy or gone would else fill the broker, which all share.
     """
     with transaction.atomic():
         if not _only_dispatcher():
@@ -71,7 +74,8 @@ def dispatch(send: Callable[[int, str], object]) -> int:
         messages = OutboxMessage.objects.due().order_by("available_at", "pk")
         due = list(messages.values_list("pk", "task")[:BATCH])
         rows = OutboxMessage.objects.filter(pk__in=[pk for pk, _ in due])
-        rows.update(available_at=Now() + RESEND_AFTER)
+        age = ExpressionWrapper(Now() - F("created_at"), DurationField())
+        rows.update(available_at=Now() + Greatest(RESEND_AFTER, Least(age, LONGEST_RESEND)))
     for pk, task in due:
         send(pk, task)
     return len(due)

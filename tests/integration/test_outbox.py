@@ -98,6 +98,20 @@ def test_a_message_is_sent_once_and_again_when_nothing_came_of_it(effects: Marks
     assert effects() == ["invoice 7 mailed"]
 
 
+def test_what_waits_for_a_worker_that_is_gone_for_a_day_does_not_fill_the_broker(effects: Marks) -> None:
+    message = outbox.add(effect.record, mark="invoice 7 rendered")
+    sent = hours = 0
+    while hours < 24:
+        sent += outbox.dispatch(lambda *_: None)
+        message.refresh_from_db()
+        waits = message.available_at - message.created_at
+        OutboxMessage.objects.update(created_at=Now() - waits, available_at=Now())
+        hours = waits // timedelta(hours=1)
+    assert 140 < sent < 160  # after 30 s, 1, 2, 4 and 8 minutes, then each ten; every 30 s would be 2,880
+    assert outbox.drain() == 1
+    assert effects() == ["invoice 7 rendered"]
+
+
 def test_a_message_that_another_worker_is_doing_is_left_to_it(
     transactional_db: None, database_url: str, effects: Marks
 ) -> None:
