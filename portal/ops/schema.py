@@ -26,10 +26,12 @@ from portal.audit import tracking
 from portal.env import ROOT
 from portal.ops.baseline import APPS
 
-SQL = tuple(
+ROLES = ROOT / "portal" / "schema" / "roles.sql"
+BESIDE_ROLES = tuple(
     ROOT / "portal" / "schema" / f"{name}.sql"
-    for name in ("roles", "partitions", "audit", "laws", "views", "policies", "rights")
+    for name in ("partitions", "audit", "laws", "views", "policies", "rights")
 )
+SQL = (ROLES, *BESIDE_ROLES)
 """In the order in which they need each other."""
 
 AFRESH = (
@@ -149,18 +151,29 @@ def as_owner() -> Iterator[None]:
 
 
 @transaction.atomic
+def admit() -> None:
+    """Have the login of DATABASE_URL be what everything runs as; where it is already, nothing changes.
+
+    It may be another one than when the tables were made, as after a restore on another server.
+    """
+    login = environment.database(settings.DATABASE_URL, pool=0)["USER"]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('app.login', %s, true)", [login])
+        cursor.execute(ROLES.read_text())
+
+
+@transaction.atomic
 def complete() -> None:
     """Make what stands beside the tables, all of it or nothing: once, over tables that are all there.
 
     Asked again, nothing changes.
     """
-    login = environment.database(settings.DATABASE_URL, pool=0)["USER"]
     with connection.cursor() as cursor:
         cursor.execute("UPDATE schema_baseline SET complete = true WHERE NOT complete")
         if not cursor.rowcount:
             return
-        cursor.execute("SELECT set_config('app.login', %s, true)", [login])
-        for path in SQL:
+        admit()
+        for path in BESIDE_ROLES:
             cursor.execute(path.read_text())
         cursor.execute("\n".join(tracking.statements()))
         cursor.execute(

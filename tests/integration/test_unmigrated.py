@@ -118,6 +118,22 @@ def test_two_migrations_at_once_make_one_schema(tmp_path: Path) -> None:
             assert reader.execute("SELECT complete FROM schema_baseline").fetchall() == [(True,)]
 
 
+def test_another_login_is_let_in_by_the_next_migration(tmp_path: Path) -> None:
+    """As after a restore on a server whose logins are called otherwise."""
+    with Postgres(tmp_path, volatile=True) as server:
+        environ = environment_of(server, tmp_path)
+        subprocess.run(MIGRATE, env=environ, cwd=ROOT, check=True, capture_output=True)
+        with psycopg.connect(server.owner_url()) as owner:
+            owner.execute("CREATE ROLE tab LOGIN PASSWORD 'of tab'")
+        environ["DATABASE_URL"] = server.url().replace("//clustertab:", "//tab:").replace(
+            server.password_file.read_text().strip(), "of%20tab"
+        )
+        subprocess.run(MIGRATE, env=environ, cwd=ROOT, check=True, capture_output=True)
+        with psycopg.connect(environ["DATABASE_URL"]) as tab:
+            assert tab.execute("SELECT count(*) FROM billing_invoice").fetchone() == (0,)
+            tab.execute("SET ROLE clustertab_portal")
+
+
 def environment_of(server: Postgres, home: Path) -> dict[str, str]:
     return os.environ | {
         "DJANGO_SETTINGS_MODULE": "portal.settings",
