@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from stat import S_ISREG
 
 from clusters.connectors.base import ConnectorError, Secret
 from portal.excerpt import quoted
@@ -29,12 +30,16 @@ def path_of(text: str) -> Path | None:
 def content(path: Path) -> bytes:
     """What stands in the file now. Raises CredentialFileError."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise CredentialFileError(f"{quoted(str(path))}, which is too large for it.")
-        return path.read_bytes()
+        if not S_ISREG(path.stat().st_mode):  # a pipe would keep us waiting, a device never end
+            raise CredentialFileError(f"{quoted(str(path))}, which is not a file.")
+        with path.open("rb") as file:
+            found = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no path"
         raise CredentialFileError(f"{quoted(str(path))}, which cannot be read: {why}.") from None
+    if len(found) > LARGEST:
+        raise CredentialFileError(f"{quoted(str(path))}, which is too large for it.")
+    return found
 
 
 def present(secret: Secret, *, what: str) -> Secret:
@@ -67,11 +72,17 @@ def present_certificates(text: str, *, what: str) -> str:
 
 
 def _read(path: Path, what: str) -> bytes:
+    """Raises ConnectorError, also for an empty file: one that is being written is no wish to go without."""
     try:
-        return content(path)
+        found = content(path)
     except CredentialFileError as error:
         raise ConnectorError(
             f"The {what} names {error} It is read at each pass, where the workers run: make it readable to them, or "
             'give it as "env:NAME", which is kept.',
             retry=True,
         ) from None
+    if not found.strip():
+        raise ConnectorError(
+            f"The {what} names {quoted(str(path))}, which is empty: is it being written?", retry=True
+        )
+    return found

@@ -125,8 +125,10 @@ def test_another_login_is_let_in_by_the_next_migration(tmp_path: Path) -> None:
         subprocess.run(MIGRATE, env=environ, cwd=ROOT, check=True, capture_output=True)
         with psycopg.connect(server.owner_url()) as owner:
             owner.execute("CREATE ROLE tab LOGIN PASSWORD 'of tab'")
-        environ["DATABASE_URL"] = server.url().replace("//clustertab:", "//tab:").replace(
-            server.password_file.read_text().strip(), "of%20tab"
+        environ["DATABASE_URL"] = (
+            server.url()
+            .replace("//clustertab:", "//tab:")
+            .replace(server.password_file.read_text().strip(), "of%20tab")
         )
         subprocess.run(MIGRATE, env=environ, cwd=ROOT, check=True, capture_output=True)
         with psycopg.connect(environ["DATABASE_URL"]) as tab:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import jwt
@@ -76,6 +77,7 @@ def test_a_renewed_signing_key_is_read_again(op: Op, tmp_path: Path) -> None:
         ),
         (b"\xff\xfe", "which holds no text."),
         (b"x" * (2 << 20), "which is too large for it."),
+        (b"\n", "which is empty: is it being written?"),
     ],
 )
 def test_a_file_that_cannot_be_read_any_more_fails_the_pass_with_a_sentence(
@@ -92,6 +94,27 @@ def test_a_file_that_cannot_be_read_any_more_fails_the_pass_with_a_sentence(
     assert pulled.outcome.value == "failed"
     assert f"The token names '{str(file)[:60]}" in pulled.error  # sentences shorten what they repeat
     assert sentence in pulled.error
+
+
+def test_a_file_that_is_being_written_is_not_taken_for_no_login_at_all(op: Op, tmp_path: Path) -> None:
+    """Whoever renews a token empties its file first; asked without any, a Prometheus may answer all the same."""
+    file = tmp_path / "token"
+    file.write_text("first.token")
+    op.applies(
+        '[[cluster]]\nname = "kube"\nkind = "prometheus"\n[cluster.connection]\n'
+        f'url = "http://127.0.0.1:9"\ntoken = "file:{file}"\n'
+    )
+    file.write_text("")
+    pulled = pulling.pull(Connection.objects.get().cluster, moment=at("2026-03-01 12:00"))
+    assert "which is empty: is it being written?" in pulled.error
+    assert Connection.objects.get().next_pull_at == at("2026-03-01 12:00:30")  # not in an hour
+
+
+def test_what_is_no_file_is_refused_and_never_waited_for(op: Op, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        refused = op.is_refused(SLURM.replace("env:BOREAS_JWT", f"file:{path}"))
+        assert any("which is not a file." in sentence for sentence in refused), path
 
 
 def test_a_form_names_no_file_since_it_could_be_any_of_the_host(op: Op, tmp_path: Path) -> None:
