@@ -43,6 +43,7 @@ def account_blocks(request: HttpRequest, shell: Shell, *, name: str) -> HttpResp
         name=name,
         rows=tuple(_row(block) for block in blocks.with_reasons(cluster)),
         may_act=cluster.kind == ClusterKind.SLURM and hasattr(cluster, "connection"),
+        may_connect=not hasattr(cluster, "connection") and cluster.kind != ClusterKind.PROMETHEUS,
         preview=preview,
         error=error,
     )

@@ -22,7 +22,7 @@ def question(run: CloseRun | None, name: str, why: str) -> IssueConfirmation:
     """By the last rehearsal of the month; where there is none since it was issued, neither is known."""
     if run is None or run.kind != CloseKind.REHEARSAL or run.ended_at is None:
         return IssueConfirmation(
-            sentence=f"Issue the invoices of {name}? How many and how much is not known: rehearse the month first to "
+            sentence=f"Issue the invoices of {name}? How many and how much is not known: preview the month first to "
             "see it.",
             button=f"Issue {name}",
             why=why,
@@ -35,11 +35,19 @@ def question(run: CloseRun | None, name: str, why: str) -> IssueConfirmation:
         if tally.currency:
             amount = Money.from_minor(tally.total, tally.currency)
             amounts[tally.currency] = amounts.get(tally.currency, Money.zero(tally.currency)) + amount
-    count = say.counted(sum(tally.tenants for tally in ready), "tenant")
+    tenants = sum(tally.tenants for tally in ready)
+    at = f"the preview of {say.moment(run.ended_at, ZoneInfo('UTC'))} (UTC)"
+    if not tenants:
+        return IssueConfirmation(
+            sentence=f"No tenant was ready in {at}. Issue what has become ready in {name} since?",
+            button=f"Issue {name}",
+            why=why,
+        )
+    count = say.counted(tenants, "tenant")
     come_to = f": {say.sums(list(amounts.values()))}" if amounts else ""
     return IssueConfirmation(
-        sentence=f"Issue the invoices of {name} to {count}{come_to}? So it was at the rehearsal of "
-        f"{say.moment(run.ended_at, ZoneInfo('UTC'))} (UTC); what changed since counts as it is now.",
+        sentence=f"Issue the invoices of {name} to {count}{come_to}? These are the figures of {at}; what "
+        "changed since is billed as it is now.",
         button=f"Issue {name}",
         why=why,
     )

@@ -86,7 +86,7 @@ WAYS = {
     ),
     "unpriced": (
         "Usage without a price",
-        "Give the tenant a plan, or its plan a price, then rehearse again.",
+        "Give the tenant a plan, or its plan a price, then preview again.",
     ),
     "incomplete": (
         "Usage may be missing",
@@ -243,7 +243,7 @@ _TITLES = {
     "issued": "Issued",
     "stuck": "Blocked",
     "parked": "Waiting for approval",
-    "nothing": "Nothing to do",
+    "nothing": "Skipped",
     "without": "No invoice",
 }
 
@@ -265,7 +265,7 @@ def _months(chosen: str, now: datetime) -> tuple[Option, ...]:
 
 
 def _said(run: CloseRun) -> str:
-    what = "Rehearsed" if run.kind == CloseKind.REHEARSAL else "Issued"
+    what = "Previewed" if run.kind == CloseKind.REHEARSAL else "Issued"
     at = say.moment(run.ended_at or run.asked_at, UTC_ZONE)
     why = f" Usage may be missing; accepted: {run.accept_incomplete}" if run.accept_incomplete else ""
     if run.ended_at is None:
@@ -274,7 +274,7 @@ def _said(run: CloseRun) -> str:
 
 
 def _progress(run: CloseRun) -> str:
-    doing = "Rehearsing" if run.kind == CloseKind.REHEARSAL else "Issuing"
+    doing = "Previewing" if run.kind == CloseKind.REHEARSAL else "Issuing"
     if run.begun_at is None:
         return f"{doing} {month_name(run.month)}: waiting for a worker."
     return f"{doing} {month_name(run.month)}: {say.whole(run.done)} of {say.counted(run.total, 'tenant')}."
@@ -283,13 +283,13 @@ def _progress(run: CloseRun) -> str:
 def _tiles(month: str, run: CloseRun, tallies: Sequence[Tally], show: str) -> tuple[CloseTile, ...]:
     rehearsed = run.kind == CloseKind.REHEARSAL
     told = (
-        [(READY, "Ready to issue", ""), ("stuck", "Blocked", "see what is in the way")]
+        [(READY, "Ready to issue", ""), ("stuck", "Blocked", "see the blockers below")]
         if rehearsed
         else [("issued", "Issued", ""), ("stuck", "Blocked", "issue again once mended")]
     )
     told.append(("parked", "Waiting for approval", "beyond their bounds"))
-    told.append(("nothing", "Nothing to do", "issued before, or nothing to bill") if rehearsed else
-                ("without", "No invoice", "nothing to bill, or carried forward"))  # fmt: skip
+    told.append(("nothing", "Skipped", "already issued, or no charges") if rehearsed else
+                ("without", "No invoice", "no charges, or carried forward"))  # fmt: skip
     tiles = []
     for name, label, note in told:
         own = [tally for tally in tallies if tally.outcome in SHOWN[name]]
@@ -301,7 +301,7 @@ def _tiles(month: str, run: CloseRun, tallies: Sequence[Tally], show: str) -> tu
             CloseTile(
                 label=label,
                 value=say.whole(sum(tally.tenants for tally in own)),
-                note=summed or "no tenant yet",
+                note=summed or "none",
                 href=_href(month, show=name),
                 current=show == name,
             )

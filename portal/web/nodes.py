@@ -93,4 +93,4 @@ def _changes(planned: Declaration) -> tuple[tuple[str, str], ...]:
         *(("Add", node.sentence) for node in planned.added),
         *(("Remove", node.sentence) for node in planned.removed),
     ]
-    return tuple(found) or (("Nothing", "These nodes are declared already."),)
+    return tuple(found) or (("No change", "The declared nodes stay as they are."),)

@@ -11,6 +11,8 @@ from billing.transfers import importing
 from billing.transfers.values import MOST_BYTES, ReadOptions, StatementError, meanings
 from portal.web import format as say
 
+OPTIONS = ("account", "currency", "decimal", "dates", "columns", "words", "unchecked")
+"""Fields of what a file leaves open."""
 AT_ONCE = 200  # new transfers that are matched before the page answers; a worker does the others
 
 
@@ -39,7 +41,7 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
         place, reason = done.refused[0]
         parts.append(f"{len(done.refused)} in quarantine" + (f", as {place}: {reason}" if preview else ""))
     text = "; ".join(parts).removesuffix(".") + "."
-    return f"Preview, nothing is kept: {text}" if preview else text
+    return f"Preview, nothing is kept: {text} Choose the file again to import it." if preview else text
 
 
 def options_of(posted: QueryDict) -> ReadOptions:

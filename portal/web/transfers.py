@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import urlencode
@@ -26,6 +26,7 @@ from billing.transfers.values import StatementError
 from portal.audit import acting_as
 from portal.excerpt import quoted
 from portal.tenants.models import Tenant
+from portal.web import form_input
 from portal.web import format as say
 from portal.web.shapes import Badge, CloseTile, Shell
 from portal.web.shapes.transfers import (
@@ -37,7 +38,7 @@ from portal.web.shapes.transfers import (
     TransferRow,
     TransfersPage,
 )
-from portal.web.statement_upload import upload
+from portal.web.statement_upload import OPTIONS, upload
 from portal.web.visit import answer, operator_page
 
 M = TypeVar("M", Transfer, RefusedEntry)
@@ -73,7 +74,8 @@ def transfers(request: HttpRequest, shell: Shell) -> HttpResponse:
     if request.method == "POST":
         _act(request, datetime.now(UTC).replace(microsecond=0))
         return redirect(f"{reverse('operator_transfers')}{_href(show)}")
-    return answer(request, shell, _page(show, request.GET), whole="operator/transfers.html")
+    options = form_input.last(request, request.path)
+    return answer(request, shell, _page(show, request.GET, options), whole="operator/transfers.html")
 
 
 def _act(request: HttpRequest, now: datetime) -> None:
@@ -89,7 +91,10 @@ def _act(request: HttpRequest, now: datetime) -> None:
     try:
         with acting_as(by, why=_words(request.POST, "why")):
             if act in {"upload", "preview"}:
+                form_input.keep(request, *OPTIONS)  # a preview is followed by the import of the same file
                 messages.success(request, upload(request, by=by, now=now, preview=act == "preview"))
+                if act == "upload":
+                    form_input.last(request, request.path)
             elif act in acts:
                 messages.success(request, acts[act](request.POST, by, now))
     except (StatementError, DecisionError, CreditBalanceError) as refusal:
@@ -159,7 +164,7 @@ def _found(model: type[M], text: str) -> M:
     return found
 
 
-def _page(show: str, asked: QueryDict) -> TransfersPage:
+def _page(show: str, asked: QueryDict, options: Mapping[str, str]) -> TransfersPage:
     before = asked.get("before", "")
     place = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else 0
     rows, older = reading.transfers(states=SHOWN[show], before=place)
@@ -193,6 +198,7 @@ def _page(show: str, asked: QueryDict) -> TransfersPage:
         ),
         statements=_statements(),
         account=in_groups(account.replace(" ", "")),
+        options={name: text for name, text in options.items() if text},
     )
 
 

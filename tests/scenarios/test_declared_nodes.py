@@ -180,7 +180,9 @@ def test_two_states_at_once_are_refused_before_and_by_the_database() -> None:
 def test_op_declares_nodes_on_the_page_with_a_preview() -> None:
     cluster = a_cluster("farm")
     op = signed_in(an_operator())
-    assert "No node is declared" in words(op.get("/operator/clusters/farm/").content.decode())
+    assert "No nodes are declared, so reports cannot tell idle GPUs" in words(
+        op.get("/operator/clusters/farm/").content.decode()
+    )
     path = "/operator/clusters/farm/nodes/"
     sent = {
         "form-TOTAL_FORMS": "2", "form-INITIAL_FORMS": "0", "form-0-name": "n1", "form-0-gpu_model": "rtx4090",

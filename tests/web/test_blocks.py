@@ -124,7 +124,9 @@ def test_a_cluster_that_cannot_be_acted_on_says_so(op: Client) -> None:
     a_cluster("kube", kind=ClusterKind.PROMETHEUS)
     for name in ("files", "kube"):
         path = f"/operator/clusters/{name}/blocks/"
-        assert "this cluster has no connection to one" in words(op.get(path).content.decode())
+        html = op.get(path).content.decode()
+        assert "this cluster is not connected to one" in words(html)
+        assert (f"/operator/clusters/{name}/connection/?kind=slurm" in html) == (name == "files")
         assert op.post(path, {"act": "preview", "kind": "block", "account": "a"}).status_code == 200
     assert op.get("/operator/clusters/none/blocks/").status_code == 404
 

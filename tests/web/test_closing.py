@@ -42,17 +42,17 @@ def house() -> House:
 
 def test_op_rehearses_issues_and_finds_the_invoices(house: House) -> None:
     op = signed_in(house.op)
-    assert "Not rehearsed yet" in page(house.op, MARCH)
+    assert "No preview yet" in page(house.op, MARCH)
 
     asked = post(op, act="rehearsal")
     assert "Asked for: a worker begins in a moment." in asked
-    assert "Rehearsing March 2026: waiting for a worker." in asked
-    assert "Rehearse</button>" not in page(house.op, MARCH)
+    assert "Previewing March 2026: waiting for a worker." in asked
+    assert "Preview</button>" not in page(house.op, MARCH)
     work()
     text = words(page(house.op, MARCH))
-    assert "Ready to issue 2 $14.25 Blocked 0 see what is in the way Waiting for approval 0" in text
+    assert "Ready to issue 2 $14.25 Blocked 0 see the blockers below Waiting for approval 0" in text
     assert "Speech Lab Ready – Open draft – $1.25 Vision Lab Ready – Open draft – $13.00" in text
-    assert "Rehearsed by op@cluster.example" in text
+    assert "Previewed by op@cluster.example" in text
     assert not Invoice.objects.exists()
 
     post(op, act="issue", confirmed="yes")
@@ -103,7 +103,7 @@ def test_what_blocks_is_told_with_what_to_do_and_whom_it_stops(house: House) -> 
     work()
     text = words(page(house.op, MARCH))
     assert (
-        "Usage without a price Give the tenant a plan, or its plan a price, then rehearse again. 1 tenant"
+        "Usage without a price Give the tenant a plan, or its plan a price, then preview again. 1 tenant"
         in text
     )
     alone = words(page(house.op, f"{MARCH}&block=unpriced"))
@@ -189,19 +189,30 @@ def test_issuing_asks_first_with_count_and_sum(house: House) -> None:
     answer = op.post(PATH, {"month": "2026-03", "act": "issue", "why": "known gap"}, follow=True)
     asked = words(answer.content.decode())
     assert "Issue the invoices of March 2026 to 2 tenants: $14.25?" in asked
-    assert re.search(r"So it was at the rehearsal of \d+ \w+ \d{4}, \d\d:\d\d \(UTC\)", asked)
-    assert "Billed although usage may be missing, because: known gap" in asked
-    assert "Rehearse</button>" not in answer.content.decode()
+    assert re.search(r"These are the figures of the preview of \d+ \w+ \d{4}, \d\d:\d\d \(UTC\)", asked)
+    assert "Incomplete usage is billed, because: known gap" in asked
+    assert "Preview</button>" not in answer.content.decode()
     assert not CloseRun.objects.undone().exists()
     post(op, act="issue", why="known gap", confirmed="yes")
     assert CloseRun.objects.undone().get().accept_incomplete == "known gap"
+
+
+def test_where_no_tenant_was_ready_the_question_says_so(house: House) -> None:
+    Seller.objects.all().delete()
+    op = signed_in(house.op)
+    post(op, act="rehearsal")
+    work()
+    asked = words(op.post(PATH, {"month": "2026-03", "act": "issue"}, follow=True).content.decode())
+    assert re.search(
+        r"No tenant was ready in the preview of .*? Issue what has become ready in March 2026 since\?", asked
+    )
 
 
 def test_issuing_unseen_says_that_the_month_was_not_rehearsed(house: House) -> None:
     answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
     asked = words(answer.content.decode())
     assert (
-        "Issue the invoices of March 2026? How many and how much is not known: rehearse the month first"
+        "Issue the invoices of March 2026? How many and how much is not known: preview the month first"
         in asked
     )
 

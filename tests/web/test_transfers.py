@@ -80,10 +80,29 @@ def test_op_previews_a_csv_and_says_what_it_leaves_open(op: Client, invoice: Inv
         "currency": "eur",
     }
     seen = sent("preview", **fields)
+    assert "Choose the file again to import it." in seen
     assert "Preview, nothing is kept: 1 new transfer, 0 known before; 1 booked, 0 to be looked at." in seen
     assert not Transfer.objects.exists()
     assert "1 new transfer, 0 known before; 1 booked" in sent("upload", **fields)
     assert (stands(invoice)[0], str(only().booked_on)) == ("paid", "2026-04-08")
+
+
+def test_what_op_says_of_a_file_stays_while_it_is_refused_or_previewed(op: Client, invoice: Invoice) -> None:
+    fields = {"columns": "Richtung=direction", "words": "Zu=credit", "dates": "dmy", "unchecked": "yes"}
+
+    def shown(act: str, data: bytes) -> str:
+        file = SimpleUploadedFile("april.csv", data)
+        return op.post(PATH, {"act": act, "file": file, **fields}, follow=True).content.decode()
+
+    good = b"date;amount;text;currency;Richtung\n08/04/2026;20.00;INV-2026-0001;EUR;Zu\n"
+    for html in (shown("upload", b"\x89PNG"), shown("preview", good)):
+        assert '<details class="ct-open-ends" open' in html
+        assert ">Richtung=direction</textarea>" in html
+        assert ">Zu=credit</textarea>" in html
+        assert '<option value="dmy" selected>' in html
+        assert 'value="yes" checked' in html
+    assert "Richtung=direction</textarea>" not in shown("upload", good)
+    assert "Richtung=direction</textarea>" not in op.get(PATH).content.decode()
 
 
 def test_a_file_that_is_none_is_refused_in_a_sentence(op: Client, lab: Tenant) -> None:

@@ -44,5 +44,6 @@ class BlocksPage:
     name: str
     rows: tuple[BlockRow, ...]
     may_act: bool  # it is a Slurm cluster with a connection
+    may_connect: bool  # it has no connection, and may get one to slurmrestd
     preview: BlockPreview | None
     error: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,7 @@ class TransfersPage:
     credits: tuple[CreditRow, ...]
     statements: tuple[StatementRow, ...]
     account: str  # that invoices ask to pay to; "" where none is set
+    options: Mapping[str, str]  # by field what was said of the file that was refused, or previewed
 
 
 @dataclass(frozen=True, kw_only=True)
