@@ -10,6 +10,8 @@ from portal.tenants.models import Tenant
 
 ERASED = "'erased user ' || p.id"
 SLICE = 10_000  # records renamed by one statement
+_WALLETS = ("billing_wallettotal", "billing_wallet")
+"""Each user may have one, and what is charged to it has to go on finding it."""
 
 _NUMBER = """
 INSERT INTO billing_jobuser (tenant_id, name)
@@ -46,7 +48,7 @@ def erase_users(tenant: Tenant) -> int:
     """
     kept = "billing.RatedJob:billed_job_is_kept_before_it_changes"
     with connection.cursor() as cursor:
-        for table in ("billing_ratedjob", "billing_billedjob"):
+        for table in ("billing_ratedjob", "billing_billedjob", *_WALLETS):
             cursor.execute(_NUMBER.format(table=table), [tenant.pk])
         number_users(tenant.pk)
         cursor.execute(_RECORDS, [tenant.pk])
@@ -54,7 +56,7 @@ def erase_users(tenant: Tenant) -> int:
             ledger.rename_users(rows)
         with pgtrigger.ignore(kept):  # the old name is not to be kept
             cursor.execute(_RENAME.format(table="billing_ratedjob"), [tenant.pk])
-        for table in ("billing_billedjob", "billing_usertotal"):
+        for table in ("billing_billedjob", "billing_usertotal", *_WALLETS):
             cursor.execute(_RENAME.format(table=table), [tenant.pk])
         cursor.execute(_FORGET, [tenant.pk])
         return int(cursor.rowcount)
