@@ -9,15 +9,28 @@ import pytest
 from django.db import connection
 from django.db.models import Model
 
-from billing import archiving
+from billing import archiving, job_users, rating
 from billing.collecting import automatic, links, top_ups
 from billing.collecting.links import Back
-from billing.models import Archive, AutomaticTopUp, PayLink, TopUp, Wallet, WalletGrant, WalletScope
-from billing.wallets import schemes
+from billing.models import (
+    Archive,
+    AutomaticTopUp,
+    JobUser,
+    PayLink,
+    TopUp,
+    Wallet,
+    WalletGrant,
+    WalletScheme,
+    WalletScope,
+)
+from billing.rules.money import TOKENS
+from billing.wallets import booking, schemes
 from portal.audit import acting_as
 from portal.audit.models import AuditEntry
-from tests.builders import a_person, a_tenant, at
+from portal.tenants.models import Ownership
+from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, at, take_in
 from tests.collecting import a_counter
+from tests.stories import prove
 
 pytestmark = pytest.mark.django_db
 
@@ -86,3 +99,23 @@ def test_what_a_page_to_pay_on_is_looked_at_is_no_part_of_the_history() -> None:
     link = PayLink.objects.create(tenant=a_tenant("vision-lab"), made_at=at("2026-03-01"), asked_by="ann")
     PayLink.objects.update(looked_at=at("2026-03-02"), returns=3)
     assert [entry.operation for entry in AuditEntry.objects.of(link)] == ["insert"]
+
+
+def test_a_user_of_the_scheduler_is_named_nowhere_and_keeps_the_wallet() -> None:
+    cluster = a_cluster()
+    prices: list[Any] = [("gpu-hour", {}, "0.5", LONG_AGO)]
+    plan = a_plan("tokens", TOKENS, prices=prices, settles="wallet")
+    tenant = a_tenant(plan=plan, accounts=[(cluster, "vision")])
+    WalletScheme.objects.create(tenant=tenant, scope="user", unit=TOKENS, overdraft=0, since=at("2026-03-01"))
+    take_in(cluster, a_job(user="zoe.hopper", gpus=8, started="2026-03-02 10:00", ended="2026-03-02 15:00"))
+    booking.book(tenant=tenant, moment=at("2026-04-01"))
+    assert {str(wallet): wallet.balance for wallet in Wallet.objects.all()} == {"zoe.hopper": -20_000_000}
+    job_users.erase_users(tenant)
+    assert tables_naming("zoe.hopper") == set()
+
+    Ownership.objects.update(since=at("2026-03-03"))  # it was somebody else's job
+    rating.rate_tenants([tenant])
+    booking.book(tenant=tenant, moment=at("2026-04-01"))
+    erased = f"erased user {JobUser.objects.get().pk}"
+    assert {str(wallet): wallet.balance for wallet in Wallet.objects.all()} == {erased: 0}
+    prove()

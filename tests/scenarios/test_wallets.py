@@ -11,9 +11,8 @@ import pytest
 from django.db import ProgrammingError, connection, transaction
 from django.db.models import Sum
 
-from billing import job_users, rating
 from billing.closing import Outcome, close
-from billing.models import GrantRule, Invoice, JobUser, Plan, Wallet, WalletEntry, WalletGrant, WalletScheme
+from billing.models import GrantRule, Invoice, Plan, Wallet, WalletEntry, WalletGrant, WalletScheme
 from billing.proof import prove
 from billing.rules.money import TOKENS, Money
 from billing.wallets import booking, granting, holding
@@ -21,7 +20,7 @@ from billing.wallets.apart import LeftOverError
 from billing.wallets.entries import WalletError
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
-from portal.tenants.models import Ownership, Tenant
+from portal.tenants.models import Tenant
 from portal.tenants.scope import tenant_scope
 from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 
@@ -105,22 +104,6 @@ def test_booking_again_changes_nothing(lab: tuple[Cluster, Tenant]) -> None:
     assert booking.book_due(moment=END) == 0
     assert list(WalletEntry.objects.values_list("pk", flat=True)) == before
     assert balances() == {"ben": "80"}
-
-
-def test_a_user_whose_name_is_erased_keeps_the_wallet(lab: tuple[Cluster, Tenant]) -> None:
-    cluster, tenant = lab
-    a_scheme(tenant, initial=(100, "once"))
-    take_in(cluster, a_long_job(5, 8, "rtx2080"))
-    booking.book(tenant=tenant, moment=END)
-    assert balances() == {"ben": "80"}
-    job_users.erase_users(tenant)
-    (erased,) = balances()
-    assert erased == f"erased user {JobUser.objects.get().pk}"
-    Ownership.objects.update(since=at("2026-03-03"))  # it was somebody else's job
-    rating.rate_tenants([tenant])
-    booking.book(tenant=tenant, moment=END)
-    assert balances() == {erased: "100"}
-    assert prove().holds
 
 
 def test_a_wallet_that_cannot_be_booked_holds_up_none_behind_it(lab: tuple[Cluster, Tenant]) -> None:
