@@ -41,7 +41,10 @@ def problem(vat_id: str, country: str) -> str:
     if country not in EU or not vat_id:
         return ""
     begins = prefix(country)
-    number = vat.compact(vat_id)
+    try:
+        number = vat.compact(vat_id)
+    except ValidationError:  # it begins with no member state's code
+        number = ""
     if not number.startswith(begins):
         return f"is {quoted(vat_id)}, and one of {country} begins with {begins}."
     try:

@@ -98,6 +98,9 @@ def test_reverse_charge_takes_two_states_and_two_vat_ids() -> None:
         ("DE12", "DE", "is 'DE12', which is no VAT id of DE: its form or its check digits do not fit."),
         ("GR094259216", "GR", "is 'GR094259216', and one of GR begins with EL."),
         ("DE136695976", "FR", "is 'DE136695976', and one of FR begins with FR."),
+        ("136695976", "DE", "is '136695976', and one of DE begins with DE."),
+        ("CHE107787577IVA", "DE", "is 'CHE107787577IVA', and one of DE begins with DE."),
+        ("-", "GR", "is '-', and one of GR begins with EL."),
     ],
 )
 def test_a_vat_id_has_its_countrys_form_and_check_digits(vat_id: str, country: str, wrong: str) -> None:
