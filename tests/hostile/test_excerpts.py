@@ -17,6 +17,8 @@ from tests.contracts.sacct_exports import COLUMNS, UTC, row, told_of
 from tests.contracts.slurm_recorded import NOW, Reply, Slurm, a_job, live_jobs, refused, serving
 from tests.contracts.slurm_recorded import connector as slurm_at
 from tests.hostile.mangling import LONG, REPEATED
+from tests.hostile.shell import refusal
+from tests.scenarios.configuring import PHILLY
 from tests.standins.prometheus import Said, StandIn, error, success
 
 
@@ -100,3 +102,29 @@ def test_words_of_prometheus(said: Said, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_names_of_pods() -> None:
     assert REPEATED not in naming([f"vision/{LONG}{number}" for number in range(9)])
+
+
+TWICE = f'{{ cluster = "philly", account = "{LONG[:200]}" }}'
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f"[{LONG}]\n[{LONG}]\n", "This is not TOML: Cannot declare ('xxx"),
+        (PHILLY.replace('"1.10"', f"1.{'1' * 400}"), "unit_price is 1.111"),
+        (
+            f'{PHILLY}[[tenant]]\nslug = "bio"\nname = "Biology"\naccounts = [{TWICE}, {TWICE}]\n',
+            "(philly/xxx",
+        ),
+        (f'[[cluster]]\nname = "{LONG[:100]}"\ntelemetry = {{ url = "http://a" }}\n', 'cluster "xxx'),
+    ],
+    ids=["key", "number", "account", "cluster"],
+)
+def test_what_stands_in_a_configuration_file(text: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(text)
+    told = refusal("apply", str(path))
+    assert sentence in told
+    assert REPEATED not in told
+    assert "1" * 81 not in told

@@ -22,8 +22,8 @@ from billing.wallets.entries import WalletError
 from clusters.capacity import CapacityError
 from clusters.declared import declare_nodes
 from clusters.models import Account, Cluster, ClusterError
-from portal.excerpt import quoted
-from portal.ops.cli import midnight
+from portal.excerpt import excerpt, quoted
+from portal.ops.cli import first_line, midnight
 from portal.ops.config import (
     changes,
     connections,
@@ -104,7 +104,7 @@ class _Writer:
         for rate in self.file.tax_rates:
             taxes.write(rate)
         for cluster in self.file.clusters:
-            with self.refusals(f'cluster "{cluster.name}"'):
+            with self.refusals(f'cluster "{excerpt(cluster.name)}"'):
                 kept = Cluster.objects.filter(name=cluster.name).first()
                 if kept is not None and cluster.fields.get("timezone", kept.timezone) != kept.timezone:
                     kept.refuse_new_zone()
@@ -153,7 +153,8 @@ class _Writer:
             self.errors.append(f"{name}: {error}")
         except IntegrityError as error:
             self.errors.append(
-                f"{name}: something else changed it meanwhile; apply the file again. ({error})"
+                f"{name}: something else changed it meanwhile; apply the file again. "
+                f"({excerpt(first_line(error))})"
             )
 
     def seller(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from billing.rules.money import decimal_of
-from portal.excerpt import quoted
+from portal.excerpt import excerpt, quoted
 
 Moment = date | datetime
 """As TOML writes it: a day of the zone that the reader knows, or an instant in UTC."""
@@ -145,7 +145,8 @@ class Table:
             return None
         value = self.data[key]
         if isinstance(value, Written):
-            self.wrong(key, f'is {value} without quotes, which is not exact; write "{value}" as text.')
+            short = excerpt(value)
+            self.wrong(key, f'is {short} without quotes, which is not exact; write "{short}" as text.')
         elif isinstance(value, (int, str)) and not isinstance(value, bool):
             try:
                 return decimal_of(str(value).strip())

@@ -140,10 +140,9 @@ def parse(text: str) -> File:
     errors: list[str] = []
     try:
         data = tomllib.loads(text, parse_float=Written)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"This is not TOML: {error}.") from error
-    except ValueError as error:  # a date that is none
-        raise ConfigError(f"This is not TOML: {error}.") from error
+    except (ValueError, RecursionError) as error:  # ValueError alone for a date that is none
+        what, at, place = str(error).rpartition(" (at ")  # a key that stands twice is repeated whole
+        raise ConfigError(f"This is not TOML: {excerpt(what)}{at}{excerpt(place)}.") from error
     top = Table("the file", data, errors)
     seller, park, late = _seller(top)
     file = File(
@@ -376,7 +375,7 @@ def _account(table: Table) -> AccountEntry | None:
     table.done()
     if cluster is None or account is None:
         return None
-    table.name = f"{table.name} ({cluster}/{account})"
+    table.name = f"{table.name} ({excerpt(f'{cluster}/{account}')})"
     return AccountEntry(table, cluster, account, project or "", since, until)
 
 
