@@ -13,7 +13,9 @@ from tests.contracts.slurm_recorded import a_job
 from tests.hostile.mangling import INPUTS, REPEATED, Mangler
 from tests.hostile.shell import refusal
 
-pytestmark = [pytest.mark.django_db, pytest.mark.larger]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.larger]
+"""Each import is committed, as it is outside of tests: within one transaction each empties its working tables by new
+files, and the later the import, the longer it takes."""
 
 TEXT = "\n".join(
     [
