@@ -23,17 +23,25 @@ def missing(seller: Mapping[str, str], buyer: Mapping[str, str]) -> str:
     """What keeps the buyer's document from being an XRechnung, and what to do; "" for nothing, or where it is none."""
     if not applies(buyer):
         return ""
-    lacks = [f"the seller's {name}" for field, name in _SELLER.items() if not seller.get(field, "").strip()]
-    if not (seller.get("vat_id", "").strip() or seller.get("registration", "").strip()):
+    lacks = [f"the seller's {name}" for field, name in _SELLER.items() if not _is_stated(seller, field)]
+    if not (_is_stated(seller, "vat_id") or _is_stated(seller, "registration")):
         lacks.append("the seller's VAT id or registration")
     wanted = dict(_ADDRESS) if buyer.get("electronic_address") else _ADDRESS | {"email": "e-mail"}
-    lacks += [f"the tenant's {name}" for field, name in wanted.items() if not buyer.get(field, "").strip()]
+    lacks += [f"the tenant's {name}" for field, name in wanted.items() if not _is_stated(buyer, field)]
     if not lacks:
         return ""
     return (
         f"{buyer['name']} has a buyer reference, so that its invoices are XRechnungen, and these need "
         f"{_listed(lacks)}: enter it in the administration or in a file for apply, or take the reference away."
     )
+
+
+def _is_stated(party: Mapping[str, str], field: str) -> bool:
+    """Whether something can be read there; of a telephone, a number (BR-DE-27): `n/a` is none."""
+    text = party.get(field, "")
+    if field == "contact_phone":
+        return sum(each.isdigit() for each in text) >= 3
+    return any(each.isprintable() and not each.isspace() for each in text)
 
 
 def _listed(names: list[str]) -> str:

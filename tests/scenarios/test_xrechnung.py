@@ -118,6 +118,18 @@ def test_what_an_xrechnung_lacks_keeps_it_from_being_issued(lab: Tenant) -> None
 
 
 @pytest.mark.parametrize(
+    ("field", "text", "name"),
+    [("contact_phone", "n/a", "contact phone"), ("contact_name", "\N{ZERO WIDTH SPACE}", "contact name")],
+)
+def test_a_word_that_is_no_number_and_a_blank_that_nobody_sees_are_missing(
+    lab: Tenant, field: str, text: str, name: str
+) -> None:
+    a_seller(**NORTH | {field: text})
+    (blocked,) = closing.close(tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), now=LATER)
+    assert f"these need the seller's {name}: enter it" in blocked.reason
+
+
+@pytest.mark.parametrize(
     ("iban", "means"), [("DE89370400440532013000", "58"), ("DE00370400440532013000", "30"), ("", "68")]
 )  # a transfer of SEPA, one to an account that is none of it; an online payment service
 def test_by_which_means_it_is_paid(lab: Tenant, iban: str, means: str) -> None:
