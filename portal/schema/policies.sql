@@ -41,6 +41,9 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Names of accounts, which are often those of whoever they belong to.
+ALTER TABLE clusters_account ENABLE ROW LEVEL SECURITY;
+
 -- The tenant itself.
 ALTER TABLE tenants_tenant ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants_tenant_of_tenant ON tenants_tenant FOR SELECT TO clustertab_portal

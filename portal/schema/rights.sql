@@ -90,9 +90,14 @@ BEGIN
     END LOOP;
 END $$;
 
+-- The accounts that are or were its own, or of those it pays for or who pay for it.
+CREATE POLICY clusters_account_of_agent ON clusters_account FOR SELECT TO clustertab_agent
+    USING (id IN (SELECT o.account_id FROM tenants_ownership o));
+GRANT SELECT ON clusters_account TO clustertab_agent;
+
 -- What belongs to no tenant: who issues the invoices, what clusters are called and how far they are read, what we are
 -- called at Stripe, and effects that follow a commit.
-GRANT SELECT ON billing_seller, billing_taxrate, clusters_cluster, clusters_account TO clustertab_agent;
+GRANT SELECT ON billing_seller, billing_taxrate, clusters_cluster TO clustertab_agent;
 GRANT SELECT, INSERT, UPDATE ON billing_collector TO clustertab_agent;
 GRANT INSERT, SELECT (id) ON outbox_outboxmessage TO clustertab_agent;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO clustertab_agent;

@@ -90,6 +90,14 @@ def test_whoever_acts_for_a_tenant_sees_its_rows_alone(model: type[billing.Invoi
     assert role() == ("none", "")
 
 
+def test_whoever_acts_for_a_tenant_reads_no_name_of_another_s_account() -> None:
+    house = a_house()
+    builders.take_in(house.cluster, builders.a_job(account="nobody-s"), as_of="2026-04-21")
+    assert set(clusters.Account.objects.values_list("name", flat=True)) == {"vision", "speech", "nobody-s"}
+    with acting_scope(house.vision):
+        assert list(clusters.Account.objects.values_list("name", flat=True)) == ["vision"]
+
+
 def test_whoever_acts_for_a_tenant_writes_its_rows_alone() -> None:
     house = a_house()
     assert house.card.preferred
