@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -115,7 +116,7 @@ def prove(url: str) -> Proved:
 
     Raises BackupError where it is of another version of ClusterTab, or no key opens a secret.
     """
-    secrets = _manage(url, "rotate_secrets", "--dry-run")
+    opened = _manage(url, "rotate_secrets", "--dry-run")
     proof = _manage(url, "prove", codes=(0, 1))
     broken = [check["name"] for check in proof["checks"] if not check["holds"]]
     text = (
@@ -123,27 +124,44 @@ def prove(url: str) -> Proved:
         if proof["holds"]
         else f"A sum does not close: {', '.join(broken) or 'see prove'}."
     )
-    return Proved(bool(proof["holds"]), text, int(secrets["secrets"]))
+    return Proved(bool(proof["holds"]), text, int(opened["secrets"]))
 
 
 @contextmanager
 def beside(url: str) -> Iterator[str]:
-    """A second, empty database on the server of an owner's `url`, gone afterwards; its name. Raises BackupError."""
-    name = f"{_names(url)['dbname']}_rehearsal_{os.getpid()}"
-    try:
-        with _connected(url) as connection:
+    """A second, empty database on the server of an owner's `url`, gone afterwards; its name. Raises BackupError.
+
+    What a rehearsal that was killed has left is dropped by the next.
+    """
+    prefix = f"{_names(url)['dbname']}_rehearsal_"
+    name = f"{prefix}{secrets.token_hex(4)}"
+    with _connected(url) as connection:  # its lock says that the database is in use
+        _drop_left(connection, prefix)
+        connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
+        try:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise BackupError(
-            "The login that owns the database may not make a second one: `ALTER ROLE clustertab_owner CREATEDB`, or "
-            "restore into one of another server with --into."
-        ) from error
-    try:
-        yield name
-    finally:
-        with _connected(url) as connection:
-            drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
-            connection.execute(drop.format(sql.Identifier(name)))
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise BackupError(
+                "The login that owns the database may not make a second one: `ALTER ROLE clustertab_owner CREATEDB`, "
+                "or restore into one of another server with --into."
+            ) from error
+        try:
+            yield name
+        finally:
+            with _connected(url) as again:
+                _drop(again, name)
+
+
+def _drop_left(connection: psycopg.Connection[Any], prefix: str) -> None:
+    left = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"
+    for (name,) in connection.execute(left, [prefix]).fetchall():
+        lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+        if connection.execute(lock, [name]).fetchone() == (True,):
+            _drop(connection, name)
+
+
+def _drop(connection: psycopg.Connection[Any], name: str) -> None:
+    connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def login_of(url: str) -> str:

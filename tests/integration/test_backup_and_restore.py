@@ -132,6 +132,24 @@ def test_a_backup_is_rehearsed_and_restored_and_everything_is_there(
     assert op.does("show_invoices")[0] == 0  # the second instance works
 
 
+def test_what_a_rehearsal_that_was_killed_has_left_is_dropped_by_the_next(
+    op: Shell, second: str, database_url: str
+) -> None:
+    assert op.does("backup_database", op.file)[0] == 0
+    before = databases(database_url)
+    assert backups.name_of(second) in before  # of a rehearsal that is at work
+    owner = backups.with_name(os.environ["DATABASE_OWNER_URL"], backups.name_of(database_url))
+    script = (
+        "import os, sys; from portal.ops import backups\n"
+        "with backups.beside(sys.argv[1]): os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, owner], env=op.environ, cwd=ROOT, check=False)
+    assert killed.returncode == -9
+    assert len(databases(database_url) - before) == 1
+    assert op.does("restore_database", op.file, "--rehearse")[0] == 0
+    assert databases(database_url) == before
+
+
 def test_what_cannot_be_restored_is_a_sentence(op: Shell, tmp_path: Path) -> None:
     assert op.does("backup_database", op.file)[0] == 0
     whole = op.file.read_bytes()
