@@ -14,7 +14,7 @@ from django.db import transaction
 from billing import collection, sums
 from billing.collecting import accounts, attempts, links
 from billing.collecting.attempts import Held
-from billing.collecting.door import CollectingError
+from billing.collecting.door import CollectingError, UnplacedError
 from billing.collecting.links import Back
 from billing.collection import Settlement
 from billing.gateways.base import Gateway, GatewayError
@@ -45,6 +45,7 @@ class PaidOpen:
     paid: list[PaymentAttempt] = field(default_factory=list)
     stopped: PaymentAttempt | None = None
     why: str = ""
+    unanswered: Invoice | None = None  # the gateway did not answer: what was sent for it may be paid
     left: int = 0  # invoices
 
 
@@ -93,8 +94,11 @@ def pay_open(
                 who=who,
                 moment=clock(),
             )
-        except (CollectingError, GatewayError) as error:
-            done.why = str(error)
+        except CollectingError as refusal:
+            done.why = str(refusal)
+            break
+        except (GatewayError, UnplacedError):
+            done.unanswered = invoice
             break
         if attempt.state not in {AttemptState.SUCCEEDED, AttemptState.PROCESSING}:
             done.stopped, done.why = attempt, attempt.message

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from billing.collecting import door, on_demand, top_ups
+from billing.collecting import attempts, door, on_demand, top_ups
 from billing.collecting.door import CollectingError, UnplacedError
 from billing.collecting.on_demand import PaidOpen
 from billing.gateways.base import GatewayError
@@ -46,7 +46,7 @@ def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse
     except CollectingError as refusal:
         messages.error(request, str(refusal))
     except (GatewayError, UnplacedError):
-        messages.info(request, CONFIRMING)
+        _say_unanswered(request, invoice)
     else:
         if on_demand.confirmation(attempt=attempt) is not None:
             return redirect("payment_confirm", tenant.slug, attempt.pk)
@@ -68,9 +68,6 @@ def pay_open(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         )
     except CollectingError as refusal:
         messages.error(request, str(refusal))
-        return redirect("invoices", tenant.slug)
-    except (GatewayError, UnplacedError):
-        messages.error(request, LATER)
         return redirect("invoices", tenant.slug)
     _say_open(request, done)
     if done.stopped is not None and on_demand.confirmation(attempt=done.stopped) is not None:
@@ -112,6 +109,14 @@ def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:
         messages.info(request, CONFIRMING)
 
 
+def _say_unanswered(request: HttpRequest, invoice: Invoice) -> None:
+    """What was sent may be paid; where nothing was, nothing is, and nobody is thanked."""
+    if attempts.is_under_way(invoice):
+        messages.info(request, CONFIRMING)
+    else:
+        messages.error(request, f"{invoice}: {LATER}")
+
+
 def _say_open(request: HttpRequest, done: PaidOpen) -> None:
     if done.paid:
         sums: dict[str, Money] = {}
@@ -125,6 +130,8 @@ def _say_open(request: HttpRequest, done: PaidOpen) -> None:
             request,
             f"{done.stopped.invoice}: {means_of(done.stopped)} was refused: {done.why} Nothing more was tried.",
         )
+    elif done.unanswered is not None:
+        _say_unanswered(request, done.unanswered)
     elif done.why:
         messages.error(request, done.why)
     elif done.left:

@@ -292,3 +292,40 @@ def test_where_the_policy_has_no_further_tries_the_first_is_made_though_ann_trie
             counter.wait(days=10)
             counter.collect()
         assert counter.states == ["failed"] * 2
+
+
+def test_where_stripe_gives_no_answer_ann_hears_what_is_paid_and_what_is_not_known(
+    counter: Counter, ann: Client
+) -> None:
+    copies(2)
+    counter.save_card(GOOD)
+    counter.stripe.faults.answer_lost("POST /v1/payment_intents", skip=1)
+    ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
+    told = text(ann, "/t/vision-lab/invoices/")
+    assert "1 invoice paid with Visa ending in 4242: $4.00." in told
+    assert "Stripe" not in told
+    assert "Thank you. Your payment is being confirmed" in told
+    counter.wait(minutes=1)
+    counter.collect()
+    assert counter.taken == [400] * 3  # the third was due, and each is paid once
+
+
+def test_a_key_that_stripe_refuses_is_no_business_of_anns(counter: Counter, ann: Client) -> None:
+    copies(1)
+    counter.save_card(GOOD)
+    counter.stripe.faults.unauthorized()
+    ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
+    told = text(ann, "/t/vision-lab/invoices/")
+    assert "STRIPE_SECRET_KEY" not in told
+    counter.stripe.faults.lift()
+
+
+def test_where_nothing_could_be_sent_ann_is_not_thanked(counter: Counter, ann: Client) -> None:
+    counter.save_card(GOOD)
+    links.pay_page(invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now)
+    counter.stripe.faults.bad_gateway("*", times=9)
+    ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
+    told = text(ann, HERE)
+    assert "The payment service cannot be reached now; nothing was charged." in told
+    assert "Thank you" not in told
+    counter.stripe.faults.lift()
