@@ -9,6 +9,7 @@ from billing import close_runs
 from billing.models import CloseKind, CloseRun
 from billing.outcomes import Outcome
 from billing.rules.money import Money
+from portal.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.shapes import IssueConfirmation
 
@@ -18,9 +19,16 @@ def address(month: str, why: str) -> str:
     return "?" + urlencode({"month": month, "confirm": "yes"} | ({"why": why} if why else {}))
 
 
+def _is_of_some(run: CloseRun) -> bool:
+    return run.scheduled and run.total < Tenant.objects.count()
+
+
 def question(run: CloseRun | None, name: str, why: str) -> IssueConfirmation:
-    """By the last rehearsal of the month; where there is none since it was issued, neither is known."""
-    if run is None or run.kind != CloseKind.REHEARSAL or run.ended_at is None:
+    """By the last rehearsal of the month; where there is none since it was issued, neither is known.
+
+    Nor is it by one of the schedule's that was of some tenants alone: all are issued.
+    """
+    if run is None or run.kind != CloseKind.REHEARSAL or run.ended_at is None or _is_of_some(run):
         return IssueConfirmation(
             sentence=f"Issue the invoices of {name}? How many and how much is not known: preview the month first to "
             "see it.",

@@ -267,10 +267,9 @@ def _months(chosen: str, now: datetime) -> tuple[Option, ...]:
 def _said(run: CloseRun) -> str:
     what = "Previewed" if run.kind == CloseKind.REHEARSAL else "Issued"
     at = say.moment(run.ended_at or run.asked_at, UTC_ZONE)
+    of = f" for {say.counted(run.total, 'tenant')}" if run.scheduled else ""
     why = f" Usage may be missing; accepted: {run.accept_incomplete}" if run.accept_incomplete else ""
-    if run.ended_at is None:
-        return f"Asked for by {run.by}, {at}.{why}"
-    return f"{what} by {run.by}, {at}.{why}"
+    return f"{'Asked for' if run.ended_at is None else what} by {run.by}{of}, {at}.{why}"
 
 
 def _progress(run: CloseRun) -> str:

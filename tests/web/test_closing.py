@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from billing import close_runs
+from billing import close_runs, close_schedules
 from billing.models import Bound, CloseKind, CloseRun, Invoice, Parking, Seller
 from tests import builders, stories
 from tests.builders import at
@@ -228,3 +228,17 @@ def test_without_a_seller_the_page_leads_to_where_it_is_entered(house: House) ->
         in text
     )
     assert 'href="/admin/billing/seller/"' in shown
+
+
+def test_what_the_schedule_previewed_of_one_tenant_is_not_said_of_all_that_would_be_issued(
+    house: House,
+) -> None:
+    close_schedules.set_schedule(tenant=house.vision, preview_day=1, issue_day=None, since=date(2026, 3, 1))
+    for run in close_schedules.ask_due(moment=at("2026-04-20 09:00")):
+        close_runs.perform(run.pk, clock=lambda: at("2026-04-20 09:00"))
+    shown = words(page(house.op, MARCH))
+    assert "Rehearsed by schedule for 1 tenant, " in shown
+    answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
+    asked = words(answer.content.decode())
+    assert "to 1 tenant" not in asked
+    assert "Issue the invoices of March 2026? How many and how much is not known" in asked
