@@ -40,6 +40,7 @@ _BALANCES = frozenset(
 """What stands in rows that say how much there is, and move nothing."""
 _PARTIES = ("payer", "payee", "payer_iban")
 ROWS = 100_000
+THOUSAND = 3  # digits behind what parts thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,11 @@ def _minor(text: str, currency: str, mark: str) -> int:
     if not _AMOUNT.fullmatch(plain):
         raise ValueError(f"{quoted(text)} is no amount.")
     negative = "-" in {plain[0], plain[-1]}
-    number = plain.strip("+-").replace("." if mark == "," else ",", "").replace(mark, ".")
+    thousands = "." if mark == "," else ","
+    whole = plain.strip("+-").partition(mark)[0]
+    if thousands in whole and len(whole.rpartition(thousands)[2]) != THOUSAND:
+        raise ValueError(f"{quoted(text)} is no amount with {mark!r} before its cents.")
+    number = plain.strip("+-").replace(thousands, "").replace(mark, ".")
     money = Money.of(f"-{number}" if negative else number, currency)
     money.check_bookable()
     return money.minor

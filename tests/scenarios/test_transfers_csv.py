@@ -73,6 +73,19 @@ def test_an_amount_in_doubt_is_refused_until_it_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mark", "wrong", "right", "cents"),
+    [(",", "12.50", "1.234,50", 123450), (".", "12,50", "1,234,567.50", 123456750)],
+)
+def test_a_decimal_mark_that_the_file_does_not_have_books_nothing_a_hundredfold(
+    mark: str, wrong: str, right: str, cents: int
+) -> None:
+    text = f"date;amount;text\n2026-04-08;{wrong};a\n2026-04-08;{right};b\n"
+    found = table.statement(text.encode(), ReadOptions(account=IBAN, currency="EUR", decimal=mark))
+    assert [each.amount for each in found.entries] == [cents]
+    assert [each.reason for each in found.bad] == [f"'{wrong}' is no amount with '{mark}' before its cents."]
+
+
+@pytest.mark.parametrize(
     ("data", "sentence"),
     [
         (b"", "No line of the file is a header with the columns 'booked_on' and 'amount'"),
