@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import smtplib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -30,7 +30,11 @@ FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=12)
 """To the next try of what the mail server refused; doubles with each."""
 REFUSALS = (smtplib.SMTPResponseException, smtplib.SMTPRecipientsRefused, smtplib.SMTPNotSupportedError)
 NOBODY = "No operator has an e-mail address: give one in the administration under Users."
-BILLED = (Outcome.ISSUED, Outcome.CORRECTED)
+BILLED: Mapping[str, Sequence[Outcome]] = {
+    CloseKind.REHEARSAL: (Outcome.ISSUED, Outcome.CORRECTED),
+    CloseKind.ISSUE: (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY),
+}
+"""A run is of periods that were open when it was asked for: what is issued already was so by a worker that died."""
 WAITS = (Outcome.BLOCKED, Outcome.FAILED, Outcome.PARKED)
 log = structlog.get_logger("billing.close_reports")
 
@@ -40,13 +44,14 @@ def write(run: CloseRun, tallies: Sequence[Tally]) -> None:
     year, number = parse_month(run.month)
     zone = ZoneInfo("UTC")
     month = label(period_starting_in(year, number, zone=zone, anchor_day=1), zone)
-    billed, waits = _count(tallies, BILLED), _count(tallies, WAITS)
+    done = [tally for tally in tallies if tally.outcome in BILLED[run.kind]]
+    billed, waits = sum(tally.tenants for tally in done), _count(tallies, WAITS)
     is_preview = run.kind == CloseKind.REHEARSAL
     subject = f"{month} {'previewed' if is_preview else 'issued'}: {_tenants(billed)}" + (
         f", {waits} waiting" if waits else ""
     )
     did = "would get invoices" if is_preview else "got their invoices"
-    sums = " + ".join(money_text(amount) for amount in _sums(tallies)) or "nothing to pay"
+    sums = " + ".join(money_text(amount) for amount in _sums(done)) or "nothing to pay"
     paragraphs = [
         f"The schedule {'previewed' if is_preview else 'issued'} {month}.",
         *([run.error] if run.error else []),
@@ -143,7 +148,7 @@ def _sums(tallies: Sequence[Tally]) -> list[Money]:
     """One amount for each currency, of what is billed."""
     sums: dict[str, int] = {}
     for tally in tallies:
-        if tally.outcome in BILLED and tally.currency:
+        if tally.currency:
             sums[tally.currency] = sums.get(tally.currency, 0) + tally.total
     return [Money.from_minor(total, currency) for currency, total in sorted(sums.items())]
 
