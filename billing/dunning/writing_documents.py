@@ -7,7 +7,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from billing import collection, credit
-from billing.collecting import booking, door
+from billing.collecting import attempts, booking, door
+from billing.collecting.attempts import Held
 from billing.documents.format import money_text
 from billing.dunning.letters import card_name
 from billing.dunning.wording import address, day_text, one_line, transfer_facts
@@ -77,15 +78,16 @@ def _of_issued(invoice: Invoice, moment: datetime) -> Context:
         "amount": money_text(stand.due),
         "is_due": stand.due.minor > 0,
         "due_day": due_day,
-        "charged": _charged(invoice),
+        "charged": _charged(invoice, stand.due),
         "facts": facts,
     }
 
 
-def _charged(invoice: Invoice) -> str:
-    """The card that is charged by itself when it is due; "" where none is."""
+def _charged(invoice: Invoice, due: Money) -> str:
+    """The card that is charged by itself when it is due; "" where none is, or so much or so little cannot be."""
     by_hand = BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False)
-    if not door.is_configured() or by_hand.exists():
+    chargeable = attempts.chargeable(due.minor, due.currency)
+    if not door.is_configured() or by_hand.exists() or isinstance(chargeable, Held):
         return ""
     usable = SavedMethod.objects.filter(tenant=invoice.tenant_id, state=MethodState.USABLE, preferred=True)
     card = usable.first()

@@ -12,6 +12,7 @@ from django.core import mail
 from billing import collection, refunds_due, writing_off
 from billing.collecting import automatic, refunds
 from billing.dunning import policies, posting, rounds
+from billing.gateways import amounts
 from billing.models import Letter, PaymentAttempt, Wallet, WalletScope
 from billing.rules.money import Money
 from billing.wallets import schemes
@@ -183,3 +184,21 @@ def test_a_top_up_has_a_receipt_and_an_automatic_one_that_fails_is_told_of_in_th
     assert "please add another card" in failed.lower()
     counter.wait(days=3)
     assert posts(counter) == []
+
+
+def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_can_be_charged(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter.save_card()
+    told = []
+    for most, again in ((400, 1), (399, 2)):
+        monkeypatch.setattr(amounts, "MOST", most)
+        letter = Letter(tenant=counter.lab, invoice=counter.invoice, kind="invoice", key=f"document:{again}")
+        letter.made_at = letter.not_before = counter.now
+        letter.told = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
+        letter.save()
+        posting.post(moment=counter.now)
+        told.append(" ".join(str(mail.outbox[-1].body).split()))
+    assert "On 15 April 2026 we charge $4.00 to your Visa ending in 4242." in told[0]
+    assert "we charge" not in told[1]
+    assert "Please pay $4.00 by 15 April 2026." in told[1]
