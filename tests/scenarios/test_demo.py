@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from billing.models import AutomaticTopUp, Invoice, InvoiceDocument, Payment, Transfer
+from billing.models import AutomaticTopUp, Invoice, InvoiceDocument, Parking, Payment, Transfer
 from billing.transfers import suggesting
 from clusters import truth
 from clusters.connectors.base import UsageFact
-from clusters.models import Cluster, Quarantined, UsageRecord
+from clusters.models import Cluster, DeclaredNode, Quarantined, UsageRecord
 from portal.ops.demo_data import seeding
 from portal.ops.demo_data.cast import ATLAS, NIMBUS_GPUS
 from portal.ops.demo_data.generator import atlas
@@ -152,29 +152,33 @@ class TestSeeding:
 
     def test_one_month_is_invoiced_one_is_open_and_one_invoice_is_paid(self) -> None:
         self.seed()
-        invoices = Invoice.objects.order_by("number").select_related("tenant")
+        invoices = Invoice.objects.issued().order_by("number").select_related("tenant")
         assert [(i.number, i.tenant.slug, i.currency, int(i.tax_rate)) for i in invoices] == [
             ("NC-2026-0001", "halcyon-labs", "USD", 0),
             ("NC-2026-0002", "biophysik", "EUR", 19),
             ("NC-2026-0003", "lakeside", "USD", 0),
+            ("NC-2026-0004", "lakeside", "USD", 0),
         ]
         assert [f"{i.period_start:%Y-%m-%d %H:%M}" for i in invoices] == [
             "2026-02-01 00:00",
             "2026-01-31 23:00",
             "2026-02-01 00:00",
+            "2026-01-01 00:00",
         ]
         for document in InvoiceDocument.objects.all():
             holds(bytes(document.einvoice or b""))
         xrechnung = InvoiceDocument.objects.get(invoice=invoices[1]).einvoice
         assert XRECHNUNG in bytes(xrechnung or b"").decode()
-        assert InvoiceDocument.objects.count() == 3
+        assert InvoiceDocument.objects.count() == 4
         assert Payment.objects.get().amount == invoices[0].total
+        assert Parking.objects.get(state="waiting").tenant.slug == "halcyon-labs"
         waiting = Transfer.objects.get(state="waiting")
         assert (waiting.amount, waiting.payer) == (invoices[1].total, "INSTITUT FUER BIOPHYSIK POTSDAM")
         (hint,) = suggesting.hints([waiting])[waiting.pk]
         assert (hint.number, hint.why) == ("NC-2026-0002", "same amount, a similar name")
         assert AutomaticTopUp.objects.get().wallet.tenant.slug == "halcyon-labs"
         assert Quarantined.objects.count() == 2
+        assert DeclaredNode.objects.filter(cluster__name="atlas", state="drained").count() == 1
         assert UsageRecord.objects.filter(account__name="visitors", account__ownerships=None).count() > 20
         assert set(Cluster.objects.values_list("kind", "complete_through")) == {("import", self.MOMENT)}
         assert run("prove").endswith("Every sum closes.\n")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from django.contrib.auth.hashers import make_password
 
-from billing import closing, collection, intake
+from billing import closing, collection, intake, manual
 from billing.collecting import automatic
-from billing.models import Invoice, Wallet
+from billing.models import Invoice, ManualLine, Wallet
 from billing.rules.money import Money
 from billing.transfers import importing
 from billing.transfers.values import ReadOptions
@@ -20,7 +20,7 @@ from portal.ops.config.apply import apply
 from portal.ops.config.shape import parse
 from portal.ops.demo_data.generator import atlas
 from portal.ops.demo_data.kubernetes import nimbus
-from portal.ops.demo_data.telemetry import observe_nodes, with_telemetry
+from portal.ops.demo_data.telemetry import declare_nodes, observe_nodes, with_telemetry
 from portal.outbox import outbox
 from portal.tenants.models import Tenant, User
 
@@ -35,6 +35,12 @@ LOGINS = (
     ("ben@demo.example", "member of Halcyon Labs"),
     ("eve@demo.example", "owner of the Institut für Biophysik"),
 )
+
+MANUAL_LINES = (
+    ("lakeside", "Move of 40 TB from the old cluster", "480.00"),
+    ("halcyon-labs", "Reservation of 48 h100 for next year", "264000.00"),
+)
+"""By tenant what is on the invoice of the month before the first one with usage, in USD."""
 
 Say = Callable[[str], None]
 
@@ -62,12 +68,14 @@ def seed(*, moment: datetime, say: Say) -> None:
     moment = first.started_at if first is not None else moment
     month = _previous_month(moment)
     since, until = int(month.timestamp()), int(moment.timestamp())
+    declare_nodes(since=month)
     observe_nodes(since=month)
     _read("atlas", atlas(seed=SEED, since=since, until=until), moment, say)
     pods = nimbus(seed=SEED, since=since, until=until)
     _read("nimbus", with_telemetry(pods, since=since), moment, say)
     say(f"Closing {month:%Y-%m} ...")
     _close(month, moment)
+    _close_earlier(month, moment)
     _wallet(moment)
     _statement(moment)
     outbox.drain()  # the PDFs of the invoices
@@ -119,6 +127,28 @@ def _close(month: datetime, moment: datetime) -> None:
             reference=f"SEPA {invoice.number}",
             recorded_by="demonstration",
         )
+
+
+def _close_earlier(month: datetime, moment: datetime) -> None:
+    """The month before, with lines by hand: Lakeside gets a second open invoice, that of Halcyon Labs is parked."""
+    earlier = _previous_month(month)
+    for slug, description, net in MANUAL_LINES:
+        tenant = Tenant.objects.get(slug=slug)
+        if not ManualLine.objects.filter(tenant=tenant).exists():
+            manual.add(
+                tenant=tenant,
+                description=description,
+                net=Money.of(net, "USD"),
+                why="agreed by contract",
+                by=SOURCE,
+                on=earlier.date(),
+            )
+    tenants = Tenant.objects.filter(slug__in=[slug for slug, _, _ in MANUAL_LINES])
+    for closed in closing.close(
+        tenants=tenants, year=earlier.year, month=earlier.month, moment=moment, now=moment
+    ):
+        if closed.outcome not in {closing.Outcome.ISSUED, closing.Outcome.ALREADY, closing.Outcome.PARKED}:
+            raise RuntimeError(f"{closed.tenant}: {closed.outcome}: {closed.reason}")
 
 
 def _wallet(moment: datetime) -> None:

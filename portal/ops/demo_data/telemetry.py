@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from random import Random
 
 from django.db import transaction
 
-from clusters import capacity
+from clusters import capacity, declared
 from clusters.connectors.base import BusyHour, BusySource, NodeSeen, NodeState, UsageFact
+from clusters.declared import Node
 from clusters.models import CapacityInterval, Cluster
 from portal.ops.demo_data.cast import ATLAS, DAY, HOUR, NOTEBOOKS
 
@@ -59,32 +61,40 @@ def _of_notebook(rng: Random, hour: int, end: int) -> int:
     return rng.choice((0, 20, 60, 150, 300, 550))
 
 
+def declare_nodes(*, since: datetime) -> None:
+    """The nodes of the cluster that is read from files, from that day on, with one that is drained for two days.
+
+    Again, nothing.
+    """
+    first = since.date()
+    nodes = [
+        Node(f"{kind.prefix}{n}", kind.model, kind.gpus, since=first)
+        for kind in ATLAS
+        if kind.gpus
+        for n in range(1, kind.count + 1)
+    ]
+    drained, up_again = first + timedelta(days=16), first + timedelta(days=18)
+    nodes += [
+        replace(nodes[0], until=drained),
+        replace(nodes[0], state=NodeState.DRAINED, since=drained, until=up_again),
+        replace(nodes[0], since=up_again),
+    ]
+    del nodes[0]
+    declared.declare_nodes(cluster=Cluster.objects.get(name="atlas"), nodes=nodes)
+
+
 def observe_nodes(*, since: datetime) -> None:
-    """What the nodes had from `since` on, with a node that was drained for two days. Once; asked again, nothing."""
-    fleets = {
-        "atlas": [
-            NodeSeen(name=f"{kind.prefix}{n}", gpu_model=kind.model, gpus=kind.gpus, state=NodeState.UP)
-            for kind in ATLAS
-            if kind.gpus
-            for n in range(1, kind.count + 1)
-        ],
-        "nimbus": [
-            NodeSeen(name=f"nimbus-{kind}-{n}", gpu_model="a100", gpus=gpus, state=NodeState.UP)
-            for kind, gpus in (("gpu", 4), ("mig", 2))
-            for n in range(1, 5)
-        ],
-    }
-    for name, nodes in fleets.items():
-        cluster = Cluster.objects.get(name=name)
-        if CapacityInterval.objects.filter(cluster=cluster).exists():
-            continue
-        kept = [
-            NodeSeen(name=node.name, gpu_model=node.gpu_model, gpus=node.gpus, state=state)
-            for node, state in zip(
-                nodes, (NodeState.DRAINED, *(NodeState.UP for _ in nodes[1:])), strict=True
-            )
-        ]
-        with transaction.atomic():
-            capacity.observe(cluster, nodes, since)
-            capacity.observe(cluster, kept, since + timedelta(days=16, hours=7))
-            capacity.observe(cluster, nodes, since + timedelta(days=18, hours=14))
+    """What the nodes of the other one had from `since` on, with one that was drained for two days. Again, nothing."""
+    cluster = Cluster.objects.get(name="nimbus")
+    if CapacityInterval.objects.filter(cluster=cluster).exists():
+        return
+    nodes = [
+        NodeSeen(name=f"nimbus-{kind}-{n}", gpu_model="a100", gpus=gpus, state=NodeState.UP)
+        for kind, gpus in (("gpu", 4), ("mig", 2))
+        for n in range(1, 5)
+    ]
+    kept = [replace(nodes[0], state=NodeState.DRAINED), *nodes[1:]]
+    with transaction.atomic():
+        capacity.observe(cluster, nodes, since)
+        capacity.observe(cluster, kept, since + timedelta(days=16, hours=7))
+        capacity.observe(cluster, nodes, since + timedelta(days=18, hours=14))
