@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -11,7 +12,7 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 
 from clusters import ledger
-from clusters.capacity import CapacityError
+from clusters.capacity import CapacityError, ModelCapacity
 from clusters.models import CapacityState, Cluster, DeclaredNode
 
 MOST_GPUS = 1_000_000  # of one node, far above any that there is
@@ -56,6 +57,20 @@ class Declaration:
 def nodes_of(cluster: Cluster) -> list[Node]:
     """As they are declared now, by name and first day. One query."""
     return in_order(DeclaredNode.objects.filter(cluster=cluster))
+
+
+def capacity_on(nodes: Iterable[Node], day: date) -> list[ModelCapacity]:
+    """GPUs of each model on that day, by the state of their nodes."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for node in nodes:
+        if (node.since is None or node.since <= day) and (node.until is None or day < node.until):
+            counts[node.gpu_model][node.state] += node.gpus
+    return [
+        ModelCapacity(
+            model, states[CapacityState.UP], states[CapacityState.DRAINED], states[CapacityState.DOWN]
+        )
+        for model, states in sorted(counts.items())
+    ]
 
 
 def in_order(rows: Iterable[DeclaredNode]) -> list[Node]:

@@ -53,7 +53,7 @@ def book_charge(attempt: PaymentAttempt) -> None:
             key=attempt.external_id,
             who=attempt.top_up.asked_by,
             moment=attempt.settled_at,
-            why=f"Top-up {attempt.external_id}",
+            why="Top-up",
             kind=GrantKind.TOP_UP,
         )
         return
@@ -112,7 +112,7 @@ def book_credit(attempt: PaymentAttempt, amount: int, *, cause: str, at: datetim
     if MovedCredit.objects.filter(cause=cause).exists():
         return
     wallet = entries.locked([attempt.top_up.wallet_id])[attempt.top_up.wallet_id]
-    memo = f"Top-up {attempt.external_id} {'given back' if amount < 0 else 'came back'}"
+    memo = f"Top-up {'given back' if amount < 0 else 'came back'}"
     grant = WalletGrant.objects.filter(wallet=wallet, key=attempt.external_id).first()
     if grant is not None:
         taking.take_back(grant=grant, amount=-amount, why=memo, moment=at)

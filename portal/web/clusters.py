@@ -14,7 +14,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from billing.tasks import pull_due
-from clusters import due, oversight, watermark
+from clusters import declared, due, oversight, watermark
+from clusters.capacity import ModelCapacity
 from clusters.connecting import ConnectionForm
 from clusters.models import ClusterKind, Connection, IncompleteHour, Pull, Telemetry, VanishedRun
 from clusters.models.connection import SECRETS, WHERE
@@ -134,6 +135,8 @@ def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> C
     row, at = found.connection, found.cluster.complete_through
     ahead = watermark.ahead(found.cluster.name, at, moment=now)
     failing = row is not None and row.failures > 0 and found.running is None
+    today = now.astimezone(ZoneInfo(found.cluster.timezone)).date()
+    capacity = found.capacity or declared.capacity_on(found.declared, today)
     busy = found.running is not None or (row is not None and row.enabled and _is_due(row, now))
     return ClusterPage(
         name=found.cluster.name,
@@ -143,8 +146,8 @@ def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> C
         lag="in the future" if ahead else f"{say.age(at, now=now)} ago" if at else "no pass has ended yet",
         last=_last(found, now),
         next=_next(row, now),
-        gpus=say.whole(sum(model.total for model in found.capacity)) if found.capacity else "",
-        idle=_withheld(found),
+        gpus=say.whole(sum(model.total for model in capacity)) if capacity else "",
+        idle=_withheld(capacity, observed=bool(found.capacity)),
         ahead=ahead.fact if ahead else "",
         trouble=row.last_error if row is not None and failing and not ahead else "",
         remedy=_remedy(row, now) if row is not None and failing else "",
@@ -153,7 +156,7 @@ def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> C
         telemetry=_telemetry(found.telemetry, now) if found.telemetry is not None else (),
         telemetry_trouble=found.telemetry.last_error if found.telemetry is not None else "",
         passes=tuple(_pass(pull, now) for pull in found.pulls),
-        capacity=_capacity(found),
+        capacity=_capacity(capacity),
         vanished=tuple(_vanished(run) for run in found.vanished),
         vanished_runs=say.counted(found.vanished_runs, "run"),
         unseen=tuple(_unseen(hour, row) for hour in found.unseen),
@@ -239,12 +242,12 @@ def _progress(pull: Pull | None, now: datetime) -> str:
     return f"A pass over {_window(pull)} is under way for {_brief(now - pull.started_at)}: {rows} so far."
 
 
-def _withheld(found: Closer) -> str:
-    drained, down = (sum(getattr(model, state) for model in found.capacity) for state in ("drained", "down"))
-    if not found.capacity:
-        return "no pass has told of nodes yet"
+def _withheld(capacity: Sequence[ModelCapacity], *, observed: bool) -> str:
+    drained, down = (sum(getattr(model, state) for model in capacity) for state in ("drained", "down"))
+    if not capacity:
+        return "no nodes are known yet"
     told = [f"{say.whole(count)} {word}" for count, word in ((drained, "drained"), (down, "down")) if count]
-    return ", ".join(told) or "all of them up"
+    return (", ".join(told) or "all of them up") + ("" if observed else ", as declared")
 
 
 def _facts(row: Connection) -> tuple[Fact, ...]:
@@ -314,7 +317,7 @@ def _pass(pull: Pull, now: datetime) -> PassRow:
     )
 
 
-def _capacity(found: Closer) -> tuple[CapacityRow, ...]:
+def _capacity(capacity: Sequence[ModelCapacity]) -> tuple[CapacityRow, ...]:
     return tuple(
         CapacityRow(
             model=model.gpu_model or "model not told",
@@ -323,7 +326,7 @@ def _capacity(found: Closer) -> tuple[CapacityRow, ...]:
             down=say.whole(model.down),
             total=say.whole(model.total),
         )
-        for model in found.capacity
+        for model in capacity
     )
 
 

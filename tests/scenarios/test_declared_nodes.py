@@ -199,6 +199,9 @@ def test_op_declares_nodes_on_the_page_with_a_preview() -> None:
     assert "n1: 4 × rtx4090, up, from 2026-06-01" in words(
         op.get("/operator/clusters/farm/").content.decode()
     )
+    assert "GPUs now 4 all of them up, as declared" in words(
+        op.get("/operator/clusters/farm/").content.decode()
+    )
     entry = AuditEntry.objects.of_table(DeclaredNode).get()
     assert (entry.operation, entry.who) == ("insert", "op@cluster.example")
 

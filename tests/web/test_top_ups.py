@@ -58,6 +58,7 @@ def test_ann_charges_her_card_and_sees_what_came_of_it(counter: Counter, ann: Cl
     assert "$50.00 was credited." in words(answer.content.decode())
     ann.post(f"{path()}top-up/", told)  # sent twice
     text = shown(ann)
+    assert "pi_" not in text
     assert "ann@vision.example Visa ending in 4242 Credited $50.00" in text
     assert Wallet.objects.get().balance == 5000
 
