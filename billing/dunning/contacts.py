@@ -10,6 +10,8 @@ from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from billing.dunning import claiming
+from billing.dunning.issued_letters import OLD
 from billing.locking import lock
 from billing.models import Letter, LetterState
 from portal.tenants.models import Tenant
@@ -23,7 +25,8 @@ class ContactError(Exception):
 def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant:
     """Have e-mails go to this address; "": to the owners and billing members. Again, nothing changes.
 
-    What the address before refused is sent to the new one. Raises ContactError for what is no address.
+    What the address before refused is sent to the new one, and what of the last weeks could be sent to nobody.
+    Raises ContactError for what is no address.
     """
     email = email.strip()
     try:
@@ -37,7 +40,11 @@ def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant
         tenant.save(update_fields=["email"])
         refused = Letter.objects.filter(tenant=tenant).exclude(refused={})
         refused.filter(state=LetterState.WAITING).update(not_before=moment)
-        refused.filter(state=LetterState.FAILED).update(state=LetterState.WAITING, not_before=moment, tries=0)
+        unsent = Letter.objects.filter(tenant=tenant, why=claiming.NOBODY, made_at__gte=moment - OLD)
+        failed = refused.filter(state=LetterState.FAILED) | unsent.filter(
+            state__in=(LetterState.SKIPPED, LetterState.FAILED)
+        )
+        failed.update(state=LetterState.WAITING, not_before=moment, tries=0)
     return tenant
 
 

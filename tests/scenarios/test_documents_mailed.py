@@ -161,6 +161,20 @@ def test_a_document_of_who_has_no_address_is_no_trouble(server: Counting, lab: T
     assert coming.to_look_at(moment=NOW) == []
 
 
+def test_what_could_be_sent_to_nobody_goes_to_the_address_that_is_entered(
+    server: Counting, lab: Tenant
+) -> None:
+    Tenant.objects.update(email="")
+    close("2026-03", lab, on="2026-04-01")
+    outbox.drain()
+    posting.post(moment=NOW)
+    for later in (timedelta(days=3), timedelta(days=4)):
+        contacts.set_billing_email(tenant=lab, email=f"to{later.days}@vision.example", moment=NOW + later)
+        posting.post(moment=NOW + later)
+    (sent,) = server.mails
+    assert (sent["To"], names_of(sent)[:1]) == ("to3@vision.example", ["INV-2026-0001.pdf"])
+
+
 def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_corrected(
     server: Counting, lab: Tenant
 ) -> None:
