@@ -113,6 +113,10 @@ def granted(amount: int, *, cap: int | None, balance: int) -> int:
     return amount if cap is None else max(min(amount, cap - balance), 0)
 
 
+_TOO_SOON = {Every.DAY: timedelta(hours=12), Every.MONTH: timedelta(days=2)}
+"""After a border of another zone; between two of one zone there is more."""
+
+
 def due(
     every: Every,
     *,
@@ -124,13 +128,16 @@ def due(
 ) -> Iterator[datetime]:
     """The instants of (after, until] at which a grant is due, in order: the opening, then the borders behind it.
 
-    All instants are UTC; `after` is None where none was given yet.
+    All instants are UTC; `after` is None where none was given yet. Where the tenant has moved to another zone or anchor
+    day since, a border that follows too soon is the one that was given at already.
     """
     at = opened
     if after is not None and after >= opened:
         if every is Every.ONCE:
             return
         at = _next(every, after, zone, anchor_day)
+        if after > opened and at - after < _TOO_SOON.get(every, timedelta()):
+            at = _next(every, at, zone, anchor_day)
     while at <= until:
         yield at
         if every is Every.ONCE:

@@ -135,12 +135,27 @@ def test_days_begin_at_midnights_of_the_zone_on_the_day_of_the_clock_change_too(
 
 def test_what_was_given_is_not_due_again() -> None:
     assert instants(Every.ONCE, "2026-03-10", "2027-01-01", after="2026-03-10") == []
-    assert instants(
-        Every.DAY, "2026-03-10", "2026-03-12", after="2026-03-10 23:00", zone=ZoneInfo("UTC")
-    ) == [
-        "03-11 00:00",
-        "03-12 00:00",
+    assert instants(Every.DAY, "2026-03-10", "2026-03-12 23:00", after="2026-03-10 23:00") == [
+        "03-11 23:00",
+        "03-12 23:00",
     ]
+
+
+@pytest.mark.parametrize(
+    ("every", "after", "zone", "expected"),
+    [
+        (Every.DAY, "2026-03-10 23:00", "UTC", ["03-12 00:00", "03-13 00:00"]),
+        (Every.DAY, "2026-03-10 23:00", "America/New_York", ["03-12 04:00", "03-13 04:00"]),
+        (Every.DAY, "2026-03-10 23:00", "Asia/Tokyo", ["03-11 15:00", "03-12 15:00", "03-13 15:00"]),
+        (Every.MONTH, "2026-02-28 23:00", "America/New_York", ["04-01 04:00"]),
+        (Every.MONTH, "2026-02-28 23:00", "Asia/Tokyo", ["03-31 15:00"]),
+    ],
+)
+def test_a_tenant_that_moves_is_given_no_day_and_no_month_twice(
+    every: Every, after: str, zone: str, expected: list[str]
+) -> None:
+    until = "2026-04-02" if every is Every.MONTH else "2026-03-13 16:00"
+    assert instants(every, "2026-01-01", until, after=after, zone=ZoneInfo(zone)) == expected
 
 
 @given(
