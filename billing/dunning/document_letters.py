@@ -63,6 +63,9 @@ def not_needed(letter: Letter, *, moment: datetime) -> str:
             return "It is void."
         if invoice.issued_on < (moment - OLD).date() and not letter.told.get("notify"):
             return TOO_OLD
+    if letter.kind == LetterKind.RECEIPT and "part" in letter.told:
+        taken_back = TransferPart.objects.filter(undoes=letter.told["part"]).exists()
+        return "The payment was taken back." if taken_back else ""
     if letter.kind == LetterKind.RECEIPT and "payment" in letter.told:
         payment = Payment.objects.get(pk=letter.told["payment"])
         same = Payment.objects.filter(invoice=payment.invoice_id, reference=payment.reference)
@@ -73,9 +76,10 @@ def not_needed(letter: Letter, *, moment: datetime) -> str:
 
 
 def of_money(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
-    """Receipts of what came, and news of what was given back, each once. Three queries where nothing is new."""
+    """Receipts of what came, and news of what was given back, each once. Four queries where nothing is new."""
     yield from _of_payments(policies, moment)
     yield from _of_top_ups(policies, moment)
+    yield from _of_transfers_to_wallets(policies, moment)
     yield from _of_refunds(policies, moment)
 
 
@@ -111,6 +115,26 @@ def _of_top_ups(policies: Policies, moment: datetime) -> Iterator[Letter]:
                 attempt=attempt,
                 kind=LetterKind.RECEIPT,
                 key=f"receipt:{attempt.pk}",
+                made_at=moment,
+                not_before=moment,
+            )
+
+
+def _of_transfers_to_wallets(policies: Policies, moment: datetime) -> Iterator[Letter]:
+    rows = TransferPart.objects.filter(
+        ~_has_letter("receipt:transfer"),
+        grant__isnull=False,
+        amount__gt=0,
+        undone_by=None,
+        transfer__booked_on__gte=(moment - RECENT).date(),
+    )
+    for part in rows.order_by("pk"):
+        if policies.of(part.tenant_id, moment.date()).receipts:
+            yield Letter(
+                tenant_id=part.tenant_id,
+                kind=LetterKind.RECEIPT,
+                key=f"receipt:transfer:{part.pk}",
+                told={"part": part.pk},
                 made_at=moment,
                 not_before=moment,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -23,9 +23,12 @@ from billing.models import (
     PaymentAttempt,
     PaymentRefund,
     SavedMethod,
+    TransferPart,
+    Wallet,
 )
 from billing.rules.money import Money
 from billing.rules.period import last_day
+from billing.transfers.booking import reference_of
 
 Context = dict[str, Any]
 
@@ -36,6 +39,10 @@ def context(letter: Letter, moment: datetime) -> Context:
         return _of_refund(letter)
     if letter.kind == LetterKind.RECEIPT and letter.attempt is not None:
         return _of_top_up(letter.attempt)
+    if "part" in letter.told:
+        return _of_transfer(
+            TransferPart.objects.select_related("transfer", "grant").get(pk=letter.told["part"])
+        )
     if letter.invoice is None:
         raise TypeError("a document, and a payment of an invoice, has its invoice")
     page = _page_of(letter.invoice)
@@ -151,9 +158,20 @@ def means_of(attempt: PaymentAttempt) -> str:
 def _of_top_up(attempt: PaymentAttempt) -> Context:
     if attempt.top_up is None:
         raise TypeError("without an invoice it is for a wallet")
-    amount = Money.from_minor(attempt.amount, attempt.currency)
-    wallet, how = one_line(str(attempt.top_up.wallet)), means_of(attempt)
-    on = day_text((attempt.settled_at or attempt.made_at).astimezone(attempt.tenant.zone).date())
+    on = (attempt.settled_at or attempt.made_at).astimezone(attempt.tenant.zone).date()
+    return _for_wallet(attempt.top_up.wallet, attempt.amount, means_of(attempt), on)
+
+
+def _of_transfer(part: TransferPart) -> Context:
+    if part.grant is None:
+        raise TypeError("what paid an invoice is told of as its payment")
+    how = f"bank transfer {one_line(reference_of(part.transfer))}"
+    return _for_wallet(part.grant.wallet, part.amount, how, part.transfer.booked_on)
+
+
+def _for_wallet(filled: Wallet, minor: int, how: str, day: date) -> Context:
+    amount = Money.from_minor(minor, filled.unit)
+    wallet, on = one_line(str(filled)), day_text(day)
     return {
         "amount": money_text(amount),
         "due": amount,
@@ -168,7 +186,7 @@ def _of_top_up(attempt: PaymentAttempt) -> Context:
         ],
         "row": (f"Wallet {wallet}, {how}, {on}", money_text(amount)),
         "button": "Your wallet",
-        "page": address("wallet", attempt.tenant.slug, attempt.top_up.wallet_id),
+        "page": address("wallet", filled.tenant.slug, filled.pk),
     }
 
 

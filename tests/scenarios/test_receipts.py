@@ -15,6 +15,7 @@ from billing.dunning import policies, posting, rounds
 from billing.gateways import amounts
 from billing.models import Letter, PaymentAttempt, Wallet, WalletScope
 from billing.rules.money import Money
+from billing.rules.references import creditor_reference
 from billing.wallets import schemes
 from portal.tenants.models import Tenant
 from tests import stories
@@ -103,6 +104,27 @@ def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) ->
     posting.post(moment=APRIL)
     assert mail.outbox == []
     assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
+
+
+def test_a_transfer_that_fills_a_wallet_has_one_unless_it_went_back(settings: Any) -> None:
+    settings.CLUSTERTAB_SENDS_MAIL = True
+    lab = a_lab()
+    Tenant.objects.update(email="bills@vision.example")
+    schemes.set_scheme(tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01"))
+    named = creditor_reference(f"WALLET{Wallet.objects.get().pk}")
+    imported(
+        camt(
+            Line(amount="50.00", reference=named, name="B1"),
+            Line(amount="7.00", reference=named, name="B2", end_to_end="E2"),
+            Line(amount="-7.00", name="B3", end_to_end="E2", returned="MS03", on="2026-04-09"),
+        )
+    )
+    for _ in range(2):
+        rounds.run(moment=APRIL)
+        posting.post(moment=APRIL)
+    (told,) = mail.outbox
+    assert told.subject.startswith("Receipt: €50.00 for your wallet")
+    assert "We have received €50.00 by bank transfer B1 on 8 April 2026." in " ".join(str(told.body).split())
 
 
 def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_its_days(
