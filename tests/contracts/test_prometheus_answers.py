@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from clusters.connectors.base import ConnectorError, Row, Secret
-from clusters.connectors.http import Endpoint
+from clusters.connectors.http import Endpoint, TooLargeError
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
 from clusters.connectors.prometheus import client as client_module
 from clusters.connectors.prometheus.answers import TooMuchError
@@ -193,6 +194,23 @@ def test_a_window_that_is_too_much_for_the_server_is_read_in_shorter_ones(pushed
         with StandIn(answer, now=until + 700) as prometheus:
             cut, source = read(prometheus.url, pushed_lab.base, until)
             assert source.reading.complete_through == until
+    whole, _ = read(pushed_lab.url, pushed_lab.base, until)
+    assert {fact.source_key: fact for fact in cut} == {fact.source_key: fact for fact in whole}
+
+
+def test_a_window_whose_answer_would_fill_the_memory_is_read_in_shorter_ones(pushed_lab: Lab) -> None:
+    until = pushed_lab.base + 40 * 3600
+    with _client(pushed_lab.url) as real:
+
+        def answer(asked: Asked) -> Said:
+            said = through(real.http, asked)
+            return replace(said, body=said.body + b" " * 2**25) if _longest(asked) > 8 * 3_600_000 else said
+
+        with StandIn(answer, now=until + 700) as prometheus:
+            cut, source = read(prometheus.url, pushed_lab.base, until)
+            assert source.reading.complete_through == until
+            with _client(prometheus.url) as asking, pytest.raises(TooLargeError, match="more than 32 MiB"):
+                asking.instant("max_over_time(kube_pod_info[86399999ms])", until)
     whole, _ = read(pushed_lab.url, pushed_lab.base, until)
     assert {fact.source_key: fact for fact in cut} == {fact.source_key: fact for fact in whole}
 

@@ -20,6 +20,7 @@ from clusters.connectors.prometheus.login import PrometheusLogin
 Given = TypeVar("Given")
 
 TIMEOUT = 60  # seconds for one answer; the server is told the same, so that it does not work on in vain
+LARGEST = 32 * 2**20  # bytes of one answer: as exact values it takes up to fifteen times as much memory
 AT_ONCE = (
     3  # questions that wait for their answers together, of the twenty that a Prometheus works on unless told
 )
@@ -51,7 +52,7 @@ class PrometheusClient(Connected):
         clock: Callable[[], int],
         parameters: Mapping[str, str | list[str]] | None = None,
     ) -> None:
-        self.http = Http(endpoint)
+        self.http = Http(endpoint, largest=LARGEST)
         self.timeout = min(endpoint.timeout, TIMEOUT)
         self.remarks: list[str] = []
         self._base = endpoint.base_url.strip().rstrip("/")
@@ -167,6 +168,6 @@ class PrometheusClient(Connected):
 
     def _take_up(self) -> None:
         """A failure closes the connection that it met, so that no two threads share one."""
-        self._own.http = Http(self.http.endpoint)
+        self._own.http = Http(self.http.endpoint, largest=LARGEST)
         with self._lock:
             self._beside.append(self._own.http)
