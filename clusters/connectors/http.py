@@ -134,6 +134,12 @@ class Http(Connected):
                 timeout=limits,
             ) as response:
                 answered = True
+                if "," in response.headers.get("content-encoding", ""):  # a thousandfold each time
+                    return ConnectorError(
+                        f"{self.address} sent an answer that is compressed more than once, which is not read: check "
+                        "the proxies before it.",
+                        retry=True,
+                    )
                 body = self._body(response, begun + timeout * 10**9, timeout, into)
                 if isinstance(body, ConnectorError):
                     return body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from decimal import Decimal
 
@@ -50,6 +51,8 @@ REFUSALS = [
     (Said(200, b'{"status":"success","data":{"resultType":"vector","result":[{"met'), True, "JSON that is cut off"),
     (Said(200, b'{"status":"success","data":{"resultType":"vector","result":[]', breaks_off=True), True,
      "broke its answer off"),
+    (Said(200, gzip.compress(gzip.compress(b" " * 2**20)), headers={"content-encoding": "gzip, gzip"}), True,
+     "sent an answer that is compressed more than once, which is not read"),
     (success([], "matrices"), True, "is not what the query API documents"),
     (Said(200, b'{"status":"success"}'), True, "is not what the query API documents"),
     (success([{"metric": {}, "value": [1, "one"]}]), True, "is not what the query API documents"),
