@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import smtplib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -16,7 +16,7 @@ from django.core.mail.backends.base import BaseEmailBackend
 from billing.documents.format import money_text
 from billing.dunning.wording import address, one_line
 from billing.models import CloseKind, CloseReport, CloseRun, ReportState
-from billing.outcomes import Outcome
+from billing.outcomes import STUCK, Outcome
 from billing.rules.money import Money
 from billing.rules.period import label, parse_month, period_starting_in
 from portal.tenants.models import User
@@ -35,7 +35,6 @@ BILLED: Mapping[str, Sequence[Outcome]] = {
     CloseKind.ISSUE: (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY),
 }
 """A run is of periods that were open when it was asked for: what is issued already was so by a worker that died."""
-WAITS = (Outcome.BLOCKED, Outcome.FAILED, Outcome.PARKED)
 log = structlog.get_logger("billing.close_reports")
 
 
@@ -45,7 +44,7 @@ def write(run: CloseRun, tallies: Sequence[Tally]) -> None:
     zone = ZoneInfo("UTC")
     month = label(period_starting_in(year, number, zone=zone, anchor_day=1), zone)
     done = [tally for tally in tallies if tally.outcome in BILLED[run.kind]]
-    billed, waits = sum(tally.tenants for tally in done), _count(tallies, WAITS)
+    billed, waits = sum(tally.tenants for tally in done), _count(tallies, STUCK)
     is_preview = run.kind == CloseKind.REHEARSAL
     subject = f"{month} {'previewed' if is_preview else 'issued'}: {_tenants(billed)}" + (
         f", {waits} waiting" if waits else ""
@@ -130,7 +129,7 @@ def _waiting(run: CloseRun, count: int) -> list[str]:
     """Who waits and why, one a line."""
     if not count:
         return []
-    rows = run.results.filter(outcome__in=WAITS).select_related("tenant").order_by("tenant__slug")[:LISTED]
+    rows = run.results.filter(outcome__in=STUCK).select_related("tenant").order_by("tenant__slug")[:LISTED]
     lines = [f"{_tenants(count)} {'waits' if count == 1 else 'wait'}:"]
     for row in rows:
         why = " ".join(block["sentence"] for block in row.told["blocks"]) or row.told["reason"]
@@ -140,7 +139,7 @@ def _waiting(run: CloseRun, count: int) -> list[str]:
     return ["\n".join(lines)]
 
 
-def _count(tallies: Sequence[Tally], outcomes: Sequence[Outcome]) -> int:
+def _count(tallies: Sequence[Tally], outcomes: Collection[Outcome]) -> int:
     return sum(tally.tenants for tally in tallies if tally.outcome in outcomes)
 
 

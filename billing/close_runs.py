@@ -11,7 +11,7 @@ from django.db.models import Count, QuerySet, Sum
 
 from billing import close_reports, closing, telling
 from billing.models import CloseKind, CloseResult, CloseRun
-from billing.outcomes import Closed
+from billing.outcomes import STUCK, Closed, Outcome
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal import locks
@@ -31,7 +31,8 @@ class RunError(Exception):
 class Tally:
     """How many tenants of a run came out so, and what their documents come to, in minor units of one currency.
 
-    What stands beside the invoice of a period, such as a credit note, is a tally of no tenants.
+    What stands beside the invoice of a period, such as a credit note, is a tally of no tenants. One of which another
+    period of the month is stuck counts twice: by that, and by what is issued.
     """
 
     outcome: str
@@ -137,10 +138,10 @@ def counts(run: CloseRun) -> list[Tally]:
         for row in rows.order_by("outcome", "currency")
     ]
     with connection.cursor() as cursor:
-        cursor.execute(_BESIDE, [run.pk])
+        cursor.execute(_BESIDE, {"stuck": sorted(STUCK), "issued": Outcome.ISSUED.value, "run": run.pk})
         return tallies + [
-            Tally(outcome, currency, 0, Money.of(total, currency).minor)
-            for outcome, currency, total in cursor.fetchall()
+            Tally(outcome, currency, tenants, Money.of(total, currency).minor)
+            for outcome, currency, tenants, total in cursor.fetchall()
         ]
 
 
@@ -196,10 +197,12 @@ def _result(run: CloseRun, tenant: int, one: Closed) -> CloseResult:
 
 
 _BESIDE = """
-SELECT r.outcome, other ->> 'currency', sum((other ->> 'total')::numeric)
+SELECT CASE WHEN r.outcome = ANY (%(stuck)s) THEN %(issued)s ELSE r.outcome END, other ->> 'currency',
+       count(DISTINCT r.id) FILTER (WHERE r.outcome = ANY (%(stuck)s)), sum((other ->> 'total')::numeric)
 FROM billing_closeresult r, jsonb_array_elements(r.told -> 'beside') AS other
-WHERE r.run_id = %s GROUP BY 1, 2 ORDER BY 1, 2
+WHERE r.run_id = %(run)s GROUP BY 1, 2 ORDER BY 1, 2
 """
+"""What stands beside a period that is stuck is issued."""
 
 _IN_THE_WAY = """
 SELECT block ->> 'code', count(*) FROM billing_closeresult r, jsonb_array_elements(r.told -> 'blocks') AS block

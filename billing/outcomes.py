@@ -24,6 +24,10 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+STUCK = frozenset({Outcome.PARKED, Outcome.BLOCKED, Outcome.FAILED})
+"""Something keeps the period open, and people have to look at it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Beside:
     """A document that a close issued beside the period's invoice: an invoice of corrections or a credit note."""
@@ -69,36 +73,35 @@ def closed(slug: str, invoice: Invoice, outcome: Outcome) -> Closed:
 
 
 def all_of_month(outcomes: Sequence[Closed], names: Sequence[str]) -> Closed:
-    """Of periods that begin in one month: the last that has an invoice, with what else is issued beside it.
+    """Of the periods that begin in one month: what keeps one of them open, or else the last that has an invoice.
 
-    `outcomes` are those of the first period and of the others, as far as these have ended; `names` those of the others.
+    What else is issued stands beside it. `outcomes` are those of the first period and of the others, as far as these
+    have ended; `names` those of the others.
     """
-    stuck = {Outcome.BLOCKED, Outcome.FAILED, Outcome.PARKED}
-    reached = [each for place, each in enumerate(outcomes) if not place or each.outcome not in stuck]
-    main = next((each for each in reversed(reached) if each.number), reached[-1])
+    if not names:
+        return outcomes[0]
+    is_stuck = outcomes[-1].outcome in STUCK
+    main = (
+        outcomes[-1] if is_stuck else next((each for each in reversed(outcomes) if each.number), outcomes[-1])
+    )
     documents: list[Beside] = []
-    for each in reached:
+    for each in outcomes:
         if each is not main and each.total and each.number:
             documents.append(Beside("invoice", each.number, each.total))
         documents += each.beside
-    notes = [note for each in reached for note in (each.note, "" if each is main else each.reason)]
-    closed_later, still_open = names[: len(reached) - 1], names[len(reached) - 1 :]
-    if closed_later:
-        follow = (
-            f"{closed_later[0]} is the second"
-            if len(closed_later) == 1
-            else f"{', '.join(closed_later)} follow"
-        )
-        notes.append(f"{_COUNTS.get(len(reached), 'Several')} periods begin in this month; {follow}.")
-    is_stuck = len(outcomes) > len(reached)
-    why = outcomes[-1].reason if is_stuck else "close the month again when it has ended."
-    for name in still_open:
+    notes = [note for each in outcomes for note in (each.note, "" if each is main else each.reason)]
+    done = names[: len(outcomes) - 1 - is_stuck]
+    if done:
+        follow = f"{done[0]} is the second" if len(done) == 1 else f"{', '.join(done)} follow"
+        notes.append(f"{_COUNTS.get(len(done), 'Several')} periods begin in this month; {follow}.")
+    why = "it is this one that waits." if is_stuck else "close the month again when it has ended."
+    for name in names[len(done) :]:
         notes.append(f"{name} begins in the same month and is open: {why}")
         why = "it waits for the period before it." if is_stuck else why
     return replace(main, note=" ".join(filter(None, notes)), beside=tuple(documents))
 
 
-_COUNTS = {2: "Two", 3: "Three"}
+_COUNTS = {1: "Two", 2: "Three"}
 
 
 def beside(invoice: Invoice) -> Beside:

@@ -9,7 +9,7 @@ from typing import Any
 from billing.comparing import Change
 from billing.documents.format import money_text
 from billing.models import DocumentKind
-from billing.outcomes import Closed, Outcome
+from billing.outcomes import STUCK, Closed, Outcome
 from billing.rules.changing import Moved
 
 KINDS = {
@@ -17,7 +17,6 @@ KINDS = {
     DocumentKind.CREDIT_NOTE.value: "Credit note",
     DocumentKind.CORRECTION.value: "Invoice of corrections",
 }
-STUCK = frozenset({Outcome.PARKED, Outcome.BLOCKED, Outcome.FAILED})
 SHOWN = 3  # lines that differ, of each tenant
 
 

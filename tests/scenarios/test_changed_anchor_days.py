@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from billing import plan_terms, rating
-from billing.models import BillingPeriod, Bound, InvoiceSeries, Measure
+from billing import close_runs, plan_terms, rating
+from billing.models import BillingPeriod, Bound, CloseKind, InvoiceSeries, Measure
 from portal.outbox import outbox
 from portal.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
 from tests.stories import close, closed, lines_of, prove
 
 pytestmark = pytest.mark.django_db
@@ -121,11 +121,28 @@ def test_a_close_names_each_period_of_the_month_that_has_not_ended(moved_twice: 
 
 def test_op_approves_each_period_of_the_month_as_it_waits(lab: Tenant) -> None:
     Bound.objects.create(measure=Measure.TOTAL, currency="USD", limit=10)
-    for total in ("17.00", "28.00"):
-        close("2026-03", lab, on="2026-04-21")
-        call_command("approve_invoice", "vision-lab", "2026-03", why="as agreed")
-        assert closed("2026-03", lab, on="2026-04-21").total.text == total  # type: ignore[union-attr]
+    for total, beside in (("17.00", []), ("28.00", ["17.00"]), ("28.00", [])):
+        outcome = closed("2026-03", lab, on="2026-04-21")
+        assert (outcome.total.text, [each.total.text for each in outcome.beside]) == (total, beside)  # type: ignore[union-attr]
+        if beside:
+            assert outcome.outcome == "waiting for approval"
+            assert "20 Mar \N{EN DASH} 19 Apr 2026 begins in the same month and is open" in outcome.note
+        if lab.invoices.issued().count() < 3:
+            call_command("approve_invoice", "vision-lab", "2026-03", why="as agreed")
+    assert outcome.outcome == "issued"
     prove()
+
+
+def test_what_waits_is_counted_though_another_period_of_the_month_is_issued(
+    lab: Tenant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Bound.objects.create(measure=Measure.TOTAL, currency="USD", limit=20)
+    run = close_runs.ask(
+        month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-21"), accept_incomplete="read"
+    )
+    close_runs.perform(run.pk, clock=lambda: at("2026-04-21"))
+    found = [(each.outcome, each.tenants, each.total) for each in close_runs.counts(run)]
+    assert found == [("waiting for approval", 1, 28_00), ("issued", 1, 17_00)]
 
 
 @pytest.mark.parametrize(

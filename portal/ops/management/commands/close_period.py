@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 from billing import closing, telling
 from billing.closing import Closed
 from billing.dunning import issued_letters
-from billing.outcomes import Outcome
+from billing.outcomes import STUCK, Outcome
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.audit import acting_as
@@ -95,15 +95,19 @@ def _numbers(closed: list[Closed]) -> list[str]:
 
 def _question(month: str, rehearsed: list[Closed]) -> str:
     """How many tenants have documents, and what they come to by currency."""
-    ready = [one for one in rehearsed if one.outcome in {Outcome.ISSUED, Outcome.CORRECTED}]
+    done = {Outcome.ISSUED, Outcome.CORRECTED}
+    # Of one that is stuck another period of the month may stand beside.
+    ready = [one for one in rehearsed if one.outcome in done or (one.outcome in STUCK and one.beside)]
     amounts: dict[str, Money] = {}
-    for total in (total for one in ready for total in (one.total, *(other.total for other in one.beside))):
-        if total is not None:
+    for one in ready:
+        for total in (one.total if one.outcome in done else None, *(other.total for other in one.beside)):
+            if total is None:
+                continue
             amounts[total.currency] = amounts.get(total.currency, Money.zero(total.currency)) + total
     come_to = (
         ", ".join(f"{amount.text} {currency}" for currency, amount in sorted(amounts.items())) or "nothing"
     )
-    stuck = sum(one.outcome in telling.STUCK for one in rehearsed)
+    stuck = sum(one.outcome in STUCK for one in rehearsed)
     blocked = f" {stuck} blocked or waiting and skipped." if stuck else ""
     return f"{month}: {len(ready)} of {len(rehearsed)} tenants have invoices, {come_to} in all.{blocked} Issue them?"
 
@@ -127,4 +131,4 @@ def _answer(month: str, closed: list[Closed], *, rehearsed: bool) -> Answer:
     }
     head = f"Rehearsal of {month}: nothing was kept." if rehearsed else f"Close of {month}:"
     lines = [head, *telling.lines(closed, rehearsed=rehearsed)]
-    return Answer(data, "\n".join(lines), 1 if any(one.outcome in telling.STUCK for one in closed) else 0)
+    return Answer(data, "\n".join(lines), 1 if any(one.outcome in STUCK for one in closed) else 0)
