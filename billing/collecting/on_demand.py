@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,6 +11,7 @@ from uuid import UUID, uuid5
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
+from django_stubs_ext import WithAnnotations
 
 from billing import collection, sums
 from billing.collecting import accounts, attempts, links
@@ -35,6 +37,7 @@ AT_ONCE: Final = 12
 """Invoices that one click pays at most: whoever clicked waits for each."""
 PATIENCE: Final = timedelta(seconds=20)
 """After so long no further charge is begun for a click."""
+MORE: Final = "More is due by now than the page said, and nothing was charged: look at it again."
 TO_BE_PAID: Final = (Settlement.DUE, Settlement.PAST_DUE)
 
 
@@ -50,9 +53,18 @@ class PaidOpen:
 
 
 def pay(
-    *, invoice: Invoice, key: UUID, gateway: Gateway, back: Back, who: str, moment: datetime
+    *,
+    invoice: Invoice,
+    key: UUID,
+    gateway: Gateway,
+    back: Back,
+    who: str,
+    moment: datetime,
+    most: int | None = None,
 ) -> PaymentAttempt:
     """Charge what is due of the invoice to the preferred card; under the same key the same attempt, sent once.
+
+    `most`: what somebody agreed to, in minor units; where more is due by now, nothing is charged.
 
     Its bank may ask for a confirmation: then `confirmation` leads there. A page to pay on that is open is closed
     before. Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
@@ -61,7 +73,7 @@ def pay(
     if attempt is None:
         links.close_pages(invoice=invoice, gateway=gateway, moment=moment)
         customer = accounts.customer_of(invoice.tenant, gateway=gateway, moment=moment)
-        attempt = _prepare(invoice, key, customer, back, who, moment)
+        attempt = _prepare(invoice, key, customer, back, who, moment, most)
     if attempt.state in {AttemptState.READY, AttemptState.UNKNOWN}:
         attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
         attempt.refresh_from_db()
@@ -69,18 +81,27 @@ def pay(
 
 
 def pay_open(
-    *, tenant: Tenant, key: UUID, gateway: Gateway, back: Back, who: str, clock: Callable[[], datetime]
+    *,
+    tenant: Tenant,
+    key: UUID,
+    gateway: Gateway,
+    back: Back,
+    who: str,
+    clock: Callable[[], datetime],
+    most: Mapping[str, int] | None = None,
 ) -> PaidOpen:
     """Charge each open invoice to the preferred card, the longest due first, up to the first that is not paid by it.
 
     One attempt each, whose key derives from the click's, so that a form that is sent twice charges once. What a
-    payment is under way for, is disputed, or cannot be charged by card is left out. Raises CollectingError where
-    nothing can be charged at all.
+    payment is under way for, is disputed, or cannot be charged by card is left out. `most`: by currency what somebody
+    agreed to, in minor units. Raises CollectingError where nothing can be charged at all, or more is open by now.
     """
     began, done = clock(), PaidOpen()
     waiting = open_invoices(tenant, moment=began)
     if not waiting:
         raise CollectingError("No invoice is open that can be paid by card now.")
+    if most is not None:
+        _refuse_more(waiting, most, began)
     done.left = len(waiting)
     for invoice in waiting[:AT_ONCE]:
         if clock() - began > PATIENCE:
@@ -108,10 +129,21 @@ def pay_open(
     return done
 
 
-def open_invoices(tenant: Tenant, *, moment: datetime) -> list[Invoice]:
+def _refuse_more(
+    invoices: Sequence[WithAnnotations[Invoice, sums.Sums]], most: Mapping[str, int], moment: datetime
+) -> None:
+    """An invoice that was issued since, or money that went back, is charged to nobody who has not seen it."""
+    due: Counter[str] = Counter()
+    for invoice in invoices:
+        due[invoice.currency] += collection.standing(invoice=invoice, on=moment.date()).due.minor
+    if any(amount > most.get(currency, 0) for currency, amount in due.items()):
+        raise CollectingError(MORE)
+
+
+def open_invoices(tenant: Tenant, *, moment: datetime) -> list[WithAnnotations[Invoice, sums.Sums]]:
     """What one click would pay, the longest due first. One query."""
     rows = sums.with_sums(Invoice.objects.issued().filter(tenant=tenant, due_on__isnull=False))
-    found: list[Invoice] = []
+    found: list[WithAnnotations[Invoice, sums.Sums]] = []
     for row in rows.select_related("tenant").order_by("due_on", "pk"):
         stand = collection.standing(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
         chargeable = attempts.chargeable(stand.due.minor, row.currency)
@@ -135,7 +167,7 @@ def _of(key: UUID, invoice: Invoice) -> PaymentAttempt | None:
 
 @transaction.atomic
 def _prepare(
-    invoice: Invoice, key: UUID, customer: str, back: Back, who: str, moment: datetime
+    invoice: Invoice, key: UUID, customer: str, back: Back, who: str, moment: datetime, most: int | None
 ) -> PaymentAttempt:
     """Commit the attempt, to be sent. The invoice's row is locked meanwhile."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
@@ -151,6 +183,8 @@ def _prepare(
         raise CollectingError(why)
     _refuse_many(invoice.tenant, moment)
     due = collection.balance(invoice=invoice, on=moment.date()).due.minor
+    if most is not None and due > most:
+        raise CollectingError(MORE)
     if isinstance(asked := attempts.chargeable(due, invoice.currency), Held):
         raise CollectingError(asked.why)
     amount, over = asked

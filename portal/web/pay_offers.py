@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import uuid4
 
 from django.db.models import Q
@@ -19,6 +20,7 @@ from billing.models import (
     SavedMethod,
 )
 from billing.reading.invoices import Open
+from billing.rules.money import Money
 from portal.tenants.access import Action
 from portal.web import format as say
 from portal.web.payment import label_of, means_of
@@ -44,6 +46,7 @@ def offer(visit: Visit, invoice: Invoice, stand: Balance, *, due: bool) -> PayOf
         amount=say.money(stand.due),
         card=_card(visit) if may_pay else "",
         key=str(uuid4()),
+        seen=_written([stand.due]),
         confirm=str(newest.pk) if newest is not None and confirm and may_pay else "",
     )
 
@@ -62,8 +65,14 @@ def open_offer(visit: Visit, to_pay: Open) -> OpenOffer | None:
         amount=amount,
         card=card,
         key=str(uuid4()),
+        seen=_written(to_pay.sums),
         sandbox=door.is_sandbox(),
     )
+
+
+def _written(amounts: Iterable[Money]) -> str:
+    """As the form sends it back: `USD=400 EUR=20`."""
+    return " ".join(f"{amount.currency}={amount.minor}" for amount in amounts)
 
 
 def _card(visit: Visit) -> str:

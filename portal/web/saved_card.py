@@ -29,6 +29,8 @@ from portal.web import format as say
 from portal.web.payment import CONFIRMING, LATER, back_of, behind_page, means_of, person_of
 from portal.web.visit import tenant_act, tenant_return
 
+DIGITS = 19  # of an amount that can be kept
+
 
 @tenant_act(Action.PAY)
 def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
@@ -42,6 +44,7 @@ def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse
             back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
+            most=(_seen(request) or {}).get(invoice.currency),
         )
     except CollectingError as refusal:
         messages.error(request, str(refusal))
@@ -65,6 +68,7 @@ def pay_open(request: HttpRequest, tenant: Tenant) -> HttpResponse:
             back=back_of(request, tenant),
             who=person_of(request),
             clock=lambda: datetime.now(UTC),
+            most=_seen(request),
         )
     except CollectingError as refusal:
         messages.error(request, str(refusal))
@@ -85,6 +89,14 @@ def confirm(request: HttpRequest, tenant: Tenant, attempt: UUID) -> HttpResponse
     if link.state != LinkState.OPEN:
         return behind
     return render(request, "tenant/confirm.html", {"url": link.url, "back": behind["Location"]})
+
+
+def _seen(request: HttpRequest) -> dict[str, int] | None:
+    """By currency what the page said would be charged, in minor units; None where the form does not have it."""
+    if "seen" not in request.POST:
+        return None
+    pairs = (each.partition("=") for each in request.POST["seen"].split())
+    return {unit: int(minor) for unit, _, minor in pairs if minor.isdecimal() and len(minor) < DIGITS}
 
 
 def _invoice(tenant: Tenant, number: str) -> Invoice:

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from billing import collection
 from billing.collecting import attempts, links, on_demand
 from billing.collecting.door import CollectingError
 from billing.collecting.links import Back
@@ -25,6 +26,7 @@ from billing.models import (
     Wallet,
     WalletScope,
 )
+from billing.rules.money import Money
 from billing.wallets import schemes
 from portal.tenants.models import Role
 from tests import builders
@@ -329,3 +331,36 @@ def test_where_nothing_could_be_sent_ann_is_not_thanked(counter: Counter, ann: C
     assert "The payment service cannot be reached now; nothing was charged." in told
     assert "Thank you" not in told
     counter.stripe.faults.lift()
+
+
+def test_what_is_due_anew_since_ann_opened_the_page_is_not_charged_unseen(
+    counter: Counter, ann: Client
+) -> None:
+    def form(address: str) -> dict[str, str]:
+        found = re.findall(r'name="(key|seen)" value="([^"]+)"', ann.get(address).content.decode())
+        return dict(found)
+
+    collection.record_payment(
+        invoice=counter.invoice,
+        amount=Money.of("3.00", "USD"),
+        received_on=counter.now.date(),
+        reference="SEPA 1",
+        recorded_by="op",
+    )
+    copies(1)
+    counter.save_card(GOOD)
+    alone, together = form(HERE), form("/t/vision-lab/invoices/")
+    assert (alone["seen"], together["seen"]) == ("USD=100", "USD=500")
+    collection.record_payment(
+        invoice=counter.invoice,
+        amount=Money.of("-3.00", "USD"),
+        received_on=counter.now.date(),
+        reference="SEPA 1 went back",
+        recorded_by="op",
+    )
+    for address, told in ((f"{HERE}pay-saved/", alone), ("/t/vision-lab/invoices/pay/", together)):
+        ann.post(address, told)
+        assert "More is due by now than the page said, and nothing was charged" in text(ann, HERE)
+    assert counter.taken == []
+    ann.post("/t/vision-lab/invoices/pay/", form("/t/vision-lab/invoices/"))
+    assert counter.taken == [400] * 2

@@ -52,6 +52,7 @@ class PayOffer:
     amount: str
     card: str = ""  # "Visa ending in 4242": the saved one, "" for none
     key: str = ""  # of a payment with it: a form that is sent twice pays once
+    seen: str = ""  # what that charges, as the form sends it back
     confirm: str = ""  # the attempt that the bank waits for a confirmation of, "" for none
 
 
@@ -63,4 +64,5 @@ class OpenOffer:
     amount: str
     card: str
     key: str
+    seen: str  # what is open, as the form sends it back: more than that is not charged
     sandbox: bool
