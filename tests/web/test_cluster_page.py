@@ -163,6 +163,13 @@ def test_a_cluster_of_files_is_shown_too_and_can_be_connected(op: Client) -> Non
     assert "Up to date" not in shown(op)
 
 
+def test_a_signing_key_that_is_no_text_of_base64_is_said(op: Client) -> None:
+    a_connection()
+    answered = op.post(f"{PATH}connection/", {"new_jwt_key": "key 😀"})
+    assert answered.status_code == 200
+    assert "This is not base64" in answered.content.decode()
+
+
 def test_what_cannot_be_kept_is_said_and_no_secret_comes_back(op: Client) -> None:
     kept = a_connection()
     wrong = {"base_url": "ftp://slurm", "every": "5", "look_back": "48", "new_token": "typed-in-vain",
