@@ -14,6 +14,7 @@ import structlog
 
 from billing.dunning import suspending
 from billing.dunning.suspending import WANTED
+from billing.intake import unforeseen
 from billing.models import BlockState, SuspendedAccount
 from clusters import acting, blocks, limits
 from clusters.connectors.base import ConnectorError
@@ -82,6 +83,10 @@ def _try(door: Door, row: SuspendedAccount, done: Blocked, moment: datetime) -> 
         state = act(door, row, moment)
     except (LimitError, ConnectorError, OthersBelowError) as error:
         _failed(row, str(error), done, moment)
+        return
+    except Exception as error:  # whatever it is, it is no other account's
+        log.exception("account failed", account=str(row.account))
+        _failed(row, unforeseen(error), done, moment)
         return
     SuspendedAccount.objects.filter(pk=row.pk, state=row.state).update(state=state, error="", tries=0)
     done.blocked += state is BlockState.BLOCKED

@@ -14,6 +14,7 @@ from billing.rules.money import Money
 from billing.transfers import booking, matching
 from billing.transfers.booking import OnCredit, OnInvoice, Share
 from billing.transfers.matching import REFUSALS
+from portal.excerpt import excerpt
 from portal.tenants.models import Tenant
 
 MEANWHILE = "Somebody has just decided on this transfer: look at it again."
@@ -174,7 +175,7 @@ def _payable(transfer: Transfer, numbers: Sequence[str]) -> list[Invoice]:
     invoices = []
     for number in dict.fromkeys(numbers):
         if number not in found:
-            raise DecisionError(f"There is no issued invoice {number}.")
+            raise DecisionError(f"There is no issued invoice {excerpt(number)}.")
         if found[number].currency != transfer.currency:
             raise DecisionError(
                 f"{number} is in {found[number].currency}, the transfer in {transfer.currency}."

@@ -39,6 +39,7 @@ def account_blocks(request: HttpRequest, shell: Shell, *, name: str) -> HttpResp
         preview, error = _act(request, cluster)
         if preview is None and not error:
             return redirect("operator_blocks", name)
+    blocking = bool(error) and request.POST.get("kind") == "block"
     page = BlocksPage(
         name=name,
         rows=tuple(_row(block) for block in blocks.with_reasons(cluster)),
@@ -46,6 +47,9 @@ def account_blocks(request: HttpRequest, shell: Shell, *, name: str) -> HttpResp
         may_connect=not hasattr(cluster, "connection") and cluster.kind != ClusterKind.PROMETHEUS,
         preview=preview,
         error=error,
+        account=request.POST.get("account", "")[:255] if blocking else "",
+        why=request.POST.get("why", "")[:500] if blocking else "",
+        submits=bool(request.POST.get("submits")) if blocking else False,
     )
     return answer(request, shell, page, whole="operator/blocks.html")
 

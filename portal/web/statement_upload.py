@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from django.http import HttpRequest, QueryDict
@@ -13,6 +14,15 @@ from portal.web import format as say
 
 OPTIONS = ("account", "currency", "decimal", "dates", "columns", "words", "unchecked")
 """Fields of what a file leaves open."""
+FIELDS = {
+    "account": "Your account",
+    "currency": "Currency",
+    "decimal": "Sign before cents",
+    "dates": "Order of dates",
+    "column": "What columns mean",
+    "word": "What words mean",
+}
+"""By option of `import_statement` the label of the field that says the same."""
 AT_ONCE = 200  # new transfers that are matched before the page answers; a worker does the others
 
 
@@ -23,15 +33,18 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
         raise StatementError("Choose a file: a statement in camt.053, or CSV.")
     if file.size > MOST_BYTES:
         raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
-    done = importing.take_in(
-        data=file.read(),
-        name=file.name or "",
-        by=by,
-        moment=now,
-        options=options_of(request.POST),
-        rehearse=preview,
-        most=AT_ONCE,
-    )
+    try:
+        done = importing.take_in(
+            data=file.read(),
+            name=file.name or "",
+            by=by,
+            moment=now,
+            options=options_of(request.POST),
+            rehearse=preview,
+            most=AT_ONCE,
+        )
+    except StatementError as refusal:
+        raise StatementError(with_fields(str(refusal))) from refusal
     count = done.states
     parts = [f"{say.counted(len(done.rows), 'new transfer')}, {done.known} known before"]
     parts.append(f"{count[TransferState.BOOKED]} booked, {count[TransferState.WAITING]} to be looked at")
@@ -39,9 +52,16 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
         parts.append(f"{count[TransferState.NEW]} are matched in a moment")
     if done.refused:
         place, reason = done.refused[0]
-        parts.append(f"{len(done.refused)} in quarantine" + (f", as {place}: {reason}" if preview else ""))
+        parts.append(
+            f"{len(done.refused)} in quarantine" + (f", as {place}: {with_fields(reason)}" if preview else "")
+        )
     text = "; ".join(parts).removesuffix(".") + "."
     return f"Preview, nothing is kept: {text} Choose the file again to import it." if preview else text
+
+
+def with_fields(sentence: str) -> str:
+    """The sentence with the fields of the page in place of options of the command."""
+    return re.sub(rf"--({'|'.join(FIELDS)})\b", lambda option: f"“{FIELDS[option[1]]}”", sentence)
 
 
 def options_of(posted: QueryDict) -> ReadOptions:

@@ -38,7 +38,7 @@ from portal.web.shapes.transfers import (
     TransferRow,
     TransfersPage,
 )
-from portal.web.statement_upload import OPTIONS, upload
+from portal.web.statement_upload import OPTIONS, upload, with_fields
 from portal.web.visit import answer, operator_page
 
 M = TypeVar("M", Transfer, RefusedEntry)
@@ -182,7 +182,11 @@ def _page(show: str, asked: QueryDict, options: Mapping[str, str]) -> TransfersP
         show=show,
         refused=tuple(
             RefusedRow(
-                pk=row.pk, place=row.place, statement=str(row.statement), reason=row.reason, raw=row.raw
+                pk=row.pk,
+                place=row.place,
+                statement=str(row.statement),
+                reason=with_fields(row.reason),
+                raw=row.raw,
             )
             for row in reading.refused()
         ),

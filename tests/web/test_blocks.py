@@ -109,6 +109,10 @@ def test_what_changed_since_the_preview_is_not_done(op: Client, slurm: StandIn) 
 def test_what_cannot_be_done_is_a_sentence(op: Client, slurm: StandIn) -> None:
     text = words(op.post(PATH, {"act": "preview", "kind": "block", "account": "nobody"}).content.decode())
     assert "has no account 'nobody': see `sacctmgr show account`" in text
+    fields = {"act": "preview", "kind": "block", "account": "nobody", "why": "too noisy", "submits": "yes"}
+    html = op.post(PATH, fields).content.decode()
+    assert all(f'value="{text}"' in html for text in ("nobody", "too noisy"))
+    assert 'value="yes" checked' in html
     for fields in ({"kind": "cancel", "account": "x"}, {"kind": "block", "account": "\0"}, {}):
         text = words(op.post(PATH, fields).content.decode())
         assert "Name the account to block or unblock." in text

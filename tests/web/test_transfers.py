@@ -71,7 +71,10 @@ def test_op_previews_a_csv_and_says_what_it_leaves_open(op: Client, invoice: Inv
     def sent(act: str, **fields: str) -> str:
         return post(op, act=act, file=SimpleUploadedFile("april.csv", data), **fields)
 
-    assert "not known what the column 'Richtung' means" in sent("preview")
+    refused = sent("preview")
+    assert "not known what the column 'Richtung' means" in refused
+    assert "Say it with “What columns mean” 'NAME=ignore'" in refused
+    assert "--column" not in refused
     assert "is given as NAME=MEANING, not as 'Richtung'" in sent("preview", columns="Richtung")
     fields = {
         "columns": "Richtung=direction\n",
@@ -146,6 +149,7 @@ def test_all_of_it_may_be_credit(op: Client, lab: Tenant) -> None:
     [
         ({"invoices": ""}, "Say which invoices it pays, or whose credit it is."),
         ({"invoices": "INV-2026-0099"}, "There is no issued invoice INV-2026-0099."),
+        ({"invoices": "X" * 9000}, f"There is no issued invoice {'X' * 79}…."),
         ({"invoices": "", "tenant": "nobody"}, "There is no tenant"),
     ],
 )

@@ -47,3 +47,6 @@ class BlocksPage:
     may_connect: bool  # it has no connection, and may get one to slurmrestd
     preview: BlockPreview | None
     error: str
+    account: str  # what was typed and refused, as the two below
+    why: str
+    submits: bool
