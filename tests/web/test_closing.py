@@ -237,7 +237,7 @@ def test_what_the_schedule_previewed_of_one_tenant_is_not_said_of_all_that_would
     for run in close_schedules.ask_due(moment=at("2026-04-20 09:00")):
         close_runs.perform(run.pk, clock=lambda: at("2026-04-20 09:00"))
     shown = words(page(house.op, MARCH))
-    assert "Rehearsed by schedule for 1 tenant, " in shown
+    assert "Previewed by schedule for 1 tenant, " in shown
     answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
     asked = words(answer.content.decode())
     assert "to 1 tenant" not in asked
