@@ -75,6 +75,10 @@ def _on(
     except (LimitError, ConnectorError) as error:
         for row in rows:
             _failed(row, str(error), done, moment)
+    except Exception as error:  # and no other cluster's
+        log.exception("cluster failed", cluster=cluster.name)
+        for row in rows:
+            _failed(row, unforeseen(error), done, moment)
 
 
 def _try(door: Door, row: SuspendedAccount, done: Blocked, moment: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from billing.models import Invoice, Letter, SuspendedAccount, Suspension
 from billing.rules.money import Money
 from clusters import limits
 from clusters.acting import carry_out
+from clusters.connectors.slurm.acts import SlurmActs
 from clusters.limits import Door, Plan
 from clusters.models import Act, Cluster
 from portal.tenants import ownership
@@ -261,6 +262,33 @@ def test_accounts_below_that_are_somebody_elses_are_never_blocked_with_it(lab: L
     }
     assert lab.gpus == 0
     assert "total" not in lab.slurm.world.limits("acme").tres
+
+
+def test_an_account_that_nobody_foresaw_keeps_no_other_from_being_blocked_or_freed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own(lab.tenant, lab.cluster, "speech")
+    read = SlurmActs.limits
+
+    def limits_of(acts: SlurmActs, account: str) -> Mapping[str, int]:
+        if account == "vision":
+            raise TypeError("a limit of a form that no release has had yet")
+        return read(acts, account)
+
+    def speech() -> int | None:
+        return lab.slurm.world.limits("speech").tres.get("total", {}).get("gres/gpu")
+
+    monkeypatch.setattr(SlurmActs, "limits", limits_of)
+    lab.until("2026-05-15")
+    assert (lab.gpus, speech()) == (8, 0)
+    told = dict(SuspendedAccount.objects.values_list("account__name", "error"))
+    assert told == {
+        "vision": "Something failed here, not at the cluster (TypeError); the worker's log says what.",
+        "speech": "",
+    }
+    monkeypatch.undo()
+    lab.goes_by()
+    assert (lab.gpus, speech()) == (0, 0)
 
 
 def test_a_pause_ends_a_suspension_and_it_comes_back_when_the_pause_is_over(lab: Lab) -> None:
