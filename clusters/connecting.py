@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from typing import Any, ClassVar, cast
@@ -135,7 +134,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
         text = str(self.cleaned_data["new_jwt_key"]).strip()
         try:
             base64.b64decode(text, validate=True)
-        except binascii.Error:
+        except ValueError:  # of what is not ASCII, too
             raise forms.ValidationError(
                 "This is not base64; make it with base64 -w0 jwt_hs256.key."
             ) from None
