@@ -345,6 +345,18 @@ def test_the_bundle_itself_agrees_and_says_amounts_in_the_currencys_unit(
     assert f"total {march.total // 100}.{march.total % 100:02d} USD" in text
 
 
+def test_a_job_that_stands_there_under_two_records_is_said(march: Invoice, tmp_path: Path) -> None:
+    """It may have two parts; that one of them is made up no arithmetic can find."""
+
+    def more(files: Files) -> None:
+        twice_and_paid(files)
+        in_usage(lambda rows: rows[3].update(record="999999"))(files)
+
+    code, text = verified(changed(bundle(march), more), tmp_path)
+    assert (code, "; job 17 under several records for the same time, so ask why; " in text) == (0, True)
+    assert "under several records" not in agrees(bundle(march), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "code", "sentence"),
     [

@@ -122,10 +122,23 @@ def summary(
         parts.append(
             f"{len(others)} of the lines were used by other tenants, whose jobs are told to them alone"
         )
+    twins = same_jobs(jobs)
+    if twins:
+        parts.append(f"{', '.join(twins[:5])} under several records for the same time, so ask why")
     parts.append(f"signed with the key {key}")
     if not trusted:
         parts[-1] += ", which the bundle brings along: give --key to say which you trust"
     return f"{invoice['number']}: {'; '.join(parts)}"
+
+
+def same_jobs(jobs: Sequence[Mapping[str, str]]) -> list[str]:
+    """Jobs of one id, start and stretch with several records: parts of one job, or one that was written down twice."""
+    shape = ("line", "cluster", "account", "job", "started", "ended", "service_from", "service_to")
+    records: dict[tuple[str, ...], set[str]] = {}
+    for row in jobs:
+        if row["job"] and not row["units"].startswith("-"):
+            records.setdefault(tuple(row[name] for name in shape), set()).add(row["record"])
+    return sorted({f"job {key[3]}" for key, found in records.items() if len(found) > 1})
 
 
 if __name__ == "__main__":
