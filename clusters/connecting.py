@@ -14,6 +14,7 @@ from clusters import credential_files
 from clusters.models import Cluster, Connection
 from clusters.models.connection import FITTING, SECRETS
 from clusters.models.guarding import entered_for_elsewhere
+from portal.excerpt import NO_CHOICE
 from portal.vault import VaultError, seal
 
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
@@ -94,6 +95,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
         choices=list(LABELS.items()),
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
         label="Take away",
+        error_messages=NO_CHOICE,
     )
 
     class Meta:

@@ -17,6 +17,7 @@ from django.db.models import JSONField, Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 
 from portal.audit import acting_as
+from portal.excerpt import NO_CHOICE
 
 M = TypeVar("M", bound=Model)
 FEW = 10_000  # rows that are counted exactly
@@ -77,6 +78,10 @@ class Choosing(BaseModelAdmin[M]):
         if db_field.name in self.get_autocomplete_fields(request):
             kwargs.setdefault("widget", Chosen(db_field, self.admin_site, using=kwargs.get("using")))
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        kwargs.setdefault("error_messages", NO_CHOICE)
+        return super().formfield_for_choice_field(db_field, request, **kwargs)
 
 
 class Recorded(Choosing[M], admin.ModelAdmin[M]):

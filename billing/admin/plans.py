@@ -36,6 +36,7 @@ from billing.rules.pricing import MAX_PRICE_DECIMALS, Meter
 from billing.rules.tiers import Scale, first_price, of_terms
 from billing.tasks import rate_tenants
 from portal.admin import Choosing, ReadOnlyInline, Recorded
+from portal.excerpt import NO_CHOICE
 from portal.outbox import outbox
 
 TERMS = ("meter", *SELECTORS.values(), "hours", "tenant", "model", "unit_price", "scale", "valid_from")
@@ -89,8 +90,11 @@ class PriceForm(forms.ModelForm[Price]):
         required=False,
         help_text="Per unit of the meter; with a scale it follows from that.",
     )
-    meter = forms.ChoiceField(choices=[(meter.value, meter.value) for meter in Meter])
+    meter = forms.ChoiceField(
+        choices=[(meter.value, meter.value) for meter in Meter], error_messages=NO_CHOICE
+    )
     model = forms.ChoiceField(
+        error_messages=NO_CHOICE,
         choices=[(scale.value, scale.value.replace("_", " ")) for scale in Scale],
         required=False,
         initial=Scale.PER_UNIT.value,
@@ -190,6 +194,7 @@ class VersionForm(forms.ModelForm[PlanVersion]):
         required=False,
         widget=forms.CheckboxSelectMultiple,
         help_text="The others are waived: 'not charged by this plan'.",
+        error_messages=NO_CHOICE,
     )
 
     class Meta:

@@ -14,6 +14,7 @@ from clusters import declared
 from clusters.capacity import CapacityError
 from clusters.declared import MOST_GPUS, Declaration, Node
 from clusters.models import CapacityState, Cluster
+from portal.excerpt import NO_CHOICE
 from portal.web.shapes import Shell
 from portal.web.shapes.cluster import NodesPage
 from portal.web.visit import operator_page
@@ -38,7 +39,9 @@ class NodeForm(forms.Form):
     )
     gpu_model = forms.CharField(label="GPU model", max_length=255, required=False)
     gpus = forms.IntegerField(label="GPUs", min_value=1, max_value=MOST_GPUS, required=False)
-    state = forms.ChoiceField(label="State", choices=CapacityState.choices, initial=CapacityState.UP)
+    state = forms.ChoiceField(
+        label="State", choices=CapacityState.choices, initial=CapacityState.UP, error_messages=NO_CHOICE
+    )
     since = _day("From")
     until = _day("Until")
 

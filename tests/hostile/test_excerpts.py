@@ -6,20 +6,28 @@ import json
 from pathlib import Path
 
 import pytest
+from django.core.exceptions import ValidationError
+from django.forms import MultipleChoiceField
 
+from billing.admin.plans import PriceForm
+from billing.models import PlanVersion
+from clusters.connecting import ConnectionForm
 from clusters.connectors import sacct_json
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.prometheus import client
 from clusters.connectors.prometheus.notes import naming
 from clusters.connectors.sacct import open_export
+from portal.web.nodes import NodeForm
 from tests.contracts.prometheus_reading import connector as prometheus_at
 from tests.contracts.sacct_exports import COLUMNS, UTC, row, told_of
 from tests.contracts.slurm_recorded import NOW, Reply, Slurm, a_job, live_jobs, refused, serving
 from tests.contracts.slurm_recorded import connector as slurm_at
+from tests.hostile.forms import forms_of, said
 from tests.hostile.mangling import LONG, REPEATED
 from tests.hostile.shell import refusal
 from tests.scenarios.configuring import PHILLY
 from tests.standins.prometheus import Said, StandIn, error, success
+from tests.web.house import a_house, signed_in
 
 
 def test_columns_that_are_no_listing_of_jobs(tmp_path: Path) -> None:
@@ -128,3 +136,28 @@ def test_what_stands_in_a_configuration_file(text: str, sentence: str, tmp_path:
     assert sentence in told
     assert REPEATED not in told
     assert "1" * 81 not in told
+
+
+@pytest.mark.django_db
+def test_choices_that_there_are_not() -> None:
+    """In every form with choices of the administration, and of the pages of a cluster."""
+    house = a_house()
+    client = signed_in(house.op)
+    version = PlanVersion.objects.order_by("pk")[0]
+    sent = {
+        f"/admin/billing/planversion/{version.pk}/change/": ["charges"],
+        "/admin/tenants/tenant/add/": ["corrections", "zero_invoices", "tax_treatment"],
+    }
+    for path, names in sent.items():
+        (form,) = [each for each in forms_of(path, client.get(path).content.decode()) if each.path == path]
+        answer = form.sent(client, form.fields | dict.fromkeys(names, LONG))
+        assert said(answer).count("Select one of the choices.") == len(names)
+        assert REPEATED not in said(answer)
+    for field in (
+        PriceForm.base_fields["meter"],
+        PriceForm.base_fields["model"],
+        NodeForm.base_fields["state"],
+        ConnectionForm.base_fields["forget"],
+    ):
+        with pytest.raises(ValidationError, match=r"^\['Select one of the choices.'\]$"):
+            field.clean([LONG] if isinstance(field, MultipleChoiceField) else LONG)
