@@ -12,9 +12,9 @@ from django.db.models import Sum
 from bench import instance, jobs, limits, world
 from bench.result import DifferentWorkError, Goal, Result, Side, in_turn
 from bench.scale import Scale
-from billing import closing
+from billing.invoicing import month_close
 from billing.models import Invoice
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 
 RUN, READY = "bench_run", "bench_ready"
 DAYS = 30  # all of it begins in January
@@ -75,8 +75,8 @@ def close(scale: Scale, postmaster: int) -> Result:
 def everybody(year: int = 2026, month: int = 1) -> None:
     """Close that month for all."""
     tenants = Tenant.objects.order_by("pk")
-    for closed in closing.close(tenants=tenants, year=year, month=month, moment=world.MOMENT):
-        if closed.outcome is not closing.Outcome.ISSUED:
+    for closed in month_close.close(tenants=tenants, year=year, month=month, moment=world.MOMENT):
+        if closed.outcome is not month_close.Outcome.ISSUED:
             raise DifferentWorkError(f"{closed.tenant}: {closed.outcome} {closed.reason}")
 
 

@@ -11,9 +11,9 @@ from bench.meter import held
 from bench.result import Goal, Result, Side, in_turn
 from bench.scale import Scale
 from billing.models import Invoice
-from billing.reading import behind
-from portal.tenants.models import Tenant
-from portal.tenants.scope import stream_in_scope
+from billing.queries import line_usage
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import stream_in_scope
 
 GROWTH = 20 * 1024  # KiB by which the process may grow meanwhile
 
@@ -42,7 +42,7 @@ def csv(scale: Scale, postmaster: int) -> Result:
 def _export(tenant: Tenant, invoice: Invoice) -> int:
     """Lines of the table behind its header."""
     lines = list(invoice.lines.select_related("service_period", "invoice").order_by("position"))
-    pieces = stream_in_scope(tenant, behind.as_csv(invoice, lines))
+    pieces = stream_in_scope(tenant, line_usage.as_csv(invoice, lines))
     return sum(piece.count(b"\n") for piece in pieces) - 1
 
 

@@ -10,10 +10,10 @@ from bench import closing, instance, intake, jobs, pages, world
 from bench.result import DifferentWorkError, Goal, Result, Side, in_turn
 from bench.scale import Scale
 from bench.served import Site
-from billing import rating
 from billing.models import Invoice, RatedJob
+from billing.rating import engine
 from clusters import usage
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 
 RUN, READY = "bench_run", "bench_ready"
 LARGE, TENTH = "bench_large", "bench_tenth"
@@ -92,7 +92,7 @@ def _ten_times(result: Result) -> Result:
 
 
 def _rate() -> None:
-    rating.rate_accounts(usage.account_ids())
+    engine.rate_accounts(usage.account_ids())
 
 
 def _unrated(records: int) -> int:

@@ -56,13 +56,13 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
 
 def take_in(file: Path) -> None:
     """What `import_usage` does."""
-    from billing import intake
+    from billing.rating import ingest
     from clusters.connectors import sacct
     from clusters.models import Cluster
 
     cluster = Cluster.objects.get()
     export = sacct.open_export(file, zone=ZoneInfo(cluster.timezone))
-    intake.take_in(
+    ingest.take_in(
         cluster=cluster,
         rows=export.rows(),
         reading=export.reading,

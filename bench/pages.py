@@ -22,11 +22,11 @@ from bench.meter import Cost, family_cpu, held, own_cpu, server_cpu
 from bench.result import Goal, Result
 from bench.scale import Scale
 from bench.served import Site
-from billing.reading import invoices, overview
+from billing.queries import invoices, overview
 from billing.tasks import render_document
+from portal.core.tenants.models import Membership, Role, Tenant, User
+from portal.core.tenants.scope import tenant_scope
 from portal.env import ROOT
-from portal.tenants.models import Membership, Role, Tenant, User
-from portal.tenants.scope import tenant_scope
 
 REQUESTS = 100
 FLOOR = "bench_floor"

@@ -156,7 +156,7 @@ def pull(scale: Scale, postmaster: int) -> Iterator[Result]:
 
 def _connect(url: str, key: str) -> None:
     from clusters.models import Cluster, Connection
-    from portal.vault import seal
+    from portal.core.vault import seal
     from tests.builders import a_plan, a_tenant
 
     instance.copy(instance.EMPTY, RUN)

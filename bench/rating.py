@@ -12,10 +12,10 @@ from bench import instance, jobs, limits, world
 from bench.meter import Cost, measure, middle
 from bench.result import DifferentWorkError, Goal, Result
 from bench.scale import Scale
-from billing import rating
 from billing.models import Plan, Subscription
+from billing.rating import engine
 from clusters import usage
-from portal.tenants.models import Ownership, Tenant
+from portal.core.tenants.models import Ownership, Tenant
 
 NAMES = ("rate", "rerate", "correct")
 ACCOUNTS = 50
@@ -55,7 +55,7 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
 def _ours(postmaster: int, costs: dict[str, list[Cost]]) -> tuple[list[object], int]:
     """What came of it, and how many rows the correction wrote."""
     instance.copy(READY, RUN)
-    everything = partial(rating.rate_accounts, usage.account_ids())
+    everything = partial(engine.rate_accounts, usage.account_ids())
     costs["rate"].append(measure(everything, postmaster))
     sums: list[object] = [limits.sums("billing")]
     before = _written()
@@ -63,7 +63,7 @@ def _ours(postmaster: int, costs: dict[str, list[Cost]]) -> tuple[list[object], 
     if before != _written():
         raise DifferentWorkError("rating again has written rows")
     tenant = change_plan()
-    costs["correct"].append(measure(partial(rating.rate_tenants, [tenant]), postmaster))
+    costs["correct"].append(measure(partial(engine.rate_tenants, [tenant]), postmaster))
     return [*sums, limits.sums("billing")], _rows() - before[0]
 
 

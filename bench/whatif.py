@@ -10,10 +10,11 @@ from bench import instance, jobs, world
 from bench.meter import Cost, measure, middle
 from bench.result import DifferentWorkError, Goal, Result
 from bench.scale import Scale
-from billing import rating, trying
 from billing.models import Plan, PlanVersion, Price
+from billing.rating import engine
+from billing.simulation import what_if
 from clusters import usage
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 
 ACCOUNTS = 50
 RUN, READY = "bench_run", "bench_ready"
@@ -34,7 +35,7 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
     rated: list[Cost] = []
     for _ in range(scale.rounds):
         instance.copy(READY, RUN)
-        rated.append(measure(partial(rating.rate_accounts, usage.account_ids()), postmaster))
+        rated.append(measure(partial(engine.rate_accounts, usage.account_ids()), postmaster))
         tried.append(measure(try_all, postmaster))
     instance.drop(RUN, READY)
     title = "a plan tried on 12 months, beside rating them"
@@ -43,7 +44,7 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
 
 def try_all() -> None:
     """The plan that everybody is on comes to what they owe."""
-    found = trying.try_plan(
+    found = what_if.try_plan(
         tenants=Tenant.objects.order_by("slug"), months=MONTHS, draft=partial(_same, "standard")
     )
     if not all(each.now and each.now == each.tried for each in found):

@@ -11,9 +11,9 @@ from bench.meter import Cost, children, family_cpu, held
 from bench.pages import MOST
 from bench.result import Result
 from billing.models import CloseProof, InvoiceDocument
+from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import Tenant
 from portal.ops.embedded.redis import Redis
-from portal.outbox.models import OutboxMessage
-from portal.tenants.models import Tenant
 
 DATABASE, DOCUMENTS, PATIENCE = "bench_worker", 10, 300  # seconds
 COMMAND = (
@@ -46,7 +46,7 @@ def memory() -> Result:
             app.send_task("bench.worker_tasks.close_january")
             _until(lambda: CloseProof.objects.count() == tenants, worker)
             for pk in OutboxMessage.objects.order_by("pk").values_list("pk", flat=True)[:DOCUMENTS]:
-                app.send_task("portal.outbox.tasks.consume", kwargs={"message_id": pk})
+                app.send_task("portal.core.outbox.tasks.consume", kwargs={"message_id": pk})
             _until(lambda: InvoiceDocument.objects.count() == DOCUMENTS, worker)
             wall, spent = time.perf_counter() - began, family_cpu(worker.pid)
             size = max(held(pid) for pid in (worker.pid, *children(worker.pid)))

@@ -12,7 +12,7 @@ from django.db import connection
 from bench import jobs
 from billing.models import BillingPeriod, Plan, PlanVersion, Price, Seller, Subscription
 from clusters.models import Account, Cluster
-from portal.tenants.models import Ownership, Project, Tenant
+from portal.core.tenants.models import Ownership, Project, Tenant
 
 LONG_AGO = date(2020, 1, 1)
 NEW_PRICES = date(2026, 1, 20)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from bench import closing, instance, pages
 from bench.result import Result
 from bench.scale import Scale
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 
 NAME = "years"
 DATABASE = "bench_years"

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import structlog
 from celery import shared_task
 
-from billing import rating
 from billing.documents import issued
-from billing.gateways.base import GatewayError
 from billing.models import CloseRun, GatewayEvent, Invoice
-from billing.wallets import booking, granting
-from clusters import due, passes
+from billing.payments.gateways.base import GatewayError
+from billing.rating import engine
+from billing.wallets import booking, grants
+from clusters import due, pull_retention
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 
 log = structlog.get_logger("billing.tasks")
 
@@ -29,22 +29,22 @@ def render_document(*, invoice_id: int, **_: object) -> None:
 @shared_task
 def rate_accounts(*, account_ids: list[int], **_: object) -> None:
     """Rate all usage of the accounts again, after they changed hands."""
-    rating.rate_accounts(account_ids)
+    engine.rate_accounts(account_ids)
 
 
 @shared_task
 def rate_tenants(*, tenant_ids: list[int], **_: object) -> None:
     """Rate all usage of the tenants again, after a change of what they pay."""
-    rating.rate_tenants(Tenant.objects.filter(pk__in=tenant_ids))
+    engine.rate_tenants(Tenant.objects.filter(pk__in=tenant_ids))
 
 
 @shared_task
 def pull_usage(*, cluster_id: int, **_: object) -> None:
     """Pull the cluster now; nothing where somebody does already. How it went is kept with its connection."""
-    from billing import pulling  # the connectors load 5 MiB that whoever only sends this does without
+    from billing.rating import pulls  # the connectors load 5 MiB that whoever only sends this does without
 
     cluster = Cluster.objects.get(pk=cluster_id)
-    pulled = pulling.pull(cluster, moment=datetime.now(UTC).replace(microsecond=0))
+    pulled = pulls.pull(cluster, moment=datetime.now(UTC).replace(microsecond=0))
     log.info(
         "pulled",
         cluster=cluster.name,
@@ -68,7 +68,7 @@ def pull_due(**_: object) -> None:
 @shared_task
 def perform_close(*, run_id: int, **_: object) -> None:
     """Do a close that an operator asked for, or go on with it; nothing where somebody does already."""
-    from billing import close_runs  # a close sends the tasks of this module
+    from billing.invoicing import close_runs  # a close sends the tasks of this module
 
     close_runs.perform(run_id, clock=lambda: datetime.now(UTC).replace(microsecond=0))
 
@@ -83,7 +83,7 @@ def closes_due(**_: object) -> None:
 @shared_task
 def schedule_closes(**_: object) -> None:
     """Ask for the previews and issues whose day has come; each period once, however many schedulers run."""
-    from billing import close_schedules
+    from billing.invoicing import close_schedules
 
     for run in close_schedules.ask_due(moment=datetime.now(UTC).replace(microsecond=0)):
         log.info("close scheduled", month=run.month, kind=run.kind, tenants=run.total)
@@ -98,13 +98,13 @@ def book_wallets(**_: object) -> None:
 @shared_task
 def tend_wallets(**_: object) -> None:
     """Give wallets what has come due, and take what has expired; each once, however often it runs."""
-    granting.tend(moment=datetime.now(UTC).replace(microsecond=0))
+    grants.tend(moment=datetime.now(UTC).replace(microsecond=0))
 
 
 @shared_task
 def match_transfers(**_: object) -> None:
     """Match transfers that were taken in and not looked at; run again, or by two at once, nothing is booked twice."""
-    from billing.transfers import matching
+    from billing.bank_transfers import matching
 
     matching.match_new(moment=datetime.now(UTC).replace(microsecond=0))
 
@@ -112,22 +112,22 @@ def match_transfers(**_: object) -> None:
 @shared_task
 def forget_passes(**_: object) -> None:
     """Delete old passes that read nothing new; run again, there are none left."""
-    passes.forget()
+    pull_retention.forget()
 
 
 @shared_task
 def collect(**_: object) -> None:
     """A round of collecting, where a key is set: finish what was begun, take in what was told, charge what is due."""
-    from billing.collecting import door, rounds  # the gateway's library loads 9 MiB
+    from billing.payments import collection_run, gateway_access  # the gateway's library loads 9 MiB
 
-    if not door.is_configured():
+    if not gateway_access.is_configured():
         return
     try:
-        gateway = door.gateway()
-    except door.CollectingError as error:
+        gateway = gateway_access.gateway()
+    except gateway_access.CollectingError as error:
         log.warning("nothing is collected", why=str(error))
         return
-    done = rounds.run(gateway=gateway, clock=lambda: datetime.now(UTC))
+    done = collection_run.run(gateway=gateway, clock=lambda: datetime.now(UTC))
     if done.followed or done.applied or done.charged or done.troubles:
         log.info(
             "collected", followed=done.followed, applied=done.applied, charged=done.charged, held=done.held
@@ -137,11 +137,15 @@ def collect(**_: object) -> None:
 @shared_task
 def reconcile_due(**_: object) -> None:
     """Compare the gateway's books with ours where the night's run is due; by whom the clock wakes twice, once."""
-    from billing.collecting import door
-    from billing.reconciling import running
+    from billing.payments import gateway_access
+    from billing.reconciliation import reconciliation_run
 
     moment = datetime.now(UTC)
-    if not door.is_configured() or door.is_locked_out() or not running.is_due(moment=moment):
+    if (
+        not gateway_access.is_configured()
+        or gateway_access.is_locked_out()
+        or not reconciliation_run.is_due(moment=moment)
+    ):
         return
     _reconcile(moment, by="each night")
 
@@ -159,23 +163,23 @@ def reconcile_now(*, by: str, **_: object) -> None:
 
 
 def _reconcile(moment: datetime, *, by: str) -> None:
-    from billing.collecting import door
-    from billing.reconciling import running
+    from billing.payments import gateway_access
+    from billing.reconciliation import reconciliation_run
 
     try:
-        running.run(gateway=door.gateway(), moment=moment, by=by)
-    except (GatewayError, door.CollectingError) as error:
+        reconciliation_run.run(gateway=gateway_access.gateway(), moment=moment, by=by)
+    except (GatewayError, gateway_access.CollectingError) as error:
         log.warning("not reconciled", error=str(error))
 
 
 @shared_task
 def apply_event(*, event_id: str, **_: object) -> None:
     """Take over what the gateway told of; one that cannot be read now is left to the next round."""
-    from billing.collecting import door, events
+    from billing.payments import gateway_access, webhook_events
 
     event = GatewayEvent.objects.get(pk=event_id)
     try:
-        events.apply(event, gateway=door.gateway(), moment=datetime.now(UTC))
+        webhook_events.apply(event, gateway=gateway_access.gateway(), moment=datetime.now(UTC))
     except GatewayError as error:
         log.warning("not applied", what=event.pk, error=str(error))
 
@@ -183,9 +187,9 @@ def apply_event(*, event_id: str, **_: object) -> None:
 @shared_task
 def dun(**_: object) -> None:
     """A round of dunning; missed, doubled or killed, each letter is written and each suspension made once."""
-    from billing.dunning import rounds
+    from billing.dunning import dunning_run
 
-    done = rounds.run(moment=datetime.now(UTC).replace(microsecond=0))
+    done = dunning_run.run(moment=datetime.now(UTC).replace(microsecond=0))
     if done.written or done.suspended or done.ended or done.waits:
         log.info(
             "dunned",
@@ -200,12 +204,12 @@ def dun(**_: object) -> None:
 @shared_task
 def post_letters(**_: object) -> None:
     """Send the letters and reports that wait, each at most once, by however many workers."""
-    from billing import close_reports
-    from billing.dunning import posting
+    from billing.dunning import send
+    from billing.invoicing import close_reports
 
     moment = datetime.now(UTC).replace(microsecond=0)
     close_reports.post(moment=moment)
-    done = posting.post(moment=moment)
+    done = send.post(moment=moment)
     if done.sent or done.kept or done.skipped or done.troubles:
         log.info("posted", sent=done.sent, kept=done.kept, skipped=done.skipped, troubles=len(done.troubles))
 
@@ -213,12 +217,12 @@ def post_letters(**_: object) -> None:
 @shared_task
 def enforce_suspensions(**_: object) -> None:
     """Block and unblock what suspensions want and is not so yet; what fails is tried again later."""
-    from billing.dunning import blocking
-    from clusters import limits  # the door to Slurm, which only this sends through
+    from billing.dunning import scheduler_blocks
+    from clusters import enforcement_plan  # the door to Slurm, which only this sends through
 
-    done = blocking.enforce(
+    done = scheduler_blocks.enforce(
         moment=datetime.now(UTC).replace(microsecond=0),
-        opens=lambda cluster: limits.open_door(cluster=cluster, clock=lambda: int(time.time())),
+        opens=lambda cluster: enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time())),
     )
     if done.blocked or done.lifted or done.troubles:
         log.info("suspended", blocked=done.blocked, lifted=done.lifted, troubles=len(done.troubles))

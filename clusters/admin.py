@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from clusters import quarantine
-from clusters.connecting import ConnectionForm, misfits
+from clusters.connection_form import ConnectionForm, misfits
 from clusters.models import (
     Account,
     AccountBlock,

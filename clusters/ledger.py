@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection
 
 from clusters import ledger_sql as sql
-from clusters import usage_sql, worktables
+from clusters import temp_tables, usage_sql
 from clusters.connectors.base import BadRow, UsageFact
 from clusters.models import Cluster, Pull
 from clusters.utilisation import Told
@@ -68,7 +68,7 @@ def store(
     """
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE + usage_sql.PREPARE)
-        worktables.empty(cursor, *sql.TABLES, *usage_sql.TABLES)
+        temp_tables.empty(cursor, *sql.TABLES, *usage_sql.TABLES)
         rounds = _stage(cursor, facts)
         new = revised = 0
         cursor.execute(sql.HOLD_ACCOUNTS, {"cluster": cluster.pk})

@@ -14,14 +14,14 @@ from clusters.connectors.mig import by_profile, own_shares
 from clusters.connectors.prometheus import AwsKeys, PrometheusConnector, PrometheusLogin
 from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
 from clusters.connectors.prometheus.hpc_job import JobTelemetry
+from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.options import PrometheusOptions
-from clusters.connectors.prometheus.told import options_from
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.credential_files import present, present_certificates, present_key
 from clusters.models import ClusterKind, Connection, Telemetry
-from clusters.models.reach import Reach
-from portal.vault import Sealed, VaultError
+from clusters.models.endpoint import Reach
+from portal.core.vault import Sealed, VaultError
 
 Clock = Callable[[], int]
 """The present moment in epoch seconds."""

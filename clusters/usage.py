@@ -17,8 +17,8 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, Q
 
+from clusters import temp_tables
 from clusters import usage_sql as sql
-from clusters import worktables
 from clusters.connectors.base import UsageFact
 from clusters.models import Account, Cluster, UsageRecord
 
@@ -59,7 +59,7 @@ def load_utilised() -> int:
     """Fill `usage_input` with the records whose hours `utilisation` changed in this transaction; returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.TABLES)
+        temp_tables.empty(cursor, *sql.TABLES)
         cursor.execute(sql.LOAD_UTILISED)
         return _loaded(cursor)
 
@@ -71,10 +71,10 @@ def load_all(account_ids: Sequence[int], *, most: int = SLICE) -> int | None:
     """
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.TABLES)
+        temp_tables.empty(cursor, *sql.TABLES)
         cursor.execute(sql.LOAD_FEW, {"accounts": list(account_ids), "most": most + 1})
         if cursor.rowcount > most:
-            worktables.empty(cursor, *sql.TABLES)
+            temp_tables.empty(cursor, *sql.TABLES)
             return None
         return _loaded(cursor)
 
@@ -91,7 +91,7 @@ def load_slice(after: int, last: int, account_ids: Sequence[int]) -> int:
     """Fill `usage_input` with the accounts' records whose ids lie in (after, last]; returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.TABLES)
+        temp_tables.empty(cursor, *sql.TABLES)
         cursor.execute(sql.LOAD_SLICE, {"after": after, "last": last, "accounts": list(account_ids)})
         return _loaded(cursor)
 
@@ -107,7 +107,7 @@ def load_window(after: int, last: int, account_ids: Sequence[int], *, since: int
     }
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.TABLES)
+        temp_tables.empty(cursor, *sql.TABLES)
         cursor.execute(sql.LOAD_WINDOW, values)
         return _loaded(cursor)
 
@@ -118,7 +118,7 @@ def load_supposed(account_id: int, held: UsageFact) -> bool:
     values |= dict(zip(("share_num", "share_den"), held.gpu_share, strict=True))
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.TABLES)
+        temp_tables.empty(cursor, *sql.TABLES)
         cursor.execute(sql.SUPPOSE, values)
         return _loaded(cursor) == 1
 

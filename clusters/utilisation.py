@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from django.db import connection
 
+from clusters import temp_tables
 from clusters import utilisation_sql as sql
-from clusters import worktables
 from clusters.connectors.base import BusyHour, BusySource
 from clusters.models import Cluster
 from portal.excerpt import quoted
@@ -94,7 +94,7 @@ def store(*, cluster: Cluster, hours: Sequence[BusyHour]) -> Told:
             newest[told.source_key, told.hour] = told
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.STAGED)
+        temp_tables.empty(cursor, *sql.STAGED)
         with cursor.copy(sql.COPY_STAGE) as copy:
             copy.write("".join(map(_line, newest.values())).encode())
         cursor.execute(sql.MERGE, {"cluster": cluster.pk})
@@ -142,7 +142,7 @@ def store_jobs(*, cluster: Cluster, hours: Sequence[JobHour]) -> Told:
     begins = [one.hour for one in hours]
     with connection.cursor() as cursor:
         cursor.execute(sql.PREPARE)
-        worktables.empty(cursor, *sql.STAGED)
+        temp_tables.empty(cursor, *sql.STAGED)
         with cursor.copy(sql.COPY_JOBS) as copy:
             copy.write("".join(lines).encode())
         span = {"since": min(begins), "until": max(begins) + HOUR}

@@ -15,8 +15,8 @@ from django.db.models import Max, Min, Q
 from clusters import ledger
 from clusters.connectors.clocks import SKEW
 from clusters.models import CapacityInterval, Cluster, Connection, Pull, Telemetry
-from portal import locks
-from portal.locks import Work
+from portal.core import locks
+from portal.core.locks import Work
 
 TOLERANCE = timedelta(seconds=SKEW)  # by which clocks may differ
 

@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models import JSONField, Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.excerpt import NO_CHOICE
 
 M = TypeVar("M", bound=Model)

@@ -22,7 +22,7 @@ class Task(celery.Task[Any, Any]):
     """What a task writes into the history says which one it was, and so does what it logs."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from portal.audit import acting_as  # needs the settings
+        from portal.core.audit import acting_as  # needs the settings
 
         names = {"task_id": self.request.id, "task": self.name}
         with structlog.contextvars.bound_contextvars(**names), acting_as(through=f"task {self.name}"):

@@ -12,8 +12,8 @@ WAKE = "wake"
 
 KINDS: dict[str, tuple[str, ...]] = {
     WAKE: (
-        "portal.outbox.tasks.dispatch",
-        "portal.outbox.tasks.consume",  # goes to the queue of its effect
+        "portal.core.outbox.tasks.dispatch",
+        "portal.core.outbox.tasks.consume",  # goes to the queue of its effect
         "billing.tasks.pull_due",
         "billing.tasks.closes_due",
         "billing.tasks.schedule_closes",

@@ -10,7 +10,7 @@ from typing import Any
 
 SCHEDULE: dict[str, dict[str, Any]] = {
     "send what the outbox holds": {
-        "task": "portal.outbox.tasks.dispatch",
+        "task": "portal.core.outbox.tasks.dispatch",
         "schedule": 2.0,  # seconds: the longest that a committed change waits for its effect
         "options": {"expires": 10},
     },

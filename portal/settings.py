@@ -6,7 +6,7 @@ import django_stubs_ext
 
 from portal import env as environment
 from portal import queues
-from portal.audit.actor import NamingCursor
+from portal.core.audit.actor import NamingCursor
 from portal.ops import logs
 from portal.ops.embedded.postgres import instance
 from portal.ops.embedded.redis import Redis
@@ -35,9 +35,9 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "pgtrigger",
-    "portal.outbox",
-    "portal.audit",
-    "portal.tenants",
+    "portal.core.outbox",
+    "portal.core.audit",
+    "portal.core.tenants",
     "clusters",
     "billing",
     "portal.ops",
@@ -53,7 +53,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "portal.audit.middleware.Acting",  # names the person behind every change that a request makes
+    "portal.core.audit.middleware.Acting",  # names the person behind every change that a request makes
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

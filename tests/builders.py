@@ -11,16 +11,17 @@ from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from billing import intake, plans, rating
+from billing.catalog import plans
 from billing.models import Plan, PlanVersion, Price, Seller, Subscription
 from billing.models.plans import SELECTORS
+from billing.rating import engine, ingest
 from clusters.connectors.base import BadRow, BusyHour, BusySource, Reading, Row, UsageFact
 from clusters.models import Account, Cluster
-from portal.tenants import ownership
-from portal.tenants.models import Membership, Role, Tenant, User
+from portal.core.tenants import ownership
+from portal.core.tenants.models import Membership, Role, Tenant, User
 
 if TYPE_CHECKING:
-    from billing.intake import TakenIn
+    from billing.rating.ingest import TakenIn
 
 LONG_AGO = date(2017, 1, 1)
 LATER = datetime(2030, 1, 1, tzinfo=UTC)  # when everything in the tests has happened
@@ -117,7 +118,7 @@ def own(
         since=at(since) if since else None,
         until=at(until) if until else None,
     )
-    rating.rate_accounts([known.pk])
+    engine.rate_accounts([known.pk])
 
 
 def a_job(**fields: Any) -> UsageFact:
@@ -154,7 +155,7 @@ def a_bad_row(**fields: Any) -> BadRow:
 
 def take_in(cluster: Cluster, *rows: Row, as_of: str | None = None) -> TakenIn:
     """Store and rate the rows, as an import of one file does."""
-    return intake.take_in(
+    return ingest.take_in(
         cluster=cluster,
         rows=rows,
         reading=Reading(),

@@ -9,15 +9,16 @@ from datetime import datetime, timedelta
 
 from django.test import override_settings
 
-from billing import collection, crediting
-from billing.collecting import accounts, attempts, door, methods, rounds
-from billing.collecting.attempts import Held
-from billing.collecting.rounds import Sweep
-from billing.gateways.base import Gateway
+from billing.invoicing import credit_notes
 from billing.models import Invoice, Letter, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
+from billing.payments import attempts, collection_run, customers, gateway_access, saved_methods
+from billing.payments.attempts import Held
+from billing.payments.collection_run import Sweep
+from billing.payments.gateways.base import Gateway
+from billing.receivables import settlement
 from billing.rules.money import Money
-from portal.ops.stripe_sandbox.sandbox import Sandbox
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
+from portal.dev.stripe_sandbox.sandbox import Sandbox
 from tests import stories
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 
@@ -36,7 +37,7 @@ class Counter:
 
     @property
     def gateway(self) -> Gateway:
-        return door.gateway()
+        return gateway_access.gateway()
 
     @property
     def invoice(self) -> Invoice:
@@ -54,7 +55,7 @@ class Counter:
     def save_card_of(
         self, lab: Tenant, number: str = "4242424242424242", *, set_up: bool = False
     ) -> SavedMethod:
-        customer = accounts.customer_of(lab, gateway=self.gateway, moment=self.now)
+        customer = customers.customer_of(lab, gateway=self.gateway, moment=self.now)
         name = self.stripe.hand.save_card(customer, number, set_up=set_up)
         return self._kept(lab, name)
 
@@ -64,18 +65,18 @@ class Counter:
 
     def save_account(self) -> SavedMethod:
         """Ann lets her bank account be debited; it is from now on."""
-        customer = accounts.customer_of(self.lab, gateway=self.gateway, moment=self.now)
+        customer = customers.customer_of(self.lab, gateway=self.gateway, moment=self.now)
         name = self.stripe.hand.save_account(customer)
         return self._kept(self.lab, name)
 
     def _kept(self, lab: Tenant, name: str) -> SavedMethod:
-        kept = methods.keep(tenant=lab, method=self.gateway.find_method(name), moment=self.now)
+        kept = saved_methods.keep(tenant=lab, method=self.gateway.find_method(name), moment=self.now)
         assert kept is not None
         return kept
 
     def collect(self) -> Sweep:
         """A round of collecting, as it runs each minute."""
-        done = rounds.run(gateway=self.gateway, clock=lambda: self.now)
+        done = collection_run.run(gateway=self.gateway, clock=lambda: self.now)
         self.rounds.append(done)
         return done
 
@@ -91,11 +92,11 @@ class Counter:
 
     @property
     def paid(self) -> str:
-        return collection.balance(invoice=self.invoice, on=self.now.date()).paid.text
+        return settlement.balance(invoice=self.invoice, on=self.now.date()).paid.text
 
     @property
     def standing(self) -> str:
-        return collection.balance(invoice=self.invoice, on=self.now.date()).settlement.value
+        return settlement.balance(invoice=self.invoice, on=self.now.date()).settlement.value
 
     @property
     def taken(self) -> list[int]:
@@ -173,7 +174,7 @@ def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -
     attempt.params = {
         "amount": amount,
         "currency": wallet.unit.lower(),
-        "customer": accounts.account_of(card.tenant).customer,
+        "customer": customers.account_of(card.tenant).customer,
         "payment_method": card.external_id,
         "allowed_payment_method_types": [card.kind],
         "confirm": True,
@@ -186,6 +187,6 @@ def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -
 
 def credited(counter: Counter, net: str) -> Invoice:
     """A credit note that takes so much before tax back from the invoice."""
-    return crediting.credit(
+    return credit_notes.credit(
         invoice=counter.invoice, reason="Slow.", by="op", on=counter.now.date(), net=Money.of(net, "USD")
     )

@@ -6,11 +6,11 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from billing import plan_terms
+from billing.catalog import plan_versions
 from billing.models import Invoice, InvoiceDocument, TaxRate
 from billing.tasks import render_document
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_job, a_seller, a_tenant, own, take_in
 from tests.terms import GRADUATED, a_version
 
@@ -40,8 +40,10 @@ def a_public_buyer(cluster: Cluster, *, fee_in_advance: bool = False) -> Tenant:
     TaxRate.objects.create(country="DE", rate=19, since=date(2021, 1, 1))
     TaxRate.objects.create(country="DE", rate=21, since=date(2026, 4, 1))
     version = a_version(GRADUATED, currency="EUR", effective_from=date(2026, 3, 1))
-    plan_terms.set_fee(version=version, name="Support", amount=Decimal("99.00"), in_advance=fee_in_advance)
-    plan_terms.set_discount(version=version, name="Partner", percent=Decimal(10), valid_from=date(2026, 3, 1))
+    plan_versions.set_fee(version=version, name="Support", amount=Decimal("99.00"), in_advance=fee_in_advance)
+    plan_versions.set_discount(
+        version=version, name="Partner", percent=Decimal(10), valid_from=date(2026, 3, 1)
+    )
     told: dict[str, Any] = dict(LAB)
     lab = a_tenant(plan=version.plan, plan_from=date(2026, 3, 1), accounts=[(cluster, "vision")], **told)
     own(lab, cluster, "audio")

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.test import Client
 
-from billing.collecting import events
-from portal.ops.stripe_sandbox.sending import signature
+from billing.payments import webhook_events
+from portal.dev.stripe_sandbox.sending import signature
 from tests.collecting import Counter
 
 SECRET = "whsec_of_the_tests"
@@ -43,5 +43,5 @@ def heard(body: bytes, headers: dict[str, str]) -> int:
 
 
 def applied(counter: Counter) -> None:
-    for event in events.waiting(before=counter.now.replace(year=2100)):
-        events.apply(event, gateway=counter.gateway, moment=counter.now)
+    for event in webhook_events.waiting(before=counter.now.replace(year=2100)):
+        webhook_events.apply(event, gateway=counter.gateway, moment=counter.now)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Model
 
-from portal.audit.models import AuditEntry
+from portal.core.audit.models import AuditEntry
 
 
 def history(of: Model | type[Model], *columns: str) -> list[tuple[Any, ...]]:

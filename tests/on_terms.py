@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from billing.models import PlanVersion
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_tenant, take_in
 from tests.stories import invoice_of, lines_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import permutations
 
-from clusters import acting, limits
-from clusters.limits import Door
+from clusters import enforcement_plan, job_control
+from clusters.enforcement_plan import Door
 from tests.tiers import LONG
 
 REASONS = {"operator": False, "dunning": False, "quota": True}
@@ -30,11 +30,13 @@ def play(order: Order, *, account: str, opens: Callable[[], Door], look: Callabl
         with opens() as door:
             if source in stands:
                 stands.remove(source)
-                plan = limits.plan_unblock(door=door, account=account, source=source)
+                plan = enforcement_plan.plan_unblock(door=door, account=account, source=source)
             else:
                 stands.add(source)
-                plan = limits.plan_block(door=door, account=account, source=source, submits=REASONS[source])
-            done = acting.carry_out(door=door, plan=plan, who=source, why=f"{source} says so")
+                plan = enforcement_plan.plan_block(
+                    door=door, account=account, source=source, submits=REASONS[source]
+                )
+            done = job_control.carry_out(door=door, plan=plan, who=source, why=f"{source} says so")
         assert done.good, order
         assert len(done.acts) == 1
         look(stands)

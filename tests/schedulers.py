@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from billing import pulling
-from billing.pulling import Pulled
-from clusters import limits
+from billing.rating import pulls
+from billing.rating.pulls import Pulled
+from clusters import enforcement_plan
 from clusters.connectors.base import Connector, ConnectorError, NodeSeen, Reading, Row, UsageFact
 from clusters.connectors.clocks import Clocks
 from clusters.connectors.prometheus.coverage import incomplete_hours
-from clusters.limits import Door, Plan, Request
+from clusters.enforcement_plan import Door, Plan, Request
 from clusters.models import ActKind, Cluster, ClusterKind, Connection
-from portal.vault import seal
+from portal.core.vault import seal
 from tests.builders import a_cluster, at
 
 PASSWORDS = (
@@ -48,7 +48,7 @@ class Scheduler:
         self, cluster: Cluster, moment: str, *, since: str | None = None, until: str | None = None
     ) -> Pulled:
         """What a pull at that moment does."""
-        return pulling.pull(
+        return pulls.pull(
             cluster,
             moment=at(moment),
             since=at(since) if since else None,
@@ -117,14 +117,14 @@ def a_connection(cluster: Cluster | None = None, **fields: Any) -> Connection:
 
 def plan_hold(*, door: Door, account: str, user: str = "") -> Plan:
     """Hold every waiting job of the account, of that user alone where one is given."""
-    return limits.plan(door=door, request=Request(kind=ActKind.HOLD, account=account, user=user))
+    return enforcement_plan.plan(door=door, request=Request(kind=ActKind.HOLD, account=account, user=user))
 
 
 def plan_release(*, door: Door, account: str, user: str = "") -> Plan:
     """Release the account's jobs that were held here. Those that users or operators hold stay held."""
-    return limits.plan(door=door, request=Request(kind=ActKind.RELEASE, account=account, user=user))
+    return enforcement_plan.plan(door=door, request=Request(kind=ActKind.RELEASE, account=account, user=user))
 
 
 def plan_cancel(*, door: Door, job: int) -> Plan:
     """End one job, or all tasks of the array of that number."""
-    return limits.plan(door=door, request=Request(kind=ActKind.CANCEL, job=job))
+    return enforcement_plan.plan(door=door, request=Request(kind=ActKind.CANCEL, job=job))

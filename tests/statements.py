@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from xml.sax.saxutils import escape
 
-from billing import archiving, collection
+from billing.bank_transfers import statement_import
+from billing.bank_transfers.statement_import import Imported
+from billing.invoicing import offboarding
 from billing.models import Invoice, Transfer
+from billing.receivables import settlement
 from billing.rules.references import creditor_reference
-from billing.transfers import importing
-from billing.transfers.importing import Imported
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.stories import close, invoice_of
 
@@ -109,7 +110,7 @@ def _details(line: Line, version: str, currency: str, *, whole: bool) -> str:
 
 
 def imported(data: bytes, *, moment: datetime = APRIL, rehearse: bool = False) -> Imported:
-    return importing.take_in(data=data, name="april.xml", by="op", moment=moment, rehearse=rehearse)
+    return statement_import.take_in(data=data, name="april.xml", by="op", moment=moment, rehearse=rehearse)
 
 
 def a_lab(
@@ -131,7 +132,7 @@ def a_lab(
 
 def leaves(lab: Tenant) -> None:
     """Its plan and its accounts end in May, of which nothing is left to bill."""
-    archiving.leave(tenant=lab, at=at("2026-05-10 00:00"))
+    offboarding.leave(tenant=lab, at=at("2026-05-10 00:00"))
     close("2026-04", lab, on="2026-05-11")
     close("2026-05", lab, on="2026-06-01")
 
@@ -142,7 +143,7 @@ def reference(invoice: Invoice) -> str:
 
 def stands(invoice: Invoice) -> tuple[str, str, str]:
     """How it stands on the day, what is paid, and what is due."""
-    found = collection.balance(invoice=invoice, on=APRIL.date())
+    found = settlement.balance(invoice=invoice, on=APRIL.date())
     return found.settlement.value, found.paid.text, found.due.text
 
 

@@ -13,13 +13,14 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 from django.db.models import Sum
 
-from billing import closing, drafting, invoicing, proof, statements
-from billing.closing import Closed
-from billing.drafting import Owing
+from billing.invoicing import invoice_drafts, month_close, numbering, statements
+from billing.invoicing.invoice_drafts import Owing
+from billing.invoicing.month_close import Closed
 from billing.models import Invoice, InvoiceLine, RatedUsage, Seller, Verdict
+from billing.proof import checks
 from billing.rules.money import Money
 from billing.rules.period import parse_month
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import builders
 
 HOUR = 3600
@@ -47,9 +48,9 @@ def close(
         builders.a_seller()
     year, number = parse_month(month)
     after = datetime(year + number // 12, number % 12 + 1, 3)
-    with _logged(closing.APART) as told:
+    with _logged(month_close.APART) as told:
         outcomes = list(
-            closing.close(
+            month_close.close(
                 tenants=tenants or Tenant.objects.order_by("slug"),
                 year=year,
                 month=number,
@@ -73,7 +74,7 @@ def _logged(event: str) -> Iterator[list[object]]:
             if isinstance(record.msg, dict) and record.msg.get("event") == event:
                 found.append((record.msg["tenants"], sys.exc_info()[1]))
 
-    logger, handler = logging.getLogger("billing.closing"), Kept()
+    logger, handler = logging.getLogger("billing.invoicing.month_close"), Kept()
     logger.addHandler(handler)
     try:
         yield found
@@ -101,16 +102,16 @@ def invoice_of(tenant: Tenant, month: str) -> Invoice:
 @transaction.atomic
 def draft(tenant: Tenant, month: str) -> Invoice:
     """What a close of the month writes before it numbers it; one that waits for approval stays like that."""
-    tenant = invoicing.lock(tenant)
+    tenant = numbering.lock(tenant)
     period = tenant.periods.get(start=builders.at(month + "-01"))
     due = statements.pending(tenant=tenant, period=period)
-    (bill,) = drafting.bill_each([Owing(tenant, period, due, None, {})])
-    return drafting.draft_each([bill])[0]
+    (bill,) = invoice_drafts.bill_each([Owing(tenant, period, due, None, {})])
+    return invoice_drafts.draft_each([bill])[0]
 
 
 @transaction.atomic
 def issue(invoice: Invoice, *, on: date) -> None:
-    invoicing.issue_each([(invoicing.lock(invoice.tenant), invoice, on)])
+    numbering.issue_each([(numbering.lock(invoice.tenant), invoice, on)])
 
 
 def printed(invoice: Invoice) -> list[tuple[str, str, str, str]]:
@@ -139,9 +140,9 @@ def seconds(tenant: Tenant, resource: str = "gpu", verdict: str = Verdict.CHARGE
 
 def prove() -> dict[str, Seconds]:
     """All identities hold; returns the GPU-seconds of all clusters by part."""
-    found = proof.prove()
+    found = checks.prove()
     assert found.holds, [check for check in found.checks if check.broken] or found.sums
-    parts: dict[str, Seconds] = dict.fromkeys(proof.PARTS, 0)
+    parts: dict[str, Seconds] = dict.fromkeys(checks.PARTS, 0)
     for (_, resource), sums in found.sums.items():
         if resource == "gpu":
             for part, value in sums.parts.items():

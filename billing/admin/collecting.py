@@ -9,9 +9,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from billing.admin.invoices import Why, money_of
-from billing.collecting import reviewing
-from billing.collecting.door import CollectingError
-from billing.gateways import amounts
 from billing.models import (
     BillingAccount,
     GatewayEvent,
@@ -20,8 +17,11 @@ from billing.models import (
     PaymentRefund,
     SavedMethod,
 )
+from billing.payments import manual_review
+from billing.payments.gateway_access import CollectingError
+from billing.rules import gateway_amounts
 from portal.admin import ReadOnly, Recorded
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 
 
 @admin.register(PaymentAttempt)
@@ -57,7 +57,7 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
         if row.fee is None:
             return "–"
         currency = row.fee_currency or row.currency
-        return f"{amounts.as_money(row.fee, currency).rounded().text} {currency}"
+        return f"{gateway_amounts.as_money(row.fee, currency).rounded().text} {currency}"
 
     @admin.action(description="No money came, for the reason beside")
     def not_made(self, request: HttpRequest, queryset: QuerySet[PaymentAttempt]) -> None:
@@ -65,7 +65,7 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
         for row in queryset:
             try:
                 with acting_as(str(request.user), why=why):
-                    reviewing.not_made(attempt=row, why=why)
+                    manual_review.not_made(attempt=row, why=why)
             except CollectingError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
@@ -88,7 +88,7 @@ class EventAdmin(ReadOnly[GatewayEvent]):
     def apply_again(self, request: HttpRequest, queryset: QuerySet[GatewayEvent]) -> None:
         for row in queryset:
             try:
-                reviewing.apply_again(event=row)
+                manual_review.apply_again(event=row)
             except CollectingError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
@@ -99,7 +99,7 @@ class EventAdmin(ReadOnly[GatewayEvent]):
         why = request.POST.get("why", "").strip()
         for row in queryset:
             try:
-                reviewing.dealt_with(event=row, who=str(request.user), why=why, moment=datetime.now(UTC))
+                manual_review.dealt_with(event=row, who=str(request.user), why=why, moment=datetime.now(UTC))
             except CollectingError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
 
@@ -131,7 +131,7 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
         for row in queryset:
             try:
                 with acting_as(who, why=why):
-                    reviewing.stays_owed(refund=row, who=who, why=why)
+                    manual_review.stays_owed(refund=row, who=who, why=why)
             except CollectingError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:

@@ -11,11 +11,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
-from billing.collecting.door import CollectingError
-from billing.crediting import CreditError
+from billing.invoicing.credit_notes import CreditError
+from billing.invoicing.voids import VoidError
 from billing.models import Invoice
-from billing.voiding import VoidError
-from billing.writing_off import WriteOffError
+from billing.payments.gateway_access import CollectingError
+from billing.receivables.write_offs import WriteOffError
 
 REFUSALS = (CreditError, VoidError, CollectingError, WriteOffError)
 CONFIRMED = "confirmed"

@@ -12,9 +12,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from billing.admin.invoices import money_of
-from billing.dunning import policies, posting
-from billing.dunning.posting import LetterError
+from billing.dunning import send
+from billing.dunning.send import LetterError
 from billing.models import DunningPause, DunningPolicy, Letter, SuspendedAccount, Suspension, WriteOff
+from billing.receivables import dunning_policies
 from portal.admin import ReadOnly, Recorded
 
 
@@ -36,7 +37,7 @@ class PolicyForm(forms.ModelForm[DunningPolicy]):
             if not told.get(name):
                 told[name] = None
                 setattr(row, name, None)
-        if wrong := policies.problem_with(row):
+        if wrong := dunning_policies.problem_with(row):
             raise ValidationError(wrong)
         return told
 
@@ -83,7 +84,7 @@ class LetterAdmin(ReadOnly[Letter]):
     def send_again(self, request: HttpRequest, queryset: QuerySet[Letter]) -> None:
         for row in queryset:
             try:
-                posting.again(letter=row, moment=datetime.now(UTC))
+                send.again(letter=row, moment=datetime.now(UTC))
             except LetterError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:

@@ -19,11 +19,11 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from billing import calendar, credit_previews, crediting, vat_ids, voiding, writing_off
 from billing.admin import confirmation
-from billing.collecting import links, refunds
-from billing.describing import detail
-from billing.documents.format import plain_price
+from billing.catalog import billing_periods
+from billing.catalog.line_descriptions import detail
+from billing.documents import vat_ids
+from billing.invoicing import credit_note_previews, credit_notes, voids
 from billing.models import (
     Invoice,
     InvoiceLine,
@@ -33,10 +33,13 @@ from billing.models import (
     TaxRate,
     Voiding,
 )
+from billing.payments import checkout_sessions, refunds
+from billing.receivables import write_offs
+from billing.rules.formatting import plain_price
 from billing.rules.money import Money, decimal_text
 from billing.rules.period import Period, label
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 
 TITLES = {"vat_id": "VAT id", "iban": "IBAN", "bic": "BIC"}
 
@@ -198,13 +201,13 @@ class InvoiceAdmin(ReadOnly[Invoice]):
         now, by = datetime.now(UTC), str(request.user)
 
         def credit(invoice: Invoice, why: str) -> str:
-            today = calendar.day_of(now, invoice.period)
-            note = crediting.credit(invoice=invoice, reason=why, by=by, on=today, moment=now)
+            today = billing_periods.day_of(now, invoice.period)
+            note = credit_notes.credit(invoice=invoice, reason=why, by=by, on=today, moment=now)
             return f"{invoice} is credited by {note}."
 
         def effect(invoice: Invoice) -> str:
-            on = calendar.day_of(now, invoice.period)
-            return credit_previews.preview(invoice=invoice, on=on, moment=now).sentence
+            on = billing_periods.day_of(now, invoice.period)
+            return credit_note_previews.preview(invoice=invoice, on=on, moment=now).sentence
 
         return self._each(request, queryset, credit, title="Issue credit notes", effect=effect)
 
@@ -212,13 +215,13 @@ class InvoiceAdmin(ReadOnly[Invoice]):
     def make_void(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def void(invoice: Invoice, why: str) -> str:
             now, by = datetime.now(UTC), str(request.user)
-            links.withdraw(invoice=invoice, moment=now)
-            voiding.void(
-                invoice=invoice, reason=why, by=by, on=calendar.day_of(now, invoice.period), moment=now
+            checkout_sessions.withdraw(invoice=invoice, moment=now)
+            voids.void(
+                invoice=invoice, reason=why, by=by, on=billing_periods.day_of(now, invoice.period), moment=now
             )
             return f"{invoice} is void; close its period again to issue another."
 
-        return self._each(request, queryset, void, title="Make invoices void", effect=voiding.effect)
+        return self._each(request, queryset, void, title="Make invoices void", effect=voids.effect)
 
     @admin.action(description="Give back to the card what a credit note takes back")
     def give_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
@@ -239,20 +242,20 @@ class InvoiceAdmin(ReadOnly[Invoice]):
     @admin.action(description="Write off what is due, for the reason beside")
     def write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def lose(invoice: Invoice, why: str) -> str:
-            today = calendar.day_of(datetime.now(UTC), invoice.period)
-            row = writing_off.write_off(invoice=invoice, why=why, by=str(request.user), on=today)
+            today = billing_periods.day_of(datetime.now(UTC), invoice.period)
+            row = write_offs.write_off(invoice=invoice, why=why, by=str(request.user), on=today)
             return f"{money_of(row.amount, invoice.currency)} of {invoice} are written off."
 
         def effect(invoice: Invoice) -> str:
-            today = calendar.day_of(datetime.now(UTC), invoice.period)
-            return writing_off.effect(invoice, on=today)
+            today = billing_periods.day_of(datetime.now(UTC), invoice.period)
+            return write_offs.effect(invoice, on=today)
 
         return self._each(request, queryset, lose, title="Write off", effect=effect)
 
     @admin.action(description="Take back what is written off, for the reason beside")
     def take_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def expect(invoice: Invoice, why: str) -> str:
-            writing_off.take_back(invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC))
+            write_offs.take_back(invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC))
             return f"{invoice} is due again, as far as it is not paid."
 
         return self._each(
@@ -260,7 +263,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
             queryset,
             expect,
             title="Take back write-offs",
-            effect=writing_off.effect_of_taking_back,
+            effect=write_offs.effect_of_taking_back,
         )
 
     def _each(

@@ -11,9 +11,9 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from billing import manual
 from billing.admin.invoices import money_of
-from billing.manual import ManualLineError
+from billing.invoicing import manual_lines
+from billing.invoicing.manual_lines import ManualLineError
 from billing.models import InvoiceLine, LineKind, ManualLine
 from billing.rules.money import Money
 from portal.admin import Recorded
@@ -74,7 +74,7 @@ class ManualLineAdmin(Recorded[ManualLine]):
         return on or "–"
 
     def save_model(self, request: HttpRequest, obj: ManualLine, form: Any, change: bool) -> None:
-        obj.pk = manual.add(
+        obj.pk = manual_lines.add(
             tenant=obj.tenant,
             description=obj.description,
             net=form.cleaned_data["money"],
@@ -84,8 +84,8 @@ class ManualLineAdmin(Recorded[ManualLine]):
         ).pk
 
     def delete_model(self, request: HttpRequest, obj: ManualLine) -> None:
-        manual.remove(line=obj)
+        manual_lines.remove(line=obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ManualLine]) -> None:
         for line in queryset.select_related("tenant").order_by("pk"):
-            manual.remove(line=line)
+            manual_lines.remove(line=line)

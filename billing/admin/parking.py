@@ -12,13 +12,13 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from billing import parking
 from billing.admin.invoices import Why
+from billing.invoicing import approvals
+from billing.invoicing.approvals import ParkingError
 from billing.models import Bound, Decision, Measure, Parking
-from billing.parking import ParkingError
 from billing.rules.money import is_currency
 from portal.admin import ReadOnly, Recorded
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 
 
 class BoundForm(forms.ModelForm[Bound]):
@@ -67,7 +67,7 @@ class ParkingAdmin(ReadOnly[Parking]):
 
     @admin.display(description="total", ordering="total")
     def comes_to(self, row: Parking) -> str:
-        return parking.amount_of(row)
+        return approvals.amount_of(row)
 
     @admin.action(description="Approve, for the reason beside")
     def approve(self, request: HttpRequest, queryset: QuerySet[Parking]) -> None:
@@ -82,7 +82,7 @@ class ParkingAdmin(ReadOnly[Parking]):
         for row in queryset.select_related("period__tenant").order_by("pk"):
             try:
                 with acting_as(by, why=why):
-                    kept = parking.decide(
+                    kept = approvals.decide(
                         period=row.period,
                         decision=decision,
                         by=by,

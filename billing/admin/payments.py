@@ -11,9 +11,9 @@ from django.contrib.admin.widgets import AdminDateWidget
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
-from billing import receiving
 from billing.admin.invoices import money_of
 from billing.models import DocumentKind, Invoice, InvoiceState, Payment
+from billing.receivables import manual_payments
 from billing.rules.money import Money
 from portal.admin import Recorded
 
@@ -49,7 +49,7 @@ class NewPayment(forms.ModelForm[Payment]):
 class PaymentAdmin(Recorded[Payment]):
     """Bank transfers that arrived. None is ever changed: a mistake is taken back by a negative one."""
 
-    refusals = receiving.REFUSALS
+    refusals = manual_payments.REFUSALS
     list_display = ("invoice", "tenant", "received_on", "paid", "reference", "recorded_by")
     list_filter = ("tenant",)
     list_select_related = ("invoice", "tenant")
@@ -76,7 +76,7 @@ class PaymentAdmin(Recorded[Payment]):
         return money_of(payment.amount, payment.invoice.currency)
 
     def save_model(self, request: HttpRequest, obj: Payment, form: Any, change: bool) -> None:
-        received = receiving.record(
+        received = manual_payments.record(
             invoice=obj.invoice,
             amount=form.cleaned_data["money"],
             received_on=obj.received_on,

@@ -13,8 +13,8 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 
-from billing import describing, plans, subscribing
-from billing.documents.format import plain_price
+from billing.catalog import line_descriptions, plans, subscriptions
+from billing.catalog.plans import PlanError
 from billing.models import (
     Allowance,
     Commitment,
@@ -29,15 +29,15 @@ from billing.models import (
     Subscription,
 )
 from billing.models.plans import SELECTORS
-from billing.plans import PlanError
 from billing.rules import hours as clock
+from billing.rules.formatting import plain_price
 from billing.rules.money import rounded_text
 from billing.rules.pricing import MAX_PRICE_DECIMALS, Meter
 from billing.rules.tiers import Scale, first_price, of_terms
 from billing.tasks import rate_tenants
 from portal.admin import Choosing, ReadOnlyInline, Recorded
+from portal.core.outbox import outbox
 from portal.excerpt import NO_CHOICE
-from portal.outbox import outbox
 
 TERMS = ("meter", *SELECTORS.values(), "hours", "tenant", "model", "unit_price", "scale", "valid_from")
 
@@ -156,7 +156,7 @@ class UsedPrices(admin.TabularInline[Price, PlanVersion]):
     def price(self, price: Price) -> str:
         currency = price.version.plan.currency
         if price.scale:
-            return describing.scale(price)
+            return line_descriptions.scale(price)
         return f"{plain_price(price.unit_price, currency)} {currency}"
 
     def has_add_permission(self, request: HttpRequest, obj: PlanVersion | None = None) -> bool:
@@ -185,7 +185,7 @@ class OtherPrices(Choosing[Price], admin.StackedInline[Price, PlanVersion]):
 
 
 def _said(row: Allowance | Commitment | Discount | Fee) -> str:
-    return ", ".join(f"{name} {value}" for name, value in describing.term(row).items() if value)
+    return ", ".join(f"{name} {value}" for name, value in line_descriptions.term(row).items() if value)
 
 
 class VersionForm(forms.ModelForm[PlanVersion]):
@@ -224,7 +224,7 @@ class PlanVersionAdmin(Recorded[PlanVersion]):
             *Commitment.objects.filter(version=version).select_related("tenant").order_by("pk"),
             *Discount.objects.filter(version=version).select_related("tenant").order_by("pk"),
         ]
-        said = [(describing.whose(row), _said(row)) for row in rows]
+        said = [(line_descriptions.whose(row), _said(row)) for row in rows]
         return format_html_join(mark_safe("<br>"), "{}: {}", said) or "–"
 
     def has_delete_permission(self, request: HttpRequest, obj: PlanVersion | None = None) -> bool:
@@ -267,5 +267,5 @@ class SubscriptionAdmin(Recorded[Subscription]):
         return False
 
     def save_model(self, request: HttpRequest, obj: Subscription, form: Any, change: bool) -> None:
-        obj.pk = subscribing.subscribe(tenant=obj.tenant, plan=obj.plan, since=obj.since).pk
+        obj.pk = subscriptions.subscribe(tenant=obj.tenant, plan=obj.plan, since=obj.since).pk
         outbox.add(rate_tenants, tenant_ids=[obj.tenant_id])

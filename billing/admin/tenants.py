@@ -10,15 +10,16 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from billing import payers, sellers, taxing
+from billing.catalog import third_party_payers
+from billing.catalog.third_party_payers import PayerError
+from billing.invoicing import line_taxes, sellers
 from billing.models import Archive, Payer, Subscription
-from billing.payers import PayerError
 from billing.tasks import rate_accounts, rate_tenants
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
-from portal.outbox import outbox
-from portal.tenants import ownership
-from portal.tenants.models import Membership, Ownership, Project, Tenant
-from portal.tenants.ownership import OwnershipConflictError
+from portal.core.outbox import outbox
+from portal.core.tenants import ownership
+from portal.core.tenants.models import Membership, Ownership, Project, Tenant
+from portal.core.tenants.ownership import OwnershipConflictError
 
 
 class ProjectInline(admin.TabularInline[Project, Tenant]):
@@ -76,7 +77,7 @@ class TenantForm(forms.ModelForm[Tenant]):
         wanted = copy(self.instance)
         for name, value in said.items():
             setattr(wanted, name, value)
-        if refusal := taxing.of_tenants([], sellers.the_seller()).refusal(wanted):
+        if refusal := line_taxes.of_tenants([], sellers.the_seller()).refusal(wanted):
             raise forms.ValidationError(refusal[0].upper() + refusal[1:])
         return said
 
@@ -187,9 +188,11 @@ class PayerAdmin(Recorded[Payer]):
 
     def save_model(self, request: HttpRequest, obj: Payer, form: Any, change: bool) -> None:
         if not change:
-            obj.pk = payers.pay_for(payer=obj.payer, tenant=obj.tenant, since=obj.since, until=obj.until).pk
+            obj.pk = third_party_payers.pay_for(
+                payer=obj.payer, tenant=obj.tenant, since=obj.since, until=obj.until
+            ).pk
         elif obj.until is not None:
-            payers.end_payer(row=Payer.objects.get(pk=obj.pk), on=obj.until)
+            third_party_payers.end_payer(row=Payer.objects.get(pk=obj.pk), on=obj.until)
         else:
             raise PayerError(
                 "It has an end, which is moved, not taken away: write another day, or add one after it."

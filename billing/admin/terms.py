@@ -11,9 +11,9 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from billing import describing, plan_terms
+from billing.catalog import line_descriptions, plan_versions
+from billing.catalog.plans import PlanError
 from billing.models import Allowance, Commitment, Discount, Fee
-from billing.plans import PlanError
 from portal.admin import Recorded
 
 Said = Allowance | Commitment | Discount | Fee
@@ -63,7 +63,7 @@ class TermAdmin(Recorded[Any]):
 
     @admin.display(description="says")
     def says(self, term: Said) -> str:
-        return ", ".join(f"{name} {value}" for name, value in describing.term(term).items() if value)
+        return ", ".join(f"{name} {value}" for name, value in line_descriptions.term(term).items() if value)
 
     @admin.display(description="for", ordering="tenant__slug")
     def whose(self, term: Said) -> str:
@@ -72,7 +72,7 @@ class TermAdmin(Recorded[Any]):
     def save_model(self, request: HttpRequest, obj: Said, form: Any, change: bool) -> None:
         until: date | None = form.cleaned_data["valid_until"]
         if change:
-            plan_terms.end_term(term=obj, on=until)
+            plan_versions.end_term(term=obj, on=until)
             return
         told = {name: form.cleaned_data[name] for name in (*FOR_ONE, *self.amounts, *DATES)}
         obj.pk = self.given(told).pk
@@ -82,7 +82,7 @@ class TermAdmin(Recorded[Any]):
         """Give the tenant what the form told, by the use case of this kind of term."""
 
     def delete_model(self, request: HttpRequest, obj: Said) -> None:
-        plan_terms.drop_term(term=obj)
+        plan_versions.drop_term(term=obj)
 
 
 @admin.register(Allowance)
@@ -90,7 +90,7 @@ class AllowanceAdmin(TermAdmin):
     amounts = ("name", "hours")
 
     def given(self, told: dict[str, Any]) -> Allowance:
-        return plan_terms.set_allowance(**told)
+        return plan_versions.set_allowance(**told)
 
 
 @admin.register(Fee)
@@ -98,7 +98,7 @@ class FeeAdmin(TermAdmin):
     amounts = ("name", "amount")
 
     def given(self, told: dict[str, Any]) -> Fee:
-        return plan_terms.set_fee(**told)
+        return plan_versions.set_fee(**told)
 
 
 @admin.register(Commitment)
@@ -106,7 +106,7 @@ class CommitmentAdmin(TermAdmin):
     amounts = ("amount", "overage_factor")
 
     def given(self, told: dict[str, Any]) -> Commitment:
-        return plan_terms.set_commitment(factor=told.pop("overage_factor"), **told)
+        return plan_versions.set_commitment(factor=told.pop("overage_factor"), **told)
 
 
 @admin.register(Discount)
@@ -114,4 +114,4 @@ class DiscountAdmin(TermAdmin):
     amounts = ("name", "percent", "amount")
 
     def given(self, told: dict[str, Any]) -> Discount:
-        return plan_terms.set_discount(**told)
+        return plan_versions.set_discount(**told)

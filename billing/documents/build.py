@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from billing.describing import detail
-from billing.documents.format import country_name, hours_text, money_text, price_text
+from billing.catalog.line_descriptions import detail
 from billing.documents.invoice import DocumentLine, InvoiceDocument, Party
-from billing.gateways.offline import bank_details
+from billing.documents.parties import address_lines
 from billing.models import (
     BillingPeriod,
     DocumentKind,
@@ -20,7 +19,8 @@ from billing.models import (
     InvoiceTax,
     TaxCategory,
 )
-from billing.parties import address_lines
+from billing.rules.bank_details import bank_details
+from billing.rules.formatting import country_name, hours_text, money_text, price_text
 from billing.rules.money import Money
 from billing.rules.period import Period, label
 from billing.wallets import paying

@@ -15,16 +15,16 @@ from zoneinfo import ZoneInfo
 
 from stdnum import iban as ibans
 
-from billing import xrechnung
-from billing.documents.format import hours_text
+from billing.documents import xrechnung
 from billing.documents.typesetting import NoAnswerError, TypesettingError, write_einvoice
+from billing.documents.vat_ids import names_its_country
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceTax, TaxCategory
 from billing.rules.en16931 import can_state, item
+from billing.rules.formatting import hours_text
 from billing.rules.money import Money
 from billing.rules.period import last_day
 from billing.rules.references import creditor_reference
-from billing.vat_ids import names_its_country
-from portal.tenants.electronic_address import parted
+from portal.core.tenants.electronic_address import parted
 
 PROFILE = "urn:cen.eu:en16931:2017"
 PROCESS = "urn:fdc:peppol.eu:2017:poacc:billing:01:1.0"  # an invoice for what was supplied, by Peppol's name

@@ -18,8 +18,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from django.db import transaction
 
-from billing import job_users, signing
-from billing.documents import evidence_usage
+from billing.documents import evidence_usage, job_users, signing
 from billing.documents.evidence_document import document_of
 from billing.models import Evidence, Invoice, InvoiceDocument, InvoiceLine
 

@@ -11,7 +11,7 @@ from datetime import UTC
 from django.db import connection
 
 from billing.documents.csv import FORMULA, rows_to_csv
-from billing.explanation import CUTS, ORDER, cuts_of
+from billing.documents.line_jobs import CUTS, ORDER, cuts_of
 from billing.models import InvoiceLine, LineKind
 
 _NAMES = ("cluster", "account", "queue", "gpu_model", "mig_profile", "state")

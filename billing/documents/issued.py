@@ -8,8 +8,7 @@ from hashlib import sha256
 
 from django.db import transaction
 
-from billing import signing
-from billing.documents import build, einvoice, evidence, pdf
+from billing.documents import build, einvoice, evidence, pdf, signing
 from billing.documents.einvoice import EInvoiceError
 from billing.models import Invoice, InvoiceDocument
 

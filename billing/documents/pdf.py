@@ -4,7 +4,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date
 from typing import Any
 
-from billing import xrechnung
+from billing.documents import xrechnung
 from billing.documents.glyphs import printable
 from billing.documents.invoice import InvoiceDocument
 from billing.documents.typesetting import typeset

@@ -10,11 +10,11 @@ from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from billing.dunning import claiming
-from billing.dunning.issued_letters import OLD
-from billing.locking import lock
+from billing.catalog.tenant_lock import lock
+from billing.dunning import claims
+from billing.dunning.issue_notices import OLD
 from billing.models import Letter, LetterState
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 
 
 class ContactError(Exception):
@@ -40,7 +40,7 @@ def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant
         tenant.save(update_fields=["email"])
         refused = Letter.objects.filter(tenant=tenant).exclude(refused={})
         refused.filter(state=LetterState.WAITING).update(not_before=moment)
-        unsent = Letter.objects.filter(tenant=tenant, why=claiming.NOBODY, made_at__gte=moment - OLD)
+        unsent = Letter.objects.filter(tenant=tenant, why=claims.NOBODY, made_at__gte=moment - OLD)
         failed = refused.filter(state=LetterState.FAILED) | unsent.filter(
             state__in=(LetterState.SKIPPED, LetterState.FAILED)
         )

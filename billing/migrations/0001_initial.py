@@ -4,10 +4,10 @@ import django.contrib.postgres.indexes
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.expressions
+import portal.core.tenants.electronic_address
+import portal.core.vault
+import portal.core.vault.fields
 import portal.schema.operations
-import portal.tenants.electronic_address
-import portal.vault
-import portal.vault.fields
 import uuid
 from django.db import migrations, models
 
@@ -145,7 +145,7 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('name', models.CharField(help_text='The first digits of the SHA-256 of the public key.', max_length=16, unique=True)),
                         ('public', models.CharField(help_text='Base64 of its 32 bytes.', max_length=44)),
-                        ('private', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='Base64 of its 32 bytes; gone once another key signs.')),
+                        ('private', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='Base64 of its 32 bytes; gone once another key signs.')),
                         ('since', models.DateTimeField()),
                         ('until', models.DateTimeField(help_text='When another key took its place; empty: it signs.', null=True)),
                     ],
@@ -461,7 +461,7 @@ class Migration(migrations.Migration):
                         ('email', models.EmailField(blank=True, max_length=254)),
                         ('contact_name', models.CharField(blank=True, help_text='Who answers questions about invoices: a person or a department.', max_length=100)),
                         ('contact_phone', models.CharField(blank=True, max_length=40, validators=[django.core.validators.RegexValidator('(?:[^0-9]*[0-9]){3}', 'write a telephone number with at least three digits.')])),
-                        ('electronic_address', models.CharField(blank=True, help_text='As scheme:identifier, such as 9930:DE811234565; empty: the e-mail.', max_length=100, validators=[portal.tenants.electronic_address.electronic_address])),
+                        ('electronic_address', models.CharField(blank=True, help_text='As scheme:identifier, such as 9930:DE811234565; empty: the e-mail.', max_length=100, validators=[portal.core.tenants.electronic_address.electronic_address])),
                         ('iban', models.CharField(blank=True, max_length=42, verbose_name='IBAN')),
                         ('bic', models.CharField(blank=True, max_length=11, verbose_name='BIC')),
                         ('invoice_prefix', models.CharField(default='INV', help_text='What the numbers of invoices begin with.', max_length=12, validators=[django.core.validators.RegexValidator('^[A-Za-z0-9][A-Za-z0-9._-]*\\Z', 'write letters, digits and . _ - only, the first one a letter or a digit.')])),

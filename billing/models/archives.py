@@ -7,8 +7,8 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 @track()

@@ -15,8 +15,8 @@ from django.db.models import Q
 
 from billing.models.invoices import Invoice
 from billing.models.payments import Payment
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 class MethodState(models.TextChoices):

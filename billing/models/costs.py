@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models import Cluster
-from portal.audit import track
+from portal.core.audit import track
 
 
 @track()

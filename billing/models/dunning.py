@@ -12,8 +12,8 @@ from django.db.models import Q
 from billing.models.invoices import Invoice
 from billing.rules.dunning import LONGEST, Policy, Terms
 from billing.rules.money import Money
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 DAYS = Q()
 for _column in ("past_due", "suspend", "announce", "write_off"):

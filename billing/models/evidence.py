@@ -9,7 +9,7 @@ from django.db import models
 
 from billing.models.invoices import Invoice
 from billing.models.signing import SigningKey
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 
 
 class Evidence(models.Model):

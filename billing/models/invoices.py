@@ -12,8 +12,8 @@ from billing.models import guards
 from billing.models.rated import BillingPeriod
 from billing.models.signing import SigningKey
 from billing.rules.tax import Tax
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 class InvoiceState(models.TextChoices):

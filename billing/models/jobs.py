@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from billing.models import billed_jobs_sql
-from portal.tenants.models import Project, Tenant
+from portal.core.tenants.models import Project, Tenant
 
 
 class JobDescription(models.Model):

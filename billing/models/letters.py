@@ -11,8 +11,8 @@ from django.db.models import Q
 from billing.models.collecting import PaymentAttempt
 from billing.models.invoices import Invoice
 from clusters.models import Account
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 class LetterKind(models.TextChoices):

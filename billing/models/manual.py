@@ -11,8 +11,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from billing.models import guards
 from billing.models.invoices import InvoiceLine, InvoiceState, LineKind
 from billing.rules.money import Money
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 class ManualLineQuerySet(QuerySet["ManualLine"]):

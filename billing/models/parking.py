@@ -9,8 +9,8 @@ from django.db import models
 from django.db.models import Q
 
 from billing.models.rated import BillingPeriod
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 class Measure(models.TextChoices):

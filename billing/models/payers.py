@@ -12,8 +12,8 @@ from django.db import models
 from django.db.models import F, Func, Q, Value
 
 from billing.models import guards
-from portal.audit import track
-from portal.tenants.models import Tenant, same
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant, same
 
 
 @track()

@@ -11,8 +11,8 @@ from django.db.models import Q
 from billing.models.invoices import Invoice
 from billing.models.rated import BillingPeriod
 from billing.rules.money import Money
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 @track()

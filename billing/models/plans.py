@@ -19,8 +19,8 @@ from billing.models.rated import Resource
 from billing.rules.money import TOKENS, rounded_text
 from billing.rules.pricing import MAX_PRICE_DECIMALS, PerUnit, PriceModel
 from billing.rules.tiers import Scale, as_terms, first_price, of_terms
-from portal.audit import track
-from portal.tenants.models import Tenant, same
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant, same
 
 SELECTORS = {
     "cluster": "clusters",

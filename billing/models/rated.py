@@ -11,7 +11,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import F, Q
 
-from portal.tenants.models import Project, Tenant
+from portal.core.tenants.models import Project, Tenant
 
 
 class Resource(models.TextChoices):

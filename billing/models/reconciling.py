@@ -13,8 +13,8 @@ from django.db.models import Q
 
 from billing.models.collecting import PaymentAttempt
 from billing.models.invoices import Invoice
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 class Reconciliation(models.Model):

@@ -8,9 +8,9 @@ from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
-from portal.audit import track
-from portal.tenants.electronic_address import electronic_address
-from portal.tenants.models import COUNTRY, Corrections, ZeroInvoices
+from portal.core.audit import track
+from portal.core.tenants.electronic_address import electronic_address
+from portal.core.tenants.models import COUNTRY, Corrections, ZeroInvoices
 
 # A number is a part of addresses and of names of files.
 PREFIX = RegexValidator(

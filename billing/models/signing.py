@@ -8,8 +8,8 @@ import pgtrigger
 from django.db import models
 from django.db.models import Q
 
-from portal.audit import track
-from portal.vault import SealedField
+from portal.core.audit import track
+from portal.core.vault import SealedField
 
 
 @track(exclude=["private"])

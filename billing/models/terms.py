@@ -14,8 +14,8 @@ from django.db import models
 from django.db.models import F, Func, Q, Value
 
 from billing.models.plans import RATED_BY, PlanVersion
-from portal.audit import track
-from portal.tenants.models import Tenant, same
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant, same
 
 # Of one tenant's own term: whether a line states it, on an invoice of the tenant or of who pays for it. A
 # commitment's line stands under the plan's, and an allowance has none: it is in the terms of the use that it includes.

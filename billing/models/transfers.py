@@ -11,8 +11,8 @@ from django.db.models import Q
 from billing.models.payments import Payment
 from billing.models.wallets import WalletGrant
 from billing.rules.money import Money
-from portal.audit import track
-from portal.tenants.models import Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Tenant
 
 
 class BankStatement(models.Model):

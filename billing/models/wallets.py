@@ -14,8 +14,8 @@ from django.db import models
 from django.db.models import F, Q
 
 from billing.rules.wallet import Every
-from portal.audit import track
-from portal.tenants.models import Project, Tenant
+from portal.core.audit import track
+from portal.core.tenants.models import Project, Tenant
 
 PAYS_FIRST = 100  # priority of a grant, unless said
 

@@ -18,11 +18,11 @@ from django.db.models import Max, Sum
 from billing.models.wallets import Wallet, WalletBooking, WalletScheme, WalletScope, WalletTotal
 from billing.rules.money import Money
 from billing.rules.pricing import SECONDS_PER_HOUR
-from billing.wallets import apart, replay
+from billing.wallets import batch, replay
 from billing.wallets.caps import used_by
 from billing.wallets.entries import locked
 from billing.wallets.replay import Change
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 
 
 class Owner(NamedTuple):
@@ -39,7 +39,7 @@ def book_due(*, moment: datetime) -> int:
     """
     due = list(WalletBooking.objects.filter(due=True).order_by("pk").values_list("pk", flat=True))
     tenants = Tenant.objects.filter(pk__in=due).order_by("pk")
-    apart.each(tenants, lambda tenant: book(tenant=tenant, moment=moment))
+    batch.each(tenants, lambda tenant: book(tenant=tenant, moment=moment))
     return len(due)
 
 

@@ -16,7 +16,7 @@ from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct import check_same, opened
 from clusters.connectors.slurm import decode, faults
 from clusters.connectors.slurm.rows import RowReader
-from clusters.connectors.slurm.splitter import LARGEST, Splitter, TooLongError
+from clusters.connectors.slurm.window_splitting import LARGEST, Splitter, TooLongError
 from portal.excerpt import excerpt
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 import django.contrib.postgres.constraints
 import django.core.validators
 import django.db.models.deletion
+import portal.core.vault
+import portal.core.vault.fields
 import portal.schema.operations
-import portal.vault
-import portal.vault.fields
 from django.db import migrations, models
 
 
@@ -140,16 +140,16 @@ class Migration(migrations.Migration):
                         ('unix_socket', models.CharField(blank=True, help_text='Path of its socket on this host, instead of an address.', max_length=255)),
                         ('ca', models.TextField(blank=True, help_text="PEM of those to trust; empty: the system's.", verbose_name='certificate authorities')),
                         ('client_certificate', models.TextField(blank=True, help_text='PEM that we show.')),
-                        ('client_key', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='PEM, for the client certificate.')),
-                        ('headers', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='Extra headers for an authenticating proxy, as a JSON object.')),
+                        ('client_key', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='PEM, for the client certificate.')),
+                        ('headers', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='Extra headers for an authenticating proxy, as a JSON object.')),
                         ('user', models.CharField(blank=True, help_text='Slurm: whose token it is, with AdminLevel Operator. Prometheus: whose password it is.', max_length=100)),
-                        ('token', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.')),
-                        ('password', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='Of the user of a Prometheus, for basic authentication.')),
-                        ('aws', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='AWS keys for Amazon Managed Service for Prometheus, as a JSON object.')),
+                        ('token', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.')),
+                        ('password', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='Of the user of a Prometheus, for basic authentication.')),
+                        ('aws', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='AWS keys for Amazon Managed Service for Prometheus, as a JSON object.')),
                         ('options', models.JSONField(blank=True, default=dict, help_text='How the series of a Prometheus are read, as a JSON object; docs/kubernetes.md has its keys.')),
                         ('credentials_changed_at', models.DateTimeField(editable=False, help_text='When a secret was last changed; the database writes it.', null=True)),
                         ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='connection', to='clusters.cluster')),
-                        ('jwt_key', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='The content of jwt_hs256.key in base64: short-lived tokens are made from it.')),
+                        ('jwt_key', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='The content of jwt_hs256.key in base64: short-lived tokens are made from it.')),
                         ('slurm_cluster', models.CharField(blank=True, help_text='ClusterName in slurm.conf; empty: whichever slurmrestd answers for.', max_length=100, verbose_name="Slurm's cluster name")),
                         ('first_usage_from', models.DateTimeField(blank=True, help_text='Where the first pass begins; empty: one look-back before it.', null=True)),
                         ('every', models.PositiveIntegerField(default=300, help_text='Seconds from one pass to the next.', validators=[django.core.validators.MinValueValidator(30), django.core.validators.MaxValueValidator(86400)])),
@@ -259,12 +259,12 @@ class Migration(migrations.Migration):
                         ('unix_socket', models.CharField(blank=True, help_text='Path of its socket on this host, instead of an address.', max_length=255)),
                         ('ca', models.TextField(blank=True, help_text="PEM of those to trust; empty: the system's.", verbose_name='certificate authorities')),
                         ('client_certificate', models.TextField(blank=True, help_text='PEM that we show.')),
-                        ('client_key', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='PEM, for the client certificate.')),
-                        ('headers', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='Extra headers for an authenticating proxy, as a JSON object.')),
+                        ('client_key', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='PEM, for the client certificate.')),
+                        ('headers', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='Extra headers for an authenticating proxy, as a JSON object.')),
                         ('user', models.CharField(blank=True, help_text='Slurm: whose token it is, with AdminLevel Operator. Prometheus: whose password it is.', max_length=100)),
-                        ('token', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.')),
-                        ('password', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='Of the user of a Prometheus, for basic authentication.')),
-                        ('aws', portal.vault.SealedField(default=portal.vault.fields.empty, help_text='AWS keys for Amazon Managed Service for Prometheus, as a JSON object.')),
+                        ('token', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.')),
+                        ('password', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='Of the user of a Prometheus, for basic authentication.')),
+                        ('aws', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='AWS keys for Amazon Managed Service for Prometheus, as a JSON object.')),
                         ('options', models.JSONField(blank=True, default=dict, help_text='How the series of a Prometheus are read, as a JSON object; docs/kubernetes.md has its keys.')),
                         ('credentials_changed_at', models.DateTimeField(editable=False, help_text='When a secret was last changed; the database writes it.', null=True)),
                         ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='telemetry', to='clusters.cluster')),

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models.cluster import Cluster
-from portal.audit import track
+from portal.core.audit import track
 
 
 class ActKind(models.TextChoices):

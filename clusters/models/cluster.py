@@ -8,7 +8,7 @@ import pgtrigger
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from portal.audit import track
+from portal.core.audit import track
 
 
 class ClusterError(Exception):

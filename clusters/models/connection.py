@@ -10,10 +10,10 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models.cluster import Cluster, ClusterKind
-from clusters.models.guarding import refuse_private_keys
-from clusters.models.reach import Reach, known_address, refuse_wrong_options, stamps
-from portal.audit import track
-from portal.vault import SealedField
+from clusters.models.endpoint import Reach, known_address, refuse_wrong_options, stamps
+from clusters.models.secrets_guard import refuse_private_keys
+from portal.core.audit import track
+from portal.core.vault import SealedField
 
 SECRETS = ("client_key", "headers", "token", "jwt_key", "password", "aws")
 """Columns that rest encrypted."""

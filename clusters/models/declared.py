@@ -11,7 +11,7 @@ from django.db.models import F, Func, Q, Value
 
 from clusters.models.capacity import CapacityState, same_text
 from clusters.models.cluster import Cluster
-from portal.audit import track
+from portal.core.audit import track
 
 
 @track()

@@ -8,8 +8,8 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models.cluster import Cluster
-from clusters.models.reach import Reach, stamps
-from portal.audit import track
+from clusters.models.endpoint import Reach, stamps
+from portal.core.audit import track
 
 TELEMETRY_SECRETS = ("client_key", "headers", "token", "password", "aws")
 """Columns that rest encrypted."""

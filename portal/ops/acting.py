@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from clusters import acting, limits
+from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
-from clusters.limits import Door, LimitError, Plan, Request
+from clusters.enforcement_plan import Door, LimitError, Plan, Request
 from clusters.models import Act, ActKind, Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
@@ -59,10 +59,10 @@ class ActingCommand(OperatorCommand):
 
     def answer(self, *, cluster: str, yes: bool, plan: str, why: str, **options: Any) -> Answer:
         request = self.request(options)
-        with limits.open_door(cluster=the_cluster(cluster), clock=lambda: int(time.time())) as door:
+        with enforcement_plan.open_door(cluster=the_cluster(cluster), clock=lambda: int(time.time())) as door:
             if yes:
-                acting.tidy(door=door)
-            made = limits.plan(door=door, request=request)
+                job_control.tidy(door=door)
+            made = enforcement_plan.plan(door=door, request=request)
             if plan and plan != made.fingerprint:
                 raise RefusedError(
                     f"What would be done now is plan {made.fingerprint} and not {plan}: look at it again without --yes."
@@ -76,7 +76,8 @@ def _rehearsed(door: Door, made: Plan) -> Answer:
     ]
     lines = [*(step.words for step in made.steps), *made.notes]
     lines += [
-        f"How act {act.pk} ended ({act}) is not known; --yes looks." for act in acting.unsettled(door.cluster)
+        f"How act {act.pk} ended ({act}) is not known; --yes looks."
+        for act in job_control.unsettled(door.cluster)
     ]
     if made.steps:
         lines.append(f"Nothing was done yet: this is plan {made.fingerprint}; --yes carries it out.")
@@ -85,7 +86,7 @@ def _rehearsed(door: Door, made: Plan) -> Answer:
 
 def _carried_out(door: Door, made: Plan, why: str, *, exactly: bool) -> Answer:
     who = f"{getpass.getuser()} at the shell"
-    done = acting.carry_out(door=door, plan=made, who=who, why=why, exactly=exactly)
+    done = job_control.carry_out(door=door, plan=made, who=who, why=why, exactly=exactly)
     acts = [*done.acts, *([None] * done.left)]
     steps, lines = [], []
     for step, act in zip(done.steps, acts, strict=True):

@@ -12,8 +12,8 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from portal.admin import ReadOnly
-from portal.audit.models import AuditEntry, Operation
-from portal.audit.tracking import TRACKED
+from portal.core.audit.models import AuditEntry, Operation
+from portal.core.audit.tracking import TRACKED
 
 NOTHING: tuple[object, ...] = (None, "", [])
 

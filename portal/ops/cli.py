@@ -22,7 +22,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DataError, OperationalError
 
 from billing.rules import period as periods
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.excerpt import excerpt, quoted
 
 REDRAW = 0.1  # seconds between two states of a progress line

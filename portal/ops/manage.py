@@ -13,10 +13,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from portal import env
-from portal.ops import reach
+from portal.ops import connectivity
+from portal.ops.connectivity import UnreachableError
 from portal.ops.embedded.host import EmbeddedError, full_disk
 from portal.ops.embedded.postgres import Postgres
-from portal.ops.reach import UnreachableError
 
 # They look after the schema themselves, or need none.
 WITHOUT_SCHEMA = {
@@ -73,7 +73,7 @@ def prepare(home: Path, *, embedded: bool) -> None:
 
     django.setup()
     if not embedded:
-        reach.database(os.environ["DATABASE_URL"])
+        connectivity.database(os.environ["DATABASE_URL"])
         refuse_unmigrated()
         return
     try:

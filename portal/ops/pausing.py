@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.core.management.base import CommandParser
 
 from billing.models import Invoice, InvoiceState
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import BadInputError
-from portal.tenants.models import Tenant
 
 
 def targets(parser: CommandParser) -> None:

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from billing.models.plans import model_of
-from billing.quoting import Part, Quote, QuoteError
 from billing.rules.money import Money, decimal_of, decimal_text, rounded_text
 from billing.rules.tiers import as_terms
+from billing.simulation.quotes import Part, Quote, QuoteError
 from clusters.connectors.base import UsageFact
 from portal.excerpt import quoted
 from portal.ops.cli import instant_text

@@ -22,7 +22,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from portal import env as environment
-from portal.audit import tracking
+from portal.core.audit import tracking
 from portal.env import ROOT
 from portal.ops.baseline import APPS
 

@@ -11,9 +11,9 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 from kombu import Connection
 
-from billing.collecting import door, events
-from billing.collecting.door import CollectingError
-from billing.gateways.base import SignatureError
+from billing.payments import gateway_access, webhook_events
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import SignatureError
 from billing.tasks import apply_event
 from portal.queues import queue_of
 
@@ -25,13 +25,13 @@ PATIENCE = 2  # seconds with a broker that does not answer
 @require_POST
 def hook(request: HttpRequest) -> HttpResponse:
     """200 for what is stored, known, not ours or not understood; 400, nothing kept, for what Stripe did not sign."""
-    if not door.is_configured() or not settings.STRIPE_WEBHOOK_SECRETS:
+    if not gateway_access.is_configured() or not settings.STRIPE_WEBHOOK_SECRETS:
         return _said(404, "No webhook is set up here: set STRIPE_WEBHOOK_SECRETS.")
     if len(request.body) > MOST:
         return _said(413, "That is no notification of Stripe.")
     signature = request.headers.get("Stripe-Signature", "")
     try:
-        event = door.gateway().verified(request.body, signature, settings.STRIPE_WEBHOOK_SECRETS)
+        event = gateway_access.gateway().verified(request.body, signature, settings.STRIPE_WEBHOOK_SECRETS)
     except CollectingError as error:
         return _said(503, str(error))  # Stripe tells again
     except (SignatureError, ValueError) as error:
@@ -39,7 +39,7 @@ def hook(request: HttpRequest) -> HttpResponse:
             400, str(error) if isinstance(error, SignatureError) else "That is no notification of Stripe."
         )
     with transaction.atomic():
-        if events.store(event, moment=datetime.now(UTC)):
+        if webhook_events.store(event, moment=datetime.now(UTC)):
             transaction.on_commit(lambda: _wake(event.id))
     return _said(200, "")
 

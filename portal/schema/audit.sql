@@ -1,6 +1,6 @@
--- The history of changes: one function behind every table that `portal.audit.track` marks.
+-- The history of changes: one function behind every table that `portal.core.audit.track` marks.
 
--- Who acts, through what and why are settings of the transaction (`portal.audit.acting_as`).
+-- Who acts, through what and why are settings of the transaction (`portal.core.audit.acting_as`).
 CREATE SEQUENCE audit_transaction;
 ALTER TABLE audit_entry
     ALTER transaction SET DEFAULT current_setting('app.transaction')::bigint,

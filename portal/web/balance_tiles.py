@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.urls import reverse
 
-from billing.reading import invoices
+from billing.queries import invoices
 from portal.web import format as say
+from portal.web.access_decorators import Visit
 from portal.web.shapes import Tile
-from portal.web.visit import Visit
 
 
 def open_invoices(visit: Visit, found: invoices.Open) -> Tile:

@@ -14,11 +14,11 @@ from clusters import blocks
 from clusters.models import AccountBlock, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
 from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
 from portal.web.shapes import BlockPreview, BlockRow, BlocksPage, ReasonRow, Shell
-from portal.web.visit import answer, operator_page
 
 if TYPE_CHECKING:
-    from clusters import limits
+    from clusters import enforcement_plan
 
 UTC_ZONE = ZoneInfo("UTC")
 SOURCES = {
@@ -56,7 +56,7 @@ def account_blocks(request: HttpRequest, shell: Shell, *, name: str) -> HttpResp
 
 def _act(request: HttpRequest, cluster: Cluster) -> tuple[BlockPreview | None, str]:
     """What would be done, or, once confirmed, that it was done; else why not."""
-    from clusters import limits  # the connectors load 5 MiB that other pages do without
+    from clusters import enforcement_plan  # the connectors load 5 MiB that other pages do without
     from clusters.connectors.base import ConnectorError
 
     form = request.POST
@@ -64,32 +64,34 @@ def _act(request: HttpRequest, cluster: Cluster) -> tuple[BlockPreview | None, s
     account = form.get("account", "").replace("\0", "").strip()[:255]
     if kind is None or not account:
         return None, "Name the account to block or unblock."
-    wanted = limits.Request(kind=kind, account=account, submits=form.get("submits") == "yes")
+    wanted = enforcement_plan.Request(kind=kind, account=account, submits=form.get("submits") == "yes")
     try:
-        with limits.open_door(cluster=cluster, clock=lambda: int(time.time())) as door:
+        with enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time())) as door:
             if form.get("act") == "confirm":
                 return None, _carried_out(request, door, wanted)
-            return _preview(cluster, limits.plan(door=door, request=wanted), form), ""
-    except (limits.LimitError, ConnectorError) as error:
+            return _preview(cluster, enforcement_plan.plan(door=door, request=wanted), form), ""
+    except (enforcement_plan.LimitError, ConnectorError) as error:
         return None, str(error)
 
 
-def _carried_out(request: HttpRequest, door: limits.Door, wanted: limits.Request) -> str:
+def _carried_out(request: HttpRequest, door: enforcement_plan.Door, wanted: enforcement_plan.Request) -> str:
     """Do it if it is still what was shown; why not, else "". Raises as `carry_out` does."""
-    from clusters import acting, limits
+    from clusters import enforcement_plan, job_control
 
-    acting.tidy(door=door)
-    plan = limits.plan(door=door, request=wanted)
+    job_control.tidy(door=door)
+    plan = enforcement_plan.plan(door=door, request=wanted)
     if plan.fingerprint != request.POST.get("plan"):
         return "What would be done now differs from the preview, so nothing was done: preview it again."
-    done = acting.carry_out(door=door, plan=plan, who=str(request.user), why=_why(request.POST), exactly=True)
+    done = job_control.carry_out(
+        door=door, plan=plan, who=str(request.user), why=_why(request.POST), exactly=True
+    )
     if not done.good:
         return " ".join(act.error for act in done.acts if act.error) or "It was not read back: look again."
     messages.success(request, " ".join(step.words for step in done.steps))
     return ""
 
 
-def _preview(cluster: Cluster, plan: limits.Plan, form: QueryDict) -> BlockPreview:
+def _preview(cluster: Cluster, plan: enforcement_plan.Plan, form: QueryDict) -> BlockPreview:
     request = plan.request
     title = button = f"Block {request.account}"
     if request.kind == ActKind.UNBLOCK:

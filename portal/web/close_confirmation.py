@@ -5,11 +5,11 @@ from __future__ import annotations
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from billing import close_runs
+from billing.invoicing import close_runs
+from billing.invoicing.close_results import Outcome
 from billing.models import CloseKind, CloseRun
-from billing.outcomes import Outcome
 from billing.rules.money import Money
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.shapes import IssueConfirmation
 

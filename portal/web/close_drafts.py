@@ -12,19 +12,20 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 
-from billing import calendar, close_drafts, close_runs
-from billing.close_drafts import Drafts
+from billing.catalog import billing_periods
 from billing.documents import pdf as pdfs
 from billing.documents.typesetting import TypesettingError
+from billing.invoicing import close_runs, draft_previews
+from billing.invoicing.close_results import Outcome
+from billing.invoicing.draft_previews import Drafts
 from billing.models import Invoice
-from billing.outcomes import Outcome
-from billing.reading import invoices as reading
+from billing.queries import invoices as reading
 from billing.rules.period import parse_month
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
+from portal.web.access_decorators import answer, operator_page
 from portal.web.closing import month_name
 from portal.web.invoices import shown
 from portal.web.shapes import INVOICE_BADGES, Draft, DraftsPage, Fact, InvoicePage, Shell
-from portal.web.visit import answer, operator_page
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ def draft_pdf(request: HttpRequest, shell: Shell, month: str, tenant: str, place
     del request, shell
     now = datetime.now(UTC).replace(microsecond=0)
     found = get_object_or_404(Tenant, slug=tenant)
-    made = _drafted(month, found, now, lambda row: close_drafts.document_of(row, moment=now)).documents
+    made = _drafted(month, found, now, lambda row: draft_previews.document_of(row, moment=now)).documents
     if not 1 <= place <= len(made):
         raise Http404("no such draft")
     try:
@@ -78,7 +79,7 @@ def _drafted(month: str, tenant: Tenant, now: datetime, read: Callable[[Invoice]
     if not 2000 <= year <= now.year + 1:
         raise Http404("no such month")
     run = close_runs.newest(month)
-    return close_drafts.read_each(
+    return draft_previews.read_each(
         tenant=tenant,
         year=year,
         month=number,
@@ -90,14 +91,14 @@ def _drafted(month: str, tenant: Tenant, now: datetime, read: Callable[[Invoice]
 
 def _page(row: Invoice, now: datetime) -> InvoicePage:
     """Without what its number makes, and without addresses that nobody can open."""
-    page = shown(reading.draft_detail(row.pk, on=calendar.day_of(now, row.period)))
+    page = shown(reading.draft_detail(row.pk, on=billing_periods.day_of(now, row.period)))
     groups = tuple(
         replace(group, lines=tuple(replace(line, jobs="") for line in group.lines)) for group in page.groups
     )
     facts = tuple(Fact(label=other.label, value=other.number) for other in page.related)
     return replace(
         page,
-        number=close_drafts.NUMBER,
+        number=draft_previews.NUMBER,
         badge=INVOICE_BADGES["draft"],
         groups=groups,
         facts=(*page.facts, *facts),

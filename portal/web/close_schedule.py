@@ -12,17 +12,17 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from billing import close_schedules
-from billing.close_schedules import ScheduleError, Upcoming
-from billing.documents.format import LOCALE
+from billing.invoicing import close_schedules
+from billing.invoicing.close_schedules import ScheduleError, Upcoming
 from billing.models import CloseKind, CloseRun, CloseSchedule, ReportState
 from billing.models.closes import FIRST_DAY, LAST_DAY
+from billing.rules.formatting import LOCALE
 from billing.rules.period import parse_month
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from portal.web import format as say
+from portal.web.access_decorators import operator_page
 from portal.web.shapes import Shell
 from portal.web.shapes.closing import CloseScheduleRow, SchedulePage
-from portal.web.visit import operator_page
 
 SHOWN = 6  # that come next
 OFF = "No month closes by itself: preview and issue by hand."

@@ -16,19 +16,20 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from billing import close_runs, parking
-from billing.close_runs import RunError, Tally
-from billing.documents.format import LOCALE
+from billing.invoicing import approvals, close_runs
+from billing.invoicing.approvals import ParkingError
+from billing.invoicing.close_results import Outcome
+from billing.invoicing.close_runs import RunError, Tally
 from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Decision, Parking
-from billing.outcomes import Outcome
-from billing.parking import ParkingError
+from billing.rules.formatting import LOCALE
 from billing.rules.money import Money
 from billing.rules.period import parse_month, shifted
 from billing.tasks import closes_due
-from portal.audit import acting_as
-from portal.outbox import outbox
+from portal.core.audit import acting_as
+from portal.core.outbox import outbox
 from portal.web import close_confirmation, close_schedule
 from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
 from portal.web.shapes import (
     Badge,
     ClosePage,
@@ -39,7 +40,6 @@ from portal.web.shapes import (
     ParkedRow,
     Shell,
 )
-from portal.web.visit import answer, operator_page
 
 UTC_ZONE = ZoneInfo("UTC")
 PAGE = 50  # tenants
@@ -162,7 +162,7 @@ def _act(request: HttpRequest, month: str, now: datetime) -> None:
         elif act in {Decision.APPROVED.value, Decision.REFUSED.value}:
             row = _decide(request.POST, Decision(act), by, why, now)
             again = " Issue the month to send it." if row.state == Decision.APPROVED else ""
-            messages.success(request, f"{row.tenant}, {parking.amount_of(row)}: {row.state}.{again}")
+            messages.success(request, f"{row.tenant}, {approvals.amount_of(row)}: {row.state}.{again}")
     except (RunError, ParkingError) as refusal:
         messages.error(request, str(refusal))
 
@@ -187,7 +187,7 @@ def _decide(posted: QueryDict, decision: Decision, by: str, why: str, now: datet
         raise Http404
     seen = int(total[:DIGITS]), int(lines[:DIGITS])
     with acting_as(by, why=why):
-        return parking.decide(period=found, decision=decision, by=by, why=why, moment=now, seen=seen)
+        return approvals.decide(period=found, decision=decision, by=by, why=why, moment=now, seen=seen)
 
 
 def _page(month: str, asked: QueryDict, now: datetime) -> ClosePage:

@@ -14,14 +14,15 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from billing.tasks import pull_due
-from clusters import declared, due, oversight, watermark
+from clusters import declared, due, status, watermark
 from clusters.capacity import ModelCapacity
-from clusters.connecting import ConnectionForm
+from clusters.connection_form import ConnectionForm
 from clusters.models import ClusterKind, Connection, IncompleteHour, Pull, Telemetry, VanishedRun
 from clusters.models.connection import SECRETS, WHERE
-from clusters.oversight import Closer
-from portal.outbox import outbox
+from clusters.status import Closer
+from portal.core.outbox import outbox
 from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
 from portal.web.shapes import (
     Badge,
     CapacityRow,
@@ -34,7 +35,6 @@ from portal.web.shapes import (
     UnseenRow,
     VanishedRow,
 )
-from portal.web.visit import answer, operator_page
 
 if TYPE_CHECKING:
     from clusters.connectors.findings import Finding
@@ -67,9 +67,9 @@ def cluster(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
     findings = None
     if request.method == "POST":
         if request.POST.get("act") == "check" and found.connection is not None:
-            from clusters import examining  # the connectors load 5 MiB that other pages do without
+            from clusters import connection_test  # the connectors load 5 MiB that other pages do without
 
-            findings = examining.examine(cluster=found.cluster, clock=lambda: int(time.time()))
+            findings = connection_test.examine(cluster=found.cluster, clock=lambda: int(time.time()))
         else:
             _ask(request, found)
             return redirect("operator_cluster", name)
@@ -109,7 +109,7 @@ def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse
 
 
 def _found(name: str) -> Closer:
-    found = oversight.closer(name)
+    found = status.closer(name)
     if found is None:
         raise Http404
     return found

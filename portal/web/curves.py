@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from billing import describing
+from billing.catalog import line_descriptions
 from billing.models import Price
 from billing.models.plans import model_of
 from billing.rules.curve import Point, cliffs, curve
@@ -19,7 +19,7 @@ def curve_of(price: Price) -> Curve:
     points = curve(model_of(price), currency)
     for_whom = f" for {price.tenant.slug}" if price.tenant else ""
     return Curve(
-        title=f"{describing.describe(price)}{for_whom}",
+        title=f"{line_descriptions.describe(price)}{for_whom}",
         says=says(price),
         unit=unit,
         plot=drawing.plot(
@@ -41,7 +41,7 @@ def curve_of(price: Price) -> Curve:
 
 def says(price: Price) -> str:
     """How it depends on the quantity, or what a unit costs; and what it includes."""
-    words = describing.scale(price)
+    words = line_descriptions.scale(price)
     if not words:
         unit = Meter(price.meter).unit
         words = f"{say.price(price.unit_price, price.version.plan.currency)} per {unit}"

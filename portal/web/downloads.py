@@ -7,11 +7,11 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 
 from billing.documents import evidence as evidence_of
 from billing.models import Invoice, InvoiceLine
-from billing.reading import behind
-from billing.reading import invoices as reading
-from portal.tenants.access import Action
+from billing.queries import invoices as reading
+from billing.queries import line_usage
+from portal.core.tenants.access import Action
+from portal.web.access_decorators import ScopedStream, Visit, answer, tenant_page
 from portal.web.shapes import NotReadyPage
-from portal.web.visit import ScopedStream, Visit, answer, tenant_page
 
 log = structlog.get_logger("portal.web")
 
@@ -97,7 +97,7 @@ def found_line(visit: Visit, number: str, position: int) -> InvoiceLine:
 
 
 def _table(visit: Visit, found: Invoice, lines: list[InvoiceLine], name: str) -> HttpResponseBase:
-    pieces = behind.as_csv(found, lines)
+    pieces = line_usage.as_csv(found, lines)
     return ScopedStream(
         visit, pieces, content_type="text/csv; charset=utf-8", headers=_file(name, "attachment")
     )

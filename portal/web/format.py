@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from babel.dates import format_date
 
-from billing.documents.format import LOCALE, hours_text, money_text, price_text
 from billing.models import BillingPeriod
+from billing.rules.formatting import LOCALE, hours_text, money_text, price_text
 from billing.rules.money import Money, exponent, rounded_text
 from billing.rules.period import Period, label
 from billing.rules.pricing import Meter

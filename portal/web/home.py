@@ -8,12 +8,12 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from portal.tenants.access import tenants_of
+from portal.core.tenants.access import tenants_of
+from portal.web.access_decorators import answer, shell_of
 from portal.web.shapes import TenantRow, TenantsPage
-from portal.web.visit import answer, shell_of
 
 if TYPE_CHECKING:
-    from portal.tenants.models import User
+    from portal.core.tenants.models import User
 
 PAGE = 100
 

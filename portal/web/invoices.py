@@ -13,22 +13,23 @@ from zoneinfo import ZoneInfo
 
 from django.http import Http404, HttpRequest, HttpResponse
 
-from billing import describing
-from billing.collection import Settlement
+from billing.catalog import line_descriptions
 from billing.documents import build
-from billing.documents.format import country_name
-from billing.gateways.offline import BankDetails, bank_details, drawn
+from billing.documents.parties import address_lines
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, InvoiceTax, Letter, LineKind
-from billing.parties import address_lines
-from billing.reading import behind
-from billing.reading import invoices as reading
-from billing.reading.behind import Cursor, JobOnLine, Page
-from billing.reading.invoices import Detail, ListedInvoice
+from billing.queries import invoices as reading
+from billing.queries import line_usage
+from billing.queries.invoices import Detail, ListedInvoice
+from billing.queries.line_usage import Cursor, JobOnLine, Page
+from billing.receivables.settlement import Settlement
+from billing.rules.bank_details import BankDetails, bank_details, drawn
+from billing.rules.formatting import country_name
 from billing.rules.money import Money
 from billing.rules.pricing import Meter, PerUnit
-from portal.tenants.access import Action
-from portal.tenants.asking import together
+from portal.core.tenants.access import Action
+from portal.core.tenants.asking import together
 from portal.web import format as say
+from portal.web.access_decorators import Visit, answer, tenant_page
 from portal.web.downloads import found_line
 from portal.web.pay_offers import offer, open_offer
 from portal.web.payment import moved_by, refused_addresses
@@ -48,7 +49,6 @@ from portal.web.shapes import (
     Payment,
     Related,
 )
-from portal.web.visit import Visit, answer, tenant_page
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
@@ -218,7 +218,7 @@ def _shown(row: InvoiceLine, currency: str, jobs: str) -> Line:
     details = [
         f"{told}{say.period(row.service_period)}" if row.correction or row.original_id else "",
         f"in advance for {say.period(row.service_period)}" if ahead else "",
-        describing.detail(row, currency),
+        line_descriptions.detail(row, currency),
     ]
     return Line(
         position=row.position,
@@ -331,7 +331,7 @@ def _line_page(visit: Visit, number: str, position: int, before: str) -> LinePag
         raise Http404("a line without jobs")
     currency = row.invoice.currency
     apart = row.used_by() is not None
-    behind_it = Page([], 0, None) if apart else behind.jobs(row, after=_cursor(before))
+    behind_it = Page([], 0, None) if apart else line_usage.jobs(row, after=_cursor(before))
     whole = _seconds(row)
     unit = row.unit.replace("hour", "seconds")
     older = ""
@@ -346,14 +346,16 @@ def _line_page(visit: Visit, number: str, position: int, before: str) -> LinePag
         apart="Another tenant used it: its jobs are on that one’s pages, for its own members."
         if apart
         else "",
-        formula=describing.computation(row, currency) if row.terms else _formula(row, whole, unit, currency),
+        formula=line_descriptions.computation(row, currency)
+        if row.terms
+        else _formula(row, whole, unit, currency),
         jobs=tuple(_line_job(job, row, whole, visit.zone) for job in behind_it.jobs),
         more=older,
     )
 
 
 def _formula(row: InvoiceLine, whole: Fraction, unit: str, currency: str) -> str:
-    exact = PerUnit(behind.hour_price(row)).amount(whole, currency)
+    exact = PerUnit(line_usage.hour_price(row)).amount(whole, currency)
     return (
         f"{say.seconds(whole)} {unit} ÷ 3,600 × {say.price(row.unit_price, currency)} = "
         f"{say.exact_money(exact)}, on the invoice {say.minor(row.amount, currency)}"
@@ -372,7 +374,7 @@ def _line_job(job: JobOnLine, row: InvoiceLine, whole: Fraction, zone: ZoneInfo)
         held=say.whole(job.units),
         counted_in=say.counted_in(job.share, Meter(row.meter)),
         share=say.percent(seconds, whole),
-        amount=say.exact_money(PerUnit(behind.hour_price(row)).amount(seconds, row.invoice.currency)),
+        amount=say.exact_money(PerUnit(line_usage.hour_price(row)).amount(seconds, row.invoice.currency)),
     )
 
 

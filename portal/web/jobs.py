@@ -12,14 +12,14 @@ from zoneinfo import ZoneInfo
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 
 from billing.models import RatedJob, Resource, Verdict
-from billing.reading import jobs as reading
-from billing.reading.jobs import Choices, Cursor, Job, Wanted
-from billing.reading.overview import days_of
+from billing.queries import jobs as reading
+from billing.queries.jobs import Choices, Cursor, Job, Wanted
+from billing.queries.overview import days_of
 from billing.rules.pricing import Meter
-from portal.tenants.access import Action
+from portal.core.tenants.access import Action
 from portal.web import format as say
+from portal.web.access_decorators import Visit, answer, tenant_page
 from portal.web.shapes import Fact, JobFilters, JobPage, JobRow, JobsPage, Option, Piece, job_badge
-from portal.web.visit import Visit, answer, tenant_page
 
 LONGEST = 200  # characters of a search
 STATES = (

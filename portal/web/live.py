@@ -11,15 +11,15 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 
 from billing.models import Verdict
-from billing.reading import live as reading
-from billing.reading.jobs import Cursor
-from billing.reading.live import Live, OpenJob
+from billing.queries import live as reading
+from billing.queries.jobs import Cursor
+from billing.queries.live import Live, OpenJob
 from clusters.usage import Mark
-from portal.tenants.access import Action
+from portal.core.tenants.access import Action
 from portal.web import format as say
+from portal.web.access_decorators import Visit, answer, tenant_page
 from portal.web.jobs import cursor_of, gpus_text, job_row
 from portal.web.shapes import LivePage, LiveRow, ReadThrough, Tile
-from portal.web.visit import Visit, answer, tenant_page
 
 LATE = timedelta(hours=2)  # that a cluster may go unread before the page says so aloud
 NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -15,9 +15,9 @@ from clusters.capacity import CapacityError
 from clusters.declared import MOST_GPUS, Declaration, Node
 from clusters.models import CapacityState, Cluster
 from portal.excerpt import NO_CHOICE
+from portal.web.access_decorators import operator_page
 from portal.web.shapes import Shell
 from portal.web.shapes.cluster import NodesPage
-from portal.web.visit import operator_page
 
 EMPTY_ROWS = 3
 

@@ -10,12 +10,13 @@ from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 
-from clusters import oversight, watermark
+from clusters import status, watermark
 from clusters.models import Pull, Quarantined
-from clusters.oversight import Stand
-from portal.tenants import unowned as reading
-from portal.tenants.unowned import Span, Unowned
+from clusters.status import Stand
+from portal.core.tenants import unowned as reading
+from portal.core.tenants.unowned import Span, Unowned
 from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
 from portal.web.shapes import (
     Badge,
     ClusterRow,
@@ -28,7 +29,6 @@ from portal.web.shapes import (
     UnownedPage,
     UnownedRow,
 )
-from portal.web.visit import answer, operator_page
 
 UTC_ZONE = ZoneInfo("UTC")
 FRESH, OLD = timedelta(hours=1), timedelta(days=2)
@@ -42,7 +42,7 @@ OUTCOMES = {
 @operator_page("clusters")
 def clusters(request: HttpRequest, shell: Shell) -> HttpResponse:
     now = datetime.now(UTC)
-    page = ClustersPage(rows=tuple(_cluster(stand, now) for stand in oversight.clusters(moment=now)))
+    page = ClustersPage(rows=tuple(_cluster(stand, now) for stand in status.clusters(moment=now)))
     return answer(request, shell, page, whole="operator/clusters.html")
 
 
@@ -114,9 +114,9 @@ def _command(cluster: str, account: str, gap: Span) -> str:
 
 def _quarantine(*, cluster: str, code: str, state: str, before: str) -> QuarantinePage:
     resolved = state == "resolved"
-    reasons = oversight.reasons(resolved=resolved)
+    reasons = status.reasons(resolved=resolved)
     after = int(before) if before.isdecimal() and len(before) < 19 else None
-    rows, more = oversight.set_aside(resolved=resolved, cluster=cluster, code=code, after=after)
+    rows, more = status.set_aside(resolved=resolved, cluster=cluster, code=code, after=after)
     chosen = {"cluster": cluster, "code": code, "state": state}
     matching = [r for r in reasons if cluster in {"", r.cluster} and code in {"", r.code}]
     return QuarantinePage(

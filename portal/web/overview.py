@@ -11,24 +11,25 @@ from fractions import Fraction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 
-from billing import calendar
+from billing.catalog import billing_periods
 from billing.models import BillingPeriod, Verdict
-from billing.reading import invoices, paid, payers
-from billing.reading import overview as reading
-from billing.reading.accrued import Accrued, BesideUse, Paid, accrued, ask_beside
-from billing.reading.costs import per_currency
-from billing.reading.overview import Around, Elapsed, Overview, Use
-from billing.reading.paid import Going
-from billing.reading.payers import Paying
+from billing.queries import invoices, payers, third_party_charges
+from billing.queries import overview as reading
+from billing.queries.accrued_charges import Accrued, BesideUse, Paid, accrued, ask_beside
+from billing.queries.costs import per_currency
+from billing.queries.overview import Around, Elapsed, Overview, Use
+from billing.queries.payers import Paying
+from billing.queries.third_party_charges import Going
 from billing.rules.money import Money
-from portal.tenants.access import Action
-from portal.tenants.asking import Ask
-from portal.tenants.models import Tenant
+from portal.core.tenants.access import Action
+from portal.core.tenants.asking import Ask
+from portal.core.tenants.models import Tenant
 from portal.web import balance_tiles
 from portal.web import format as say
-from portal.web.forecast import forecast
+from portal.web.access_decorators import Visit, answer, tenant_page
 from portal.web.invoices import invoice_row
 from portal.web.jobs import job_row
+from portal.web.period_forecast import forecast
 from portal.web.shapes import (
     Chart,
     Due,
@@ -40,7 +41,6 @@ from portal.web.shapes import (
     SpendRow,
     Tile,
 )
-from portal.web.visit import Visit, answer, tenant_page
 
 INVOICES, SPEND_ROWS, STRETCHES = 6, 8, 4
 HOUR = 3600
@@ -88,8 +88,8 @@ def _told(request: HttpRequest, visit: Visit, around: Around | None, beside: Bes
     return _Told(
         around,
         found,
-        paid.going(tenant=visit.tenant, accrued=found),
-        paid.read_through(tenant=visit.tenant, accrued=found, moment=visit.moment),
+        third_party_charges.going(tenant=visit.tenant, accrued=found),
+        third_party_charges.read_through(tenant=visit.tenant, accrued=found, moment=visit.moment),
     )
 
 
@@ -105,7 +105,7 @@ def _page(visit: Visit, told: _Told) -> OverviewPage:
             period="", zone=visit.tenant.timezone, earlier="", later="", complete_through=through
         )
     period, before = told.around.period, told.around.before
-    today = calendar.day_of(visit.moment, period)
+    today = billing_periods.day_of(visit.moment, period)
     paying = payers.ask_told(visit.tenant)
     newest = invoices.ask_newest(visit.tenant, on=visit.today, limit=INVOICES)
     found = reading.overview(

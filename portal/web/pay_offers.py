@@ -7,9 +7,6 @@ from uuid import uuid4
 
 from django.db.models import Q
 
-from billing.collecting import door, retries
-from billing.collection import Balance
-from billing.dunning.policies import Policies
 from billing.models import (
     UNDER_WAY,
     AttemptState,
@@ -19,18 +16,21 @@ from billing.models import (
     PaymentAttempt,
     SavedMethod,
 )
-from billing.reading.invoices import Open
+from billing.payments import gateway_access, retries
+from billing.queries.invoices import Open
+from billing.receivables.dunning_policies import Policies
+from billing.receivables.settlement import Balance
 from billing.rules.money import Money
-from portal.tenants.access import Action
+from portal.core.tenants.access import Action
 from portal.web import format as say
+from portal.web.access_decorators import Visit
 from portal.web.payment import label_of, means_of
 from portal.web.shapes import OpenOffer, PayOffer
-from portal.web.visit import Visit
 
 
 def offer(visit: Visit, invoice: Invoice, stand: Balance, *, due: bool) -> PayOffer | None:
     """How the invoice can be paid by card, or why not now; None where it cannot, or need not. Six queries."""
-    if not door.is_configured() or not due:
+    if not gateway_access.is_configured() or not due:
         return None
     tried = PaymentAttempt.objects.filter(invoice=invoice).annotate(is_under_way=Q(UNDER_WAY))
     newest = tried.select_related("method").order_by("-is_under_way", "-made_at").first()
@@ -42,7 +42,7 @@ def offer(visit: Visit, invoice: Invoice, stand: Balance, *, due: bool) -> PayOf
         note=note,
         tone=tone,
         button=may_pay,
-        sandbox=door.is_sandbox(),
+        sandbox=gateway_access.is_sandbox(),
         amount=say.money(stand.due),
         card=_card(visit) if may_pay else "",
         key=str(uuid4()),
@@ -54,7 +54,7 @@ def offer(visit: Visit, invoice: Invoice, stand: Balance, *, due: bool) -> PayOf
 def open_offer(visit: Visit, to_pay: Open) -> OpenOffer | None:
     """Where several invoices are open, a card is saved, and the visitor may pay. One query at most."""
     count = to_pay.count - to_pay.processing
-    if not door.is_configured() or Action.PAY not in visit.may or count < 2:
+    if not gateway_access.is_configured() or Action.PAY not in visit.may or count < 2:
         return None
     card = _card(visit)
     if not card:
@@ -66,7 +66,7 @@ def open_offer(visit: Visit, to_pay: Open) -> OpenOffer | None:
         card=card,
         key=str(uuid4()),
         seen=_written(to_pay.sums),
-        sandbox=door.is_sandbox(),
+        sandbox=gateway_access.is_sandbox(),
     )
 
 

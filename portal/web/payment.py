@@ -13,12 +13,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from billing import credit
-from billing.collecting import accounts, booking, door, links, methods
-from billing.collecting.door import CollectingError, UnplacedError
 from billing.dunning import contacts
 from billing.dunning.contacts import ContactError
-from billing.gateways.base import GatewayError
 from billing.models import (
     AttemptState,
     BillingAccount,
@@ -32,12 +28,16 @@ from billing.models import (
     PaymentAttempt,
     SavedMethod,
 )
-from portal.tenants.access import Action
-from portal.tenants.models import Tenant, User
+from billing.payments import checkout_sessions, customers, gateway_access, payment_posting, saved_methods
+from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateways.base import GatewayError
+from billing.receivables import credit_balance
+from portal.core.tenants.access import Action
+from portal.core.tenants.models import Tenant, User
 from portal.web import form_input
 from portal.web import format as say
+from portal.web.access_decorators import Visit, answer, tenant_act, tenant_page, tenant_return
 from portal.web.shapes import AttemptRow, Badge, MethodRow, PaymentPage
-from portal.web.visit import Visit, answer, tenant_act, tenant_page, tenant_return
 
 SHOWN = 12
 LATER = "The payment service cannot be reached now; nothing was charged. Please try again in a few minutes."
@@ -78,12 +78,12 @@ def payment(request: HttpRequest, visit: Visit) -> HttpResponse:
             for row in tried.select_related("invoice", "method").order_by("-made_at")[:SHOWN]
         ),
         automatic=account is None or account.automatic,
-        ready=door.is_configured(),
-        sandbox=door.is_sandbox(),
+        ready=gateway_access.is_configured(),
+        sandbox=gateway_access.is_sandbox(),
         may_pay=Action.PAY in visit.may,
         credit=" + ".join(
             say.minor(amount, currency)
-            for (_, currency), amount in credit.balances([visit.tenant.pk]).items()
+            for (_, currency), amount in credit_balance.balances([visit.tenant.pk]).items()
         ),
         email=visit.tenant.email,
         email_field=form_input.last(request, reverse("payment_contact", args=[visit.tenant.slug])).get(
@@ -103,9 +103,9 @@ def pay(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
     here = reverse("invoice", args=[tenant.slug, number])
 
     def opened() -> PayLink:
-        return links.pay_page(
+        return checkout_sessions.pay_page(
             invoice=invoice,
-            gateway=door.gateway(),
+            gateway=gateway_access.gateway(),
             back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
@@ -120,9 +120,9 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     here = reverse("payment", args=[tenant.slug])
 
     def opened() -> PayLink:
-        return links.card_page(
+        return checkout_sessions.card_page(
             tenant=tenant,
-            gateway=door.gateway(),
+            gateway=gateway_access.gateway(),
             back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
@@ -133,7 +133,7 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 
 @tenant_act(Action.PAY)
 def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    account = accounts.set_automatic(tenant=tenant, automatic=request.POST.get("automatic") == "yes")
+    account = customers.set_automatic(tenant=tenant, automatic=request.POST.get("automatic") == "yes")
     told = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
     messages.success(request, f"Invoices {told}.")
     return redirect("payment", tenant.slug)
@@ -167,14 +167,14 @@ def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResp
         raise Http404("no such card")
     if request.POST.get("act") == "prefer":
         try:
-            methods.prefer(method=found)
+            saved_methods.prefer(method=found)
         except CollectingError as refusal:
             messages.error(request, str(refusal))
         else:
             messages.success(request, f"{label_of(found)} is charged from now on.")
     elif request.POST.get("act") == "remove":
         try:
-            methods.remove(method=found, gateway=door.gateway())
+            saved_methods.remove(method=found, gateway=gateway_access.gateway())
         except (GatewayError, CollectingError):
             messages.error(request, "The payment service cannot be reached now; the card is still saved.")
         else:
@@ -190,7 +190,9 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     if link is None:
         raise Http404("no such page of this tenant")
     try:
-        looked = links.come_back(link=link, gateway=door.gateway(), moment=datetime.now(UTC))
+        looked = checkout_sessions.come_back(
+            link=link, gateway=gateway_access.gateway(), moment=datetime.now(UTC)
+        )
     except (GatewayError, CollectingError, UnplacedError):  # what belongs to nothing the next round parks
         looked = False
     if not looked:
@@ -223,7 +225,7 @@ def stopped(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     if link is None:
         raise Http404("no such page of this tenant")
     with suppress(GatewayError, CollectingError, UnplacedError):  # else a round closes it
-        links.close(link=link, gateway=door.gateway(), moment=datetime.now(UTC))
+        checkout_sessions.close(link=link, gateway=gateway_access.gateway(), moment=datetime.now(UTC))
     return behind_page(tenant, link)
 
 
@@ -259,8 +261,8 @@ def onwards(request: HttpRequest, opened: Callable[[], PayLink], here: str) -> H
     return redirect(here)
 
 
-def back_of(request: HttpRequest, tenant: Tenant) -> links.Back:
-    return links.Back(
+def back_of(request: HttpRequest, tenant: Tenant) -> checkout_sessions.Back:
+    return checkout_sessions.Back(
         done=request.build_absolute_uri(reverse("payment_back", args=[tenant.slug])),
         stopped=request.build_absolute_uri(reverse("payment_stopped", args=[tenant.slug])),
     )
@@ -289,7 +291,7 @@ def label_of(row: SavedMethod) -> str:
 def moved_by(invoice: Invoice, payments: Iterable[Payment]) -> dict[int, tuple[str, str]]:
     """By payment how its money came or went, and the reference of a transfer. A query where the gateway moved some."""
     found = list(payments)
-    if not any(payment.recorded_by == booking.BY for payment in found):
+    if not any(payment.recorded_by == payment_posting.BY for payment in found):
         return {payment.pk: _moved(payment, {}) for payment in found}
     charged = PaymentAttempt.objects.filter(invoice=invoice, external_id__isnull=False)
     means = {attempt.external_id: means_of(attempt) for attempt in charged.select_related("method")}
@@ -298,9 +300,9 @@ def moved_by(invoice: Invoice, payments: Iterable[Payment]) -> dict[int, tuple[s
 
 def _moved(payment: Payment, means: Mapping[str | None, str]) -> tuple[str, str]:
     """What the gateway calls a movement tells whoever pays nothing."""
-    if payment.recorded_by == credit.REFERENCE:
+    if payment.recorded_by == credit_balance.REFERENCE:
         return "From credit" if payment.amount > 0 else "Back to credit", ""
-    if payment.recorded_by != booking.BY:
+    if payment.recorded_by != payment_posting.BY:
         return TRANSFER, payment.reference
     if payment.reference in means:
         return means[payment.reference], ""

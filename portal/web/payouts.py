@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 from django.http import Http404, HttpRequest, HttpResponse
 
 from billing.documents.csv import Cell, rows_to_csv
-from billing.gateways import amounts
 from billing.models import GatewayMovement, GatewayPayout
-from billing.reading import books as reading
+from billing.queries import books as reading
+from billing.rules import gateway_amounts
 from billing.rules.money import Money
 from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
 from portal.web.shapes import Badge, MovementRow, PayoutPage, Shell
-from portal.web.visit import answer, operator_page
 
 UTC_ZONE = ZoneInfo("UTC")
 LINES = 300  # that a page shows
@@ -69,7 +69,7 @@ def badge_of(row: GatewayPayout) -> Badge:
 
 
 def _money(amount: int, currency: str) -> Money:
-    return amounts.as_money(amount, currency)
+    return gateway_amounts.as_money(amount, currency)
 
 
 def _payout_page(row: GatewayPayout) -> PayoutPage:

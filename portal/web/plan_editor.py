@@ -12,24 +12,24 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from billing import trying
 from billing.models import Plan, PlanVersion, Price
-from billing.reading import plans as reading
-from billing.reading.costs import per_currency
+from billing.queries import plans as reading
+from billing.queries.costs import per_currency
 from billing.rules.money import Money
-from billing.trying import Months, Tried
+from billing.simulation import what_if
+from billing.simulation.what_if import Months, Tried
+from portal.config_file import drafts
+from portal.config_file.export import plan_text
+from portal.config_file.publishing import one_plan, publish
+from portal.config_file.schema import ConfigError, PlanEntry
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import BadInputError
-from portal.ops.config import drafts
-from portal.ops.config.publishing import one_plan, publish
-from portal.ops.config.shape import ConfigError, PlanEntry
-from portal.ops.config.writing import plan_text
 from portal.ops.management.commands.try_plan import months_of
-from portal.tenants.models import Tenant
 from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
 from portal.web.curves import curve_of
 from portal.web.shapes import Bill, Curve, EditorPage, Shell
-from portal.web.visit import answer, operator_page
 
 FIELDS = ("text", "plan", "since", "until", "tenants")
 LONGEST = 200_000  # characters of a draft
@@ -143,7 +143,7 @@ def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bi
         return (), "Nobody has used anything yet: bills of real tenants are shown once a month is over."
     months = (month, month)
     small = [
-        (size, tenant) for size, tenant in chosen if trying.size(tenants=[tenant], months=months) <= EXAMPLE
+        (size, tenant) for size, tenant in chosen if what_if.size(tenants=[tenant], months=months) <= EXAMPLE
     ]
     found = _try(entry, [tenant for _, tenant in small], months)
     by_slug = {each.tenant: each for each in found}
@@ -158,7 +158,7 @@ def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bi
 
 def _try(entry: PlanEntry, tenants: Sequence[Tenant], months: Months) -> list[Tried]:
     begun = drafts.begun([entry], date(*months[0], 1))
-    return trying.try_plan(tenants=tenants, months=months, draft=partial(drafts.write, begun))
+    return what_if.try_plan(tenants=tenants, months=months, draft=partial(drafts.write, begun))
 
 
 def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
@@ -167,8 +167,8 @@ def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
     known = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     if missing := [slug for slug in slugs if slug not in known]:
         raise BadInputError(f"There is no tenant {quoted(missing[0])}.")
-    tenants = [known[slug] for slug in sorted(known)] or trying.whom(plan=entry.name, months=months)
-    count = trying.size(tenants=tenants, months=months)
+    tenants = [known[slug] for slug in sorted(known)] or what_if.whom(plan=entry.name, months=months)
+    count = what_if.size(tenants=tenants, months=months)
     if count > AT_ONCE:
         until = f" --to {page.until}" if page.until else ""
         raise BadInputError(

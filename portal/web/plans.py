@@ -10,18 +10,18 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from billing import describing, plans
-from billing.documents.format import grouped
+from billing.catalog import line_descriptions, plans
+from billing.catalog.plans import PlanError
 from billing.models import Allowance, Commitment, Fee, Price, Settles
-from billing.plans import PlanError
-from billing.reading import plans as reading
-from billing.reading.plans import Version, VersionedPlan
+from billing.queries import plans as reading
+from billing.queries.plans import Version, VersionedPlan
+from billing.rules.formatting import grouped
 from billing.tasks import rate_tenants
-from portal.outbox import outbox
+from portal.core.outbox import outbox
 from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
 from portal.web.curves import curve_of, says
 from portal.web.shapes import Badge, Fact, PlanPage, PlanRow, PlansPage, PriceLine, Shell, VersionCard
-from portal.web.visit import answer, operator_page
 
 TENANTS = 50  # that a plan's page names
 SETTLES = {
@@ -81,7 +81,9 @@ def _end(request: HttpRequest, found: VersionedPlan) -> None:
         tenants = list(plans.subscribers(found.row).values_list("pk", flat=True))
         if tenants:
             outbox.add(rate_tenants, tenant_ids=tenants)
-    messages.success(request, f"{describing.describe(price)} ends on {say.day(on)}; usage is rated again.")
+    messages.success(
+        request, f"{line_descriptions.describe(price)} ends on {say.day(on)}; usage is rated again."
+    )
 
 
 def _row(found: VersionedPlan, today: date) -> PlanRow:
@@ -135,7 +137,8 @@ def _card(version: Version, used: set[int], today: date) -> VersionCard:
         used=version.used,
         prices=tuple(_price(price, price.pk in used, today) for price in version.prices),
         terms=tuple(
-            Fact(label=describing.whose(term), value=_said(term, row.plan.currency)) for term in version.terms
+            Fact(label=line_descriptions.whose(term), value=_said(term, row.plan.currency))
+            for term in version.terms
         ),
         curves=tuple(curve_of(price) for price in version.prices if price.scale),
     )
@@ -157,7 +160,7 @@ def _price(price: Price, used: bool, today: date) -> PriceLine:
     first = max(price.valid_from, today) + timedelta(days=1)
     return PriceLine(
         key=price.pk,
-        description=describing.describe(price),
+        description=line_descriptions.describe(price),
         says=says(price),
         holds=holds,
         tenant=price.tenant.slug if price.tenant else "",

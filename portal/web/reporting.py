@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from billing.reporting import margin as margins
-from billing.reporting.margin import MarginError
-from billing.reporting.shapes import ZERO, By, ModelCapacity, Report, Row, Split, Standing
+from billing.reports import margin as margins
+from billing.reports.margin import MarginError
+from billing.reports.shapes import ZERO, By, ModelCapacity, Report, Row, Split, Standing
 from billing.rules.money import Money
 from clusters.models import Cluster
 from portal.web import format as say

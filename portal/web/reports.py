@@ -11,16 +11,16 @@ from zoneinfo import ZoneInfo
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 
-from billing.reporting.reporting import of_cluster, of_tenant
-from billing.reporting.shapes import By, Report
-from billing.reporting.table import as_csv
+from billing.reports.reporting import of_cluster, of_tenant
+from billing.reports.shapes import By, Report
+from billing.reports.table import as_csv
 from clusters.models import Cluster
-from portal.tenants.access import Action
-from portal.tenants.models import Tenant
+from portal.core.tenants.access import Action
+from portal.core.tenants.models import Tenant
 from portal.web import format as say
+from portal.web.access_decorators import Visit, answer, operator_page, tenant_page
 from portal.web.reporting import margin_of, nodes, nodes_of, shown, tiles, total
 from portal.web.shapes import Option, PeriodChoice, ReportPage, Shell, Tile
-from portal.web.visit import Visit, answer, operator_page, tenant_page
 
 UTC_ZONE = ZoneInfo("UTC")
 LONGEST = 400  # days that a page reports at once

@@ -9,10 +9,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from billing.collecting import attempts, door, on_demand, top_ups
-from billing.collecting.door import CollectingError, UnplacedError
-from billing.collecting.on_demand import PaidOpen
-from billing.gateways.base import GatewayError
 from billing.models import (
     AttemptState,
     DocumentKind,
@@ -22,12 +18,16 @@ from billing.models import (
     PayLink,
     PaymentAttempt,
 )
+from billing.payments import attempts, gateway_access, on_demand, top_ups
+from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateways.base import GatewayError
+from billing.payments.on_demand import PaidOpen
 from billing.rules.money import Money
-from portal.tenants.access import Action
-from portal.tenants.models import Tenant
+from portal.core.tenants.access import Action
+from portal.core.tenants.models import Tenant
 from portal.web import format as say
+from portal.web.access_decorators import tenant_act, tenant_return
 from portal.web.payment import CONFIRMING, LATER, back_of, behind_page, means_of, person_of
-from portal.web.visit import tenant_act, tenant_return
 
 DIGITS = 19  # of an amount that can be kept
 
@@ -40,7 +40,7 @@ def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse
         attempt = on_demand.pay(
             invoice=invoice,
             key=top_ups.key_of(request.POST.get("key", "")),
-            gateway=door.gateway(),
+            gateway=gateway_access.gateway(),
             back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
@@ -64,7 +64,7 @@ def pay_open(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         done = on_demand.pay_open(
             tenant=tenant,
             key=top_ups.key_of(request.POST.get("key", "")),
-            gateway=door.gateway(),
+            gateway=gateway_access.gateway(),
             back=back_of(request, tenant),
             who=person_of(request),
             clock=lambda: datetime.now(UTC),

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from django.http import HttpRequest, QueryDict
 
+from billing.bank_transfers import statement_import
+from billing.bank_transfers.entities import MOST_BYTES, ReadOptions, StatementError, meanings
 from billing.models import TransferState
-from billing.transfers import importing
-from billing.transfers.values import MOST_BYTES, ReadOptions, StatementError, meanings
 from portal.web import format as say
 
 OPTIONS = ("account", "currency", "decimal", "dates", "columns", "words", "unchecked")
@@ -34,7 +34,7 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
     if file.size > MOST_BYTES:
         raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
     try:
-        done = importing.take_in(
+        done = statement_import.take_in(
             data=file.read(),
             name=file.name or "",
             by=by,

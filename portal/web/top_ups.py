@@ -11,10 +11,6 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from billing.collecting import automatic, door, on_demand, top_ups
-from billing.collecting.door import CollectingError
-from billing.gateways.base import GatewayError
-from billing.gateways.offline import bank_details
 from billing.models import (
     AttemptState,
     AutomaticTopUp,
@@ -24,18 +20,22 @@ from billing.models import (
     Seller,
     Wallet,
 )
+from billing.payments import automatic, gateway_access, on_demand, top_ups
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import GatewayError
+from billing.rules.bank_details import bank_details
 from billing.rules.money import TOKENS, Money
 from billing.rules.references import WALLET
-from portal.tenants.access import Action
-from portal.tenants.models import Tenant
+from portal.core.tenants.access import Action
+from portal.core.tenants.models import Tenant
 from portal.web import form_input
 from portal.web import format as say
+from portal.web.access_decorators import Visit, tenant_act
 from portal.web.invoices import bank_transfer
 from portal.web.payment import LATER, back_of, badge_of, label_of, means_of, person_of
 from portal.web.shapes import Badge
 from portal.web.shapes.invoices import BankTransfer
 from portal.web.shapes.wallets import AutomaticPanel, TopUpPanel, TopUpRow
-from portal.web.visit import Visit, tenant_act
 
 SHOWN = 6
 
@@ -48,7 +48,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
     try:
         amount = _minor(request.POST.get("amount", ""), row.unit)
         key = top_ups.key_of(request.POST.get("key", ""))
-        now, who, gateway = datetime.now(UTC), person_of(request), door.gateway()
+        now, who, gateway = datetime.now(UTC), person_of(request), gateway_access.gateway()
         if request.POST.get("by") == "card":
             back = back_of(request, tenant)
             made = top_ups.charge(
@@ -68,7 +68,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
     except CollectingError as error:
         form_input.keep(request, "amount")
         messages.error(request, str(error))
-    except (GatewayError, door.UnplacedError):
+    except (GatewayError, gateway_access.UnplacedError):
         messages.error(request, "The payment service cannot be reached now; what comes of it shows below.")
     return redirect(here)
 
@@ -118,9 +118,9 @@ def panel(request: HttpRequest, visit: Visit, row: Wallet, *, seller: Mapping[st
         key=str(uuid4()),
         amount=form_input.last(request, _form("wallet_top_up", row)).get("amount", ""),
         card=label_of(card) if card else "",
-        by_card=door.is_configured(),
+        by_card=gateway_access.is_configured(),
         may_pay=Action.PAY in visit.may,
-        sandbox=door.is_sandbox(),
+        sandbox=gateway_access.is_sandbox(),
         rows=tuple(_row(attempt, visit) for attempt in tried.order_by("-made_at")[:SHOWN]),
         automatic=_automatic(row, visit, form_input.last(request, _form("wallet_automatic", row))),
         transfer=_transfer(row, seller),

@@ -13,21 +13,22 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from billing import credit
-from billing.credit import CreditBalanceError
+from billing.bank_transfers import manual_matching, suggestions
+from billing.bank_transfers.entities import StatementError
+from billing.bank_transfers.manual_matching import DecisionError
+from billing.bank_transfers.suggestions import Hint
 from billing.models import RefusedEntry, Seller, Transfer, TransferPart, TransferState
-from billing.reading import transfers as reading
+from billing.queries import transfers as reading
+from billing.receivables import credit_balance
+from billing.receivables.credit_balance import CreditBalanceError
 from billing.rules.money import Money
 from billing.rules.references import in_groups
-from billing.transfers import deciding, suggesting
-from billing.transfers.deciding import DecisionError
-from billing.transfers.suggesting import Hint
-from billing.transfers.values import StatementError
-from portal.audit import acting_as
+from portal.core.audit import acting_as
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
-from portal.tenants.models import Tenant
 from portal.web import form_input
 from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
 from portal.web.shapes import Badge, CloseTile, Shell
 from portal.web.shapes.transfers import (
     CreditRow,
@@ -39,7 +40,6 @@ from portal.web.shapes.transfers import (
     TransfersPage,
 )
 from portal.web.statement_upload import OPTIONS, upload, with_fields
-from portal.web.visit import answer, operator_page
 
 M = TypeVar("M", Transfer, RefusedEntry)
 
@@ -107,17 +107,19 @@ def _assign(posted: QueryDict, by: str, now: datetime) -> str:
     if slug and tenant is None:
         raise DecisionError(f"There is no tenant {quoted(slug)}.")
     numbers = _words(posted, "invoices").replace(",", " ").split()
-    row = deciding.assign(transfer=_transfer(posted), numbers=numbers, tenant=tenant, by=by, moment=now)
+    row = manual_matching.assign(
+        transfer=_transfer(posted), numbers=numbers, tenant=tenant, by=by, moment=now
+    )
     return f"{amount_of(row)} booked."
 
 
 def _aside(posted: QueryDict, by: str, now: datetime) -> str:
-    row = deciding.set_aside(transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now)
+    row = manual_matching.set_aside(transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now)
     return f"{amount_of(row)} set aside."
 
 
 def _again(posted: QueryDict, by: str, now: datetime) -> str:
-    row = deciding.look_again(transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now)
+    row = manual_matching.look_again(transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now)
     if row.amount < 0:
         return f"{amount_of(row)} waits again, and so does what it took back."
     return f"{amount_of(row)} waits again; what it paid is due again."
@@ -125,13 +127,15 @@ def _again(posted: QueryDict, by: str, now: datetime) -> str:
 
 def _returns(posted: QueryDict, by: str, now: datetime) -> str:
     original = _found(Transfer, posted.get("original", ""))
-    row = deciding.takes_back(transfer=_transfer(posted), original=original, by=by, moment=now)
+    row = manual_matching.takes_back(transfer=_transfer(posted), original=original, by=by, moment=now)
     return f"{amount_of(row)} takes back the transfer of {say.day(original.booked_on)}."
 
 
 def _settle(posted: QueryDict, by: str, now: datetime) -> str:
     del now
-    deciding.settle(entry=_found(RefusedEntry, posted.get("entry", "")), why=_words(posted, "why"), by=by)
+    manual_matching.settle(
+        entry=_found(RefusedEntry, posted.get("entry", "")), why=_words(posted, "why"), by=by
+    )
     return "Settled."
 
 
@@ -145,7 +149,9 @@ def _pay_back(posted: QueryDict, by: str, now: datetime) -> str:
         amount.check_bookable()
     except ValueError as error:
         raise CreditBalanceError(str(error)) from error
-    credit.pay_back(tenant=tenant, currency=currency, amount=amount, reference=reference, by=by, at=now)
+    credit_balance.pay_back(
+        tenant=tenant, currency=currency, amount=amount, reference=reference, by=by, at=now
+    )
     return f"{say.money(amount)} of {tenant} are paid back."
 
 
@@ -169,7 +175,7 @@ def _page(show: str, asked: QueryDict, options: Mapping[str, str]) -> TransfersP
     place = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else 0
     rows, older = reading.transfers(states=SHOWN[show], before=place)
     waiting = [row for row in rows if row.state == TransferState.WAITING]
-    hints, undone, parts = suggesting.hints(waiting), reading.taken_back(waiting), reading.parts(rows)
+    hints, undone, parts = suggestions.hints(waiting), reading.taken_back(waiting), reading.parts(rows)
     account = next(iter(Seller.objects.order_by("pk").values_list("iban", flat=True)), "")
     return TransfersPage(
         tiles=_tiles(show),

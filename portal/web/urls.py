@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from portal.web.bank_transfer import one_transfer
 from portal.web.blocks import account_blocks
-from portal.web.books import reconciliation
 from portal.web.close_drafts import draft_pdf, drafts
 from portal.web.close_schedule import close_schedule
 from portal.web.closing import close
 from portal.web.clusters import cluster, connection
-from portal.web.collecting import collecting
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
 from portal.web.home import home, tenants
 from portal.web.invoices import invoice, invoices, line
 from portal.web.jobs import job, jobs
 from portal.web.live import live
 from portal.web.nodes import cluster_nodes
-from portal.web.one_transfer import one_transfer
 from portal.web.operator import clusters, quarantine, unowned
 from portal.web.overview import overview
 from portal.web.payment import (
@@ -33,7 +31,9 @@ from portal.web.payment import (
 from portal.web.payouts import payout, payout_csv
 from portal.web.plan_editor import plan_editor
 from portal.web.plans import plan, plan_list
-from portal.web.quoting import job_quote
+from portal.web.quotes import job_quote
+from portal.web.receivables import collecting
+from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
 from portal.web.signing_keys import signing_keys

@@ -11,14 +11,15 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from billing.documents.csv import Cell, rows_to_csv
 from billing.models import EntrySide, GrantKind, Wallet, WalletGrant
-from billing.reading import wallets as reading
-from billing.reading.wallets import Booked, Month, WalletStatement
+from billing.queries import wallets as reading
+from billing.queries.wallets import Booked, Month, WalletStatement
 from billing.rules.money import Money
 from billing.rules.period import parse_month, period_starting_in
-from billing.wallets.holding import available
-from portal.tenants.access import Action
+from billing.wallets.wallet_holds import available
+from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web import top_ups
+from portal.web.access_decorators import Visit, answer, tenant_page
 from portal.web.shapes import Badge, Fact, Tile
 from portal.web.shapes.wallets import (
     BookedRow,
@@ -29,7 +30,6 @@ from portal.web.shapes.wallets import (
     WalletRow,
     WalletsPage,
 )
-from portal.web.visit import Visit, answer, tenant_page
 
 KINDS = {
     GrantKind.RULE: Badge(label="By the scheme", tone="muted"),

@@ -13,10 +13,10 @@ from django.shortcuts import redirect, render
 from clusters import watermark
 from clusters.models import Cluster
 from clusters.watermark import WatermarkError
-from portal.audit import acting_as
+from portal.core.audit import acting_as
+from portal.web.access_decorators import operator_page
 from portal.web.shapes import Shell
 from portal.web.shapes.cluster import WatermarkPage
-from portal.web.visit import operator_page
 
 WRITTEN = "%Y-%m-%dT%H:%M"
 

@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 import yaml
 
+from portal.dev.demo import children
 from portal.env import ROOT
 from portal.ops import backups
-from portal.ops.demo import children
 from portal.queues import KINDS, QUEUE_OF
 from portal.schedule import SCHEDULE
 from tests.architecture.test_settings import DOCUMENTED
@@ -127,7 +127,7 @@ def test_the_image_is_built_from_the_locked_requirements_and_not_run_as_root() -
 
 def test_the_image_leaves_out_what_only_the_demo_and_developers_need() -> None:
     left_out = set((ROOT / ".dockerignore").read_text().split())
-    for name in ("tests", "bench", "portal/ops/demo", "portal/ops/demo_data", "portal/ops/stripe_sandbox"):
+    for name in ("tests", "bench", "portal/dev/demo", "portal/dev/demo_data", "portal/dev/stripe_sandbox"):
         assert name in left_out
         assert (ROOT / name).is_dir()
 

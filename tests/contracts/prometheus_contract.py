@@ -12,8 +12,8 @@ from clusters.connectors.http import Endpoint, Http
 from tests.contracts.live_contract import Case
 from tests.contracts.prometheus_reading import connector, through
 from tests.contracts.prometheus_worlds import World, Worlds
+from tests.fakes.prometheus import Asked, Said, StandIn, error
 from tests.integration.prom_lab import Lab, running
-from tests.standins.prometheus import Asked, Said, StandIn, error
 
 ENDS = 6000  # seconds after the world's beginning, in which the run that runs ends
 

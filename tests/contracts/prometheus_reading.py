@@ -10,7 +10,7 @@ from typing import Any
 from clusters.connectors.base import BusyHour, UsageFact
 from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
-from tests.standins.prometheus import Asked, Said, StandIn
+from tests.fakes.prometheus import Asked, Said, StandIn
 
 HOUR = 3600
 ADMITTED = 1_772_600_000  # what our own clock says; a connector decides nothing by it

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import stripe
 
-from portal.ops.stripe_sandbox import Sandbox
+from portal.dev.stripe_sandbox import Sandbox
 
 SECRET = "whsec_of_the_tests"
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
 import stripe
 
-from portal.ops.stripe_sandbox.shapes import CLASSES
+from portal.dev.stripe_sandbox.shapes import CLASSES
 
 LATER = {"deleted"}  # said of what is gone only
 

@@ -16,10 +16,10 @@ from clusters.connectors.prometheus.answers import TooMuchError
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.queries import Queries
-from clusters.connectors.prometheus.sweep import LONGEST, SETTLE, SHORTEST, Sweep
+from clusters.connectors.prometheus.usage_fetch import LONGEST, SETTLE, SHORTEST, Sweep
 from tests.contracts.prometheus_reading import connector, present, read, through
+from tests.fakes.prometheus import Asked, Said, StandIn, error, success
 from tests.integration.prom_lab import Lab
-from tests.standins.prometheus import Asked, Said, StandIn, error, success
 
 NOW = 1_740_700_000
 
@@ -250,7 +250,7 @@ def test_of_a_hole_in_short_windows_what_was_asked_for_is_one_gap(monkeypatch: p
             raise TooMuchError("too many samples", retry=True)
         return Coverage((), 60_000)
 
-    monkeypatch.setattr("clusters.connectors.prometheus.sweep.watch", watch)
+    monkeypatch.setattr("clusters.connectors.prometheus.usage_fetch.watch", watch)
     answer = success([{"metric": {}, "value": [until, "1"]}])
     with StandIn(lambda _: answer, now=until + 20 * LONGEST) as prometheus, _client(prometheus.url) as client:
         sweep = Sweep(client, Queries(PrometheusOptions()))

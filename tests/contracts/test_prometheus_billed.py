@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billing import pulling
 from billing.models import RatedJob
-from billing.pulling import Pulled
+from billing.rating import pulls
+from billing.rating.pulls import Pulled
 from clusters.connectors.prometheus import Scope, Utilisation
 from clusters.models import Cluster, ClusterKind, IncompleteHour, UsageRecord, UtilisationHour
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_plan, a_seller, a_tenant
 from tests.contracts.prometheus_reading import connector
 from tests.contracts.prometheus_worlds import Worlds
@@ -82,7 +82,7 @@ def team(kube: Cluster) -> Tenant:
 def _pulled(kube: Cluster, worlds: Worlds, name: str, minutes: int, *, scope: Scope = Scope.OFF) -> Pulled:
     """Read that cluster of the Prometheus through the first so many minutes."""
     begin = datetime.fromtimestamp(worlds.begin, UTC)
-    done = pulling.pull(
+    done = pulls.pull(
         kube,
         since=begin,
         until=begin + timedelta(minutes=minutes),

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing import pulling
-from clusters.borrowing import Borrowed, HeldRun, latest_first
+from billing.rating import pulls
+from clusters.borrowed_quota import Borrowed, HeldRun, latest_first
 from clusters.connectors.prometheus.quotas import Above
 from clusters.models import Cluster, ClusterKind, Connection
 from tests.builders import a_cluster, a_plan, a_tenant
@@ -71,10 +71,10 @@ def kube(worlds: Worlds, **options: str) -> Cluster:
         cluster=cluster, base_url=worlds.url, first_usage_from=begin, options={**OPTIONS, **options}
     )
     until = datetime.fromtimestamp(worlds.begin + World.LENGTH - 600, UTC)
-    pulled = pulling.pull(
+    pulled = pulls.pull(
         cluster, since=begin, until=until, moment=datetime.now(UTC)
     )  # by the real server's clock
-    assert pulled.outcome is pulling.PullOutcome.DONE, pulled.error
+    assert pulled.outcome is pulls.PullOutcome.DONE, pulled.error
     return cluster
 
 

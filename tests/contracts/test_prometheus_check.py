@@ -12,8 +12,8 @@ from clusters.connectors.prometheus import AccountFrom, Attribution, PrometheusL
 from clusters.connectors.prometheus.check import examine
 from clusters.connectors.prometheus.client import PrometheusClient
 from tests.contracts.prometheus_reading import HOUR, present
+from tests.fakes.prometheus import Asked, Said, StandIn
 from tests.integration.prom_lab import Lab
-from tests.standins.prometheus import Asked, Said, StandIn
 
 
 def found(url: str, now: int, login: PrometheusLogin | None = None, **options: Any) -> dict[str, Finding]:

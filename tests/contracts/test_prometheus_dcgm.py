@@ -14,8 +14,8 @@ from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, Scope, Utilisation
 from tests.contracts.prometheus_reading import HOUR, connector, read_all, through
 from tests.contracts.prometheus_worlds import Stories, World, Worlds
+from tests.fakes.prometheus import Asked, Said, StandIn, error
 from tests.integration.prom_lab import Lab
-from tests.standins.prometheus import Asked, Said, StandIn, error
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 ENGINE, GPU_UTIL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL"

@@ -14,8 +14,8 @@ from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions, S
 from clusters.connectors.prometheus.hpc_job import JobHour, JobTelemetry
 from tests.contracts.prometheus_reading import HOUR, present
 from tests.contracts.prometheus_worlds import Worlds
+from tests.fakes.prometheus import Asked, Said, StandIn, success
 from tests.integration.prom_lab import Lab
-from tests.standins.prometheus import Asked, Said, StandIn, success
 
 GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from billing import intake
+from billing.rating import ingest
 from clusters.models import Cluster, UsageRecord
 from clusters.open_runs import open_keys
 from tests import builders
@@ -22,7 +22,7 @@ BILLED = (
 )
 
 
-def _takes_in(cluster: Cluster, url: str, since: int, until: int) -> intake.TakenIn:
+def _takes_in(cluster: Cluster, url: str, since: int, until: int) -> ingest.TakenIn:
     source = connector(url)
     return builders.take_in(cluster, *source.usage(since=since, until=until, open_keys=open_keys(cluster)))
 

@@ -11,7 +11,7 @@ from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus import AwsKeys, PrometheusLogin
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.signing import signed
-from tests.standins.prometheus import Asked, StandIn, success
+from tests.fakes.prometheus import Asked, StandIn, success
 
 NOW = 1_740_700_000
 SIGNED_AT = 1_440_938_160  # 2015-08-30T12:36:00Z, as in AWS's published test suite

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from billing import pulling
+from billing.rating import pulls
 from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import client
 from clusters.models import Cluster, ClusterKind, Connection, Quarantined, UsageRecord, UtilisationHour
 from tests import builders
 from tests.contracts.prometheus_reading import HOUR, through
+from tests.fakes.prometheus import Asked, Said, StandIn, error, success
 from tests.integration.prom_lab import Lab
-from tests.standins.prometheus import Asked, Said, StandIn, error, success
 
 pytestmark = pytest.mark.django_db
 
@@ -66,8 +66,8 @@ def connected(lab: Lab, name: str) -> Iterator[tuple[Cluster, Flaky]]:
         yield cluster, flaky
 
 
-def pull(lab: Lab, cluster: Cluster, *, later: timedelta = timedelta()) -> pulling.Pulled:
-    return pulling.pull(cluster, moment=datetime.fromtimestamp(lab.base + 33 * HOUR, UTC) + later)
+def pull(lab: Lab, cluster: Cluster, *, later: timedelta = timedelta()) -> pulls.Pulled:
+    return pulls.pull(cluster, moment=datetime.fromtimestamp(lab.base + 33 * HOUR, UTC) + later)
 
 
 def kept(cluster: Cluster) -> tuple[list[Any], list[Any]]:
@@ -89,7 +89,7 @@ def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed
     with connected(pushed_lab, "kube") as (cluster, flaky):
         flaky.failure = said
         failed = pull(pushed_lab, cluster)
-        assert failed.outcome is pulling.PullOutcome.FAILED
+        assert failed.outcome is pulls.PullOutcome.FAILED
         assert sentence in failed.error
         assert "\n" not in failed.error
         assert failed.complete_through is None
@@ -98,7 +98,7 @@ def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed
 
         flaky.failure = None
         healed = pull(pushed_lab, cluster)
-        assert (healed.outcome, healed.error) == (pulling.PullOutcome.DONE, "")
+        assert (healed.outcome, healed.error) == (pulls.PullOutcome.DONE, "")
     with connected(pushed_lab, "undisturbed") as (undisturbed, _):
         whole = pull(pushed_lab, undisturbed)
     assert healed.complete_through == whole.complete_through
@@ -116,7 +116,7 @@ def test_a_question_that_fails_for_the_moment_is_asked_again_within_the_pull(
     with connected(pushed_lab, "kube") as (cluster, flaky):
         flaky.failure, flaky.every = said, 7
         pulled = pull(pushed_lab, cluster)
-    assert (pulled.outcome, pulled.error) == (pulling.PullOutcome.DONE, "")
+    assert (pulled.outcome, pulled.error) == (pulls.PullOutcome.DONE, "")
     assert flaky.asked > 14
     (note,) = [note for note in pulled.notes if note.endswith("Asked again, it answered.")]
     assert sentence in note
@@ -132,7 +132,7 @@ def test_a_server_that_fails_again_and_again_is_left_alone_until_the_next_pull(
     with connected(pushed_lab, "kube") as (cluster, flaky):
         flaky.failure, flaky.every = FAILURES["503"][0], 2
         pulled = pull(pushed_lab, cluster)
-    assert pulled.outcome is pulling.PullOutcome.FAILED
+    assert pulled.outcome is pulls.PullOutcome.FAILED
     assert kept(cluster) == ([], [])
 
 

@@ -12,7 +12,7 @@ from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus import AccountFrom, PrometheusLogin
 from clusters.connectors.prometheus.check import examine
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.told import options_from
+from clusters.connectors.prometheus.option_parsing import options_from
 from tests.contracts.prometheus_reading import HOUR, connector, present, read, uid_of
 from tests.integration.prom_lab import Lab
 

@@ -18,8 +18,8 @@ from clusters.connectors.base import BadRow, ConnectorError, IncompleteHour, Row
 from clusters.connectors.prometheus import Preset
 from tests.contracts.prometheus_reading import HOUR, connector, present, read
 from tests.contracts.prometheus_worlds import World, Worlds
+from tests.fakes.prometheus import Asked, Said, StandIn, success
 from tests.integration.prom_lab import Lab
-from tests.standins.prometheus import Asked, Said, StandIn, success
 from tests.tiers import examples
 
 NETDATA: dict[str, Any] = {"preset": Preset.NETDATA, "models": {"hf-a6000-1": "a6000"}}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from clusters.connectors import sacct_json
 from clusters.connectors.base import BadRow, ConnectorError, UsageFact
 from clusters.connectors.sacct_json import open_export
-from clusters.connectors.slurm.splitter import Splitter
+from clusters.connectors.slurm.window_splitting import Splitter
 from clusters.models import UsageRecord
 from tests import builders
 from tests.contracts.slurm_recorded import NOW, VERSIONS, a_job, loaded, pytest_skip, recorded

@@ -11,8 +11,8 @@ from clusters.connectors.http import Endpoint
 from clusters.connectors.slurm.check import Finding, examine
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.connectors.slurm.rest import SlurmRest
-from tests.standins.slurm_world import Job, World
-from tests.standins.slurmrestd import StandIn
+from tests.fakes.slurm_world import Job, World
+from tests.fakes.slurmrestd import StandIn
 
 SUBJECTS = [
     *("Address", "Version", "Token", "slurmctld", "slurmdbd", "AdminLevel", "Cluster"),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from portal.env import ROOT
-from tests.standins.doors import a_world
-from tests.standins.slurm_shapes import association, live_job
-from tests.standins.slurm_world import Job
+from tests.fakes.doors import a_world
+from tests.fakes.slurm_shapes import association, live_job
+from tests.fakes.slurm_world import Job
 
 RECORDED = ROOT.parent / "shared" / "fixtures" / "slurmrestd"
 

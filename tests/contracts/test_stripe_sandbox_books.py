@@ -7,8 +7,8 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portal.ops.stripe_sandbox import ApiError, Sandbox
-from portal.ops.stripe_sandbox.balance import fee
+from portal.dev.stripe_sandbox import ApiError, Sandbox
+from portal.dev.stripe_sandbox.balance import fee
 from tests.contracts.stripe_client import NOON, ann, charge, client
 from tests.tiers import examples
 

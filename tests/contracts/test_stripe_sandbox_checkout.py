@@ -9,7 +9,7 @@ import httpx
 import pytest
 import stripe
 
-from portal.ops.stripe_sandbox import Sandbox
+from portal.dev.stripe_sandbox import Sandbox
 from tests.contracts.stripe_client import ann, charge, client, key, sandbox
 from tests.contracts.test_stripe_sandbox_money import types
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import stripe
 
-from portal.ops.stripe_sandbox import Sandbox
+from portal.dev.stripe_sandbox import Sandbox
 from tests.contracts.stripe_client import ann, client, key, sandbox
 
 

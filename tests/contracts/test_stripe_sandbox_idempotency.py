@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import stripe
 
-from portal.ops.stripe_sandbox import Sandbox
+from portal.dev.stripe_sandbox import Sandbox
 from tests.contracts.stripe_client import NOON, ann, client, key, sandbox
 
 ONE: stripe.RequestOptions = {"idempotency_key": "ct:d1:pi:7f1c"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import stripe
 
-from portal.ops.stripe_sandbox import Sandbox
-from portal.ops.stripe_sandbox.shapes import CLASSES
+from portal.dev.stripe_sandbox import Sandbox
+from portal.dev.stripe_sandbox.shapes import CLASSES
 from tests.contracts.stripe_client import NOON, ann, charge, client, key, sandbox
 from tests.contracts.stripe_shapes import differences
 

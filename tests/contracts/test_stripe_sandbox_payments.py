@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import stripe
 
-from portal.ops.stripe_sandbox import Sandbox
-from portal.ops.stripe_sandbox.cards import ACCOUNTS, CARDS
+from portal.dev.stripe_sandbox import Sandbox
+from portal.dev.stripe_sandbox.cards import ACCOUNTS, CARDS
 from tests.contracts.stripe_client import ann, charge, client, key, sandbox
 from tests.documentation import DOCS, table
 

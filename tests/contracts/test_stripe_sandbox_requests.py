@@ -12,7 +12,7 @@ import httpx
 import pytest
 import stripe
 
-from portal.ops.stripe_sandbox import PORTAL_RIGHTS, Sandbox, routes, shapes
+from portal.dev.stripe_sandbox import PORTAL_RIGHTS, Sandbox, routes, shapes
 from tests.contracts.stripe_client import NOON, ann, charge, client, key
 
 PACKAGE = Path(stripe.__file__).parent

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import stripe
 
+from portal.dev.stripe_sandbox import Sandbox
+from portal.dev.stripe_sandbox.__main__ import main
 from portal.env import ROOT
-from portal.ops.stripe_sandbox import Sandbox
-from portal.ops.stripe_sandbox.__main__ import main
 from tests.contracts.stripe_client import NOON, SECRET, ann, charge, client
 
 ONE: stripe.RequestOptions = {"idempotency_key": "ct:d1:customer:7"}
@@ -53,7 +53,7 @@ def test_a_state_that_is_none_is_refused_with_a_sentence(tmp_path: Path) -> None
 
 @contextmanager
 def process(home: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-m", "portal.ops.stripe_sandbox", "--port", "0", "--home", str(home)]
+    command = [sys.executable, "-m", "portal.dev.stripe_sandbox", "--port", "0", "--home", str(home)]
     started = subprocess.Popen(
         [*command, "--webhook", "http://127.0.0.1:9/hook", "--secret", SECRET],
         stdout=subprocess.PIPE,

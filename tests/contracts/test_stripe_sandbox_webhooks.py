@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import stripe
 
-from portal.ops.stripe_sandbox import Sandbox
+from portal.dev.stripe_sandbox import Sandbox
 from tests.contracts.stripe_client import SECRET, ann, client, key, sandbox
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connection
 
-from portal.tenants import asking
+from portal.core.tenants import asking
 
 _VALUE = r"(?:%s|%\(\w+\)s|\$\d+|\d+)"
 _NAME = r'(?:"?\w+"?\.)?"?(?:tenant_id|payer_id)"?'

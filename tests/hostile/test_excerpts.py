@@ -11,22 +11,22 @@ from django.forms import MultipleChoiceField
 
 from billing.admin.plans import PriceForm
 from billing.models import PlanVersion
-from clusters.connecting import ConnectionForm
+from clusters.connection_form import ConnectionForm
 from clusters.connectors import sacct_json
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.prometheus import client
-from clusters.connectors.prometheus.notes import naming
+from clusters.connectors.prometheus.diagnostics import naming
 from clusters.connectors.sacct import open_export
 from portal.web.nodes import NodeForm
 from tests.contracts.prometheus_reading import connector as prometheus_at
 from tests.contracts.sacct_exports import COLUMNS, UTC, row, told_of
 from tests.contracts.slurm_recorded import NOW, Reply, Slurm, a_job, live_jobs, refused, serving
 from tests.contracts.slurm_recorded import connector as slurm_at
+from tests.fakes.prometheus import Said, StandIn, error, success
 from tests.hostile.forms import forms_of, said
 from tests.hostile.mangling import LONG, REPEATED
 from tests.hostile.shell import refusal
 from tests.scenarios.configuring import PHILLY
-from tests.standins.prometheus import Said, StandIn, error, success
 from tests.web.house import a_house, signed_in
 
 

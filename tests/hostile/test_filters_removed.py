@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 
 from billing.models import PayLink, RatedJob
-from portal.tenants.models import User
+from portal.core.tenants.models import User
 from tests import builders
 from tests.hostile.filters import filters_removed, without_filters
 from tests.web.house import House, a_house, signed_in

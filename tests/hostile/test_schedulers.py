@@ -14,8 +14,8 @@ from clusters.connectors.prometheus import client
 from tests.contracts.prometheus_reading import connector as prometheus_at
 from tests.contracts.slurm_recorded import Reply, Slurm, a_job, live_jobs, serving
 from tests.contracts.slurm_recorded import connector as slurm_at
+from tests.fakes.prometheus import Asked, Said, StandIn
 from tests.hostile.mangling import INPUTS, REPEATED, Mangler
-from tests.standins.prometheus import Asked, Said, StandIn
 
 pytestmark = pytest.mark.larger
 

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from billing.collecting import events, links, reviewing
-from billing.dunning import coming
+from billing.dunning import upcoming_steps
 from billing.models import EventState, GatewayEvent
+from billing.payments import checkout_sessions, manual_review, webhook_events
 from tests.collecting import Counter
 from tests.hearing import SECRET, heard, signed, told
 from tests.hostile.mangling import INPUTS, LONG, REPEATED, Mangler
 
 pytestmark = [pytest.mark.django_db, pytest.mark.larger]
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 @pytest.fixture
 def event(counter: Counter, settings: Any) -> dict[str, Any]:
     """As Stripe tells of a payment of ours."""
     settings.STRIPE_WEBHOOK_SECRETS = [SECRET]
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")
@@ -64,11 +64,13 @@ def test_what_is_not_understood_is_stored_once_and_somebody_sees_it(
     row = GatewayEvent.objects.get(type="not understood")
     assert row.state == EventState.PARKED
     assert [row.why] == [
-        look.sentence for look in coming.to_look_at(moment=counter.now) if "understood" in look.sentence
+        look.sentence
+        for look in upcoming_steps.to_look_at(moment=counter.now)
+        if "understood" in look.sentence
     ]
-    for late in events.parked(moment=counter.now.replace(year=2100)):
+    for late in webhook_events.parked(moment=counter.now.replace(year=2100)):
         assert late.pk != row.pk
-    reviewing.dealt_with(event=row, who="op", why="asked Stripe", moment=counter.now)
+    manual_review.dealt_with(event=row, who="op", why="asked Stripe", moment=counter.now)
     assert not GatewayEvent.objects.filter(state=EventState.PARKED).exists()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management import call_command
 
 from clusters.models import Cluster, Connection, Pull, UsageRecord
-from portal.vault import seal
+from portal.core.vault import seal
 from tests.integration.slurm_lab import Lab
 from tests.integration.slurm_oracle import Held
 

@@ -16,10 +16,10 @@ from cryptography.fernet import Fernet
 from django.db import connection
 
 from billing.models import Invoice
+from portal.core.vault import seal
 from portal.env import ROOT
 from portal.ops import backups
 from portal.ops.embedded.postgres import binaries, version
-from portal.vault import seal
 from tests.schedulers import a_connection
 from tests.web.house import a_house
 

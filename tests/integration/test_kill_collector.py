@@ -14,10 +14,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from billing import collection, crediting
-from billing.collecting import accounts, door, links, methods, refunds
-from billing.collecting.door import CollectingError
-from billing.gateways.base import GatewayError
+from billing.invoicing import credit_notes
 from billing.models import (
     Invoice,
     MovedMoney,
@@ -27,12 +24,16 @@ from billing.models import (
     WalletGrant,
     WalletScope,
 )
-from billing.reconciling import running
+from billing.payments import checkout_sessions, customers, gateway_access, refunds, saved_methods
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import GatewayError
+from billing.receivables import settlement
+from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
-from billing.wallets import schemes
-from portal.ops.stripe_sandbox.errors import ApiError
-from portal.ops.stripe_sandbox.sandbox import Sandbox
-from portal.tenants.models import Tenant
+from billing.wallets import wallet_terms
+from portal.core.tenants.models import Tenant
+from portal.dev.stripe_sandbox.errors import ApiError
+from portal.dev.stripe_sandbox.sandbox import Sandbox
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
 from tests.collecting import a_top_up
 from tests.integration.operators import Operator
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 KILLS = 5
 SECRET = "whsec_of_the_tests"
 ASKS = "4000002760003184"
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 LABS = {"card": 6, "asks": 3, "debit": 3}
 """How many are paid by a card, by one whose bank asks each time, and by a bank debit in euros."""
 TOP_UPS = 3
@@ -101,16 +102,16 @@ class Story:
         take_in(cluster, *jobs, as_of="2026-04-20")
         close("2026-03", on="2026-04-01")
         for lab in Tenant.objects.order_by("slug"):
-            customer = accounts.customer_of(lab, gateway=door.gateway(), moment=now)
+            customer = customers.customer_of(lab, gateway=gateway_access.gateway(), moment=now)
             kind = lab.slug.split("-")[0]
             if kind == "debit":
                 saved = self.stripe.hand.save_account(customer)
             else:
                 saved = self.stripe.hand.save_card(customer, ASKS if kind == "asks" else "4242424242424242")
-            methods.keep(tenant=lab, method=door.gateway().find_method(saved), moment=now)
+            saved_methods.keep(tenant=lab, method=gateway_access.gateway().find_method(saved), moment=now)
         for number in range(TOP_UPS):
             lab = Tenant.objects.get(slug=f"card-{number}")
-            schemes.set_scheme(tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=now)
+            wallet_terms.set_scheme(tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=now)
             a_top_up(lab.saved_methods.get(), Wallet.objects.get(tenant=lab), 10_00 + number, now=now)
 
     def goes_on(self, *, ends: bool = False) -> None:
@@ -137,8 +138,12 @@ class Story:
     def _pays_on_page(self, invoice: Invoice, *, passes: bool) -> None:
         now = datetime.now(UTC)
         try:
-            page = links.pay_page(
-                invoice=invoice, gateway=door.gateway(), back=BACK, who="ann@vision.example", moment=now
+            page = checkout_sessions.pay_page(
+                invoice=invoice,
+                gateway=gateway_access.gateway(),
+                back=BACK,
+                who="ann@vision.example",
+                moment=now,
             )
             self.stripe.hand.pay(page.external_id or "", ASKS, passes=passes)
         except (CollectingError, GatewayError, ApiError):
@@ -151,7 +156,7 @@ class Story:
         found = [row for row in paid if row.pk not in self.credited]
         if found:
             now = datetime.now(UTC)
-            note = crediting.credit(
+            note = credit_notes.credit(
                 invoice=found[0], reason="Slow.", by="op", on=now.date(), net=Money.of("1.00", "USD")
             )
             refunds.prepare(credit_note=note, who="op", moment=now)
@@ -179,7 +184,10 @@ class Story:
         there = sum(each["amount"] for each in taken if each["metadata"].get("ct_number"))
         assert booked == there - sum(given.values())
         later = datetime.now(UTC) + timedelta(hours=2)
-        assert running.run(gateway=door.gateway(), moment=later, by="op").counts["found"] == 0
+        assert (
+            reconciliation_run.run(gateway=gateway_access.gateway(), moment=later, by="op").counts["found"]
+            == 0
+        )
         assert self.stripe.violations == []
 
 
@@ -188,4 +196,4 @@ def moved() -> int:
 
 
 def _is_paid(invoice: Invoice) -> bool:
-    return collection.balance(invoice=invoice, on=datetime.now(UTC).date()).due.minor <= 0
+    return settlement.balance(invoice=invoice, on=datetime.now(UTC).date()).due.minor <= 0

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from billing.intake import BATCH
 from billing.models import Invoice, InvoiceLine, PeriodTotal, RatedJob
+from billing.rating.ingest import BATCH
 from clusters.models import Cluster, Pull, UsageRecord, UsageRevision
-from portal.outbox.models import OutboxMessage
+from portal.core.outbox.models import OutboxMessage
 from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant
 from tests.integration.operators import Operator, accounting
 from tests.stories import prove

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from billing.dunning import coming, posting
+from billing.dunning import send, upcoming_steps
 from billing.models import Invoice, Letter, LetterState
+from portal.core.outbox import outbox
 from portal.env import broker
 from portal.ops.embedded.redis import Redis
-from portal.outbox import outbox
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.fakes.mail import Counting, counting
 from tests.integration.operators import Operator
 from tests.integration.test_outbox_worker import eventually, kill, worker
-from tests.standins.mail import Counting, counting
 from tests.stories import close
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -196,9 +196,9 @@ def each_was_sent_or_somebody_is_asked(server: Counting, killed: int) -> None:
     assert sent <= arrived <= sent | {str(row.pk) for row in unknown}
 
     later = datetime.now(UTC) + timedelta(minutes=11)
-    looks = [each.sentence for each in coming.to_look_at(moment=later) if each.what == "Letter"]
+    looks = [each.sentence for each in upcoming_steps.to_look_at(moment=later) if each.what == "Letter"]
     why = "Reminder: The mail server was not heard of again: it may have arrived or not."
     assert looks == [why] * len(unknown)
     for row in unknown:
-        posting.again(letter=row, moment=later)
+        send.again(letter=row, moment=later)
     assert asked.filter(state=LetterState.WAITING).count() == len(unknown)

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from billing import close_runs, close_schedules
+from billing.invoicing import close_runs, close_schedules
 from billing.models import CloseReport, CloseRun, Invoice, ScheduledClose
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.integration.operators import Operator

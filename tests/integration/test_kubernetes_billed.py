@@ -10,7 +10,7 @@ import pytest
 
 from billing.models import InvoiceLine, RatedUsage
 from clusters.models import Cluster, Connection, Quarantined, UsageRecord
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_seller
 from tests.contracts.prometheus_reading import HOUR
 from tests.integration.prom_lab import Lab

@@ -15,9 +15,9 @@ from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from clusters.models import Cluster, ClusterKind, Connection
+from portal.core.outbox import outbox
 from portal.env import ROOT
 from portal.ops.grafana.dashboards import billing
-from portal.outbox import outbox
 from tests import builders
 from tests.documentation import table
 from tests.integration import promql

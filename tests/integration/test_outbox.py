@@ -11,8 +11,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.db.transaction import TransactionManagementError
 
-from portal.outbox import outbox
-from portal.outbox.models import OutboxMessage
+from portal.core.outbox import outbox
+from portal.core.outbox.models import OutboxMessage
 from tests.integration import effects as effect
 
 Marks = Callable[[], list[str]]

@@ -15,10 +15,10 @@ import pytest
 from django.db import transaction
 from django.db.models.functions import Now
 
+from portal.core.outbox import outbox
+from portal.core.outbox.models import OutboxMessage
 from portal.env import ROOT
 from portal.ops.embedded.redis import Redis
-from portal.outbox import outbox
-from portal.outbox.models import OutboxMessage
 from tests.integration import effects as effect
 
 PATIENCE = 60  # seconds

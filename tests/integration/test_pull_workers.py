@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from billing import tasks
-from billing.pulling import PullOutcome
+from billing.rating.pulls import PullOutcome
 from clusters import due
 from clusters.connectors.base import ConnectorError
 from clusters.models import ClusterKind, Connection, Pull, UsageRecord

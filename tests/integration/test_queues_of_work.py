@@ -17,19 +17,19 @@ import yaml
 from django.db import transaction
 from kombu import Connection
 
-from billing.collecting import accounts, door, methods
 from billing.models import Payment
+from billing.payments import customers, gateway_access, saved_methods
 from clusters.models import Pull
 from portal.celery import app
+from portal.core.outbox import outbox
+from portal.dev.stripe_sandbox.sandbox import Sandbox
 from portal.env import ROOT, broker
 from portal.ops.embedded.redis import Redis
-from portal.ops.stripe_sandbox.sandbox import Sandbox
-from portal.outbox import outbox
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.fakes.doors import a_world, connected
+from tests.fakes.slurmrestd import StandIn
 from tests.integration import effects as effect
 from tests.integration.test_outbox_worker import eventually, started
-from tests.standins.doors import a_world, connected
-from tests.standins.slurmrestd import StandIn
 from tests.stories import close
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -69,9 +69,12 @@ def an_invoice_that_is_due(stripe: Sandbox) -> None:
     take_in(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"), as_of="2026-04-20")
     close("2026-03", on="2026-04-01")
     now = datetime.now(UTC)
-    customer = accounts.customer_of(lab, gateway=door.gateway(), moment=now)
+    customer = customers.customer_of(lab, gateway=gateway_access.gateway(), moment=now)
     card = stripe.hand.save_card(customer, "4242424242424242")
-    assert methods.keep(tenant=lab, method=door.gateway().find_method(card), moment=now) is not None
+    assert (
+        saved_methods.keep(tenant=lab, method=gateway_access.gateway().find_method(card), moment=now)
+        is not None
+    )
 
 
 @pytest.mark.sample
@@ -105,7 +108,7 @@ def test_a_long_pull_delays_no_charge_and_no_effect(
         eventually(lambda: len(slurm.asked) >= 2, log)  # both of its hands are full
         with transaction.atomic():
             outbox.add(effect.record, mark="told")
-        for task in ("billing.tasks.collect", "portal.outbox.tasks.dispatch"):
+        for task in ("billing.tasks.collect", "portal.core.outbox.tasks.dispatch"):
             app.send_task(task, connection=told)
         eventually(lambda: Payment.objects.filter(amount=400).exists(), log)
         eventually(lambda: effects() == ["told"], log)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from billing.collecting import attempts, links
-from billing.collecting.attempts import Held
-from billing.collecting.door import CollectingError
-from billing.gateways.base import GatewayError
 from billing.models import IN_FLIGHT, Invoice, Payment, PaymentAttempt
+from billing.payments import attempts, checkout_sessions
+from billing.payments.attempts import Held
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import GatewayError
 from tests.collecting import Counter, a_counter, more_labs
 from tests.integration.operators import Operator
 from tests.integration.test_race_for_the_same_rows import at_once
@@ -20,7 +20,7 @@ from tests.integration.test_race_for_the_same_rows import at_once
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 LABS = [f"lab-{number:02d}" for number in range(1, 25)]
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 def charge(counter: Counter, invoice: Invoice) -> str:
@@ -36,7 +36,7 @@ def charge(counter: Counter, invoice: Invoice) -> str:
 
 def open_page(counter: Counter, invoice: Invoice) -> str:
     try:
-        page = links.pay_page(
+        page = checkout_sessions.pay_page(
             invoice=invoice, gateway=counter.gateway, back=BACK, who="ann@vision.example", moment=counter.now
         )
     except (CollectingError, GatewayError) as error:

@@ -6,10 +6,11 @@ from datetime import date
 
 import pytest
 
-from billing import payers, rating
+from billing.catalog import third_party_payers
+from billing.catalog.third_party_payers import PayerError
 from billing.models import Invoice, Payer
-from billing.payers import PayerError
-from portal.tenants.models import Corrections, Tenant
+from billing.rating import engine
+from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import close, closed, hours, lines_of, prove
@@ -23,7 +24,7 @@ def test_two_who_would_pay_for_each_other_at_once_do_not() -> None:
 
     def pays(payer: Tenant, tenant: Tenant) -> str:
         try:
-            payers.pay_for(payer=payer, tenant=tenant, since=date(2026, 4, 1))
+            third_party_payers.pay_for(payer=payer, tenant=tenant, since=date(2026, 4, 1))
         except PayerError as refusal:
             return str(refusal)
         return ""
@@ -45,8 +46,8 @@ def test_usage_that_comes_in_while_who_pays_changes_and_months_are_closed_is_bil
 
     def changes() -> None:
         for n, day in ((0, 5), (1, 12), (0, 20)):
-            payers.pay_for(payer=parents[n], tenant=child, since=date(2026, 3, day))
-            rating.rate_tenants([child])
+            third_party_payers.pay_for(payer=parents[n], tenant=child, since=date(2026, 3, day))
+            engine.rate_tenants([child])
 
     def comes_in() -> None:
         for day in range(1, 29, 3):
@@ -56,7 +57,7 @@ def test_usage_that_comes_in_while_who_pays_changes_and_months_are_closed_is_bil
         closed("2026-03", tenant)
 
     at_once(changes, comes_in, *[lambda tenant=each: closes(tenant) for each in (child, *parents)])
-    rating.rate_tenants([child])
+    engine.rate_tenants([child])
     for month in ("2026-03", "2026-04", "2026-05"):
         close(month)
 

@@ -6,10 +6,10 @@ import pytest
 
 from billing.models import GrantEvery, Wallet, WalletGrant, WalletScope
 from billing.rules.money import TOKENS
-from billing.wallets import booking, granting, holding, schemes
+from billing.wallets import booking, grants, wallet_holds, wallet_terms
 from billing.wallets.entries import WalletError
-from billing.wallets.schemes import Rule
-from portal.tenants.models import Tenant
+from billing.wallets.wallet_terms import Rule
+from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import closed, invoice_of, prove
@@ -24,12 +24,12 @@ def a_lab() -> Tenant:
     """100 tokens and 10 of overdraft in one wallet; a GPU-hour costs one."""
     plan = a_plan("tokens", TOKENS, prices=[("gpu-hour", {}, "1", LONG_AGO)], settles="wallet")
     tenant = a_tenant(plan=plan, accounts=[(a_cluster(), "vision")])
-    scheme = schemes.set_scheme(
+    scheme = wallet_terms.set_scheme(
         tenant=tenant, unit=TOKENS, scope=WalletScope.TENANT, overdraft=10 * TOKEN, since=at("2026-03-01")
     )
     rule = Rule(name="to begin with", amount=100 * TOKEN, every=GrantEvery.ONCE, begins_at=scheme.since)
-    schemes.set_rule(scheme=scheme, rule=rule)
-    granting.tend(moment=NOW)
+    wallet_terms.set_rule(scheme=scheme, rule=rule)
+    grants.tend(moment=NOW)
     return tenant
 
 
@@ -39,7 +39,7 @@ def test_case_067_twenty_connections_hold_no_more_than_there_is() -> None:
 
     def hold(number: int) -> bool:
         try:
-            holding.hold(wallet=wallet, amount=9 * TOKEN, key=f"job {number}", moment=NOW)
+            wallet_holds.hold(wallet=wallet, amount=9 * TOKEN, key=f"job {number}", moment=NOW)
         except WalletError:
             return False
         return True
@@ -62,7 +62,7 @@ def test_case_067_what_happened_is_booked_in_full_while_others_hold_and_spend() 
 
     def spend() -> bool:
         try:
-            holding.spend(wallet=wallet, amount=30 * TOKEN, moment=NOW, memo="A reservation")
+            wallet_holds.spend(wallet=wallet, amount=30 * TOKEN, moment=NOW, memo="A reservation")
         except WalletError:
             return False
         return True
@@ -81,7 +81,7 @@ def test_case_069_a_top_up_that_is_told_of_twenty_times_is_credited_once() -> No
     wallet = Wallet.objects.get()
 
     def top_up() -> int:
-        given = granting.grant(wallet=wallet, amount=50 * TOKEN, key="payment 7", who="webhook", moment=NOW)
+        given = grants.grant(wallet=wallet, amount=50 * TOKEN, key="payment 7", who="webhook", moment=NOW)
         return given.pk
 
     assert len(set(at_once(*[top_up] * 20))) == 1
@@ -95,8 +95,8 @@ def test_accruals_that_meet_give_each_grant_once() -> None:
     tenant = a_lab()
     scheme = tenant.wallet_schemes.get()
     rule = Rule(name="daily", amount=TOKEN, every=GrantEvery.DAY, begins_at=scheme.since)
-    schemes.set_rule(scheme=scheme, rule=rule)
-    at_once(*[lambda: granting.tend(moment=at("2026-03-10"))] * 8)
+    wallet_terms.set_rule(scheme=scheme, rule=rule)
+    at_once(*[lambda: grants.tend(moment=at("2026-03-10"))] * 8)
     assert Wallet.objects.get().balance == 110 * TOKEN
     prove()
 
@@ -107,11 +107,11 @@ def test_case_067_two_closers_and_twenty_who_spend_draw_nothing_twice() -> None:
     plan = a_plan("prepaid", prices=[("gpu-hour", {}, "2.00", LONG_AGO)], settles="wallet-first")
     cluster = a_cluster(complete_through="2026-06-01")
     tenant = a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    schemes.set_scheme(
+    wallet_terms.set_scheme(
         tenant=tenant, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
     wallet = Wallet.objects.get()
-    granting.grant(wallet=wallet, amount=100_00, key="R1", who="op", moment=NOW)
+    grants.grant(wallet=wallet, amount=100_00, key="R1", who="op", moment=NOW)
     take_in(cluster, a_job(gpus=40))
 
     def close() -> bool:
@@ -119,7 +119,7 @@ def test_case_067_two_closers_and_twenty_who_spend_draw_nothing_twice() -> None:
 
     def spend() -> bool:
         try:
-            holding.spend(wallet=wallet, amount=10_00, moment=NOW, memo="A reservation")
+            wallet_holds.spend(wallet=wallet, amount=10_00, moment=NOW, memo="A reservation")
         except WalletError:
             return False
         return True

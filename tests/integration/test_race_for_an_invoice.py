@@ -8,14 +8,15 @@ from decimal import Decimal
 
 import pytest
 
-from billing import collection, crediting, voiding
-from billing.collection import PaymentError
-from billing.crediting import CreditError
+from billing.invoicing import credit_notes, voids
+from billing.invoicing.credit_notes import CreditError
+from billing.invoicing.voids import VoidError
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceSeries, InvoiceState, Voiding
+from billing.receivables import settlement
+from billing.receivables.settlement import PaymentError
 from billing.rules.money import Money
-from billing.voiding import VoidError
-from portal.outbox.models import OutboxMessage
-from portal.tenants.models import Corrections, Tenant
+from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.integration.operators import Operator
 from tests.integration.test_race_for_the_same_rows import at_once
@@ -47,7 +48,7 @@ def billed(count: int = 1, corrections: str = "") -> list[Tenant]:
 def credit(invoice: Invoice, net: str | None = None) -> str:
     """Its number, or why there is none."""
     try:
-        note = crediting.credit(
+        note = credit_notes.credit(
             invoice=invoice,
             reason="Slow.",
             by="op",
@@ -79,7 +80,7 @@ def test_case_095_ten_who_credit_one_invoice_at_once_never_give_back_more_than_i
     assert {each for each in told if not each.startswith("CN")} == {
         "INV-2026-0001: Only 2.00 USD are left to credit, before tax."
     }
-    assert collection.balance(invoice=march, on=TODAY).due.text == "2.40"
+    assert settlement.balance(invoice=march, on=TODAY).due.text == "2.40"
     prove()
 
 
@@ -89,14 +90,14 @@ def test_case_058_a_void_a_payment_and_a_credit_that_meet_leave_one_of_them() ->
 
         def void(march: Invoice = march) -> bool:
             try:
-                voiding.void(invoice=march, reason="Wrong.", by="op", on=TODAY)
+                voids.void(invoice=march, reason="Wrong.", by="op", on=TODAY)
             except VoidError:
                 return False
             return True
 
         def pay(march: Invoice = march) -> bool:
             try:
-                collection.record_payment(
+                settlement.record_payment(
                     invoice=march,
                     amount=Money.of("24.00", "USD"),
                     received_on=TODAY,

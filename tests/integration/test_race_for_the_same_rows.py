@@ -13,8 +13,9 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 
-from billing import collection, rating
 from billing.models import Invoice, InvoiceSeries, Payment, Price, RatedUsage
+from billing.rating import engine
+from billing.receivables import settlement
 from billing.rules.money import Money
 from clusters.connectors.base import UsageFact
 from clusters.models import Pull, UsageRecord, UsageRevision
@@ -132,12 +133,12 @@ def test_terms_and_owners_that_change_during_an_import_hold_for_all_of_it() -> N
             unit_price=9,
             valid_from=date(2026, 3, 2),
         )
-        rating.rate_tenants([vision, audio])
+        engine.rate_tenants([vision, audio])
 
     at_once(imports, assigns, prices)
 
     written = RatedUsage.objects.count()
-    rating.rate_tenants([vision, audio])
+    engine.rate_tenants([vision, audio])
     assert RatedUsage.objects.count() == written  # nothing was rated by what stood before
     assert (seconds(vision), seconds(audio)) == (300 * 7 * 1800, 300 * 7 * 1800)
     prove()
@@ -175,7 +176,7 @@ def test_a_transfer_that_two_record_at_once_is_one_payment() -> None:
     invoice = Invoice.objects.get()
 
     def record() -> int:
-        return collection.record_payment(
+        return settlement.record_payment(
             invoice=invoice,
             amount=Money.of("1.00", "USD"),
             received_on=date(2026, 4, 9),

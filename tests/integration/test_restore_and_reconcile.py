@@ -13,11 +13,11 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from billing import collection
-from billing.collecting import door
-from billing.collecting.door import CollectingError
 from billing.models import Difference, GatewayEvent, Invoice, Payment, PaymentAttempt
-from billing.reconciling import running
+from billing.payments import gateway_access
+from billing.payments.gateway_access import CollectingError
+from billing.receivables import settlement
+from billing.reconciliation import reconciliation_run
 from portal.ops.embedded.postgres import binaries, version
 from portal.ops.schema import as_owner
 from tests import stories
@@ -121,7 +121,7 @@ def test_case_090_what_was_charged_refunded_and_disputed_after_the_backup_is_fou
         with restored(database_url, dump):
             assert (Invoice.objects.count(), Payment.objects.count()) == (3, 3)
             counter.collect()
-            running.run(gateway=counter.gateway, moment=counter.now, by="op", since=DUE)
+            reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op", since=DUE)
             assert paid("INV-2026-0002") == "3.00"  # the refund was found
             assert paid("INV-2026-0003") == "0.00"  # the dispute, too
             # Invoices that are not issued any more: their tenants wait, and Op is told.
@@ -133,7 +133,7 @@ def test_case_090_what_was_charged_refunded_and_disputed_after_the_backup_is_fou
             april(counter)
             for _ in range(3):
                 counter.collect()
-                running.run(gateway=counter.gateway, moment=counter.now, by="op")
+                reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
             assert charged(counter) == before
             assert {number: paid(number) for number in before} == {
                 **dict.fromkeys(before, "4.00"),
@@ -155,7 +155,7 @@ def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_i
         back_up(database_url, dump)
         counter.save_card()
         counter.collect()
-        name = str(door.collector().deployment)
+        name = str(gateway_access.collector().deployment)
         with restored(database_url, dump):
             with pytest.raises(CollectingError, match=f"Set STRIPE_DEPLOYMENT={name} if it was restored"):
                 counter.collect()
@@ -163,7 +163,10 @@ def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_i
             for _ in range(2):
                 counter.collect()
             assert (counter.taken, counter.paid) == ([400], "4.00")
-            assert running.run(gateway=counter.gateway, moment=counter.now, by="op").counts["found"] == 0
+            assert (
+                reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op").counts["found"]
+                == 0
+            )
             settings.STRIPE_DEPLOYMENT = "00000000-0000-4000-8000-000000000000"
             with pytest.raises(CollectingError, match=f"This database is {name} at Stripe"):
                 counter.collect()
@@ -176,4 +179,4 @@ def paid_by(lab: str) -> str:
 
 def paid(number: str) -> str:
     invoice = Invoice.objects.get(number=number)
-    return collection.balance(invoice=invoice, on=invoice.issued_on or invoice.due_on).paid.text  # type: ignore[arg-type]
+    return settlement.balance(invoice=invoice, on=invoice.issued_on or invoice.due_on).paid.text  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ PATIENCE = 400  # seconds
 
 COUNT_PEOPLE = """
 import json
-from portal.tenants.models import User
+from portal.core.tenants.models import User
 print(json.dumps({"people": User.objects.count()}))
 """
 

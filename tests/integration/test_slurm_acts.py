@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from clusters import limits
-from clusters.acting import CarriedOut, carry_out
+from clusters import enforcement_plan
 from clusters.connectors.slurm.acts import ActRefusedError, SlurmActs
-from clusters.limits import Door
+from clusters.enforcement_plan import Door
+from clusters.job_control import CarriedOut, carry_out
 from clusters.models import Act, Cluster
 from tests import orders
 from tests.integration.slurm_lab import Lab, until
@@ -28,7 +28,7 @@ TOMORROW = "--begin=now+1day"
 
 
 def door(cluster: Cluster) -> Door:
-    return limits.open_door(cluster=cluster, clock=lambda: int(time.time()))
+    return enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time()))
 
 
 def holds(cluster: Cluster, account: str, user: str = "") -> CarriedOut:
@@ -136,7 +136,7 @@ def test_limits_of_this_release_are_refused_and_slurmrestd_lives(slurm_lab: Lab)
             ActRefusedError, match=rf"\({re.escape(slurm_lab.version)}\) cannot have its limits set"
         ),
     ):
-        limits.plan_block(door=opened, account="globex")
+        enforcement_plan.plan_block(door=opened, account="globex")
     assert before == slurm_lab.slurm(
         "sacctmgr", "-nP", "show", "assoc", "format=account,user,grptres,grptresmins"
     )
@@ -170,11 +170,11 @@ def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(each_slurm: L
     ):
         assert group_limits(each_slurm, account) == before
         with door(cluster) as opened:
-            plan = limits.plan_block(door=opened, account=account, submits=True)
+            plan = enforcement_plan.plan_block(door=opened, account=account, submits=True)
             assert carry_out(door=opened, plan=plan, who="op").good
         assert group_limits(each_slurm, account) == blocked
         with door(cluster) as opened:
-            plan = limits.plan_unblock(door=opened, account=account)
+            plan = enforcement_plan.plan_unblock(door=opened, account=account)
             assert carry_out(door=opened, plan=plan, who="op").good
         assert group_limits(each_slurm, account) == before
 
@@ -207,18 +207,18 @@ def test_a_job_waits_until_the_last_reason_is_taken_back(each_slurm: Lab) -> Non
         except ActRefusedError:
             pytest.skip(f"Slurm {each_slurm.version} cannot have its limits set over REST.")
 
-        def carries_out(plan: limits.Plan) -> None:
+        def carries_out(plan: enforcement_plan.Plan) -> None:
             assert carry_out(door=opened, plan=plan, who="op").good
 
         for source in ("dunning", "operator"):
-            carries_out(limits.plan_block(door=opened, account="globex", source=source))
+            carries_out(enforcement_plan.plan_block(door=opened, account="globex", source=source))
         job = each_slurm.submits("cyd", "globex", "sleep 300", "-p", "a100", "--gres=gpu:a100:1")
         try:
             until(lambda: "Assoc" in standing(each_slurm, job))
-            carries_out(limits.plan_unblock(door=opened, account="globex", source="operator"))
+            carries_out(enforcement_plan.plan_unblock(door=opened, account="globex", source="operator"))
             time.sleep(3)  # slurmctld has looked again by then
             assert standing(each_slurm, job).startswith("PENDING Assoc")
-            carries_out(limits.plan_unblock(door=opened, account="globex", source="dunning"))
+            carries_out(enforcement_plan.plan_unblock(door=opened, account="globex", source="dunning"))
             until(lambda: standing(each_slurm, job).startswith("RUNNING"))
         finally:
             each_slurm.slurm("scancel", job)

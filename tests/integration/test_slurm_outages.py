@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from clusters.models import Cluster, Connection, Pull, UsageRecord
-from portal.vault import seal
+from portal.core.vault import seal
 from tests.integration.slurm_gate import opened
 from tests.integration.slurm_lab import Lab
 from tests.integration.slurm_oracle import oracle

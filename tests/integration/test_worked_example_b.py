@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_seller
 from tests.integration.prom_lab import Lab
 from tests.scenarios.configuring import Op, run_json

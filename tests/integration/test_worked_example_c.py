@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_seller
 from tests.documentation import DOCS
 from tests.integration.prom_lab import Lab

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from billing.transfers import table
-from billing.transfers.values import ReadOptions, StatementError
+from billing.bank_transfers import csv_statement
+from billing.bank_transfers.entities import ReadOptions, StatementError
 from tests.rules.test_csv_exports import IBAN, INVOICE, read
 
 
 def refused(text: str, **said: Any) -> list[str]:
     """The sentences of quarantine, where nothing of the file is booked."""
-    found = table.statement(text.encode(), ReadOptions(account=IBAN, **{"currency": "EUR", **said}))
+    found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, **{"currency": "EUR", **said}))
     assert found.entries == ()
     return [each.reason for each in found.bad]
 
@@ -85,7 +85,7 @@ def test_states_that_say_that_nothing_came_are_put_aside_and_unknown_ones_refuse
     with pytest.raises(StatementError, match="The state 'Odd' is not known: say with --word 'Odd=booked'"):
         refused(head + "2026-04-08;13.00;EUR;a;Odd\n")
     assert refused(head + "2026-04-08;13.00;EUR;a;Odd\n", words={"odd": "failed"})
-    found = table.statement(
+    found = csv_statement.statement(
         f"{head}2026-04-08;13.00;EUR;a;\n2026-04-08;15.00;EUR;b;Completed\n2026-04-08;9.00;EUR;c;Pending\n".encode(),
         ReadOptions(account=IBAN),
     )
@@ -163,7 +163,7 @@ def test_a_payer_may_write_what_stands_in_rows_of_balances() -> None:
 
 def test_a_reversal_is_for_people_to_book() -> None:
     text = "date;amount;currency;text;type\n2026-04-08;20.00;EUR;a;Payment Reversal\n"
-    (entry,) = table.statement(text.encode(), ReadOptions(account=IBAN)).entries
+    (entry,) = csv_statement.statement(text.encode(), ReadOptions(account=IBAN)).entries
     assert entry.reversal
 
 
@@ -180,6 +180,6 @@ def test_no_combination_of_columns_books_money_that_a_word_says_did_not_come() -
             + (f";{state}" if state else "")
             + "\n"
         )
-        found = table.statement(text.encode(), ReadOptions(account=IBAN)).entries
+        found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN)).entries
         came = sign == 1 and counts == 1 and not minus
         assert ([each.amount for each in found if each.amount > 0] == [5000]) is came, text

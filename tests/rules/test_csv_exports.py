@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from billing.transfers import table
-from billing.transfers.values import ReadOptions
+from billing.bank_transfers import csv_statement
+from billing.bank_transfers.entities import ReadOptions
 
 IBAN = "DE89370400440532013000"
 INVOICE = "INV-2026-0001"
@@ -16,7 +16,7 @@ Row = tuple[int, str, str, str, str]  # minor units, currency, day, other side, 
 
 
 def read(text: str, **said: Any) -> list[Row]:
-    found = table.statement(text.encode(), ReadOptions(account=IBAN, **said))
+    found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, **said))
     assert found.bad == ()
     return [
         (each.amount, each.currency, str(each.booked_on), each.payer, each.text) for each in found.entries

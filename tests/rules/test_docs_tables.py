@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from billing.documents.format import hours_text
 from billing.rules.fees import Commitment, Discount, Fee, included
 from billing.rules.forecast import pace
+from billing.rules.formatting import hours_text
 from billing.rules.hours import of_terms
 from billing.rules.money import Money
 from billing.rules.period import Period, parse_month, period_starting_in

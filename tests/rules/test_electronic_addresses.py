@@ -7,7 +7,7 @@ import re
 import pytest
 from django.core.exceptions import ValidationError
 
-from portal.tenants.electronic_address import SCHEMES, buyer_reference, electronic_address, parted
+from portal.core.tenants.electronic_address import SCHEMES, buyer_reference, electronic_address, parted
 from tests.en16931 import CEN, rules_file
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from billing import vat_ids
+from billing.documents import vat_ids
 from billing.rules.money import Money
 from billing.rules.supply import Party, Rate, Rates, TaxError, may_reverse_charge, taxed_by_country
 from billing.rules.tax import tax_on

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from billing.reporting.reporting import of_cluster
-from billing.reporting.shapes import By, Report, Split, Standing
+from billing.reports.reporting import of_cluster
+from billing.reports.shapes import By, Report, Split, Standing
 from clusters.models import Cluster, UsageRecord, UtilisationHour
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import at
 
 METRIC = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 
-from clusters import acting, limits
-from clusters.acting import CarriedOut, carry_out
+from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import ActRefusedError
-from clusters.limits import Door, StalePlanError
+from clusters.enforcement_plan import Door, StalePlanError
+from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind
-from portal.audit.models import AuditEntry
+from portal.core.audit.models import AuditEntry
+from tests.fakes.doors import a_door, a_world
+from tests.fakes.slurmrestd import StandIn
 from tests.history import history
-from tests.standins.doors import a_door, a_world
-from tests.standins.slurmrestd import StandIn
 
 pytestmark = pytest.mark.django_db
 
@@ -28,20 +28,20 @@ def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         yield slurm
 
 
-def carried(door: Door, plan: limits.Plan) -> CarriedOut:
+def carried(door: Door, plan: enforcement_plan.Plan) -> CarriedOut:
     return carry_out(door=door, plan=plan, who="op", why="invoice unpaid")
 
 
 def blocked(door: Door, account: str = "vision", *, submits: bool = False) -> CarriedOut:
-    return carried(door, limits.plan_block(door=door, account=account, submits=submits))
+    return carried(door, enforcement_plan.plan_block(door=door, account=account, submits=submits))
 
 
 def unblocked(door: Door, account: str = "vision") -> CarriedOut:
-    return carried(door, limits.plan_unblock(door=door, account=account))
+    return carried(door, enforcement_plan.plan_unblock(door=door, account=account))
 
 
 def test_a_plan_says_which_limit_would_change_and_does_nothing(slurm: StandIn) -> None:
-    plan = limits.plan_block(door=a_door(slurm), account="vision", submits=True)
+    plan = enforcement_plan.plan_block(door=a_door(slurm), account="vision", submits=True)
     (step,) = plan.steps
     assert step.words == (
         "Block vision and the accounts below it: GrpSubmitJobs: none → 0; GrpTRES=gres/gpu: 8 → 0. "
@@ -75,7 +75,7 @@ def test_an_account_without_limits_has_none_again(slurm: StandIn) -> None:
 def test_a_blocked_account_is_not_blocked_again(slurm: StandIn) -> None:
     door = a_door(slurm)
     blocked(door)
-    plan = limits.plan_block(door=door, account="vision")
+    plan = enforcement_plan.plan_block(door=door, account="vision")
     assert plan.steps == ()
     assert plan.notes == (f"vision is blocked already, by act {Act.objects.get().pk}.",)
     assert carried(door, plan).acts == ()
@@ -84,7 +84,7 @@ def test_a_blocked_account_is_not_blocked_again(slurm: StandIn) -> None:
 
 def test_a_limit_that_is_zero_already_is_kept_so_without_being_sent(slurm: StandIn) -> None:
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 0
-    (step,) = limits.plan_block(door=a_door(slurm), account="vision").steps
+    (step,) = enforcement_plan.plan_block(door=a_door(slurm), account="vision").steps
     assert step.words == (
         "Keep vision blocked: somebody else has set its limits to 0 already, and that is what it has again "
         "afterwards. Nothing is sent to Slurm."
@@ -97,9 +97,9 @@ def test_a_limit_that_op_changed_meanwhile_is_left_as_it_is(slurm: StandIn) -> N
     blocked(door, submits=True)
     vision.tres["total"]["gres/gpu"] = 2
     vision.tres["per.node"] = {"gres/gpu": 1}
-    again = limits.plan_block(door=door, account="vision")
+    again = enforcement_plan.plan_block(door=door, account="vision")
     assert "GrpTRES=gres/gpu: 2 → 0" in again.steps[0].words
-    plan = limits.plan_unblock(door=door, account="vision")
+    plan = enforcement_plan.plan_unblock(door=door, account="vision")
     assert plan.notes == ("GrpTRES=gres/gpu is 2 and not our 0 any more: it is left as it is.",)
     assert carried(door, plan).good
     assert vision.tres["total"] == {"cpu": 512, "gres/gpu": 2}
@@ -113,14 +113,16 @@ def test_where_nothing_of_ours_is_left_only_the_block_ends(slurm: StandIn) -> No
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 2
     assert unblocked(door).good
     assert len(slurm.writes()) == 1
-    assert limits.plan_unblock(door=door, account="vision").notes == ("vision is not blocked from here.",)
+    assert enforcement_plan.plan_unblock(door=door, account="vision").notes == (
+        "vision is not blocked from here.",
+    )
 
 
 def test_the_block_of_an_account_that_was_deleted_can_end(slurm: StandIn) -> None:
     door = a_door(slurm)
     blocked(door)
     slurm.world.associations = [row for row in slurm.world.associations if row.account != "vision"]
-    plan = limits.plan_unblock(door=door, account="vision")
+    plan = enforcement_plan.plan_unblock(door=door, account="vision")
     assert "has no account 'vision'" in plan.notes[0]
     assert carried(door, plan).good
     assert not AccountBlock.objects.filter(ended_at=None).exists()
@@ -128,7 +130,7 @@ def test_the_block_of_an_account_that_was_deleted_can_end(slurm: StandIn) -> Non
 
 def test_a_limit_that_changed_between_plan_and_deed_stops_it(slurm: StandIn) -> None:
     door = a_door(slurm)
-    plan = limits.plan_block(door=door, account="vision")
+    plan = enforcement_plan.plan_block(door=door, account="vision")
     slurm.world.limits("vision").tres["total"]["cpu"] = 256
     with pytest.raises(StalePlanError):
         carried(door, plan)
@@ -137,7 +139,7 @@ def test_a_limit_that_changed_between_plan_and_deed_stops_it(slurm: StandIn) -> 
 
 def test_an_account_that_slurm_does_not_have(slurm: StandIn) -> None:
     with pytest.raises(ActRefusedError, match="has no account 'nobody': see `sacctmgr show account`"):
-        limits.plan_block(door=a_door(slurm), account="nobody")
+        enforcement_plan.plan_block(door=a_door(slurm), account="nobody")
 
 
 def test_a_block_that_does_not_stick_is_an_error_and_no_block(slurm: StandIn) -> None:
@@ -162,7 +164,7 @@ def test_eve_may_not_set_limits(slurm: StandIn) -> None:
 def test_an_old_slurmrestd_is_never_sent_a_limit(minor: int) -> None:
     with StandIn(minor, world=a_world()) as old:
         with pytest.raises(ActRefusedError, match=r"before 23\.11 slurmrestd drops the change or crashes"):
-            limits.plan_block(door=a_door(old), account="vision")
+            enforcement_plan.plan_block(door=a_door(old), account="vision")
         assert old.writes() == []
 
 
@@ -171,30 +173,30 @@ def test_a_process_killed_in_the_middle_leaves_an_act_that_looking_settles(
     slurm: StandIn, reached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = a_door(slurm)
-    real = acting._DOES
+    real = job_control._DOES
 
     def dies(door: Door, act: Act) -> dict[str, int]:
         if reached:
-            acting._set(door, act)
+            job_control._set(door, act)
         raise SystemExit(9)
 
-    monkeypatch.setattr(acting, "_DOES", {**real, ActKind.BLOCK: dies})
+    monkeypatch.setattr(job_control, "_DOES", {**real, ActKind.BLOCK: dies})
     with pytest.raises(SystemExit):
         blocked(door)
-    monkeypatch.setattr(acting, "_DOES", real)
+    monkeypatch.setattr(job_control, "_DOES", real)
     assert Act.objects.get().outcome == "intended"
 
     if reached:
-        plan = limits.plan_block(door=door, account="vision")
+        plan = enforcement_plan.plan_block(door=door, account="vision")
         assert plan.steps == ()
         assert unblocked(door).good
         first, _ = Act.objects.order_by("pk")
         assert (first.outcome, first.error) == ("done", "")
         assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
     else:
-        plan = limits.plan_block(door=door, account="vision")
+        plan = enforcement_plan.plan_block(door=door, account="vision")
         assert "has to be looked at first" in plan.notes[0]
-        acting.tidy(door=door)
+        job_control.tidy(door=door)
         act = Act.objects.get()
         assert (act.outcome, act.error) == ("failed", "Looked at later, it had not been done.")
         assert blocked(door).good
@@ -207,7 +209,7 @@ def test_an_answer_that_never_came_is_unknown_until_it_is_looked_at(slurm: Stand
     (act,) = blocked(door).acts
     assert act.outcome == "unknown"
     with pytest.raises(ConnectorError):
-        limits.plan_unblock(door=door, account="vision")
+        enforcement_plan.plan_unblock(door=door, account="vision")
     slurm.down.clear()
     slurm.after = lambda asked: None
     assert unblocked(door).good
@@ -219,7 +221,7 @@ def test_an_answer_that_never_came_is_unknown_until_it_is_looked_at(slurm: Stand
 @pytest.mark.django_db(transaction=True)
 def test_two_operators_who_block_one_account_at_once_block_it_once(slurm: StandIn) -> None:
     door = a_door(slurm)
-    plan = limits.plan_block(door=door, account="vision")
+    plan = enforcement_plan.plan_block(door=door, account="vision")
     told: list[str] = []
     start = threading.Barrier(4)
 
@@ -248,7 +250,7 @@ def test_an_act_is_never_sent_from_inside_a_transaction(slurm: StandIn) -> None:
     from django.db import transaction
 
     door = a_door(slurm)
-    plan = limits.plan_block(door=door, account="vision")
+    plan = enforcement_plan.plan_block(door=door, account="vision")
     with pytest.raises(RuntimeError, match="durable"), transaction.atomic():
         carried(door, plan)
     assert slurm.writes() == []

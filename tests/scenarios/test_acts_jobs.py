@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters import acting, limits
-from clusters.acting import CarriedOut, carry_out
+from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import ActRefusedError
-from clusters.limits import Door, LimitError, StalePlanError
+from clusters.enforcement_plan import Door, LimitError, StalePlanError
+from clusters.job_control import CarriedOut, carry_out
 from clusters.models import Act, ActOutcome
+from tests.fakes.doors import a_door, a_world
+from tests.fakes.slurm_world import Job
+from tests.fakes.slurmrestd import StandIn
 from tests.schedulers import plan_cancel, plan_hold, plan_release
-from tests.standins.doors import a_door, a_world
-from tests.standins.slurm_world import Job
-from tests.standins.slurmrestd import StandIn
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +35,7 @@ def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         yield slurm
 
 
-def carried(door: Door, plan: limits.Plan, why: str = "budget used up") -> CarriedOut:
+def carried(door: Door, plan: enforcement_plan.Plan, why: str = "budget used up") -> CarriedOut:
     return carry_out(door=door, plan=plan, who="op", why=why)
 
 
@@ -210,7 +210,7 @@ def test_a_job_whose_number_was_given_anew_is_another_job(slurm: StandIn) -> Non
 @pytest.mark.parametrize("account", ["", "  "])
 def test_no_account_does_not_mean_all_of_them(slurm: StandIn, account: str) -> None:
     door = a_door(slurm)
-    for planned in (plan_hold, plan_release, limits.plan_block, limits.plan_unblock):
+    for planned in (plan_hold, plan_release, enforcement_plan.plan_block, enforcement_plan.plan_unblock):
         with pytest.raises(LimitError, match="An account must be named"):
             planned(door=door, account=account)
     with pytest.raises(LimitError):
@@ -262,18 +262,18 @@ def test_a_process_that_dies_while_it_acts_is_settled_by_looking(
     slurm: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = a_door(slurm)
-    real = acting._end
+    real = job_control._end
 
     def dies(*_: object, **__: object) -> Act:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(acting, "_end", dies)
+    monkeypatch.setattr(job_control, "_end", dies)
     with pytest.raises(KeyboardInterrupt):
         carried(door, plan_cancel(door=door, job=13))
-    monkeypatch.setattr(acting, "_end", real)
+    monkeypatch.setattr(job_control, "_end", real)
     assert Act.objects.get().outcome == ActOutcome.INTENDED
-    with acting.alone(door.cluster):
-        acting.settle(door=door)
+    with job_control.alone(door.cluster):
+        job_control.settle(door=door)
     act = Act.objects.get()
     assert (act.outcome, act.who) == ("done", "op")
     assert len(slurm.writes()) == 1

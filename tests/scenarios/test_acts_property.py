@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusters import limits
-from clusters.acting import carry_out
+from clusters import enforcement_plan
 from clusters.connectors.slurm.associations import JOBS, TRES
+from clusters.job_control import carry_out
 from clusters.models import AccountBlock, BlockReason
-from tests.standins.doors import a_door
-from tests.standins.slurm_world import Association, World
-from tests.standins.slurmrestd import StandIn
+from tests.fakes.doors import a_door
+from tests.fakes.slurm_world import Association, World
+from tests.fakes.slurmrestd import StandIn
 from tests.tiers import examples
 
 pytestmark = pytest.mark.django_db
@@ -52,14 +52,16 @@ def test_block_then_unblock_gives_back_exactly_what_was_there(
     )
     with StandIn(minor, world=world) as slurm:
         door = a_door(slurm)
-        block = limits.plan_block(door=door, account="vision", submits=submits)
+        block = enforcement_plan.plan_block(door=door, account="vision", submits=submits)
         assert carry_out(door=door, plan=block, who="op").good
         vision = world.limits("vision")
         unrelated = {path: kept for path, kept in own.items() if path != "total"}
         assert {path: kept for path, kept in vision.tres.items() if path != "total"} == unrelated
         if own.get("total", {}).get("gres/gpu") != 0:
             assert vision.tres["total"]["gres/gpu"] == 0
-        assert carry_out(door=door, plan=limits.plan_unblock(door=door, account="vision"), who="op").good
+        assert carry_out(
+            door=door, plan=enforcement_plan.plan_unblock(door=door, account="vision"), who="op"
+        ).good
         assert (vision.tres, vision.jobs) == (own, jobs)
     BlockReason.objects.all().delete()
     AccountBlock.objects.all().delete()

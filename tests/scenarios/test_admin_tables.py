@@ -10,11 +10,12 @@ import pytest
 from django.contrib import admin
 from django.test import Client
 
-from billing import closing, operating
+from billing.invoicing import month_close
 from billing.models import Plan
-from billing.operating import Cost
+from billing.reports import operating_costs
+from billing.reports.operating_costs import Cost
 from billing.rules.money import TOKENS
-from portal.tenants.models import Tenant, User
+from portal.core.tenants.models import Tenant, User
 from tests import builders
 from tests.builders import a_job, at, take_in
 from tests.scenarios.test_admin import a_month, messages, page
@@ -57,7 +58,7 @@ def test_every_page_opens_and_keeps_to_the_content_security_policy(op: Client) -
 
 
 def test_what_gpus_cost_is_listed(op: Client) -> None:
-    operating.set_costs([Cost("", "v100", "USD", Decimal("0.85"), date(2026, 1, 1))])
+    operating_costs.set_costs([Cost("", "v100", "USD", Decimal("0.85"), date(2026, 1, 1))])
     text = op.get(page("billing_operatingcost")).content.decode()
     assert "v100" in text
     assert "every cluster" in text
@@ -85,7 +86,7 @@ def test_why_a_month_was_closed_although_usage_may_be_missing_can_be_read(op: Cl
     builders.a_seller()
     lab = builders.a_tenant("vision-lab", plan=builders.a_plan(), accounts=[(cluster, "vision")])
     take_in(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"), as_of="2026-03-15")
-    (done,) = closing.close(
+    (done,) = month_close.close(
         tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), accept_incomplete="slurmdbd was lost"
     )
     assert done.outcome == "issued"

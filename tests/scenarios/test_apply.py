@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from billing.models import Price, Seller, Subscription
-from portal.audit.models import AuditEntry
-from portal.tenants.models import Membership, Ownership, Project, Tenant, User
+from portal.core.audit.models import AuditEntry
+from portal.core.tenants.models import Membership, Ownership, Project, Tenant, User
 from tests import builders
 from tests.builders import a_job, at, take_in
 from tests.scenarios.configuring import PHILLY, Op, gpu_seconds, owed, run, run_json

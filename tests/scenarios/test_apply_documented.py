@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from portal.config_file.schema import ConfigError, parse
+from portal.dev.demo_data.seeding import CONFIG
 from portal.env import ROOT
-from portal.ops.config.shape import ConfigError, parse
-from portal.ops.demo_data.seeding import CONFIG
 from tests.scenarios.configuring import Op
 
 PAGE = (ROOT / "docs" / "configuration.md").read_text()

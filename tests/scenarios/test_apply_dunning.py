@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from billing.dunning import policies
-from billing.dunning.policies import Policies, PolicyError
 from billing.models import DunningPolicy
+from billing.receivables import dunning_policies
+from billing.receivables.dunning_policies import Policies, PolicyError
 from billing.rules.dunning import BUILT_IN, Policy
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import builders
 from tests.history import history
 from tests.scenarios.configuring import PHILLY, Op
@@ -85,7 +85,7 @@ def test_no_version_has_a_tenant_that_is_written_nothing_wait_for_an_announcemen
     tmp_path: Path, client: Client
 ) -> None:
     lab = builders.a_tenant("vision-lab")
-    policies.set_policy(tenant=lab, since=date(2026, 1, 1), letters=False)
+    dunning_policies.set_policy(tenant=lab, since=date(2026, 1, 1), letters=False)
     sentence = (
         "With the policy of vision-lab, for what is due from 2026-06-01 on: letters are off, so that nobody is told "
         "of a suspension: set announce to 0 if that is meant."
@@ -96,7 +96,7 @@ def test_no_version_has_a_tenant_that_is_written_nothing_wait_for_an_announcemen
     page = client.post("/admin/billing/dunningpolicy/add/", told).content.decode()
     assert "With the policy of vision-lab, for what is due from 2026-06-01 on: letters are off" in page
 
-    policies.set_policy(tenant=lab, since=date(2026, 1, 1), announce=0)
-    policies.set_policy(tenant=None, since=date(2026, 6, 1), suspend=30)
+    dunning_policies.set_policy(tenant=lab, since=date(2026, 1, 1), announce=0)
+    dunning_policies.set_policy(tenant=None, since=date(2026, 6, 1), suspend=30)
     with pytest.raises(PolicyError, match="vision-lab, for what is due from 2026-06-01 on: letters are off"):
-        policies.set_policy(tenant=lab, since=date(2026, 1, 1), announce=None)
+        dunning_policies.set_policy(tenant=lab, since=date(2026, 1, 1), announce=None)

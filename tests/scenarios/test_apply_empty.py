@@ -9,7 +9,7 @@ from django.db.models import CharField, Model
 
 from billing.models import Seller
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.scenarios.configuring import Op
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ import pytest
 
 from billing.models import Plan, Price, Subscription
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import builders
 from tests.builders import a_job, take_in
 from tests.scenarios.configuring import PHILLY, Op, run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from portal.core.tenants.models import Ownership
 from portal.ops.cli import RefusedError
-from portal.tenants.models import Ownership
 from tests import builders
 from tests.builders import a_job, at, take_in
 from tests.scenarios.configuring import gpu_seconds, run, run_json

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pypdf import PdfReader
 
-from billing import crediting
 from billing.documents import build, pdf
-from billing.gateways.offline import bank_details
+from billing.invoicing import credit_notes
 from billing.models import Invoice
+from billing.rules.bank_details import bank_details
 from billing.rules.money import Money
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.stories import closed, invoice_of
@@ -94,7 +94,7 @@ def test_the_pdf_of_an_invoice_has_reference_account_and_code_and_a_credit_note_
     assert b"<pdfaid:part>3</pdfaid:part>" in made  # the code costs it neither archive nor screen reader
     assert pdf.render(document) == made
 
-    note = crediting.credit(invoice=invoice, reason="A mistake.", by="op", on=at("2026-04-05").date())
+    note = credit_notes.credit(invoice=invoice, reason="A mistake.", by="op", on=at("2026-04-05").date())
     told = build.document_of(note)
     assert (told.iban, told.payment_reference, told.payment_code) == ("", "", ())
 

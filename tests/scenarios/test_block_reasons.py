@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters import acting, blocks, limits
-from clusters.acting import CarriedOut, carry_out
-from clusters.limits import Door, LimitError, StalePlanError
+from clusters import blocks, enforcement_plan, job_control
+from clusters.enforcement_plan import Door, LimitError, StalePlanError
+from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind, BlockReason
-from portal.audit.models import AuditEntry
+from portal.core.audit.models import AuditEntry
 from tests import orders
-from tests.standins.doors import a_door, a_world
-from tests.standins.slurmrestd import StandIn
+from tests.fakes.doors import a_door, a_world
+from tests.fakes.slurmrestd import StandIn
 
 pytestmark = pytest.mark.django_db
 
@@ -32,12 +32,12 @@ def door(slurm: StandIn) -> Door:
 
 
 def blocked(door: Door, source: str = blocks.OPERATOR, *, submits: bool = False) -> CarriedOut:
-    plan = limits.plan_block(door=door, account="vision", source=source, submits=submits)
+    plan = enforcement_plan.plan_block(door=door, account="vision", source=source, submits=submits)
     return carry_out(door=door, plan=plan, who=source, why=f"{source} says so")
 
 
 def unblocked(door: Door, source: str = blocks.OPERATOR) -> CarriedOut:
-    plan = limits.plan_unblock(door=door, account="vision", source=source)
+    plan = enforcement_plan.plan_unblock(door=door, account="vision", source=source)
     return carry_out(door=door, plan=plan, who=source)
 
 
@@ -71,7 +71,7 @@ def test_in_every_order_of_three_reasons_the_block_goes_with_the_last(slurm: Sta
 def test_a_second_reason_sends_nothing_and_says_so(slurm: StandIn, door: Door) -> None:
     blocked(door, "dunning")
     sent = len(slurm.writes())
-    plan = limits.plan_block(door=door, account="vision")
+    plan = enforcement_plan.plan_block(door=door, account="vision")
     (step,) = plan.steps
     assert step.words == (
         "Keep vision blocked: it is blocked already for dunning (dunning says so), and stays so until this is taken "
@@ -80,7 +80,7 @@ def test_a_second_reason_sends_nothing_and_says_so(slurm: StandIn, door: Door) -
     assert carry_out(door=door, plan=plan, who="op").good
     assert (sources(), len(slurm.writes())) == (["dunning", "operator"], sent)
     assert (
-        limits.plan_block(door=door, account="vision")
+        enforcement_plan.plan_block(door=door, account="vision")
         .notes[0]
         .startswith("vision is blocked already, by act")
     )
@@ -88,12 +88,12 @@ def test_a_second_reason_sends_nothing_and_says_so(slurm: StandIn, door: Door) -
 
 def test_what_op_takes_back_is_op_s_own(slurm: StandIn, door: Door) -> None:
     blocked(door, "dunning")
-    plan = limits.plan_unblock(door=door, account="vision")
+    plan = enforcement_plan.plan_unblock(door=door, account="vision")
     assert (plan.steps, plan.notes) == (
         (), ("vision is not blocked by operator: it stays blocked for dunning (dunning says so).",)
     )  # fmt: skip
     blocked(door)
-    plan = limits.plan_unblock(door=door, account="vision")
+    plan = enforcement_plan.plan_unblock(door=door, account="vision")
     assert [step.words for step in plan.steps] == ["vision stays blocked for dunning (dunning says so)."]
     assert carry_out(door=door, plan=plan, who="op").good
     assert (gpus(slurm), sources()) == (0, ["dunning"])
@@ -103,7 +103,7 @@ def test_what_op_takes_back_is_op_s_own(slurm: StandIn, door: Door) -> None:
 
 def test_refusing_new_jobs_tightens_an_account_that_is_blocked(slurm: StandIn, door: Door) -> None:
     blocked(door)
-    plan = limits.plan_block(door=door, account="vision", submits=True)
+    plan = enforcement_plan.plan_block(door=door, account="vision", submits=True)
     assert [step.words for step in plan.steps] == [
         "Block vision and the accounts below it: GrpSubmitJobs: none → 0. Running jobs run on."
     ]
@@ -182,15 +182,15 @@ def test_killed_between_two_reasons_it_is_settled_by_looking(
 
     def dies(door: Door, act: Act) -> dict[str, int]:
         if reached:
-            acting._set(door, act)
+            job_control._set(door, act)
         raise SystemExit(9)
 
     with monkeypatch.context() as patched:
-        patched.setattr(acting, "_DOES", {**acting._DOES, kind: dies})
+        patched.setattr(job_control, "_DOES", {**job_control._DOES, kind: dies})
         with pytest.raises(SystemExit):
             blocked(door, "quota", submits=True) if kind == ActKind.BLOCK else unblocked(door, "quota")
     assert not blocks.is_in_force(door.cluster, "vision", source="quota") or kind == ActKind.UNBLOCK
-    acting.tidy(door=door)
+    job_control.tidy(door=door)
     closed = reached == (kind == ActKind.BLOCK)
     assert sources() == (["operator", "quota"] if closed else ["operator"])
     assert (gpus(slurm), submits(slurm)) == (0, 0 if closed else None)
@@ -202,7 +202,7 @@ def test_killed_between_two_reasons_it_is_settled_by_looking(
 def test_a_plan_is_stale_once_the_other_reason_has_gone(slurm: StandIn, door: Door) -> None:
     blocked(door)
     blocked(door, "dunning")
-    plan = limits.plan_unblock(door=door, account="vision")  # it would stay blocked
+    plan = enforcement_plan.plan_unblock(door=door, account="vision")  # it would stay blocked
     unblocked(door, "dunning")
     with pytest.raises(StalePlanError):
         carry_out(door=door, plan=plan, who="op")
@@ -215,10 +215,10 @@ def test_an_act_that_cannot_be_settled_is_no_block_in_force(slurm: StandIn, door
     assert not blocks.is_in_force(door.cluster, "vision", source="dunning")
     slurm.down.clear()
     slurm.after = lambda asked: None
-    assert "has to be looked at first" in limits.plan_block(door=door, account="vision").notes[0]
+    assert "has to be looked at first" in enforcement_plan.plan_block(door=door, account="vision").notes[0]
     with pytest.raises(LimitError):
-        limits.plan_block(door=door, account=" ")
-    acting.tidy(door=door)
+        enforcement_plan.plan_block(door=door, account=" ")
+    job_control.tidy(door=door)
     assert blocks.is_in_force(door.cluster, "vision", source="dunning")
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from billing import close_runs, plan_terms, rating
+from billing.catalog import plan_versions
+from billing.invoicing import close_runs
 from billing.models import BillingPeriod, Bound, CloseKind, InvoiceSeries, Measure
-from portal.outbox import outbox
-from portal.tenants.models import Tenant
+from billing.rating import engine
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
 from tests.stories import close, closed, lines_of, prove
 
@@ -24,14 +26,14 @@ pytestmark = pytest.mark.django_db
 def lab() -> Tenant:
     """Pays 28.00 a period. February is issued from the 3rd on, then its periods begin on the 20th."""
     plan = a_plan("lab")
-    plan_terms.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(28))
+    plan_versions.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(28))
     cluster = a_cluster(complete_through="2026-08-01")
     tenant = a_tenant(plan=plan, plan_from=date(2026, 2, 3), accounts=[(cluster, "vision")], anchor_day=3)
     take_in(cluster, a_job(started="2026-02-10 10:00", ended="2026-02-10 11:00"))
     assert closed("2026-02", tenant).total.text == "30.00"  # type: ignore[union-attr]
     Tenant.objects.update(anchor_day=20)
     tenant.refresh_from_db()
-    rating.rate_tenants([tenant])
+    engine.rate_tenants([tenant])
     outbox.drain()
     return tenant
 
@@ -91,7 +93,7 @@ def moved_twice(lab: Tenant) -> Tenant:
     take_in(a_cluster(), a_job(source_key="9@1", started="2026-03-05 10:00", ended="2026-03-05 11:00"))
     Tenant.objects.update(anchor_day=25)
     lab.refresh_from_db()
-    rating.rate_tenants([lab])
+    engine.rate_tenants([lab])
     outbox.drain()
     return lab
 

@@ -9,10 +9,12 @@ import pytest
 from django.db import DatabaseError, transaction
 from django.db.models import ProtectedError
 
-from billing import plan_terms, rating, statements, subscribing
+from billing.catalog import plan_versions, subscriptions
+from billing.catalog.plans import PlanError
 from billing.documents.build import document_of
+from billing.invoicing import statements
 from billing.models import BillingPeriod, Fee, Invoice, PlanVersion
-from billing.plans import PlanError
+from billing.rating import engine
 from billing.rules.pricing import PerUnit
 from tests.builders import a_job, a_tenant, at, take_in
 from tests.on_terms import a_lab, billed, used
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 def a_fee(amount: str, name: str, *, in_advance: bool = False) -> PlanVersion:
     version = a_version(TWO_DOLLARS, name=name)
-    plan_terms.set_fee(
+    plan_versions.set_fee(
         version=version, name=f"Base fee {name}", amount=Decimal(amount), in_advance=in_advance
     )
     return version
@@ -57,7 +59,7 @@ def test_case_043_an_upgrade_in_mid_period_credits_the_rest_of_the_old_fee_by_se
     small, large = a_fee("93", "small", in_advance=True), a_fee("310", "large", in_advance=True)
     cluster, vision = a_lab(small)
     close("2026-03", vision)
-    subscribing.subscribe(tenant=vision, plan=large.plan, since=at("2026-04-11"))  # 10 of 30 days
+    subscriptions.subscribe(tenant=vision, plan=large.plan, since=at("2026-04-11"))  # 10 of 30 days
     take_in(cluster, a_job(started="2026-04-10 22:00", ended="2026-04-11 02:00"))
 
     closed("2026-04", vision)
@@ -75,8 +77,8 @@ def test_case_043_an_upgrade_in_mid_period_credits_the_rest_of_the_old_fee_by_se
 def test_case_044_a_downgrade_that_is_withdrawn_before_it_comes_changes_nothing() -> None:
     large, small = a_fee("310", "large"), a_fee("93", "small")
     _, vision = a_lab(large)
-    downgrade = subscribing.subscribe(tenant=vision, plan=small.plan, since=at("2026-04-01"))
-    subscribing.withdraw(subscription=downgrade)
+    downgrade = subscriptions.subscribe(tenant=vision, plan=small.plan, since=at("2026-04-01"))
+    subscriptions.withdraw(subscription=downgrade)
     closed("2026-03", vision)
     closed("2026-04", vision)
     assert billed(vision, "2026-04") == [("2026-04", "Base fee large", "310.00")]
@@ -86,9 +88,9 @@ def test_case_044_a_downgrade_that_is_withdrawn_before_it_comes_changes_nothing(
 def test_case_045_up_down_and_up_again_in_a_day_bills_each_fee_once_for_its_seconds() -> None:
     small, large = a_fee("31", "small"), a_fee("744", "large")
     _, vision = a_lab(small)
-    subscribing.subscribe(tenant=vision, plan=large.plan, since=at("2026-03-10 06:00"))
-    subscribing.subscribe(tenant=vision, plan=small.plan, since=at("2026-03-10 12:00"))
-    subscribing.subscribe(tenant=vision, plan=large.plan, since=at("2026-03-10 18:00"))
+    subscriptions.subscribe(tenant=vision, plan=large.plan, since=at("2026-03-10 06:00"))
+    subscriptions.subscribe(tenant=vision, plan=small.plan, since=at("2026-03-10 12:00"))
+    subscriptions.subscribe(tenant=vision, plan=large.plan, since=at("2026-03-10 18:00"))
     closed("2026-03", vision)
     assert billed(vision, "2026-03") == [
         ("2026-03", "Base fee small", "9.50"),  # 9.5 days
@@ -99,7 +101,7 @@ def test_case_045_up_down_and_up_again_in_a_day_bills_each_fee_once_for_its_seco
 
 def test_case_046_a_plan_that_is_left_on_its_first_day_costs_the_part_that_was_used() -> None:
     _, vision = a_lab(a_fee("744", "large"))
-    subscribing.unsubscribe(tenant=vision, at=at("2026-03-01 06:00"))
+    subscriptions.unsubscribe(tenant=vision, at=at("2026-03-01 06:00"))
     closed("2026-03", vision)
     assert billed(vision, "2026-03") == [("2026-03", "Base fee large", "6.00")]
     assert closed("2026-04", vision).outcome == "nothing to bill"
@@ -108,15 +110,15 @@ def test_case_046_a_plan_that_is_left_on_its_first_day_costs_the_part_that_was_u
 def test_case_047_use_on_the_day_of_leaving_is_billed_until_the_instant() -> None:
     cluster, vision = a_lab(a_fee("744", "large"))
     take_in(cluster, a_job(started="2026-03-15 08:00", ended="2026-03-15 14:00"))
-    subscribing.unsubscribe(tenant=vision, at=at("2026-03-15 12:00"))
-    rating.rate_tenants([vision])
+    subscriptions.unsubscribe(tenant=vision, at=at("2026-03-15 12:00"))
+    engine.rate_tenants([vision])
     assert "No price covers 2.00 GPU-hours" in closed("2026-03", vision).reason
     take_in(cluster, a_job(account="other"))
 
-    subscribing.subscribe(
+    subscriptions.subscribe(
         tenant=vision, plan=a_version(PerUnit(Decimal(0)), name="free").plan, since=at("2026-03-15 12:00")
     )
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
     closed("2026-03", vision)
     assert billed(vision, "2026-03") == [
         ("2026-03", "GPU time", "8.00"),  # 08:00 to 12:00
@@ -131,8 +133,8 @@ def test_case_048_a_start_that_is_backdated_into_a_closed_period_is_a_correction
     used(cluster, 1)
     closed("2026-03", vision)
     before = invoice_of(vision, "2026-03")
-    subscribing.subscribe(tenant=vision, plan=a_fee("310", "large").plan, since=at("2026-03-22"))
-    rating.rate_tenants([vision])
+    subscriptions.subscribe(tenant=vision, plan=a_fee("310", "large").plan, since=at("2026-03-22"))
+    engine.rate_tenants([vision])
     closed("2026-04", vision)
     assert billed(vision, "2026-04") == [
         ("2026-04", "Base fee large", "310.00"),
@@ -160,13 +162,13 @@ def test_case_050_a_used_version_is_followed_by_another_and_old_invoices_come_ou
     used(cluster, 1)
     closed("2026-03", vision)
     with pytest.raises(PlanError, match="new version with a later `from`"):
-        plan_terms.set_fee(version=version, name="Base fee flat", amount=Decimal(120))
+        plan_versions.set_fee(version=version, name="Base fee flat", amount=Decimal(120))
     with pytest.raises(PlanError, match="new version"):
-        plan_terms.set_allowance(version=version, name="Included hours", hours=Decimal(5))
+        plan_versions.set_allowance(version=version, name="Included hours", hours=Decimal(5))
 
     following = a_version(TWO_DOLLARS, name="flat", effective_from=date(2026, 4, 1))
-    plan_terms.set_fee(version=following, name="Base fee flat", amount=Decimal(120))
-    rating.rate_tenants([vision])
+    plan_versions.set_fee(version=following, name="Base fee flat", amount=Decimal(120))
+    engine.rate_tenants([vision])
 
     march = BillingPeriod.objects.get(tenant=vision, start=at("2026-03-01"))
     assert statements.pending(tenant=vision, period=march).lines == []

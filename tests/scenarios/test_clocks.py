@@ -11,16 +11,16 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from billing import pulling
-from billing.closing import Outcome
-from billing.pulling import PullOutcome
-from clusters import capacity, examining, watermark
+from billing.invoicing.month_close import Outcome
+from billing.rating import pulls
+from billing.rating.pulls import PullOutcome
+from clusters import capacity, connection_test, watermark
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.connectors.findings import Level
 from clusters.models import CapacityInterval, Cluster, Connection, Pull, Telemetry, UsageRecord
 from clusters.watermark import WatermarkError
-from portal.audit import acting_as
-from portal.audit.models import AuditEntry
+from portal.core.audit import acting_as
+from portal.core.audit.models import AuditEntry
 from portal.ops.cli import BadInputError, RefusedError
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, take_in
 from tests.schedulers import Scheduler, a_connection
@@ -36,7 +36,7 @@ DAY = 86_400
 @pytest.fixture(autouse=True)
 def _clock_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a pull takes on a busy machine."""
-    monkeypatch.setattr(pulling._Clock, "__call__", lambda clock: int(clock.moment.timestamp()))
+    monkeypatch.setattr(pulls._Clock, "__call__", lambda clock: int(clock.moment.timestamp()))
 
 
 def read_through(cluster: Cluster) -> str:
@@ -110,7 +110,7 @@ def test_a_watermark_in_the_future_fails_the_pull_the_test_and_the_close(ran_ahe
 
     ran_ahead.refresh_from_db()
     now = int(at("2026-03-01 15:00").timestamp())
-    findings = examining.examine(cluster=ran_ahead, clock=lambda: now)
+    findings = connection_test.examine(cluster=ran_ahead, clock=lambda: now)
     finding = next(each for each in findings if each.subject == "Watermark")
     assert (finding.level, finding.sentence) == (Level.FAIL, pulled.error)
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from pypdf import PdfReader
 
-from billing import close_drafts
-from billing.close_drafts import Drafts
 from billing.documents import build
 from billing.documents.invoice import InvoiceDocument
 from billing.documents.pdf import render
+from billing.invoicing import draft_previews
+from billing.invoicing.draft_previews import Drafts
 from billing.models import BillingPeriod, Bound, CloseProof, Invoice, InvoiceSeries
-from portal.outbox.models import OutboxMessage
-from portal.tenants.models import Tenant
+from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.stories import close, invoice_of, prove
 
@@ -34,12 +34,12 @@ def lab() -> Tenant:
 
 def drafts(lab: Tenant, *, month: int = 3) -> Drafts[InvoiceDocument]:
     moment = at("2026-05-03")
-    return close_drafts.read_each(
+    return draft_previews.read_each(
         tenant=lab,
         year=2026,
         month=month,
         moment=moment,
-        read=lambda row: close_drafts.document_of(row, moment=moment),
+        read=lambda row: draft_previews.document_of(row, moment=moment),
     )
 
 

@@ -8,10 +8,11 @@ from datetime import datetime
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing import close_runs, closing, tasks
-from billing.close_runs import RunError
+from billing import tasks
+from billing.invoicing import close_runs, month_close
+from billing.invoicing.close_runs import RunError
 from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Invoice, InvoiceSeries
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
 
 pytestmark = pytest.mark.django_db
@@ -98,7 +99,7 @@ def test_two_operators_at_once_close_a_month_once(labs: list[Tenant]) -> None:
 
 
 def test_a_run_whose_worker_dies_is_gone_on_with(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
-    run, close = asked(CloseKind.ISSUE), closing.close
+    run, close = asked(CloseKind.ISSUE), month_close.close
     times = iter(range(100))
 
     def dies(**told: object) -> object:
@@ -106,7 +107,7 @@ def test_a_run_whose_worker_dies_is_gone_on_with(labs: list[Tenant], monkeypatch
             raise SystemExit("killed")
         return close(**told)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(closing, "close", dies)
+    monkeypatch.setattr(month_close, "close", dies)
     with pytest.raises(SystemExit):
         close_runs.perform(run.pk, clock=clock())
     run.refresh_from_db()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from django.core.management import call_command
 
-from billing import closing
+from billing.invoicing import month_close
 from billing.models import BillingPeriod, CloseProof, Invoice, InvoiceDocument, InvoiceSeries
-from portal.outbox import outbox
-from portal.outbox.models import OutboxMessage
-from portal.tenants.models import Project, Tenant
+from portal.core.outbox import outbox
+from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import Project, Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.stories import close, closed, hours, invoice_of, printed, prove, total
 
@@ -189,9 +189,9 @@ def test_case_061_two_currencies_never_share_an_invoice(vision: Tenant) -> None:
     subscription.until = at("2026-03-02 10:30")
     subscription.save()
     vision.subscriptions.create(plan=a_plan("euro", "EUR"), since=at("2026-03-02 10:30"))
-    from billing import rating
+    from billing.rating import engine
 
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
 
     blocked = closed("2026-03", vision)
     assert blocked.outcome == "blocked"
@@ -228,16 +228,16 @@ def test_case_059_a_tenant_renamed_keeps_its_old_documents(vision: Tenant) -> No
     assert (april.buyer["name"], april.buyer["vat_id"], total(april)) == ("Vision GmbH", "DE9", "2.38")
     first = bytes(InvoiceDocument.objects.get(invoice=march).pdf)
     outbox.drain()
-    closing.close(tenants=[vision], year=2026, month=3, moment=at("2026-06-01"))
+    month_close.close(tenants=[vision], year=2026, month=3, moment=at("2026-06-01"))
     assert bytes(InvoiceDocument.objects.get(invoice=march).pdf) == first
 
 
 def test_case_050_a_new_plan_version_leaves_what_was_billed_by_the_old_one(vision: Tenant) -> None:
     closed("2026-03", vision)
     a_plan(prices=[("gpu-hour", {}, "9.00", LONG_AGO)], effective_from=at("2026-04-01").date())
-    from billing import rating
+    from billing.rating import engine
 
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
     used_in_april()
 
     assert closed("2026-04", vision).total.text == "9.00"  # type: ignore[union-attr]

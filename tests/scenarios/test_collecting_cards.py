@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billing import archiving, collection
-from billing.collecting import attempts, door, links, methods, refunds
-from billing.collecting.attempts import Held
-from billing.collecting.door import CollectingError
-from billing.gateways.base import GatewayError
+from billing.invoicing import offboarding
 from billing.models import (
     BillingAccount,
     Collector,
@@ -18,6 +14,11 @@ from billing.models import (
     SavedMethod,
     WriteOff,
 )
+from billing.payments import attempts, checkout_sessions, gateway_access, refunds, saved_methods
+from billing.payments.attempts import Held
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import GatewayError
+from billing.receivables import settlement
 from billing.rules.money import Money
 from tests.builders import a_tenant
 from tests.collecting import Counter, a_counter, credited
@@ -156,7 +157,7 @@ def test_collecting_case_7_a_refused_key_stops_all_and_nobody_is_dunned(counter:
     counter.stripe.faults.lift()
     counter.collect()
     assert (counter.taken, counter.states) == ([400], ["succeeded"])
-    assert not door.is_locked_out()
+    assert not gateway_access.is_locked_out()
     counter.books_agree()
 
 
@@ -199,10 +200,10 @@ def test_collecting_case_12_empty_accounts_are_tried_again_and_lost_cards_are_no
 
 def test_a_card_that_was_refused_meanwhile_is_not_preferred_and_the_other_one_stays(counter: Counter) -> None:
     first, second = counter.save_card(), counter.save_card("5555555555554444")
-    methods.mark(first.external_id, MethodState.REFUSED)
+    saved_methods.mark(first.external_id, MethodState.REFUSED)
     with pytest.raises(CollectingError, match="visa …4242 cannot be charged any more"):
-        methods.prefer(method=first)
-    methods.prefer(method=second)
+        saved_methods.prefer(method=first)
+    saved_methods.prefer(method=second)
     assert list(SavedMethod.objects.filter(preferred=True)) == [second]
 
 
@@ -237,7 +238,7 @@ def test_collecting_case_2_a_worker_that_died_before_it_kept_the_answer_is_follo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("billing.collecting.applying.apply_charge", dies)
+        patch.setattr("billing.payments.sync.apply_charge", dies)
         with pytest.raises(KeyboardInterrupt):
             counter.charge()
     assert (counter.taken, counter.states) == ([400], ["unknown"])
@@ -303,7 +304,7 @@ def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_
     with a_counter(currency="KWD", price="2.562") as counter:
         counter.save_card()
         counter.collect()
-        stand = collection.balance(invoice=counter.invoice, on=counter.now.date())
+        stand = settlement.balance(invoice=counter.invoice, on=counter.now.date())
         assert (counter.taken, stand.paid.text, stand.written_off.text, stand.due.text) == (
             [5120],
             "5.120",
@@ -315,14 +316,14 @@ def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_
             "It is charged in steps of 0.010 KWD.",
         )
         assert counter.collect().held == 0
-        collection.record_payment(
+        settlement.record_payment(
             invoice=counter.invoice,
             amount=Money.of("0.004", "KWD"),
             received_on=counter.now.date(),
             reference="by transfer",
             recorded_by="op",
         )
-        stand = collection.balance(invoice=counter.invoice, on=counter.now.date())
+        stand = settlement.balance(invoice=counter.invoice, on=counter.now.date())
         assert (stand.paid.text, stand.written_off.text, stand.settlement) == ("5.124", "0.000", "paid")
         assert counter.stripe.violations == []
 
@@ -349,16 +350,16 @@ def test_what_waited_for_a_key_over_a_weekend_was_never_sent_and_is_charged_anew
     counter.books_agree()
 
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/payment/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/payment/")
 
 
 def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once(counter: Counter) -> None:
     speech = a_tenant("speech-lab")
-    open_page = links.card_page(
+    open_page = checkout_sessions.card_page(
         tenant=speech, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
-    archiving.archive(tenant=speech, by="Op", why="Contract ended", moment=counter.now)
-    archiving.erase(tenant=speech, moment=counter.now)
+    offboarding.archive(tenant=speech, by="Op", why="Contract ended", moment=counter.now)
+    offboarding.erase(tenant=speech, moment=counter.now)
     counter.stripe.hand.pay(open_page.external_id or "")
     counter.wait(minutes=20)
     for _ in range(2):
@@ -371,8 +372,8 @@ def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once
 def test_a_card_that_was_erased_stays_so_when_its_network_renews_it(counter: Counter) -> None:
     speech = a_tenant("speech-lab")
     card = counter.save_card_of(speech)
-    archiving.archive(tenant=speech, by="Op", why="Contract ended", moment=counter.now)
-    archiving.erase(tenant=speech, moment=counter.now)
+    offboarding.archive(tenant=speech, by="Op", why="Contract ended", moment=counter.now)
+    offboarding.erase(tenant=speech, moment=counter.now)
     counter.stripe.hand.renew_card(card.external_id, month=12, year=2041)
     counter.collect()
     card.refresh_from_db()

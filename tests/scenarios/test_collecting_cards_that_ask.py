@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from billing import collection
-from billing.collecting import links
 from billing.models import Invoice
+from billing.payments import checkout_sessions
+from billing.receivables import settlement
 from clusters.models import Cluster
 from tests import stories
 from tests.builders import a_job, take_in
@@ -14,7 +14,7 @@ from tests.collecting import Counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 ASKS_ONCE, ALWAYS_ASKS = "4000002500003155", "4000002760003184"
 
 
@@ -28,7 +28,7 @@ def april(counter: Counter) -> Invoice:
 
 
 def paid(counter: Counter, invoice: Invoice) -> tuple[str, str]:
-    stand = collection.balance(invoice=invoice, on=counter.now.date())
+    stand = settlement.balance(invoice=invoice, on=counter.now.date())
     return stand.settlement.value, stand.paid.text
 
 
@@ -73,7 +73,7 @@ def test_collecting_case_15_a_card_that_always_asks_is_answered_on_the_page_each
 def answered(counter: Counter, invoice: Invoice) -> None:
     """Ann pays on the page, and says to her bank that it is her. No round of the days after charges anything."""
     counter.wait(minutes=1)
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=invoice, gateway=counter.gateway, back=BACK, who="ann@vision.example", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "", ALWAYS_ASKS, passes=True)

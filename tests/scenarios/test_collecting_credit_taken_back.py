@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 
-from billing import proof
-from billing.collecting import attempts, automatic
 from billing.models import (
     AutomaticTopUp,
     PaymentAttempt,
@@ -18,9 +16,11 @@ from billing.models import (
     WalletGrant,
     WalletScope,
 )
-from billing.reconciling import running
+from billing.payments import attempts, automatic
+from billing.proof import checks
+from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
-from billing.wallets import granting, holding, schemes
+from billing.wallets import grants, wallet_holds, wallet_terms
 from tests.collecting import Counter, a_counter, a_top_up
 from tests.owner import as_owner
 
@@ -32,7 +32,7 @@ def counter() -> Iterator[Counter]:
     """Ann has bought 50.00 of credit with her card."""
     with a_counter() as found:
         card = found.save_card()
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=found.now
         )
         attempt = a_top_up(card, Wallet.objects.get(), 50_00, now=found.now)
@@ -41,7 +41,7 @@ def counter() -> Iterator[Counter]:
         found.lab.billing_account.save()
         yield found
         assert found.stripe.violations == []
-        broken = [each for check in proof.prove().checks if "wallet" in check.name for each in check.broken]
+        broken = [each for check in checks.prove().checks if "wallet" in check.name for each in check.broken]
         assert broken == []
 
 
@@ -60,7 +60,7 @@ def bought() -> str:
 
 
 def spent(counter: Counter, amount: int) -> None:
-    holding.spend(wallet=Wallet.objects.get(), amount=amount, moment=counter.now, memo="A reservation")
+    wallet_holds.spend(wallet=Wallet.objects.get(), amount=amount, moment=counter.now, memo="A reservation")
 
 
 def test_what_was_bought_is_credited_and_what_is_refunded_is_not(counter: Counter) -> None:
@@ -90,7 +90,7 @@ def test_what_was_spent_already_leaves_a_debt_that_the_next_credit_pays(counter:
     counter.stripe.hand.refund(bought())
     counter.collect()
     assert balance() == "-40.00"
-    granting.grant(wallet=Wallet.objects.get(), amount=100_00, key="gift", who="op", moment=counter.now)
+    grants.grant(wallet=Wallet.objects.get(), amount=100_00, key="gift", who="op", moment=counter.now)
     assert balance() == "60.00"
 
 
@@ -126,7 +126,7 @@ def test_a_dispute_that_is_lost_takes_the_credit_once(counter: Counter) -> None:
 
 
 def test_other_credit_is_untouched_but_for_what_is_below_zero(counter: Counter) -> None:
-    granting.grant(wallet=Wallet.objects.get(), amount=30_00, key="gift", who="op", moment=counter.now)
+    grants.grant(wallet=Wallet.objects.get(), amount=30_00, key="gift", who="op", moment=counter.now)
     counter.stripe.hand.refund(bought())
     counter.collect()
     assert (balance(), left_of_grants()) == ("30.00", 30_00)
@@ -150,7 +150,7 @@ def test_case_090_a_top_up_that_the_database_forgot_is_credited_again_and_not_ch
         for table in ("walletentry", "paymentattempt"):
             cursor.execute(f"ALTER TABLE billing_{table} ENABLE TRIGGER USER")
     assert balance() == "0.00"
-    assert running.run(gateway=counter.gateway, moment=counter.now, by="op").counts["adopted"] == 1
+    assert reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op").counts["adopted"] == 1
     counter.collect()
     assert (balance(), bought(), counter.taken) == ("50.00", name, [50_00])
     assert TopUp.objects.get().asked_by == "found at the gateway"

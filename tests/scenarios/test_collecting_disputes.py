@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from billing import collection
-from billing.collecting import disputes, refunds, reviewing
-from billing.collecting.attempts import Held
-from billing.collecting.door import CollectingError
-from billing.dunning import coming
+from billing.dunning import upcoming_steps
 from billing.models import Difference, PaymentAttempt, PaymentDispute, PaymentRefund
-from billing.reconciling import running
+from billing.payments import disputes, manual_review, refunds
+from billing.payments.attempts import Held
+from billing.payments.gateway_access import CollectingError
+from billing.receivables import settlement
+from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
-from portal.tenants.models import Role
+from portal.core.tenants.models import Role
 from tests import builders
 from tests.collecting import Counter, credited
 from tests.web.house import page, signed_in
@@ -58,13 +58,13 @@ def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(coun
 
 def asked(counter: Counter) -> list[str]:
     """What Op's page asks to be done about what was given back."""
-    return [each.sentence for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"]
+    return [each.sentence for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"]
 
 
 def test_what_was_given_back_at_stripe_because_it_was_paid_twice_asks_for_nothing(counter: Counter) -> None:
     counter.save_card()
     counter.collect()
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("4.00", "USD"),
         received_on=counter.now.date(),
@@ -74,7 +74,7 @@ def test_what_was_given_back_at_stripe_because_it_was_paid_twice_asks_for_nothin
     counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 400)
     counter.collect()
     counter.wait(hours=3)
-    running.run(gateway=counter.gateway, moment=counter.now, by="op")
+    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
     assert (counter.paid, counter.standing, asked(counter)) == ("4.00", "paid", [])
     assert not Difference.objects.filter(resolved_at=None).exists()
 
@@ -83,7 +83,7 @@ def test_a_credit_note_after_that_is_given_back_itself(counter: Counter) -> None
     """What was paid twice went back at Stripe, and is not what the later note takes back."""
     counter.save_card()
     counter.collect()
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("4.00", "USD"),
         received_on=counter.now.date(),
@@ -132,10 +132,10 @@ def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged
     )
     row = PaymentRefund.objects.get()
     with pytest.raises(CollectingError, match="Say why it is owed all the same"):
-        reviewing.stays_owed(refund=row, who="op", why=" ")
-    reviewing.stays_owed(refund=row, who="op", why="By mistake")
+        manual_review.stays_owed(refund=row, who="op", why=" ")
+    manual_review.stays_owed(refund=row, who="op", why="By mistake")
     with pytest.raises(CollectingError, match="It is said already"):
-        reviewing.stays_owed(refund=row, who="op", why="Again")
+        manual_review.stays_owed(refund=row, who="op", why="Again")
     counter.wait(hours=1)
     counter.collect()
     assert (counter.paid, counter.standing, asked(counter)) == ("4.00", "paid", [])
@@ -176,7 +176,7 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
     counter.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
     counter.collect()
     assert (counter.paid, counter.standing) == ("4.00", "disputed")
-    (look,) = coming.to_look_at(moment=counter.now)
+    (look,) = upcoming_steps.to_look_at(moment=counter.now)
     assert look.sentence == "A bank asks about 4.00 USD: answer it at the gateway, or give it back."
     refunds.prepare(credit_note=credited(counter, "4.00"), who="op", moment=counter.now)
     counter.collect()
@@ -184,7 +184,7 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
     counter.collect()
     assert (counter.paid, counter.standing, PaymentDispute.objects.get().state) == ("0.00", "credited", "won")
     counter.wait(hours=3)
-    running.run(gateway=counter.gateway, moment=counter.now, by="op")
+    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
     assert not Difference.objects.filter(resolved_at=None).exists()
     counter.books_agree()
 
@@ -213,7 +213,7 @@ def test_case_081_an_invoice_that_was_charged_back_is_paid_by_transfer_and_is_pa
     counter.stripe.hand.lose_dispute(dispute)
     counter.collect()
     assert counter.standing == "charged_back"
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("4.00", "USD"),
         received_on=counter.now.date(),

@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from billing import collection, voiding
-from billing.collecting import attempts, links, reviewing
-from billing.collecting.door import CollectingError
+from billing.invoicing import voids
+from billing.invoicing.voids import VoidError
 from billing.models import BillingAccount, GatewayEvent, PayLink, Payment, PaymentAttempt
+from billing.payments import attempts, checkout_sessions, manual_review
+from billing.payments.gateway_access import CollectingError
+from billing.receivables import settlement
 from billing.rules.money import Money
-from billing.voiding import VoidError
 from tests.collecting import Counter, a_counter
 from tests.hearing import applied, heard, told
 from tests.owner import as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 FORGET = (
@@ -43,7 +44,7 @@ def counter() -> Iterator[Counter]:
 
 
 def a_page(counter: Counter) -> PayLink:
-    return links.pay_page(
+    return checkout_sessions.pay_page(
         invoice=counter.invoice,
         gateway=counter.gateway,
         back=BACK,
@@ -155,7 +156,7 @@ def test_a_debit_that_takes_days_is_under_way_until_its_bank_has_paid() -> None:
         counter.collect()
         assert (counter.states, counter.paid) == (["processing"], "0.00")
         with pytest.raises(VoidError, match="A payment of INV-2026-0001 is under way"):
-            voiding.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
+            voids.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
         counter.collect()
         assert counter.states == ["processing"]
         counter.stripe.hand.end_debit(PaymentAttempt.objects.get().external_id or "", settles=True)
@@ -178,7 +179,7 @@ def test_case_090_a_backup_from_before_the_charge_is_restored_and_nobody_pays_tw
 
 def test_collecting_case_25_a_page_that_asks_for_too_much_is_closed(counter: Counter) -> None:
     page = a_page(counter)
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("1.00", "USD"),
         received_on=counter.now.date(),
@@ -196,7 +197,7 @@ def test_collecting_case_25_a_page_that_asks_for_too_much_is_closed(counter: Cou
 def test_case_080_what_was_paid_twice_is_to_be_given_back_and_seen(counter: Counter) -> None:
     page = a_page(counter)
     counter.stripe.hand.pay(page.external_id or "")
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("4.00", "USD"),
         received_on=counter.now.date(),
@@ -204,16 +205,16 @@ def test_case_080_what_was_paid_twice_is_to_be_given_back_and_seen(counter: Coun
         recorded_by="op",
     )
     counter.collect()
-    stand = collection.balance(invoice=counter.invoice, on=counter.now.date())
+    stand = settlement.balance(invoice=counter.invoice, on=counter.now.date())
     assert (stand.paid.text, stand.due.text, stand.settlement.value) == ("8.00", "-4.00", "paid")
 
 
 def test_an_invoice_that_is_made_void_has_no_page_to_pay_on(counter: Counter) -> None:
     page = a_page(counter)
     with pytest.raises(VoidError, match="A page to pay INV-2026-0001 is open"):
-        voiding.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
-    links.withdraw(invoice=counter.invoice, moment=counter.now)
-    voiding.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
+        voids.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
+    checkout_sessions.withdraw(invoice=counter.invoice, moment=counter.now)
+    voids.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
     page.refresh_from_db()
     assert (page.state, counter.stripe.objects("checkout.session")[0]["status"]) == ("expired", "expired")
 
@@ -238,7 +239,7 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     assert "is for INV-2026-0077, which is not known here" in parked.why
 
     for event in GatewayEvent.objects.filter(state="parked"):
-        reviewing.dealt_with(event=event, who="op", why="given back in the dashboard", moment=counter.now)
+        manual_review.dealt_with(event=event, who="op", why="given back in the dashboard", moment=counter.now)
     parked.refresh_from_db()
     assert parked.get_state_display() == "Dealt with"
     assert parked.why.endswith("or record it by hand. op: given back in the dashboard")
@@ -264,7 +265,7 @@ def test_an_attempt_that_waited_while_a_transfer_came_is_not_sent(counter: Count
         on=counter.now.date(),
     )
     assert isinstance(made, PaymentAttempt)
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("4.00", "USD"),
         received_on=counter.now.date(),
@@ -283,7 +284,7 @@ def test_people_say_what_became_of_an_attempt_that_nobody_can_tell_of(counter: C
     counter.collect()
     assert counter.states == ["needs_review"]
     with pytest.raises(CollectingError, match="Say how you know"):
-        reviewing.not_made(attempt=PaymentAttempt.objects.get(), why=" ")
-    reviewing.not_made(attempt=PaymentAttempt.objects.get(), why="Stripe's log has no such request.")
+        manual_review.not_made(attempt=PaymentAttempt.objects.get(), why=" ")
+    manual_review.not_made(attempt=PaymentAttempt.objects.get(), why="Stripe's log has no such request.")
     counter.collect()
     assert (counter.states, counter.taken, counter.paid) == (["canceled", "succeeded"], [400], "4.00")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from billing.collecting import events
-from billing.gateways import stripe
 from billing.models import Collector
+from billing.payments import webhook_events
+from billing.payments.gateways import stripe
 from tests.builders import at
 from tests.collecting import Counter, a_counter
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """An account with twelve charges of somebody else, one a minute, that are listed four at a time."""
     monkeypatch.setattr(stripe, "PAGE", 4)
-    monkeypatch.setattr(events, "KEPT_EVERY", 4)
+    monkeypatch.setattr(webhook_events, "KEPT_EVERY", 4)
     with a_counter() as found:
         other = found.stripe_customer("somebody else's")
         card = found.stripe.hand.save_card(other)

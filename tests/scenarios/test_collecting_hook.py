@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from billing.collecting import links
 from billing.models import Collector, GatewayEvent
+from billing.payments import checkout_sessions
 from tests.collecting import Counter, a_counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def silent_broker(settings: Any) -> Iterator[None]:
 
 @pytest.mark.usefixtures("silent_broker")
 def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(counter: Counter) -> None:
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")
@@ -61,7 +61,7 @@ def test_no_sender_of_tasks_waits_for_ever_for_a_broker(settings: Any) -> None:
 
 
 def test_a_key_of_the_other_mode_is_said_and_stripe_tells_again_later(counter: Counter) -> None:
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")

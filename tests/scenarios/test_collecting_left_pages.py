@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from billing import crediting
-from billing.collecting import links, refunds
-from billing.gateways.base import GatewayError
+from billing.invoicing import credit_notes
 from billing.models import BillingAccount, PayLink, PaymentRefund
+from billing.payments import checkout_sessions, refunds
+from billing.payments.gateways.base import GatewayError
 from billing.rules.money import Money
-from portal.tenants.models import Role, Tenant
+from portal.core.tenants.models import Role, Tenant
 from tests.builders import a_person
 from tests.collecting import Counter
 from tests.web.house import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/stopped/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/stopped/")
 
 
 def a_page(counter: Counter) -> PayLink:
-    return links.pay_page(
+    return checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
 
@@ -108,7 +108,7 @@ def test_a_refund_over_which_stripe_failed_is_looked_for_for_hours_before_it_cou
 ) -> None:
     counter.save_card()
     counter.collect()
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=counter.invoice, reason="Slow.", by="op", on=counter.now.date(), net=Money.of("1.00", "USD")
     )
     (row,) = refunds.prepare(credit_note=note, who="op", moment=counter.now)

@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from billing.collecting import links, rounds
 from billing.models import GatewayEvent, PaymentAttempt
-from portal.ops.stripe_sandbox.faults import EVERY
+from billing.payments import checkout_sessions, collection_run
+from portal.dev.stripe_sandbox.faults import EVERY
 from tests.collecting import Counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 def told_of(counter: Counter, *names: str) -> None:
@@ -48,7 +48,7 @@ def test_a_round_ends_after_three_calls_without_an_answer_and_the_next_one_goes_
 
 def test_what_brings_no_answer_each_time_keeps_nothing_else_from_being_applied(counter: Counter) -> None:
     told_of(counter, "du_1", "du_2", "du_3", "du_4")
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")
@@ -69,7 +69,7 @@ def test_a_round_that_takes_long_keeps_when_each_call_was_made(counter: Counter)
         now += timedelta(minutes=20)
         return now
 
-    rounds.run(gateway=counter.gateway, clock=clock)
+    collection_run.run(gateway=counter.gateway, clock=clock)
     attempt = PaymentAttempt.objects.get()
     assert attempt.made_at > counter.now + timedelta(minutes=40)
     assert counter.taken == [400]

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from billing import collection, voiding
-from billing.collecting import attempts, due, events, links
-from billing.collecting.attempts import Held
-from billing.collecting.door import CollectingError
-from billing.gateways.base import GatewayError
+from billing.invoicing import voids
+from billing.invoicing.voids import VoidError
 from billing.models import GatewayEvent, PayLink, PaymentAttempt
+from billing.payments import attempts, chargeable_invoices, checkout_sessions, webhook_events
+from billing.payments.attempts import Held
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import GatewayError
+from billing.receivables import settlement
 from billing.rules.money import Money
-from billing.voiding import VoidError
 from tests.collecting import Counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 def a_page(counter: Counter, *, who: str = "ann@vision.example") -> PayLink:
-    return links.pay_page(
+    return checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who=who, moment=counter.now
     )
 
@@ -31,16 +32,16 @@ def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(count
     page = a_page(counter)
     counter.stripe.hand.pay(page.external_id or "")
     for event in counter.gateway.events(since=0):
-        events.store(event, moment=counter.now)
+        webhook_events.store(event, moment=counter.now)
     told = GatewayEvent.objects.get(object_kind="checkout.session")
     counter.stripe.faults.cut_before("GET /v1/payment_intents*")
     with pytest.raises(GatewayError):
-        events.apply(told, gateway=counter.gateway, moment=counter.now)
+        webhook_events.apply(told, gateway=counter.gateway, moment=counter.now)
 
     assert counter.charge() == Held("A page to pay on is open.")
     with pytest.raises(VoidError):
-        voiding.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
-    events.apply(GatewayEvent.objects.get(pk=told.pk), gateway=counter.gateway, moment=counter.now)
+        voids.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
+    webhook_events.apply(GatewayEvent.objects.get(pk=told.pk), gateway=counter.gateway, moment=counter.now)
     counter.collect()
     assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
     counter.books_agree()
@@ -56,19 +57,19 @@ def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything
     PaymentAttempt.objects.update(page_used=True)  # and the worker died
 
     assert attempts.is_under_way(counter.invoice)
-    assert due.invoices(moment=counter.now, limit=9) == []
+    assert chargeable_invoices.invoices(moment=counter.now, limit=9) == []
     assert counter.charge() == Held("A payment is under way.")
     with pytest.raises(CollectingError, match="A payment of this invoice is under way"):
         a_page(counter)
     with pytest.raises(VoidError, match="A payment of INV-2026-0001 is under way"):
-        voiding.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
+        voids.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
     counter.collect()
     assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
     counter.books_agree()
 
 
 def transferred(counter: Counter, amount: str) -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of(amount, "USD"),
         received_on=counter.now.date(),
@@ -123,7 +124,7 @@ def test_a_page_that_was_just_used_is_not_paid_again(counter: Counter) -> None:
 def test_a_tenant_opens_no_more_than_so_many_new_pages_an_hour(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "MOST_NEW", 2)
+    monkeypatch.setattr(checkout_sessions, "MOST_NEW", 2)
     for paid in ("0.01", "0.02"):
         a_page(counter)
         transferred(counter, paid)
@@ -143,4 +144,4 @@ def test_an_invoice_whose_page_was_paid_for_nothing_known_is_not_void_and_says_w
     with pytest.raises(
         CollectingError, match=r"A page to pay INV-2026-0001 is open and cannot be closed now: pi_"
     ):
-        links.withdraw(invoice=counter.invoice, moment=counter.now)
+        checkout_sessions.withdraw(invoice=counter.invoice, moment=counter.now)

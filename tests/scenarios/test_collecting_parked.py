@@ -6,16 +6,24 @@ from uuid import uuid4
 
 import pytest
 
-from billing.collecting import accounts, attempts, automatic, door, events, links, reviewing
-from billing.collecting.door import CollectingError
 from billing.models import GatewayEvent, PaymentAttempt, PaymentDispute, SavedMethod, Wallet, WalletScope
-from billing.wallets import schemes
+from billing.payments import (
+    attempts,
+    automatic,
+    checkout_sessions,
+    customers,
+    gateway_access,
+    manual_review,
+    webhook_events,
+)
+from billing.payments.gateway_access import CollectingError
+from billing.wallets import wallet_terms
 from tests.builders import at
 from tests.collecting import Counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 def rounds_of_an_hour(counter: Counter) -> None:
@@ -66,7 +74,7 @@ def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_besi
     counter: Counter,
 ) -> None:
     counter.save_card()
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")
@@ -83,9 +91,9 @@ def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_besi
 def test_what_nobody_can_reach_for_a_day_stops_others_no_longer(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "TRIES_UNANSWERED", 3)
+    monkeypatch.setattr(webhook_events, "TRIES_UNANSWERED", 3)
     counter.save_card()
-    page = links.card_page(
+    page = checkout_sessions.card_page(
         tenant=counter.lab, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")
@@ -94,7 +102,7 @@ def test_what_nobody_can_reach_for_a_day_stops_others_no_longer(
         counter.collect()
         assert counter.taken == []
     assert parked() == [("checkout.session", "vision-lab")]
-    assert not events.is_behind(moment=counter.now)
+    assert not webhook_events.is_behind(moment=counter.now)
 
 
 def charged_for_nothing_here(counter: Counter) -> None:
@@ -102,11 +110,11 @@ def charged_for_nothing_here(counter: Counter) -> None:
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": accounts.account_of(counter.lab).customer,
+        "customer": customers.account_of(counter.lab).customer,
         "payment_method": SavedMethod.objects.get().external_id,
         "confirm": True,
         "off_session": True,
-        "metadata": door.tags(
+        "metadata": gateway_access.tags(
             tenant="vision-lab", kind="invoice", attempt=uuid4(), invoice=999, number="INV-2026-0999"
         ),
     }
@@ -118,21 +126,21 @@ def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belong
 ) -> None:
     """The worker dies between the two; the next round reads what is parked before it goes on with the charge."""
     counter.save_card()
-    customer = accounts.account_of(counter.lab).customer or ""
+    customer = customers.account_of(counter.lab).customer or ""
     attempts.prepare(invoice=counter.invoice, customer=customer, moment=counter.now, on=counter.now.date())
     charged_for_nothing_here(counter)
     counter.collect()
     assert set(parked()) == {("payment_intent", "vision-lab")}
     assert (counter.states, counter.taken, counter.paid) == (["canceled"], [400], "0.00")
     for event in GatewayEvent.objects.filter(state="parked"):
-        reviewing.dealt_with(event=event, who="op", why="Given back by hand.", moment=counter.now)
+        manual_review.dealt_with(event=event, who="op", why="Given back by hand.", moment=counter.now)
     counter.wait(minutes=1)
     counter.collect()
     assert (counter.states, counter.taken, counter.paid) == (["canceled", "succeeded"], [400, 400], "4.00")
 
 
 def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_either(counter: Counter) -> None:
-    schemes.set_scheme(
+    wallet_terms.set_scheme(
         tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
     counter.save_card()
@@ -142,7 +150,7 @@ def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_eit
     rule = automatic.set_rule(
         wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=counter.now
     )
-    customer = accounts.account_of(counter.lab).customer or ""
+    customer = customers.account_of(counter.lab).customer or ""
     assert automatic.prepare(rule=rule, customer=customer, moment=counter.now) is not None
     charged_for_nothing_here(counter)
     counter.collect()
@@ -156,9 +164,9 @@ def test_op_has_what_is_parked_applied_again_without_waiting_for_its_hour(counte
     rounds_of_an_hour(counter)
     counter.stripe.faults.lift(broken)
     told = GatewayEvent.objects.get(state="parked")
-    reviewing.apply_again(event=told)
-    reviewing.apply_again(event=told)
+    manual_review.apply_again(event=told)
+    manual_review.apply_again(event=told)
     counter.collect()
     assert (PaymentDispute.objects.count(), parked()) == (1, [])
     with pytest.raises(CollectingError, match="is not parked"):
-        reviewing.apply_again(event=told)
+        manual_review.apply_again(event=told)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from billing import crediting
-from billing.collecting import events, links, refunds
-from billing.collecting.door import CollectingError, UnplacedError
-from billing.dunning import coming, standing
-from billing.gateways.stripe_values import Object
+from billing.dunning import overdue_invoices, upcoming_steps
+from billing.invoicing import credit_notes
 from billing.models import BillingAccount, GatewayEvent, Payment, PaymentAttempt, PaymentRefund
-from billing.reconciling import running
+from billing.payments import checkout_sessions, refunds, webhook_events
+from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateways.stripe_values import Object
+from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
 from tests.collecting import Counter, a_counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 def note_of(counter: Counter, net: str, currency: str) -> list[PaymentRefund]:
     """A credit note, and the refunds below it."""
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=counter.invoice,
         reason="Slow.",
         by="op",
@@ -60,9 +60,9 @@ def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_
         with pytest.raises(UnplacedError):
             refunds.apply_refund(counter.gateway.find_refund(half.id), moment=counter.now)
         for event in counter.gateway.events(since=0):
-            events.store(event, moment=counter.now)
-        for waiting in events.waiting(before=counter.now):
-            events.apply(waiting, gateway=counter.gateway, moment=counter.now)
+            webhook_events.store(event, moment=counter.now)
+        for waiting in webhook_events.waiting(before=counter.now):
+            webhook_events.apply(waiting, gateway=counter.gateway, moment=counter.now)
         row.refresh_from_db()
         assert (row.state, counter.paid, Payment.objects.count()) == ("ready", "4.00", 1)
         parked = GatewayEvent.objects.filter(state="parked", object_kind="refund").earliest("created")
@@ -73,7 +73,7 @@ def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_
 def altered(counter: Counter) -> Object:
     """Ann pays 4.00 on a page, and somebody makes 5.00 of it at Stripe: it is to be looked at."""
     counter.save_card()
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")
@@ -117,11 +117,11 @@ def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_cred
         counter.collect()
         assert (counter.states, PaymentRefund.objects.count()) == (["canceled"], 1)
 
-        (late,) = standing.late(moment=counter.now)
+        (late,) = overdue_invoices.late(moment=counter.now)
         assert (late.number, late.left, late.rests) == ("INV-2026-0001", 400, "")
-        assert [each for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"] == []
+        assert [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"] == []
         counter.wait(days=4)
-        told = running.run(gateway=counter.gateway, moment=counter.now, by="op", since=None).counts
+        told = reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op", since=None).counts
         assert "refund-without-note" not in told
 
 
@@ -170,12 +170,12 @@ def test_op_is_told_of_a_refund_that_came_back(counter: Counter) -> None:
     counter.collect()
     (row,) = note_of(counter, "1.00", "USD")
     counter.collect()
-    assert [each for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"] == []
+    assert [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"] == []
     counter.wait(minutes=20)
     counter.collect()
     row.refresh_from_db()
     assert (row.state, counter.paid) == ("failed", "4.00")
-    (look,) = [each for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"]
+    (look,) = [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"]
     assert look.sentence == (
         "1.00 USD were not given back for CN-2026-0001: expired_or_canceled_card. Give them back again, or transfer "
         "them and record that."
@@ -185,7 +185,7 @@ def test_op_is_told_of_a_refund_that_came_back(counter: Counter) -> None:
     )
     refunds.prepare(credit_note=row.credit_note or counter.invoice, who="op", moment=counter.now)
     counter.collect()
-    assert [each for each in coming.to_look_at(moment=counter.now) if each.what == "Refund"] == []
+    assert [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"] == []
 
 
 def test_what_was_read_before_a_refund_succeeded_does_not_take_that_back(counter: Counter) -> None:

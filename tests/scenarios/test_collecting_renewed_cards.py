@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from billing.collecting import methods
 from billing.models import MethodState, PaymentAttempt, SavedMethod
+from billing.payments import saved_methods
 from tests.collecting import Counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -53,10 +53,12 @@ def test_a_refusal_from_before_the_card_was_renewed_does_not_end_the_renewed_one
     tried = counter.now
     counter.wait(minutes=1)
     renewed(counter, card)
-    methods.keep(tenant=counter.lab, method=counter.gateway.find_method(card.external_id), moment=counter.now)
-    methods.mark(card.external_id, MethodState.REFUSED, tried=tried)
+    saved_methods.keep(
+        tenant=counter.lab, method=counter.gateway.find_method(card.external_id), moment=counter.now
+    )
+    saved_methods.mark(card.external_id, MethodState.REFUSED, tried=tried)
     assert kept() == [("usable", True)]
-    methods.mark(card.external_id, MethodState.REFUSED, tried=counter.now)
+    saved_methods.mark(card.external_id, MethodState.REFUSED, tried=counter.now)
     assert kept() == [("refused", False)]
 
 

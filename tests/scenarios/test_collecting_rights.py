@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from billing.collecting import door
 from billing.models import Collector
+from billing.payments import gateway_access
 from portal import env
+from portal.dev.stripe_sandbox.keys import PORTAL_RIGHTS
 from portal.env import SettingError
-from portal.ops.stripe_sandbox.keys import PORTAL_RIGHTS
 from tests.collecting import Counter, a_counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,20 +37,20 @@ def counter(settings: object) -> Iterator[Counter]:
 
 def restricted(counter: Counter, settings: object, lacking: str = "") -> None:
     """The key is replaced by a restricted one without that right."""
-    door.collector()  # has collected before
+    gateway_access.collector()  # has collected before
     key = counter.stripe.keys.restrict(f"rk_test_without_{lacking or 'nothing'}", PORTAL_RIGHTS - {lacking})
     settings.STRIPE_SECRET_KEY = key  # type: ignore[attr-defined]
 
 
 def test_a_key_with_the_rights_of_the_docs_lacks_nothing(counter: Counter, settings: object) -> None:
     restricted(counter, settings)
-    assert list(counter.gateway.missing_rights(key=door.key_for("rights", "1"))) == []
+    assert list(counter.gateway.missing_rights(key=gateway_access.key_for("rights", "1"))) == []
 
 
 @pytest.mark.parametrize("lacking", NAMED)
 def test_each_right_that_is_missing_is_named(counter: Counter, settings: object, lacking: str) -> None:
     restricted(counter, settings, lacking)
-    missing = list(counter.gateway.missing_rights(key=door.key_for("rights", "1")))
+    missing = list(counter.gateway.missing_rights(key=gateway_access.key_for("rights", "1")))
     assert NAMED[lacking] in missing
     assert set(missing) <= {NAMED[lacking], "Balance transactions: read"}
     assert [each for kind in counter.stripe.world.state.objects for each in counter.stripe.objects(kind)] == [
@@ -65,7 +65,7 @@ def test_a_round_that_lacks_a_right_stops_says_which_and_goes_on_once_it_has_it(
     counter.save_card()
     restricted(counter, settings, "rak_payment_intent_write")
     counter.collect()
-    assert door.is_locked_out()
+    assert gateway_access.is_locked_out()
     assert Collector.objects.get().locked_out_why == (
         "The key of Stripe may not read payment intents: give it that right, as docs/stripe.md lists them."
     )
@@ -85,7 +85,9 @@ def test_case_085_a_database_that_collected_in_one_mode_refuses_a_key_of_the_oth
 ) -> None:
     counter.save_card()
     settings.STRIPE_SECRET_KEY = "sk_live_sandbox"  # type: ignore[attr-defined]
-    with pytest.raises(door.CollectingError, match="has collected in test mode, and the key is a live one"):
+    with pytest.raises(
+        gateway_access.CollectingError, match="has collected in test mode, and the key is a live one"
+    ):
         counter.collect()
     assert counter.taken == []
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from billing import crediting
-from billing.collecting import accounts, attempts, links, refunds
-from billing.gateways.base import GatewayError
+from billing.invoicing import credit_notes
 from billing.models import PayLink, PaymentAttempt, PaymentRefund
+from billing.payments import attempts, checkout_sessions, customers, refunds
+from billing.payments.gateways.base import GatewayError
 from billing.rules.money import Money
 from tests.collecting import Counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 def sent_twice(counter: Counter, path: str, send: Callable[[], object]) -> list[str]:
@@ -29,7 +29,7 @@ def sent_twice(counter: Counter, path: str, send: Callable[[], object]) -> list[
     for refund in PaymentRefund.objects.filter(state="unknown"):
         refunds.follow(refund=refund, gateway=counter.gateway, moment=counter.now)
     for link in PayLink.objects.filter(state="unknown"):
-        links.follow(link=link, gateway=counter.gateway, moment=counter.now)
+        checkout_sessions.follow(link=link, gateway=counter.gateway, moment=counter.now)
     found = [asked for asked in counter.stripe.requests if (asked.method, asked.path) == ("POST", path)]
     assert len({asked.key for asked in found}) == 1
     return [str(asked.params) for asked in found]
@@ -45,11 +45,11 @@ def test_a_charge_whose_answer_was_lost_is_sent_again_as_the_same_bytes(counter:
 
 def test_a_page_whose_opening_was_not_answered_is_asked_for_again_as_the_same_bytes(counter: Counter) -> None:
     def opens() -> PayLink:
-        return links.pay_page(
+        return checkout_sessions.pay_page(
             invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
         )
 
-    accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+    customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
     first, again = sent_twice(counter, "/v1/checkout/sessions", opens)
     assert first == again
     assert PayLink.objects.get().state == "open"
@@ -58,7 +58,7 @@ def test_a_page_whose_opening_was_not_answered_is_asked_for_again_as_the_same_by
 def test_a_refund_whose_answer_was_lost_is_sent_again_as_the_same_bytes(counter: Counter) -> None:
     counter.save_card()
     counter.collect()
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=counter.invoice, reason="Slow.", by="op", on=counter.now.date(), net=Money.of("1.00", "USD")
     )
     (row,) = refunds.prepare(credit_note=note, who="op", moment=counter.now)
@@ -75,8 +75,8 @@ def test_a_refund_whose_answer_was_lost_is_sent_again_as_the_same_bytes(counter:
 def test_a_customer_whose_making_was_not_answered_is_made_again_as_the_same_bytes(counter: Counter) -> None:
     counter.stripe.faults.answer_lost("POST /v1/customers")
     with pytest.raises(GatewayError):
-        accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
-    accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+        customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+    customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
     first, again = (
         str(asked.params) for asked in counter.stripe.requests if str(asked) == "POST /v1/customers"
     )

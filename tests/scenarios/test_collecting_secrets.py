@@ -13,12 +13,12 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
-from billing.collecting import events, links, refunds
 from billing.models import PaymentAttempt
-from billing.reconciling import running
-from portal.ops.stripe_sandbox.errors import ApiError
-from portal.ops.stripe_sandbox.keys import PORTAL_RIGHTS
-from portal.tenants.models import Role
+from billing.payments import checkout_sessions, refunds, webhook_events
+from billing.reconciliation import reconciliation_run
+from portal.core.tenants.models import Role
+from portal.dev.stripe_sandbox.errors import ApiError
+from portal.dev.stripe_sandbox.keys import PORTAL_RIGHTS
 from tests import builders
 from tests.collecting import Counter, a_counter, credited
 from tests.web.house import signed_in
@@ -29,7 +29,7 @@ KEY = "rk_test_plantedKey0123456789abcdefghij"
 SIGNING = ("whsec_of_the_tests", "whsec_plantedSecretOfTheWebhook0123")
 GOOD, DECLINED, ASKS, LOST = "4242424242424242", "4000000000000341", "4000002760003184", "4000000000009987"
 IBAN = "DE89370400440532013000"
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 HINT = re.compile(r"The card 4242 4242 4242 4242 pays, .* asks its owner\.")
 """What the sandbox tells newcomers to type: Stripe's published test numbers, shown nowhere else."""
 CARD = re.compile(r"(?<![\w-])(?:\d[ -]?){13,19}(?![\w-])")
@@ -74,7 +74,7 @@ def everything_that_can_happen(counter: Counter) -> None:
         counter.save_card(number)
         counter.collect()
         counter.wait(days=8)
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice,
         gateway=counter.gateway,
         back=BACK,
@@ -90,8 +90,8 @@ def everything_that_can_happen(counter: Counter) -> None:
     for message in counter.stripe.webhooks.take():
         for headers in (message.headers, {"Stripe-Signature": f"t=1,v1={SIGNING[1]}"}):
             Client().post("/hooks/stripe/", message.body, content_type="application/json", headers=headers)
-    for event in events.waiting(before=counter.now.replace(year=2100)):
-        events.apply(event, gateway=counter.gateway, moment=counter.now)
+    for event in webhook_events.waiting(before=counter.now.replace(year=2100)):
+        webhook_events.apply(event, gateway=counter.gateway, moment=counter.now)
     counter.collect()
     paid = PaymentAttempt.objects.get(state="succeeded")
     for row in refunds.prepare(credit_note=credited(counter, "1.00"), who="op", moment=counter.now):
@@ -101,7 +101,7 @@ def everything_that_can_happen(counter: Counter) -> None:
     counter.collect()
     counter.wait(days=3)
     hand.move(-5)
-    running.run(gateway=counter.gateway, moment=counter.now, by="op")
+    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
     counter.stripe.keys.revoke(KEY)
     for _ in range(2):
         assert counter.collect().troubles

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from billing import crediting
-from billing.collecting.attempts import Held
-from billing.dunning import posting, rounds, standing
+from billing.dunning import dunning_run, overdue_invoices, send
+from billing.invoicing import credit_notes
 from billing.models import BillingAccount, Letter
+from billing.payments.attempts import Held
 from billing.rules.money import Money
-from portal.outbox import outbox
-from portal.tenants.models import Tenant
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.collecting import a_counter
 
@@ -28,14 +28,14 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
         card = counter.save_card()
         on = counter.now.date()
         net = Money.of("3.52", "USD")
-        crediting.credit(invoice=counter.invoice, reason="Slow.", by="op", on=on, net=net)
+        credit_notes.credit(invoice=counter.invoice, reason="Slow.", by="op", on=on, net=net)
         asked = len(counter.stripe.requests)
         for _ in range(60):
             counter.wait(days=1)
             assert counter.collect().charged == 0
             outbox.drain()
-            rounds.run(moment=counter.now)
-            posting.post(moment=counter.now)
+            dunning_run.run(moment=counter.now)
+            send.post(moment=counter.now)
 
         assert (counter.states, counter.taken, counter.paid) == ([], [], "0.00")
         sent = [str(one) for one in counter.stripe.requests[asked:] if one.method == "POST"]
@@ -46,7 +46,7 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
         )
         assert [str(each.subject)[:11] for each in mail.outbox] == ["Credit note"]
         assert not Letter.objects.exclude(kind="credit-note").exists()
-        (late,) = standing.late(moment=counter.now)
+        (late,) = overdue_invoices.late(moment=counter.now)
         assert late.rests.startswith("What is left is below the smallest amount that can be charged")
         card.refresh_from_db()
         assert card.state == "usable"

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from billing.collecting import accounts, door, links
 from billing.models import Collector, GatewayEvent, PayLink, PaymentAttempt, SavedMethod
-from portal.ops.stripe_sandbox.errors import ApiError
+from billing.payments import checkout_sessions, customers, gateway_access
+from portal.dev.stripe_sandbox.errors import ApiError
 from tests.collecting import Counter, a_counter
 from tests.hearing import SECRET, altered, applied, heard, signed, told, told_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 DECLINED = "4000000000000341"
 
 
@@ -27,7 +27,7 @@ def counter() -> Iterator[Counter]:
 
 
 def a_page(counter: Counter) -> PayLink:
-    return links.pay_page(
+    return checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann@vision.example", moment=counter.now
     )  # fmt: skip
 
@@ -122,11 +122,11 @@ def test_case_074_and_collecting_case_22_what_is_for_another_deployment_is_kept_
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": accounts.account_of(counter.lab).customer,
+        "customer": customers.account_of(counter.lab).customer,
         "payment_method": SavedMethod.objects.get().external_id,
         "confirm": True,
         "off_session": True,
-        "metadata": door.tags(
+        "metadata": gateway_access.tags(
             tenant="vision-lab", kind="invoice", invoice=counter.invoice.pk, number="INV-2026-0001"
         )
         | {"ct_deployment": "00000000-0000-4000-8000-000000000000"},
@@ -155,7 +155,11 @@ def test_collecting_case_22_what_is_of_the_other_mode_is_kept_and_left_alone(cou
 
 def test_collecting_case_22_what_is_of_no_type_that_we_know_is_kept_and_left_alone(counter: Counter) -> None:
     counter.stripe.hand.pay(a_page(counter).external_id or "")
-    ours = {"id": "in_1", "object": "invoice", "metadata": door.tags(tenant="vision-lab", kind="invoice")}
+    ours = {
+        "id": "in_1",
+        "object": "invoice",
+        "metadata": gateway_access.tags(tenant="vision-lab", kind="invoice"),
+    }
     strange = altered(
         told_of(counter, "payment_intent.succeeded"), type="invoice.overdue", data={"object": ours}
     )

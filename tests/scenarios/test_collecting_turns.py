@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from billing.collecting import due, links, rounds
 from billing.models import PaymentAttempt, Plan
-from portal.tenants.models import Tenant
+from billing.payments import chargeable_invoices, checkout_sessions, collection_run
+from portal.core.tenants.models import Tenant
 from tests import stories
 from tests.builders import a_cluster, a_job, a_tenant, take_in
 from tests.collecting import Counter, a_counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 @pytest.fixture
 def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """One invoice a round."""
-    monkeypatch.setattr(rounds, "AT_ONCE", 1)
+    monkeypatch.setattr(collection_run, "AT_ONCE", 1)
     with a_counter() as found:
         yield found
 
@@ -51,7 +51,7 @@ def test_invoices_that_are_too_small_to_be_charged_keep_nobody_waiting(counter: 
 def test_an_invoice_that_somebody_has_a_page_open_for_keeps_nobody_waiting(counter: Counter) -> None:
     slow = another(counter, "slow-lab", until="2026-02-02 12:00")
     counter.save_card()
-    links.pay_page(
+    checkout_sessions.pay_page(
         invoice=stories.invoice_of(slow, "2026-02"),
         gateway=counter.gateway,
         back=BACK,
@@ -68,7 +68,7 @@ def test_an_amount_that_only_stripe_knows_to_be_too_small_is_asked_for_once_a_da
     counter.collect()
     paid = PaymentAttempt.objects.get()
     another(counter, "other-lab", until="2026-02-02 12:00")
-    (wanted,) = due.invoices(moment=counter.now, limit=9)
+    (wanted,) = chargeable_invoices.invoices(moment=counter.now, limit=9)
     PaymentAttempt.objects.create(
         tenant=wanted.invoice.tenant,
         invoice=wanted.invoice,
@@ -79,6 +79,6 @@ def test_an_amount_that_only_stripe_knows_to_be_too_small_is_asked_for_once_a_da
         made_at=counter.now,
     )
     counter.wait(hours=23)
-    assert due.invoices(moment=counter.now, limit=9) == []
+    assert chargeable_invoices.invoices(moment=counter.now, limit=9) == []
     counter.wait(hours=2)
-    assert len(due.invoices(moment=counter.now, limit=9)) == 1
+    assert len(chargeable_invoices.invoices(moment=counter.now, limit=9)) == 1

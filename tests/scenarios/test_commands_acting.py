@@ -14,9 +14,9 @@ from django.core.management import call_command
 from clusters.models import Act
 from portal.ops.cli import BadInputError, RefusedError
 from tests.builders import a_cluster
-from tests.standins.doors import a_world, connected
-from tests.standins.slurm_world import Job
-from tests.standins.slurmrestd import StandIn
+from tests.fakes.doors import a_world, connected
+from tests.fakes.slurm_world import Job
+from tests.fakes.slurmrestd import StandIn
 
 pytestmark = pytest.mark.django_db
 

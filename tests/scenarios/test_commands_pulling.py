@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from billing import pulling
+from billing.rating import pulls
 from clusters.connectors.base import ConnectorError
 from portal.ops.cli import RefusedError
 from tests import builders
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Scheduler:
     """What every connection reaches."""
     found = Scheduler()
-    defaults = pulling.pull.__kwdefaults__ or {}
+    defaults = pulls.pull.__kwdefaults__ or {}
     monkeypatch.setitem(defaults, "connect", found.connect)
     return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from billing.reporting.table import digits
+from billing.reports.table import digits
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import Cluster

@@ -21,10 +21,10 @@ from pytest_django.fixtures import Settings
 from clusters import sources
 from clusters.connectors.base import ConnectorError, Secret
 from clusters.models import Connection, Pull
-from portal.audit.models import AuditEntry
+from portal.core.audit.models import AuditEntry
+from portal.core.vault import Sealed, VaultError, seal
 from portal.env import SettingError, read, secret_keys
 from portal.ops.cli import RefusedError
-from portal.vault import Sealed, VaultError, seal
 from tests.builders import a_cluster, an_operator
 from tests.history import history
 from tests.scenarios.configuring import Op, run_json

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from clusters import examining
+from clusters import connection_test
 from clusters.models import ClusterKind, Connection
 from tests.builders import a_cluster, an_operator
 from tests.scenarios.configuring import Op
@@ -130,7 +130,7 @@ def test_op_is_warned_of_a_token_that_travels_in_clear(
     kind: ClusterKind, address: dict[str, str], warned: bool
 ) -> None:
     cluster = a_connection(a_cluster(kind=kind), **address).cluster
-    found = {each.subject: each for each in examining.examine(cluster=cluster, clock=lambda: 0)}
+    found = {each.subject: each for each in connection_test.examine(cluster=cluster, clock=lambda: 0)}
     assert len(found) > 1 - warned
     if warned:
         assert found["TLS"].level == "warn"

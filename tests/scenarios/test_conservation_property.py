@@ -20,10 +20,11 @@ from django.db import transaction
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from billing import closing, rating
+from billing.invoicing import month_close
 from billing.models import InvoiceLine, InvoiceState, PeriodTotal, Price, Subscription, Verdict
+from billing.rating import engine
 from clusters.connectors.base import UsageFact
-from portal.tenants import ownership
+from portal.core.tenants import ownership
 from tests.builders import LATER, a_cluster, a_plan, a_tenant, at, take_in
 from tests.stories import prove
 from tests.tiers import examples
@@ -133,7 +134,7 @@ class Story:
         since = datetime.fromtimestamp(told.since, UTC) if told.since is not None else None
         ownership.assign(account=account, tenant=self.tenants[told.tenant], project="p", since=since)
         self.owned.append(told)
-        rating.rate_accounts([account.pk])
+        engine.rate_accounts([account.pk])
 
     def own_the_rest(self) -> None:
         for place, told in enumerate(self.world.owners):
@@ -193,13 +194,15 @@ class Story:
         Price.objects.filter(pk=price.pk).update(valid_until=day)
         price.pk, price.position, price.valid_from, price.unit_price = None, 9, day, _decimal(amount)
         price.save()
-        rating.rate_tenants(self.tenants)
+        engine.rate_tenants(self.tenants)
 
     def close(self, value: int) -> None:
         """All months up to one; each is closed after the one before it."""
         moment = at("2026-12-01")
         for year, month in [(2026, 1), (2026, 2), (2026, 3), (2026, 4), (2026, 5)][: value % 3 + 3]:
-            for told in closing.close(tenants=self.tenants, year=year, month=month, moment=moment, now=LATER):
+            for told in month_close.close(
+                tenants=self.tenants, year=year, month=month, moment=moment, now=LATER
+            ):
                 assert told.outcome in {"issued", "already issued", "nothing to bill", "carried forward"}, (
                     told
                 )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from billing import explanation
+from billing.documents import line_jobs
 from billing.models import Invoice, InvoiceDocument
-from portal.outbox import outbox
-from portal.tenants.models import Tenant
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, total
 
@@ -77,9 +77,9 @@ def test_each_line_opens_to_the_jobs_that_make_it_up(vision: Tenant) -> None:
 
     for invoice in Invoice.objects.all():
         for line in lines_of(invoice):
-            jobs = list(explanation.jobs_of(line))
+            jobs = list(line_jobs.jobs_of(line))
             assert sum(job.resource_seconds for job in jobs) * line.seconds_den == line.seconds_num
-    taken_back, left = explanation.jobs_of(lines_of(invoice_of(vision, "2026-04"))[1])
+    taken_back, left = line_jobs.jobs_of(lines_of(invoice_of(vision, "2026-04"))[1])
     assert [(job.job_id, job.units) for job in (taken_back, left)] in (
         [("7", -7200), ("7", 1800)],
         [("7", 1800), ("7", -7200)],

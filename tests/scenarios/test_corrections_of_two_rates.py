@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from billing import plan_terms
+from billing.catalog import plan_versions
 from billing.models import Invoice
-from portal.tenants.models import Corrections, Tenant
+from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import LONG_AGO
 from tests.on_terms import a_lab, used
 from tests.stories import closed, invoice_of, prove, total
@@ -43,7 +43,7 @@ def test_corrections_that_come_to_less_than_nothing_with_their_tax_are_no_invoic
     used(cluster, 10, day="2026-04-10")
     closed("2026-04", taxed(lab, 0))
 
-    plan_terms.set_discount(
+    plan_versions.set_discount(
         version=version, name="Sorry", amount=Decimal(90), tenant=lab, valid_from=LONG_AGO,
         valid_until=date(2026, 4, 1),
     )  # fmt: skip

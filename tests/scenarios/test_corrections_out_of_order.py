@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billing import proof
+from billing.proof import checks
 from tests import builders, stories
 
 pytestmark = pytest.mark.django_db
@@ -33,4 +33,4 @@ def test_late_usage_of_october_survives_the_late_close_of_september() -> None:
     december = stories.invoice_of(lab, "2026-12")
     lines = [(line.service_period.start.month, line.amount) for line in december.lines.order_by("position")]
     assert lines == [(12, 200), (10, 200)]
-    assert proof.prove().holds
+    assert checks.prove().holds

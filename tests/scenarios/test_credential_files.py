@@ -9,7 +9,7 @@ import jwt
 import pytest
 from django.test import Client
 
-from billing import pulling
+from billing.rating import pulls
 from clusters import sources
 from clusters.models import Connection
 from tests.builders import an_operator, at
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_read_any_more_fails_the_pass_with_a_sentence(
         file.unlink()
     else:
         file.write_bytes(content)
-    pulled = pulling.pull(Connection.objects.get().cluster, moment=at("2026-03-01 12:00"))
+    pulled = pulls.pull(Connection.objects.get().cluster, moment=at("2026-03-01 12:00"))
     assert pulled.outcome.value == "failed"
     assert f"The token names '{str(file)[:60]}" in pulled.error  # sentences shorten what they repeat
     assert sentence in pulled.error
@@ -105,7 +105,7 @@ def test_a_file_that_is_being_written_is_not_taken_for_no_login_at_all(op: Op, t
         f'url = "http://127.0.0.1:9"\ntoken = "file:{file}"\n'
     )
     file.write_text("")
-    pulled = pulling.pull(Connection.objects.get().cluster, moment=at("2026-03-01 12:00"))
+    pulled = pulls.pull(Connection.objects.get().cluster, moment=at("2026-03-01 12:00"))
     assert "which is empty: is it being written?" in pulled.error
     assert Connection.objects.get().next_pull_at == at("2026-03-01 12:00:30")  # not in an hour
 

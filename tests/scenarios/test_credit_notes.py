@@ -11,13 +11,14 @@ import pytest
 from django.db import DatabaseError, transaction
 from pypdf import PdfReader
 
-from billing import collection, crediting
-from billing.crediting import CreditError
+from billing.invoicing import credit_notes
+from billing.invoicing.credit_notes import CreditError
 from billing.models import DocumentKind, Invoice, InvoiceDocument, InvoiceSeries, Payment
+from billing.receivables import settlement
 from billing.rules.money import Money
 from clusters.connectors.base import UsageFact
-from portal.outbox import outbox
-from portal.tenants.models import Corrections, Tenant
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, total
 
@@ -56,13 +57,13 @@ def note(tenant: Tenant) -> Invoice:
 
 def stands(invoice: Invoice) -> tuple[str, str, str, str]:
     """(settlement, paid, credited, due); they add up to the total."""
-    found = collection.balance(invoice=invoice, on=LATER)
+    found = settlement.balance(invoice=invoice, on=LATER)
     assert (found.paid + found.credited + found.due).minor == invoice.total
     return found.settlement.value, found.paid.text, found.credited.text, found.due.text
 
 
 def pay(invoice: Invoice, amount: str, reference: str = "A1") -> Payment:
-    return collection.record_payment(
+    return settlement.record_payment(
         invoice=invoice,
         amount=Money.of(amount, invoice.currency),
         received_on=date(2026, 4, 9),
@@ -73,7 +74,7 @@ def pay(invoice: Invoice, amount: str, reference: str = "A1") -> Payment:
 
 def credit(invoice: Invoice, net: str | None = None, position: int | None = None) -> Invoice:
     money = Money.of(net, invoice.currency) if net else None
-    return crediting.credit(
+    return credit_notes.credit(
         invoice=invoice, reason="The queue was down.", by="op", on=LATER, net=money, position=position
     )
 
@@ -278,7 +279,7 @@ def test_case_082_what_is_credited_and_paid_back_never_exceeds_what_was_paid() -
     pay(march, "-24.00", "refund")
 
     assert stands(march) == ("credited", "0.00", "24.00", "0.00")
-    with pytest.raises(collection.PaymentError, match=r"Only 0\.00 was paid"):
+    with pytest.raises(settlement.PaymentError, match=r"Only 0\.00 was paid"):
         pay(march, "-0.01", "again")
     with pytest.raises(CreditError, match="Nothing is left"):
         credit(march)
@@ -287,13 +288,15 @@ def test_case_082_what_is_credited_and_paid_back_never_exceeds_what_was_paid() -
 def test_a_credit_note_can_neither_be_paid_nor_credited() -> None:
     given = credit(invoice_of(a_lab(), "2026-03"))
     with pytest.raises(
-        collection.PaymentError, match="CN-2026-0001 is a credit note; record what is paid back"
+        settlement.PaymentError, match="CN-2026-0001 is a credit note; record what is paid back"
     ):
         pay(given, "1.00")
     with pytest.raises(CreditError, match="CN-2026-0001 is a credit note; only an issued invoice"):
         credit(given)
     with pytest.raises(CreditError, match="Say why"):
-        crediting.credit(invoice=invoice_of(Tenant.objects.get(), "2026-03"), reason=" ", by="op", on=LATER)
+        credit_notes.credit(
+            invoice=invoice_of(Tenant.objects.get(), "2026-03"), reason=" ", by="op", on=LATER
+        )
 
 
 def test_case_057_a_credit_note_is_frozen_and_the_database_refuses_one_that_gives_back_too_much() -> None:

@@ -9,10 +9,10 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, transaction
 from django.test import Client
 
-from billing import crediting
-from billing.crediting import CreditError
+from billing.invoicing import credit_notes
+from billing.invoicing.credit_notes import CreditError
 from billing.models import DocumentKind, Invoice, Voiding
-from portal.tenants.models import Corrections, Tenant
+from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, take_in
 from tests.stories import closed, invoice_of
 
@@ -92,10 +92,10 @@ def test_a_day_is_neither_before_the_invoice_nor_still_to_come(november: Invoice
 
 def test_the_database_refuses_a_credit_note_that_is_older_than_its_invoice(november: Invoice) -> None:
     day, moment = date(2027, 1, 1), datetime(2027, 1, 1, tzinfo=UTC)
-    note = crediting.credit(invoice=november, reason="Late.", by="op", on=day, moment=moment)
+    note = credit_notes.credit(invoice=november, reason="Late.", by="op", on=day, moment=moment)
     assert note.issued_on == november.issued_on
     with pytest.raises(CreditError, match="is no older than its invoice"):
-        crediting.credit(invoice=november, reason="Late.", by="op", on=date(2026, 12, 31), moment=moment)
+        credit_notes.credit(invoice=november, reason="Late.", by="op", on=date(2026, 12, 31), moment=moment)
     draft = Invoice.objects.get(pk=note.pk)
     draft.pk, draft.number, draft.state = None, None, "draft"
     draft.subtotal = draft.tax = draft.total = 0

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from billing import credit
 from billing.documents import build, einvoice, issued
-from billing.gateways.offline import bank_details
 from billing.models import Invoice, InvoiceDocument, TaxRate
+from billing.receivables import credit_balance
+from billing.rules.bank_details import bank_details
 from billing.rules.money import Money
-from portal.outbox import outbox
-from portal.tenants.models import Tenant
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_seller, take_in
 from tests.einvoices import LAB, NORTH
 from tests.en16931 import broken, read
@@ -53,7 +53,7 @@ def test_the_document_deducts_what_credit_paid_and_its_code_asks_for_the_rest(la
     asked = bank_details(seller=invoice.seller, name=invoice.number or "", amount=Money.of("1.00", "EUR"))
     assert asked is not None
     assert shown.payment_code == asked.code != ()
-    assert (stands(invoice), credit.of(lab, "EUR")) == (("due", "3.00", "1.00"), 0)
+    assert (stands(invoice), credit_balance.of(lab, "EUR")) == (("due", "3.00", "1.00"), 0)
     prove()
 
 
@@ -75,7 +75,7 @@ def test_what_credit_pays_in_full_asks_for_no_transfer(lab: Tenant) -> None:
     shown = build.document_of(invoice)
     assert (shown.prepaid, shown.amount_due) == ((("Paid from credit balance", "-€4.00"),), "€0.00")
     assert (shown.iban, shown.payment_reference, shown.payment_code) == ("", "", ())
-    assert (stands(invoice), credit.of(lab, "EUR")) == (("paid", "4.00", "0.00"), 100)
+    assert (stands(invoice), credit_balance.of(lab, "EUR")) == (("paid", "4.00", "0.00"), 100)
 
 
 def test_the_document_stays_as_it_was_whatever_becomes_of_the_credit(lab: Tenant) -> None:

@@ -7,44 +7,46 @@ from datetime import date
 import pytest
 from django.db import transaction
 
-from billing import collection, credit
-from billing.collecting import due, links
-from billing.dunning import pausing, rounds
-from billing.gateways.base import GatewayError
-from billing.locking import lock
+from billing.catalog.tenant_lock import lock
+from billing.dunning import dunning_run
 from billing.models import Letter
+from billing.payments import chargeable_invoices, checkout_sessions
+from billing.payments.gateways.base import GatewayError
+from billing.receivables import credit_balance, pauses, settlement
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import stories
 from tests.builders import a_job, take_in
 from tests.collecting import Counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = links.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
 def comes(counter: Counter, amount: int) -> None:
     """A transfer that names no invoice becomes credit, which pays what it can at once."""
     with transaction.atomic():
         lock(counter.lab)
-        credit.receive(
+        credit_balance.receive(
             tenant=counter.lab, currency="USD", amount=amount, memo="Transfer", by="op", at=counter.now
         )
-        credit.use(tenant=counter.lab, currency="USD", at=counter.now, on=counter.now.date())
+        credit_balance.use(tenant=counter.lab, currency="USD", at=counter.now, on=counter.now.date())
 
 
 def left(counter: Counter) -> tuple[str, int]:
     """What is due of the invoice, and the tenant's credit."""
-    stand = collection.balance(invoice=counter.invoice, on=counter.now.date())
-    return stand.due.text, credit.of(counter.lab, "USD")
+    stand = settlement.balance(invoice=counter.invoice, on=counter.now.date())
+    return stand.due.text, credit_balance.of(counter.lab, "USD")
 
 
 def test_credit_that_came_while_a_page_was_open_pays_when_the_page_has_ended_and_no_card_is_charged(
     counter: Counter,
 ) -> None:
     counter.save_card()
-    links.pay_page(invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now)
+    checkout_sessions.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
     comes(counter, 1000)
     assert left(counter) == ("4.00", 1000)  # Ann may be paying on the page
     counter.collect()
@@ -60,17 +62,17 @@ def test_no_letter_is_written_for_what_credit_can_pay(counter: Counter) -> None:
     Tenant.objects.update(email="bills@vision.example")
     with transaction.atomic():
         lock(counter.lab)
-        credit.receive(
+        credit_balance.receive(
             tenant=counter.lab, currency="USD", amount=500, memo="Transfer", by="op", at=counter.now
         )
-    assert rounds.run(moment=counter.now).late == 0
+    assert dunning_run.run(moment=counter.now).late == 0
     assert not Letter.objects.exclude(kind="receipt").exists()
     assert left(counter) == ("0.00", 100)
 
 
 def test_an_invoice_that_rests_is_paid_from_credit_when_it_goes_on(counter: Counter) -> None:
     counter.save_card()
-    pausing.pause(
+    pauses.pause(
         tenant=counter.lab,
         invoice=counter.invoice,
         until=date(2026, 4, 25),
@@ -90,7 +92,7 @@ def test_an_invoice_that_rests_is_paid_from_credit_when_it_goes_on(counter: Coun
 def test_an_invoice_that_is_issued_while_all_of_its_tenant_rests_waits_for_it_to_go_on(
     counter: Counter,
 ) -> None:
-    pausing.pause(
+    pauses.pause(
         tenant=counter.lab, invoice=None, until=None, why="charge nothing yet", by="op", moment=counter.now
     )
     comes(counter, 1000)
@@ -105,21 +107,23 @@ def test_an_invoice_that_is_issued_while_all_of_its_tenant_rests_waits_for_it_to
     assert april.total == 800
     counter.wait(days=12)
     counter.collect()
-    assert collection.balance(invoice=april, on=counter.now.date()).due.text == "8.00"
+    assert settlement.balance(invoice=april, on=counter.now.date()).due.text == "8.00"
     assert left(counter) == ("4.00", 1000)
-    pausing.resume(tenant=counter.lab, invoice=None, by="op", moment=counter.now)
+    pauses.resume(tenant=counter.lab, invoice=None, by="op", moment=counter.now)
     counter.collect()  # 4.00 for March, the rest of it for April
-    assert collection.balance(invoice=april, on=counter.now.date()).due.text == "2.00"
+    assert settlement.balance(invoice=april, on=counter.now.date()).due.text == "2.00"
     assert left(counter) == ("0.00", 0)
 
 
 def test_nobody_is_charged_while_credit_is_there(counter: Counter) -> None:
     counter.save_card()
-    assert len(due.invoices(moment=counter.now, limit=9)) == 1
+    assert len(chargeable_invoices.invoices(moment=counter.now, limit=9)) == 1
     with transaction.atomic():
         lock(counter.lab)
-        credit.receive(tenant=counter.lab, currency="USD", amount=1, memo="Transfer", by="op", at=counter.now)
-    assert due.invoices(moment=counter.now, limit=9) == []
+        credit_balance.receive(
+            tenant=counter.lab, currency="USD", amount=1, memo="Transfer", by="op", at=counter.now
+        )
+    assert chargeable_invoices.invoices(moment=counter.now, limit=9) == []
 
 
 def test_credit_that_came_before_a_charge_was_sent_takes_its_place(counter: Counter) -> None:

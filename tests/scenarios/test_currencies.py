@@ -10,16 +10,18 @@ from decimal import Decimal
 import pytest
 from pypdf import PdfReader
 
-from billing import archiving, manual, plan_terms, rating, subscribing
-from billing.closing import Outcome
+from billing.catalog import plan_versions, subscriptions
+from billing.catalog.plans import PlanError
 from billing.documents import build, pdf
+from billing.invoicing import manual_lines, offboarding
+from billing.invoicing.month_close import Outcome
 from billing.models import Bound, DocumentKind, Invoice, Plan, WalletScope
-from billing.plans import PlanError
-from billing.reading import behind
+from billing.queries import line_usage
+from billing.rating import engine
 from billing.rules.money import Money
-from billing.wallets import booking, granting, schemes
+from billing.wallets import booking, grants, wallet_terms
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import LATER, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.stories import close, closed, invoice_of, lines_of, prove, total
 from tests.web.house import page
@@ -42,7 +44,7 @@ def lab() -> Tenant:
     cluster = a_cluster(complete_through="2027-01-01")
     dollars, euros = a_price("dollars", "USD"), a_price("euros", "EUR", "1.50")
     lab = a_tenant(plan=dollars, accounts=[(cluster, "vision")], tax_rate=Decimal(20))
-    subscribing.subscribe(tenant=lab, plan=euros, since=at("2026-04-01"))
+    subscriptions.subscribe(tenant=lab, plan=euros, since=at("2026-04-01"))
     take_in(cluster, a_job(**MARCH, ended="2026-03-10 12:00"), a_job(**APRIL))
     return lab
 
@@ -80,7 +82,7 @@ def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Te
 def test_case_086_a_tenant_that_leaves_is_told_what_is_unbilled_in_each_currency(lab: Tenant) -> None:
     close("2026-03")
     take_in(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
-    told = list(archiving.left(lab, moment=at("2026-05-10")))
+    told = list(offboarding.left(lab, moment=at("2026-05-10")))
     assert [sentence for sentence in told if "billed" in sentence] == [
         "1.50 EUR before tax are not billed yet: close the months until April 2026.",
         "6.00 USD before tax are not billed yet: close the months until April 2026.",
@@ -118,11 +120,13 @@ def test_case_061_a_fee_in_advance_is_billed_in_the_currency_that_comes(lab: Ten
     """March's invoice is in dollars; April's fee is in euros, and due with it."""
     version = Plan.objects.get(name="euros").versions.get()
     Tenant.objects.get().subscriptions.filter(plan__name="euros").delete()
-    rating.rate_tenants(Tenant.objects.all())
+    engine.rate_tenants(Tenant.objects.all())
     euros = a_price("euros-with-a-fee", "EUR", "1.50")
-    plan_terms.set_fee(version=euros.versions.get(), name="Support", amount=Decimal("30.00"), in_advance=True)
-    subscribing.subscribe(tenant=lab, plan=euros, since=at("2026-04-01"))
-    rating.rate_tenants(Tenant.objects.all())
+    plan_versions.set_fee(
+        version=euros.versions.get(), name="Support", amount=Decimal("30.00"), in_advance=True
+    )
+    subscriptions.subscribe(tenant=lab, plan=euros, since=at("2026-04-01"))
+    engine.rate_tenants(Tenant.objects.all())
     assert version.plan != euros
 
     close("2026-03")
@@ -173,7 +177,7 @@ def test_case_061_late_use_in_the_old_currency_is_billed_with_its_discount_and_w
     close("2026-03")
     take_in(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
     dollars = Plan.objects.get(name="dollars").versions.get()
-    plan_terms.set_discount(
+    plan_versions.set_discount(
         version=dollars, name="Launch", valid_from=date(2026, 3, 1), percent=Decimal(100), tenant=lab
     )
     by_hand(lab, "1.00", "Setup")
@@ -189,7 +193,7 @@ def test_case_061_late_use_in_the_old_currency_is_billed_with_its_discount_and_w
 
 
 def by_hand(tenant: Tenant, net: str, what: str) -> None:
-    manual.add(
+    manual_lines.add(
         tenant=tenant,
         description=what,
         net=Money.of(net, "USD"),
@@ -202,12 +206,12 @@ def by_hand(tenant: Tenant, net: str, what: str) -> None:
 def test_case_061_a_currency_changes_where_a_period_begins_and_nowhere_else(lab: Tenant) -> None:
     yen = a_price("yen", "JPY", "300")
     with pytest.raises(PlanError) as refusal:
-        subscribing.subscribe(tenant=lab, plan=yen, since=at("2026-06-15"))
+        subscriptions.subscribe(tenant=lab, plan=yen, since=at("2026-06-15"))
     assert str(refusal.value) == (
         "vision-lab would change from EUR to JPY inside a billing period: a currency changes where one begins, "
         "such as 2026-06-01 00:00 UTC."
     )
-    subscribing.subscribe(tenant=lab, plan=yen, since=at("2026-06-01"))
+    subscriptions.subscribe(tenant=lab, plan=yen, since=at("2026-06-01"))
 
 
 def test_case_061_a_currency_changes_where_the_period_that_is_kept_begins_though_the_tenant_has_moved() -> (
@@ -227,9 +231,9 @@ def test_case_061_a_currency_changes_where_the_period_that_is_kept_begins_though
         ("2026-07-15 12:00", "2026-07-01 04:00"),
     ):
         with pytest.raises(PlanError, match=f"begins, such as {border} UTC"):
-            subscribing.subscribe(tenant=lab, plan=dollars, since=at(since))
+            subscriptions.subscribe(tenant=lab, plan=dollars, since=at(since))
 
-    subscribing.subscribe(tenant=lab, plan=dollars, since=at("2026-05-31 22:00"))
+    subscriptions.subscribe(tenant=lab, plan=dollars, since=at("2026-05-31 22:00"))
 
     take_in(cluster, a_job(account="vision", started="2026-05-31 21:00", ended="2026-06-01 06:00"))
     for month, day in (("2026-04", "2026-05-03"), ("2026-05", "2026-06-03"), ("2026-06", "2026-07-03")):
@@ -245,10 +249,10 @@ def prepaid() -> Tenant:
     cluster = a_cluster(complete_through="2027-01-01")
     plan = a_plan("prepaid", "USD", settles="wallet")
     lab = a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    scheme = schemes.set_scheme(
+    scheme = wallet_terms.set_scheme(
         tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-01-01")
     )
-    granting.grant(
+    grants.grant(
         wallet=scheme.wallets.get(),
         amount=500,
         key="first",
@@ -261,12 +265,12 @@ def prepaid() -> Tenant:
 def test_case_062_a_currency_is_not_changed_over_an_open_wallet(prepaid: Tenant) -> None:
     euros = a_price("euros", "EUR")
     with pytest.raises(PlanError) as refusal:
-        subscribing.subscribe(tenant=prepaid, plan=euros, since=at("2026-04-01"))
+        subscriptions.subscribe(tenant=prepaid, plan=euros, since=at("2026-04-01"))
     assert str(refusal.value) == (
         "vision-lab has a wallet in USD with 5.00 in it, and nothing is converted: use it up, or let it expire, "
         "before it changes to EUR."
     )
-    subscribing.subscribe(
+    subscriptions.subscribe(
         tenant=prepaid, plan=a_price("dollars", "USD"), since=at("2026-04-01")
     )  # the same currency
 
@@ -278,7 +282,7 @@ def test_case_062_once_it_is_used_up_it_is(prepaid: Tenant) -> None:
         as_of="2026-03-11",
     )
     booking.book_due(moment=at("2026-03-12"))
-    subscribing.subscribe(tenant=prepaid, plan=a_price("euros", "EUR"), since=at("2026-04-01"))
+    subscriptions.subscribe(tenant=prepaid, plan=a_price("euros", "EUR"), since=at("2026-04-01"))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +305,7 @@ def test_currencies_without_decimals_and_with_three(
     text = PdfReader(io.BytesIO(pdf.render(document))).pages[0].extract_text()
     assert shown.replace("\xa0", " ") in text.replace("\xa0", " ")
 
-    table = b"".join(behind.as_csv(march, lines_of(march))).decode()
+    table = b"".join(line_usage.as_csv(march, lines_of(march))).decode()
     (row,) = csv.DictReader(io.StringIO(table))
     assert (row["currency"], row["kind"]) == (currency, "usage")
 

@@ -13,7 +13,7 @@ from clusters.capacity import CapacityError
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.declared import Node
 from clusters.models import Cluster, DeclaredNode
-from portal.audit.models import AuditEntry
+from portal.core.audit.models import AuditEntry
 from portal.env import ROOT
 from portal.ops.cli import RefusedError
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, busy, take_in

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from billing.bank_transfers import suggestions
 from billing.models import AutomaticTopUp, Invoice, InvoiceDocument, Parking, Payment, Transfer
-from billing.transfers import suggesting
-from clusters import truth
+from clusters import validation
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster, DeclaredNode, Quarantined, UsageRecord
-from portal.ops.demo_data import seeding
-from portal.ops.demo_data.cast import ATLAS, NIMBUS_GPUS
-from portal.ops.demo_data.generator import atlas
-from portal.ops.demo_data.kubernetes import nimbus
-from portal.tenants.models import Tenant, User
+from portal.core.tenants.models import Tenant, User
+from portal.dev.demo_data import seeding
+from portal.dev.demo_data.cast import ATLAS, NIMBUS_GPUS
+from portal.dev.demo_data.generator import atlas
+from portal.dev.demo_data.kubernetes import nimbus
 from tests import builders
 from tests.builders import at
 from tests.en16931 import XRECHNUNG, holds
@@ -33,7 +33,9 @@ END_OF_AUGUST = int(at("2026-08-31 15:40").timestamp())
 
 def facts(rows: Iterable[object]) -> list[UsageFact]:
     return [
-        row for row in rows if isinstance(row, UsageFact) and truth.refuse(row, now=END_OF_AUGUST) is None
+        row
+        for row in rows
+        if isinstance(row, UsageFact) and validation.refuse(row, now=END_OF_AUGUST) is None
     ]
 
 
@@ -138,7 +140,7 @@ def test_two_rows_cannot_be_true() -> None:
     bad = [
         row
         for row in rows
-        if not isinstance(row, UsageFact) or truth.refuse(row, now=END_OF_AUGUST) is not None
+        if not isinstance(row, UsageFact) or validation.refuse(row, now=END_OF_AUGUST) is not None
     ]
     assert len(bad) == 2
 
@@ -174,7 +176,7 @@ class TestSeeding:
         assert Parking.objects.get(state="waiting").tenant.slug == "halcyon-labs"
         waiting = Transfer.objects.get(state="waiting")
         assert (waiting.amount, waiting.payer) == (invoices[1].total, "INSTITUT FUER BIOPHYSIK POTSDAM")
-        (hint,) = suggesting.hints([waiting])[waiting.pk]
+        (hint,) = suggestions.hints([waiting])[waiting.pk]
         assert (hint.number, hint.why) == ("NC-2026-0002", "same amount, a similar name")
         assert AutomaticTopUp.objects.get().wallet.tenant.slug == "halcyon-labs"
         assert Quarantined.objects.count() == 2

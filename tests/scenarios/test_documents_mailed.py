@@ -11,18 +11,19 @@ import pytest
 from django.core import mail
 from django.test import Client
 
-from billing import crediting
-from billing.dunning import claiming, coming, contacts, issued_letters, policies, posting, rounds
+from billing.dunning import claims, contacts, dunning_run, issue_notices, send, upcoming_steps
 from billing.dunning.contacts import ContactError
+from billing.invoicing import credit_notes
 from billing.models import Invoice, InvoiceDocument, Letter
+from billing.receivables import dunning_policies
 from billing.rules.money import Money
-from portal.outbox import outbox
-from portal.tenants.models import Role, Tenant
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Role, Tenant
 from tests import builders
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.fakes.mail import Counting, counting
 from tests.paying import pays
 from tests.scenarios.test_dunning_endures import dies_at
-from tests.standins.mail import Counting, counting
 from tests.stories import close, invoice_of
 from tests.web.house import page
 
@@ -68,10 +69,10 @@ def test_an_invoice_is_emailed_with_amount_due_date_link_pdf_and_e_invoice(
     server: Counting, lab: Tenant
 ) -> None:
     close("2026-03", lab, on="2026-04-01")
-    posting.post(moment=NOW)
+    send.post(moment=NOW)
     assert server.taken == 0  # its PDF is not made yet
     outbox.drain()
-    posting.post(moment=NOW + timedelta(minutes=2))
+    send.post(moment=NOW + timedelta(minutes=2))
     (sent,) = server.mails
     assert sent["To"] == "bills@vision.example"
     assert sent["Subject"] == "Invoice INV-2026-0001: $4.00, due on 15 April 2026"
@@ -84,16 +85,16 @@ def test_an_invoice_is_emailed_with_amount_due_date_link_pdf_and_e_invoice(
     assert attached["INV-2026-0001.pdf"] == bytes(kept.pdf)
     assert ("INV-2026-0001.xml" in attached) == bool(kept.einvoice)
     for later in (3, 600):
-        posting.post(moment=NOW + timedelta(minutes=later))
+        send.post(moment=NOW + timedelta(minutes=later))
     assert server.taken == 1
 
 
 def test_without_its_pdf_it_goes_after_an_hour(server: Counting, lab: Tenant) -> None:
     close("2026-03", lab, on="2026-04-01")
     for minutes in (0, 30, 59):
-        posting.post(moment=NOW + timedelta(minutes=minutes))
+        send.post(moment=NOW + timedelta(minutes=minutes))
         assert server.taken == 0
-    posting.post(moment=NOW + timedelta(minutes=61))
+    send.post(moment=NOW + timedelta(minutes=61))
     (sent,) = server.mails
     assert names_of(sent) == []
     assert "is on its page, with the PDF" in text_of(sent)
@@ -103,15 +104,15 @@ def test_history_that_is_imported_mails_nothing_unless_told_to(server: Counting,
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
     later = at("2026-05-07 10:00")  # 36 days
-    posting.post(moment=later)
+    send.post(moment=later)
     letter = Letter.objects.get(kind="invoice")
     assert (letter.state, server.taken) == ("skipped", 0)
-    assert letter.why == issued_letters.TOO_OLD
-    assert issued_letters.notify(numbers=["INV-2026-0001"], moment=later) == 1
-    posting.post(moment=later)
+    assert letter.why == issue_notices.TOO_OLD
+    assert issue_notices.notify(numbers=["INV-2026-0001"], moment=later) == 1
+    send.post(moment=later)
     assert server.taken == 1
-    assert issued_letters.notify(numbers=["INV-2026-0001"], moment=later) == 0
-    posting.post(moment=later)
+    assert issue_notices.notify(numbers=["INV-2026-0001"], moment=later) == 0
+    send.post(moment=later)
     assert server.taken == 1
 
 
@@ -120,14 +121,14 @@ def test_who_pays_for_another_is_written_to(server: Counting, lab: Tenant) -> No
     pays(faculty, lab, "2026-01-01")
     close("2026-03", lab, faculty, on="2026-04-01")
     outbox.drain()
-    posting.post(moment=NOW)
+    send.post(moment=NOW)
     assert [sent["To"] for sent in server.mails] == ["bills@faculty.example"]
 
 
 def test_a_credit_note_is_emailed_and_says_what_is_left(server: Counting, lab: Tenant) -> None:
     close("2026-03", lab, on="2026-04-01")
     Letter.objects.all().delete()
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=invoice_of(lab, "2026-03"),
         reason="Slow disks.",
         by="op",
@@ -135,7 +136,7 @@ def test_a_credit_note_is_emailed_and_says_what_is_left(server: Counting, lab: T
         net=Money.of("1.50", "USD"),
     )
     outbox.drain()
-    posting.post(moment=NOW)
+    send.post(moment=NOW)
     (sent,) = server.mails
     assert sent["Subject"] == f"Credit note {note.number}: $1.50"
     assert "We have credited $1.50 of invoice INV-2026-0001. Slow disks." in text_of(sent)
@@ -144,10 +145,10 @@ def test_a_credit_note_is_emailed_and_says_what_is_left(server: Counting, lab: T
 
 
 def test_a_tenant_to_which_nothing_is_written_is_sent_no_document(server: Counting, lab: Tenant) -> None:
-    policies.set_policy(tenant=lab, since=at("2026-01-01").date(), letters=False)
+    dunning_policies.set_policy(tenant=lab, since=at("2026-01-01").date(), letters=False)
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    posting.post(moment=NOW)
+    send.post(moment=NOW)
     assert server.taken == 0
 
 
@@ -155,10 +156,10 @@ def test_a_document_of_who_has_no_address_is_no_trouble(server: Counting, lab: T
     Tenant.objects.update(email="")
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    posting.post(moment=NOW)
+    send.post(moment=NOW)
     letter = Letter.objects.get()
-    assert (letter.state, letter.why) == ("skipped", claiming.NOBODY)
-    assert coming.to_look_at(moment=NOW) == []
+    assert (letter.state, letter.why) == ("skipped", claims.NOBODY)
+    assert upcoming_steps.to_look_at(moment=NOW) == []
 
 
 def test_what_could_be_sent_to_nobody_goes_to_the_address_that_is_entered(
@@ -167,10 +168,10 @@ def test_what_could_be_sent_to_nobody_goes_to_the_address_that_is_entered(
     Tenant.objects.update(email="")
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    posting.post(moment=NOW)
+    send.post(moment=NOW)
     for later in (timedelta(days=3), timedelta(days=4)):
         contacts.set_billing_email(tenant=lab, email=f"to{later.days}@vision.example", moment=NOW + later)
-        posting.post(moment=NOW + later)
+        send.post(moment=NOW + later)
     (sent,) = server.mails
     assert (sent["To"], names_of(sent)[:1]) == ("to3@vision.example", ["INV-2026-0001.pdf"])
 
@@ -181,7 +182,7 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
     server.refuses = {"bills@vision.example"}
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    posting.post(moment=NOW)
+    send.post(moment=NOW)
     ann = builders.a_person("ann@vision.example", lab, Role.OWNER)
     told = "E-mails to bills@vision.example are refused: 550 no such user here."
     for address in ("/t/vision-lab/invoices/", "/t/vision-lab/payment/"):
@@ -194,7 +195,7 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
     client = Client()
     client.force_login(ann)
     client.post("/t/vision-lab/payment/contact/", {"email": "money@vision.example"})
-    posting.post(moment=datetime.now(tz=NOW.tzinfo) if NOW.year > 2026 else at("2026-12-31"))
+    send.post(moment=datetime.now(tz=NOW.tzinfo) if NOW.year > 2026 else at("2026-12-31"))
     letter = Letter.objects.get(kind="invoice")
     assert letter.state in {"sent", "skipped"}
     assert told not in page(ann, "/t/vision-lab/payment/")
@@ -207,7 +208,7 @@ def test_one_refused_address_of_two_keeps_the_mail_from_nobody_else(server: Coun
     server.refuses = {"gone@vision.example"}
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    posting.post(moment=NOW)
+    send.post(moment=NOW)
     letter = Letter.objects.get(kind="invoice")
     assert (letter.state, server.taken) == ("sent", 1)
     assert letter.refused == {"gone@vision.example": "550 no such user here"}
@@ -221,13 +222,13 @@ def test_killed_at_any_statement_each_document_is_sent_once(settings: Any, lab: 
     statement, unknown = 0, 0
 
     def a_round() -> None:
-        rounds.run(moment=NOW)
-        posting.post(moment=NOW)
+        dunning_run.run(moment=NOW)
+        send.post(moment=NOW)
 
     while True:
         statement += 1
         Letter.objects.all().delete()
-        issued_letters.of_issued(Invoice.objects.all(), moment=NOW)
+        issue_notices.of_issued(Invoice.objects.all(), moment=NOW)
         mail.outbox.clear()
         if not dies_at(statement, a_round):
             break

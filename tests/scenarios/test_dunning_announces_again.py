@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from billing import writing_off
-from billing.dunning import pausing, posting, rounds
+from billing.dunning import dunning_run, send
 from billing.models import Letter, Suspension
+from billing.receivables import pauses, write_offs
 from tests import stories
 from tests.builders import a_job, at, take_in
+from tests.fakes.doors import a_world
+from tests.fakes.slurmrestd import StandIn
 from tests.scenarios.test_dunning_suspends import Lab
-from tests.standins.doors import a_world
-from tests.standins.slurmrestd import StandIn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,14 +43,14 @@ def pays_and_it_goes_back(lab: Lab) -> None:
 
 
 def is_written_off_for_a_time(lab: Lab) -> None:
-    writing_off.write_off(invoice=lab.invoice, why="insolvent", by="op", on=lab.now.date())
+    write_offs.write_off(invoice=lab.invoice, why="insolvent", by="op", on=lab.now.date())
     lab.now = at("2026-06-20 09:00")
-    writing_off.take_back(invoice=lab.invoice, why="they are not", by="op", moment=lab.now)
+    write_offs.take_back(invoice=lab.invoice, why="they are not", by="op", moment=lab.now)
 
 
 def rests_for_weeks(lab: Lab) -> None:
     until = date(2026, 6, 20)
-    pausing.pause(tenant=lab.tenant, invoice=None, until=until, why="they ask", by="op", moment=lab.now)
+    pauses.pause(tenant=lab.tenant, invoice=None, until=until, why="they ask", by="op", moment=lab.now)
     lab.acts()
     lab.now = at("2026-06-20 09:00")
 
@@ -92,9 +92,9 @@ def test_a_part_that_goes_back_puts_nothing_off(lab: Lab) -> None:
 def test_an_announcement_that_was_not_needed_is_made_up_for_when_the_money_goes_back(lab: Lab) -> None:
     lab.until("2026-05-07")
     lab.now += timedelta(days=1)
-    rounds.run(moment=lab.now)
+    dunning_run.run(moment=lab.now)
     lab.pay()
-    posting.post(moment=lab.now)
+    send.post(moment=lab.now)
     assert (Letter.objects.get().state, mail.outbox) == ("skipped", [])
     lab.pay("-4.00")
     lab.until("2026-05-15")

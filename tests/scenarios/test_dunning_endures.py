@@ -14,9 +14,9 @@ from django.core.mail.message import EmailMessage
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.dunning import posting, rounds
+from billing.dunning import dunning_run, send
 from billing.models import Invoice, Letter
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.collecting import a_lab
 from tests.integration.test_race_for_the_same_rows import at_once
@@ -63,8 +63,8 @@ def dies_at(statement: int, do: Callable[[], object]) -> bool:
 
 
 def a_round(moment: datetime = NOW) -> None:
-    rounds.run(moment=moment)
-    posting.post(moment=moment)
+    dunning_run.run(moment=moment)
+    send.post(moment=moment)
 
 
 def a_tenant_that_owes() -> None:
@@ -145,19 +145,19 @@ def test_ten_thousand_late_invoices_take_as_many_queries_as_one() -> None:
     a_tenant_that_owes()
     early = at("2026-04-17 09:00")
     with CaptureQueriesContext(connection) as few:
-        assert rounds.run(moment=early).late == 1
+        assert dunning_run.run(moment=early).late == 1
     copies(9_999)
     with CaptureQueriesContext(connection) as many:
         began = time.monotonic()
-        done = rounds.run(moment=early)
+        done = dunning_run.run(moment=early)
         took = time.monotonic() - began
     assert (done.late, done.written) == (10_000, 0)
     assert len(many) <= len(few) + 1  # letters are asked for in slices
     assert took < 20  # about one second on a machine of its own
 
-    assert rounds.run(moment=NOW).written == 10_000
+    assert dunning_run.run(moment=NOW).written == 10_000
     assert Letter.objects.count() == 10_000
-    assert rounds.run(moment=NOW).written == 0
+    assert dunning_run.run(moment=NOW).written == 0
 
 
 def copies(count: int) -> None:

@@ -12,12 +12,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from billing import collection, crediting
-from billing.collecting import methods
-from billing.dunning import pausing, policies, posting, rounds
+from billing.dunning import dunning_run, send
+from billing.invoicing import credit_notes
 from billing.models import BillingAccount, Letter, LetterState, PaymentAttempt, SavedMethod, Seller
+from billing.payments import saved_methods
+from billing.receivables import dunning_policies, pauses, settlement
 from billing.rules.money import Money
-from portal.tenants.models import Role, Tenant
+from portal.core.tenants.models import Role, Tenant
 from tests import builders
 from tests.builders import at
 from tests.collecting import Counter, a_counter, more_labs
@@ -52,8 +53,8 @@ def goes_by(counter: Counter, days: int = 1) -> None:
         counter.wait(days=1)
         if counter.stripe.requests:  # else a round of collecting has nobody to charge
             counter.collect()
-        rounds.run(moment=counter.now)
-        posting.post(moment=counter.now)
+        dunning_run.run(moment=counter.now)
+        send.post(moment=counter.now)
 
 
 def about_debts() -> list[mail.EmailMessage]:
@@ -78,7 +79,7 @@ def body() -> str:
 
 
 def pay(counter: Counter, amount: str = "4.00") -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of(amount, "USD"),
         received_on=counter.now.date(),
@@ -110,9 +111,9 @@ def test_case_078_who_pays_by_transfer_is_reminded_by_the_calendar_each_time_onc
 
 def test_case_079_what_is_paid_while_a_letter_waits_is_not_reminded_of(counter: Counter) -> None:
     counter.wait(days=4)
-    rounds.run(moment=counter.now)
+    dunning_run.run(moment=counter.now)
     pay(counter)
-    posting.post(moment=counter.now)
+    send.post(moment=counter.now)
     assert about_debts() == []
     letter = Letter.objects.get()
     assert (letter.state, letter.why) == ("skipped", "Nothing is due any more.")
@@ -122,11 +123,11 @@ def test_case_079_what_is_paid_while_a_letter_waits_is_not_reminded_of(counter: 
 
 def test_two_rounds_at_once_and_two_workers_that_send_make_one_letter(counter: Counter) -> None:
     counter.wait(days=4)
-    late = rounds.run(moment=counter.now)
+    late = dunning_run.run(moment=counter.now)
     assert (late.late, late.written) == (1, 1)
-    assert rounds.run(moment=counter.now).written == 0
+    assert dunning_run.run(moment=counter.now).written == 0
     for _ in range(3):
-        posting.post(moment=counter.now)
+        send.post(moment=counter.now)
     assert len(about_debts()) == 1
 
 
@@ -146,8 +147,8 @@ def test_after_a_time_in_which_nothing_ran_only_the_step_that_is_reached_is_writ
 def test_collecting_cases_11_and_12_a_refusal_says_why_and_what_to_do(counter: Counter) -> None:
     card = counter.save_card(NO_FUNDS)
     counter.collect()
-    rounds.run(moment=counter.now)
-    posting.post(moment=counter.now)
+    dunning_run.run(moment=counter.now)
+    send.post(moment=counter.now)
     assert subjects() == ["Your payment of invoice INV-2026-0001 was refused"]
     assert "We tried to charge $4.00 to your Visa ending in 9995" in body()
     assert "Your card has insufficient funds." in body()
@@ -169,8 +170,8 @@ def test_case_076_and_collecting_case_13_a_bank_that_asks_is_no_failure_and_lead
 ) -> None:
     counter.save_card(ALWAYS_ASKS)
     counter.collect()
-    rounds.run(moment=counter.now)
-    posting.post(moment=counter.now)
+    dunning_run.run(moment=counter.now)
+    send.post(moment=counter.now)
     goes_by(counter)
     assert subjects() == ["Please confirm your payment of invoice INV-2026-0001"]
     assert "Nothing is wrong with your card" in body()
@@ -198,7 +199,7 @@ def test_case_084_and_collecting_case_29_a_card_that_vanished_is_asked_for_once(
 
 def test_who_removes_the_card_here_is_not_told_of_it(counter: Counter) -> None:
     pay(counter)
-    methods.remove(method=counter.save_card(), gateway=counter.gateway)
+    saved_methods.remove(method=counter.save_card(), gateway=counter.gateway)
     goes_by(counter, 2)
     assert about_debts() == []
 
@@ -218,7 +219,7 @@ def test_collecting_case_7_while_our_key_is_refused_nobody_is_written_to(counter
     counter.stripe.faults.unauthorized()
     goes_by(counter, 5)
     assert about_debts() == []
-    assert rounds.run(moment=counter.now).waits.startswith("The payment service refuses our key")
+    assert dunning_run.run(moment=counter.now).waits.startswith("The payment service refuses our key")
     counter.stripe.faults.lift()
     goes_by(counter)
     assert (about_debts(), counter.taken) == ([], [400])
@@ -226,13 +227,13 @@ def test_collecting_case_7_while_our_key_is_refused_nobody_is_written_to(counter
 
 def test_a_payment_that_takes_its_bank_days_is_not_reminded_of() -> None:
     with a_counter(currency="EUR", now=at("2026-04-15 09:00")) as counter:
-        policies.set_policy(tenant=None, since=date(2026, 1, 1), reminders=[1, 2])
+        dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), reminders=[1, 2])
         Tenant.objects.update(email="bills@vision.example")
         counter.save_account()
         counter.collect()
         later = counter.now + timedelta(days=3)  # its bank takes its time
-        rounds.run(moment=later)
-        posting.post(moment=later)
+        dunning_run.run(moment=later)
+        send.post(moment=later)
         assert counter.states == ["processing"]
         assert about_debts() == []
 
@@ -249,7 +250,7 @@ def test_case_081_and_collecting_case_28_what_is_disputed_rests(counter: Counter
 
 
 def test_what_is_paused_is_not_written_and_goes_on_where_it_stands(counter: Counter) -> None:
-    pausing.pause(
+    pauses.pause(
         tenant=counter.lab,
         invoice=counter.invoice,
         until=date(2026, 4, 26),
@@ -264,17 +265,17 @@ def test_what_is_paused_is_not_written_and_goes_on_where_it_stands(counter: Coun
 
 
 def test_a_policy_without_letters_writes_none_and_one_with_receipts_sends_them(counter: Counter) -> None:
-    policies.set_policy(tenant=None, since=date(2026, 1, 1), letters=False)
+    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), letters=False)
     goes_by(counter, 5)
     assert Letter.objects.count() == 0
-    policies.set_policy(tenant=counter.lab, since=date(2026, 1, 2), letters=True, receipts=True)
+    dunning_policies.set_policy(tenant=counter.lab, since=date(2026, 1, 2), letters=True, receipts=True)
     pay(counter)
     goes_by(counter, 3)
     assert [str(message.subject) for message in mail.outbox] == ["Receipt: $4.00 for invoice INV-2026-0001"]
 
 
 def test_past_due_after_days_of_grace_has_a_letter_of_its_own(counter: Counter) -> None:
-    policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), past_due=5, reminders=[])
+    dunning_policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), past_due=5, reminders=[])
     goes_by(counter, 4)
     assert (about_debts(), counter.standing) == ([], "due")
     goes_by(counter)
@@ -283,7 +284,7 @@ def test_past_due_after_days_of_grace_has_a_letter_of_its_own(counter: Counter) 
 
 def test_a_credit_note_ends_it_too(counter: Counter) -> None:
     goes_by(counter, 4)
-    crediting.credit(
+    credit_notes.credit(
         invoice=counter.invoice, reason="goodwill", by="op", on=counter.now.date(), moment=counter.now
     )
     goes_by(counter, 60)
@@ -300,8 +301,8 @@ def test_owners_and_billing_people_are_written_to_where_there_is_no_billing_addr
     )
     builders.a_person("ann@vision.example", tenant=counter.lab, role=Role.OWNER)
     builders.a_person("ben@vision.example", tenant=counter.lab, role=Role.MEMBER)
-    posting.again(letter=letter, moment=counter.now)
-    posting.post(moment=counter.now)
+    send.again(letter=letter, moment=counter.now)
+    send.post(moment=counter.now)
     assert about_debts()[0].to == ["ann@vision.example"]
 
 
@@ -332,11 +333,11 @@ def test_without_a_mail_server_letters_are_kept_for_op_to_read(
         "Perhaps it was overlooked"
         in client.get(f"/admin/billing/letter/{letter.pk}/change/").content.decode()
     )
-    with pytest.raises(posting.LetterError, match="it is not sent again"):
-        posting.again(letter=letter, moment=counter.now)
+    with pytest.raises(send.LetterError, match="it is not sent again"):
+        send.again(letter=letter, moment=counter.now)
     settings.CLUSTERTAB_SENDS_MAIL = True
-    posting.again(letter=letter, moment=counter.now)
-    posting.post(moment=counter.now)
+    send.again(letter=letter, moment=counter.now)
+    send.post(moment=counter.now)
     assert subjects() == ["A reminder: invoice INV-2026-0001 is not paid yet"]
 
 
@@ -349,10 +350,10 @@ def test_ann_sees_on_the_invoice_what_was_sent_to_whom(counter: Counter, client:
 
 
 def test_a_letter_that_may_have_arrived_is_not_sent_again_by_itself(counter: Counter, settings: Any) -> None:
-    settings.EMAIL_BACKEND = "tests.standins.mail.Dies"
+    settings.EMAIL_BACKEND = "tests.fakes.mail.Dies"
     counter.wait(days=4)
-    rounds.run(moment=counter.now)
-    done = posting.post(moment=counter.now)
+    dunning_run.run(moment=counter.now)
+    done = send.post(moment=counter.now)
     assert done.sent == 0
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     for _ in range(3):
@@ -360,38 +361,38 @@ def test_a_letter_that_may_have_arrived_is_not_sent_again_by_itself(counter: Cou
     letter = Letter.objects.get()
     assert letter.state == LetterState.SENDING
     assert letter.why.startswith("The mail server did not answer: it may have arrived or not.")
-    with pytest.raises(posting.LetterError):
-        posting.again(letter=letter, moment=counter.now - timedelta(days=3) + timedelta(minutes=1))
-    posting.again(letter=letter, moment=counter.now)
-    posting.post(moment=counter.now)
+    with pytest.raises(send.LetterError):
+        send.again(letter=letter, moment=counter.now - timedelta(days=3) + timedelta(minutes=1))
+    send.again(letter=letter, moment=counter.now)
+    send.post(moment=counter.now)
     assert len(about_debts()) == 1
 
 
 def test_a_mail_server_that_refuses_is_asked_again_later_and_in_the_end_people_are(
     counter: Counter, settings: Any
 ) -> None:
-    settings.EMAIL_BACKEND = "tests.standins.mail.Refuses"
+    settings.EMAIL_BACKEND = "tests.fakes.mail.Refuses"
     counter.wait(days=4)
-    rounds.run(moment=counter.now)
+    dunning_run.run(moment=counter.now)
     for _ in range(40):
-        posting.post(moment=counter.now)
+        send.post(moment=counter.now)
         counter.wait(hours=6)
     letter = Letter.objects.get()
-    assert (letter.state, letter.tries) == ("failed", posting.TRIES)
+    assert (letter.state, letter.tries) == ("failed", send.TRIES)
     assert "550" in letter.why
 
 
 def test_refusals_that_nobody_is_written_of_take_as_many_queries_as_one(counter: Counter) -> None:
-    policies.set_policy(tenant=None, since=date(2026, 1, 1), letters=False)
+    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), letters=False)
     counter.save_card(NO_FUNDS)
     counter.collect()
     with CaptureQueriesContext(connection) as few:
-        rounds.run(moment=counter.now)
+        dunning_run.run(moment=counter.now)
     for lab in more_labs(counter, ["acme", "bolt", "coda"]):
         SavedMethod.objects.filter(tenant=lab).update(preferred=False)
         counter.save_card_of(lab, NO_FUNDS)
     counter.collect()
     assert counter.states == ["failed"] * 4
     with CaptureQueriesContext(connection) as many:
-        rounds.run(moment=counter.now)
+        dunning_run.run(moment=counter.now)
     assert len(many) == len(few)

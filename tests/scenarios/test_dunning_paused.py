@@ -7,10 +7,10 @@ from datetime import date
 import pytest
 from django.core.management import call_command
 
-from billing.dunning import pausing, policies
-from billing.dunning.pausing import PauseError
-from billing.gateways.base import GatewayError
 from billing.models import BillingAccount, DunningPause
+from billing.payments.gateways.base import GatewayError
+from billing.receivables import dunning_policies, pauses
+from billing.receivables.pauses import PauseError
 from tests.collecting import Counter
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -20,7 +20,7 @@ DECLINED = "4000000000000341"
 
 def test_what_rests_is_not_charged_until_its_day(counter: Counter) -> None:
     counter.save_card()
-    pausing.pause(
+    pauses.pause(
         tenant=counter.lab,
         invoice=counter.invoice,
         until=date(2026, 4, 25),
@@ -88,7 +88,7 @@ def test_a_tenant_rests_until_somebody_resumes(counter: Counter, capsys: pytest.
 
 def test_a_pause_has_a_reason_and_another_takes_its_place(counter: Counter) -> None:
     def pause(why: str, until: date | None = None) -> DunningPause:
-        return pausing.pause(
+        return pauses.pause(
             tenant=counter.lab, invoice=None, until=until, why=why, by="op", moment=counter.now
         )
 
@@ -105,7 +105,7 @@ def test_a_pause_has_a_reason_and_another_takes_its_place(counter: Counter) -> N
 
 
 def test_collecting_case_11_the_policy_says_when_a_refused_card_is_tried_again(counter: Counter) -> None:
-    policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), retries=[2, 10])
+    dunning_policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), retries=[2, 10])
     counter.save_card(DECLINED)
     counter.collect()
     for days, tries in ((1, 1), (1, 2), (9, 2), (1, 3), (30, 3)):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from billing.dunning import posting, rounds
+from billing.dunning import dunning_run, send
 from billing.models import Invoice, Letter
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
+from tests.fakes.mail import Counting, counting
 from tests.owner import as_owner
 from tests.scenarios.test_dunning_endures import NOW, a_tenant_that_owes, copies
-from tests.standins.mail import Counting, counting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,8 +40,8 @@ def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(se
         Invoice.objects.filter(pk=invoice.pk).update(tenant=lab)
     with as_owner() as cursor:
         cursor.execute("ALTER TABLE billing_invoice ENABLE TRIGGER USER")
-    rounds.run(moment=NOW)
-    done = posting.post(moment=NOW)
+    dunning_run.run(moment=NOW)
+    done = send.post(moment=NOW)
     assert (done.sent, done.troubles, server.taken) == (7, [], 7)
     assert set(Letter.objects.values_list("state", flat=True)) == {"sent"}
 
@@ -49,14 +49,14 @@ def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(se
 def test_an_address_that_is_none_waits_for_somebody_to_correct_it(server: Counting) -> None:
     a_tenant_that_owes()
     Tenant.objects.update(email="bills@vision.example, boss@vision.example")
-    rounds.run(moment=NOW)
-    posting.post(moment=NOW)
+    dunning_run.run(moment=NOW)
+    send.post(moment=NOW)
     letter = Letter.objects.get()
     assert (letter.state, server.taken) == ("failed", 0)
     assert letter.why == (
         "An address is none that e-mail can go to: correct the tenant's billing e-mail, then send it again."
     )
     Tenant.objects.update(email="bills@vision.example")
-    posting.again(letter=letter, moment=NOW)
-    posting.post(moment=NOW)
+    send.again(letter=letter, moment=NOW)
+    send.post(moment=NOW)
     assert (Letter.objects.get().state, server.taken) == ("sent", 1)

@@ -11,21 +11,22 @@ from django.core import mail
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing import collection, crediting
-from billing.dunning import blocking, pausing, policies, posting, rounds, suspending
-from billing.dunning.blocking import Blocked
+from billing.dunning import dunning_run, scheduler_blocks, send, suspensions
+from billing.dunning.scheduler_blocks import Blocked
+from billing.invoicing import credit_notes
 from billing.models import Invoice, Letter, SuspendedAccount, Suspension
+from billing.receivables import dunning_policies, pauses, settlement
 from billing.rules.money import Money
-from clusters import limits
-from clusters.acting import carry_out
+from clusters import enforcement_plan
 from clusters.connectors.slurm.acts import SlurmActs
-from clusters.limits import Door, Plan
+from clusters.enforcement_plan import Door, Plan
+from clusters.job_control import carry_out
 from clusters.models import Act, Cluster
-from portal.tenants import ownership
+from portal.core.tenants import ownership
 from tests import stories
 from tests.builders import a_job, a_plan, a_seller, a_tenant, at, own, take_in
-from tests.standins.doors import a_door, a_world
-from tests.standins.slurmrestd import StandIn
+from tests.fakes.doors import a_door, a_world
+from tests.fakes.slurmrestd import StandIn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,7 +51,7 @@ class Lab:
         )
         stories.close("2026-03", self.tenant, on="2026-04-01")
         Letter.objects.all().delete()  # that it was issued, and receipts, are told in other stories
-        policies.set_policy(
+        dunning_policies.set_policy(
             tenant=None,
             since=date(2026, 1, 1),
             suspend=30,
@@ -78,14 +79,14 @@ class Lab:
             self.goes_by()
 
     def acts(self) -> Blocked:
-        rounds.run(moment=self.now)
-        posting.post(moment=self.now)
-        done = blocking.enforce(moment=self.now, opens=self.opens)
-        posting.post(moment=self.now)
+        dunning_run.run(moment=self.now)
+        send.post(moment=self.now)
+        done = scheduler_blocks.enforce(moment=self.now, opens=self.opens)
+        send.post(moment=self.now)
         return done
 
     def pay(self, amount: str = "4.00") -> None:
-        collection.record_payment(
+        settlement.record_payment(
             invoice=self.invoice,
             amount=Money.of(amount, "USD"),
             received_on=self.now.date(),
@@ -148,7 +149,7 @@ def test_a_credit_note_over_a_part_does_not_end_a_suspension_that_is_still_deman
     lab.pay("-3.00")
     lab.until("2026-05-15")
     assert (lab.gpus, lab.accounts) == (0, ["blocked"])
-    crediting.credit(
+    credit_notes.credit(
         invoice=lab.invoice,
         reason="goodwill",
         by="op",
@@ -164,7 +165,7 @@ def test_a_credit_note_over_a_part_does_not_end_a_suspension_that_is_still_deman
 
 
 def test_suspension_is_off_unless_the_policy_says_so(lab: Lab) -> None:
-    policies.set_policy(tenant=lab.tenant, since=date(2026, 4, 1), suspend=0)
+    dunning_policies.set_policy(tenant=lab.tenant, since=date(2026, 4, 1), suspend=0)
     lab.goes_by(60)
     assert (lab.gpus, Suspension.objects.count(), mail.outbox) == (8, 0, [])
 
@@ -191,10 +192,10 @@ def by_hand(lab: Lab, plans: Callable[..., Plan]) -> None:
 
 
 def test_an_account_that_op_blocked_by_hand_stays_blocked_until_it_is_paid_too(lab: Lab) -> None:
-    by_hand(lab, limits.plan_block)
+    by_hand(lab, enforcement_plan.plan_block)
     lab.until("2026-05-16")
     assert (lab.gpus, lab.accounts) == (0, ["blocked"])
-    by_hand(lab, limits.plan_unblock)
+    by_hand(lab, enforcement_plan.plan_unblock)
     assert lab.gpus == 0  # the invoice is not paid
     lab.pay()
     lab.goes_by()
@@ -204,29 +205,29 @@ def test_an_account_that_op_blocked_by_hand_stays_blocked_until_it_is_paid_too(l
 
 def test_who_pays_stays_blocked_where_op_blocked_it_and_the_letter_says_so(lab: Lab) -> None:
     lab.until("2026-05-16")
-    by_hand(lab, limits.plan_block)
+    by_hand(lab, enforcement_plan.plan_block)
     lab.pay()
     lab.goes_by()
     assert (lab.gpus, lab.accounts) == (0, ["lifted"])
     assert subjects()[2:] == ["Vision Lab is no longer suspended"]
     assert "Except in vision: the operators of the cluster keep that blocked" in mail.outbox[-1].body
-    by_hand(lab, limits.plan_unblock)
+    by_hand(lab, enforcement_plan.plan_unblock)
     assert lab.gpus == 8
 
 
 def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> None:
     def fails(cluster: Cluster) -> Door:
-        raise limits.LimitError(f"{cluster.name} does not answer.")
+        raise enforcement_plan.LimitError(f"{cluster.name} does not answer.")
 
     lab.until("2026-05-14")
     lab.now += timedelta(days=1)
-    rounds.run(moment=lab.now)
-    done = blocking.enforce(moment=lab.now, opens=fails)
+    dunning_run.run(moment=lab.now)
+    done = scheduler_blocks.enforce(moment=lab.now, opens=fails)
     assert done.troubles == ["gpu1/vision: gpu1 does not answer."]
     row = SuspendedAccount.objects.get()
     assert (row.state, row.error, row.tries) == ("asked", "gpu1 does not answer.", 1)
     assert (
-        blocking.enforce(moment=lab.now, opens=fails).troubles == []
+        scheduler_blocks.enforce(moment=lab.now, opens=fails).troubles == []
     )  # not before five minutes have gone by
     assert [s for s in subjects() if s.startswith("No new jobs")] == []
     lab.now += timedelta(minutes=5)
@@ -237,12 +238,12 @@ def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> 
 
 def test_who_pays_while_the_scheduler_is_away_is_never_blocked(lab: Lab) -> None:
     def fails(cluster: Cluster) -> Door:
-        raise limits.LimitError("away")
+        raise enforcement_plan.LimitError("away")
 
     lab.until("2026-05-14")
     lab.now += timedelta(days=1)
-    rounds.run(moment=lab.now)
-    blocking.enforce(moment=lab.now, opens=fails)
+    dunning_run.run(moment=lab.now)
+    scheduler_blocks.enforce(moment=lab.now, opens=fails)
     lab.pay()
     lab.now += timedelta(hours=1)
     lab.acts()
@@ -294,7 +295,7 @@ def test_an_account_that_nobody_foresaw_keeps_no_other_from_being_blocked_or_fre
 def test_a_pause_ends_a_suspension_and_it_comes_back_when_the_pause_is_over(lab: Lab) -> None:
     lab.until("2026-05-15")
     assert lab.gpus == 0
-    pausing.pause(
+    pauses.pause(
         tenant=lab.tenant,
         invoice=None,
         until=date(2026, 5, 20),
@@ -347,11 +348,11 @@ def test_what_was_asked_for_while_the_suspension_ended_is_not_blocked_for_ever(l
 def test_who_was_told_already_costs_no_query_of_its_own(lab: Lab) -> None:
     lab.until("2026-05-16")
     with CaptureQueriesContext(connection) as begun:
-        suspending.tell(moment=lab.now)
+        suspensions.tell(moment=lab.now)
     lab.pay()
     lab.goes_by()
     with CaptureQueriesContext(connection) as over:
-        suspending.tell(moment=lab.now)
+        suspensions.tell(moment=lab.now)
     assert (len(begun), len(over), len(mail.outbox)) == (3, 3, 3)
 
 
@@ -359,7 +360,7 @@ def test_who_was_told_already_costs_no_query_of_its_own(lab: Lab) -> None:
 def test_killed_at_any_statement_it_goes_on_and_each_act_is_done_once(lab: Lab, at_statement: int) -> None:
     lab.until("2026-05-14")
     lab.now += timedelta(days=1)
-    rounds.run(moment=lab.now)
+    dunning_run.run(moment=lab.now)
     killed = dies_at(lab, at_statement)
     for _ in range(3):
         lab.now += timedelta(hours=7)
@@ -386,7 +387,7 @@ def dies_at(lab: Lab, statement: int) -> bool:
 
     try:
         with connection.execute_wrapper(count):
-            blocking.enforce(moment=lab.now, opens=lab.opens)
+            scheduler_blocks.enforce(moment=lab.now, opens=lab.opens)
     except KilledError:
         connection.close()
         return True

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from billing import writing_off
-from billing.dunning import policies, posting, rounds
+from billing.dunning import dunning_run, send
 from billing.models import Letter
-from portal.tenants.models import Tenant
+from billing.receivables import dunning_policies, write_offs
+from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.collecting import Counter, a_counter
 from tests.scenarios.test_dunning_letters import body, goes_by, pay, subjects
@@ -82,9 +82,9 @@ def test_who_paid_in_time_and_was_never_reminded_is_told_too(counter: Counter) -
 
 def test_a_write_off_that_is_taken_back_is_told(counter: Counter) -> None:
     goes_by(counter, 30)
-    writing_off.write_off(invoice=counter.invoice, why="insolvent", by="op", on=counter.now.date())
+    write_offs.write_off(invoice=counter.invoice, why="insolvent", by="op", on=counter.now.date())
     goes_by(counter, 5)
-    writing_off.take_back(invoice=counter.invoice, why="they are not", by="op", moment=counter.now)
+    write_offs.take_back(invoice=counter.invoice, why="they are not", by="op", moment=counter.now)
     goes_by(counter, 5)
     assert subjects()[3:] == [AGAIN]
 
@@ -99,18 +99,18 @@ def test_a_part_that_comes_and_goes_back_is_told_by_nothing_new(counter: Counter
 
 def test_a_reminder_that_waits_while_it_is_paid_and_goes_back_is_the_only_one(counter: Counter) -> None:
     counter.wait(days=4)
-    rounds.run(moment=counter.now)
+    dunning_run.run(moment=counter.now)
     pay(counter)
     goes_back(counter)
-    rounds.run(moment=counter.now)
-    posting.post(moment=counter.now)
-    rounds.run(moment=counter.now)
-    posting.post(moment=counter.now)
+    dunning_run.run(moment=counter.now)
+    send.post(moment=counter.now)
+    dunning_run.run(moment=counter.now)
+    send.post(moment=counter.now)
     assert subjects() == [AGAIN]
 
 
 def test_past_due_is_said_again_where_that_is_the_step(counter: Counter) -> None:
-    policies.set_policy(tenant=None, since=date(2026, 1, 1), reminders=[], past_due=5, write_off=0)
+    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), reminders=[], past_due=5, write_off=0)
     goes_by(counter, 10)
     pay(counter)
     goes_back(counter)

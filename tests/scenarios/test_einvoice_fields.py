@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from billing.models import Seller
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import builders
 from tests.scenarios.configuring import PHILLY, Op
 

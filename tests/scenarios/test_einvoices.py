@@ -13,9 +13,9 @@ import pytest
 from django.core.management import call_command
 from pypdf import PdfReader
 
-from billing import crediting, manual
 from billing.documents import einvoice, issued, typesetting
 from billing.documents.einvoice import EInvoiceError
+from billing.invoicing import credit_notes, manual_lines
 from billing.models import (
     InvoiceDocument,
     InvoiceTax,
@@ -24,10 +24,10 @@ from billing.models import (
 from billing.rules.money import Money
 from billing.tasks import render_document
 from clusters.models import Cluster
+from portal.core.outbox import outbox
+from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import Tenant
 from portal.ops.cli import RefusedError
-from portal.outbox import outbox
-from portal.outbox.models import OutboxMessage
-from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_seller, take_in
 from tests.einvoices import LAB, NORTH, a_public_buyer, rendered, xml_of
 from tests.en16931 import XRECHNUNG, holds, read
@@ -46,7 +46,7 @@ def lab(cluster: Cluster) -> Tenant:
 
 
 def test_an_invoice_states_what_its_pdf_shows(lab: Tenant) -> None:
-    manual.add(
+    manual_lines.add(
         tenant=lab,
         description="Goodwill",
         net=Money.of("-5.00", "EUR"),
@@ -86,7 +86,7 @@ def test_a_credit_note_states_above_zero_what_it_gives_back(lab: Tenant) -> None
     close("2026-03")
     march = invoice_of(lab, "2026-03")
     for net in ("0.33", "0.33", "100.00"):
-        note = crediting.credit(
+        note = credit_notes.credit(
             invoice=march,
             reason="The queue was down.",
             by="op",

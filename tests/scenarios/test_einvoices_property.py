@@ -8,9 +8,9 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from billing import taxing
 from billing.documents import einvoice
 from billing.documents.typesetting import write_einvoice
+from billing.invoicing import line_taxes
 from billing.models import BillingPeriod, DocumentKind, Invoice, InvoiceLine, InvoiceTax, LineKind
 from billing.rules import supply
 from billing.rules import tax as tax_rules
@@ -58,7 +58,7 @@ def documents(draw: st.DrawFn) -> tuple[Invoice, list[InvoiceLine], list[Invoice
     for position, line in enumerate(made, start=1):
         line.position = position
     kind = draw(st.sampled_from([DocumentKind.INVOICE, DocumentKind.CREDIT_NOTE]))
-    taxes = taxing.rows(made, currency)
+    taxes = line_taxes.rows(made, currency)
     party = {
         "address": "Gate 1", "postcode": "10115", "city": "Berlin", "email": "n@north.example", "name": "N",
         "registration": "HRB 1", "iban": "", "bic": "", "contact_name": "Ann", "contact_phone": "+49 30 123",

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from billing import calendar
+from billing.catalog import billing_periods
 from billing.models import BillingPeriod
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import builders
 from tests.builders import LATER, at
 
@@ -22,10 +22,10 @@ ZONES = ("UTC", "America/Los_Angeles", "Europe/Berlin", "Asia/Kolkata", "Pacific
 @pytest.mark.parametrize("anchors", [(1, 1), (1, 15), (15, 1), (31, 1), (1, 31), (28, 3)])
 def test_closed_one_after_the_other(before: str, after: str, anchors: tuple[int, int]) -> None:
     lab = builders.a_tenant(timezone=before, anchor_day=anchors[0])
-    calendar.ensure(tenant=lab, since=at("2026-02-10"), until=at("2026-04-20"))
+    billing_periods.ensure(tenant=lab, since=at("2026-02-10"), until=at("2026-04-20"))
     Tenant.objects.update(timezone=after, anchor_day=anchors[1])
     lab.refresh_from_db()
-    calendar.ensure(tenant=lab, since=at("2026-02-10"), until=at("2026-08-01"))
+    billing_periods.ensure(tenant=lab, since=at("2026-02-10"), until=at("2026-08-01"))
 
     for period in BillingPeriod.objects.filter(end__gt=at("2026-03-10")).order_by("start"):
         day = period.start + timedelta(days=1)
@@ -38,7 +38,7 @@ def test_closed_one_after_the_other(before: str, after: str, anchors: tuple[int,
 def is_reached(lab: Tenant, month: tuple[int, int], period: BillingPeriod) -> bool:
     """By closing the month once, or once more where two periods start in it."""
     for _ in range(2):
-        found = calendar.starting_in(tenant=lab, year=month[0], month=month[1])
+        found = billing_periods.starting_in(tenant=lab, year=month[0], month=month[1])
         if found is None or found.closed_at is not None:
             return False
         if found == period:

@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from billing import crediting, plans
-from billing.explanation import jobs_of
+from billing.catalog import plans
+from billing.documents.line_jobs import jobs_of
+from billing.invoicing import credit_notes
 from billing.models import Invoice
 from billing.rules.money import Money
 from billing.rules.tiers import Graduated, Tier
+from portal.core.tenants.models import Tenant
 from portal.ops.cli import RefusedError
-from portal.tenants.models import Tenant
 from tests import stories
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, own, take_in
 from tests.configuring_terms import apply
@@ -208,7 +209,7 @@ def test_evidence_that_would_never_be_computed_is_refused_in_a_sentence(
 def test_a_credit_note_by_hand_has_a_bundle_of_its_own(lab: Tenant, tmp_path: Path) -> None:
     stories.close("2026-03")
     invoice = stories.invoice_of(lab, "2026-03")
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=invoice, reason="Goodwill", by="op", on=date(2026, 4, 5), net=Money.of("5", "USD")
     )
     text = agrees(bundle(note), tmp_path)

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from billing import crediting, plan_terms
+from billing.catalog import plan_versions
+from billing.invoicing import credit_notes
+from billing.invoicing.close_results import Outcome
 from billing.models import Invoice
-from billing.outcomes import Outcome
 from billing.rules.money import Money
-from portal.tenants.models import Corrections
+from portal.core.tenants.models import Corrections
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.evidence import bundle, changed, in_invoice, verified
 from tests.on_terms import MARCH, a_lab, used
@@ -36,7 +37,7 @@ def test_use_that_shrinks_below_what_was_credited_by_hand_is_recomputed(tmp_path
     take_in(cluster, a_job(source_key="7@1", started="2026-03-02 10:00", ended="2026-03-04 12:00"))
     closed("2026-03", lab)
     march = invoice_of(lab, "2026-03")
-    crediting.credit(
+    credit_notes.credit(
         invoice=march, reason="Goodwill", by="op", on=date(2026, 4, 5), net=Money.of("30.00", "USD")
     )
     take_in(cluster, a_job(source_key="7@1", started="2026-03-02 10:00", ended="2026-03-02 20:00"))
@@ -64,7 +65,7 @@ def test_a_fee_that_a_later_close_gives_back_by_a_credit_note_alone_stays_on_its
 ) -> None:
     """Nothing is used between the closes of March and of April, and April has no invoice."""
     version = a_version(TWO_DOLLARS)
-    plan_terms.set_fee(version=version, name="Access", amount=Decimal(310))
+    plan_versions.set_fee(version=version, name="Access", amount=Decimal(310))
     cluster, lab = a_lab(version)
     lab.corrections = Corrections.CREDIT_NOTE
     lab.save()
@@ -73,7 +74,7 @@ def test_a_fee_that_a_later_close_gives_back_by_a_credit_note_alone_stays_on_its
     march = invoice_of(lab, "2026-03")
     assert amounts(march) == [("GPU time", "10.00"), ("Access", "310.00")]
 
-    plan_terms.set_fee(version=version, name="Access", amount=Decimal(0), tenant=lab, valid_from=MARCH)
+    plan_versions.set_fee(version=version, name="Access", amount=Decimal(0), tenant=lab, valid_from=MARCH)
     assert closed("2026-04", lab).outcome == Outcome.CORRECTED
 
     note = Invoice.objects.get(kind="credit-note")
@@ -98,7 +99,7 @@ def test_the_tax_of_a_credit_note_is_that_of_what_it_takes_back(
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")], tax_rate="19")
     used(cluster, 50)
     closed("2026-03", lab)
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=invoice_of(lab, "2026-03"),
         reason="Goodwill",
         by="op",

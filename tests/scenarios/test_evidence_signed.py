@@ -19,13 +19,13 @@ from django.test import Client
 from pypdf import PdfReader
 from pytest_django.fixtures import Settings
 
-from billing import signing
+from billing.documents import signing
 from billing.documents.evidence import PROGRAM
 from billing.documents.verify_invoice.ed25519 import verifies
 from billing.models import Evidence, Invoice, SigningKey
-from portal.audit.models import AuditEntry
-from portal.outbox import outbox
-from portal.tenants.models import Tenant
+from portal.core.audit.models import AuditEntry
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Tenant
 from tests import stories
 from tests.builders import a_cluster, a_job, at, take_in
 from tests.evidence import bundle, changed, files_of, in_invoice, verified

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from billing import job_users, rating
+from billing.documents import job_users
 from billing.models import BilledJob, Invoice, JobUser, RatedJob, RatedUsage, UserTotal
-from billing.reading import behind
+from billing.queries import line_usage
+from billing.rating import engine
 from clusters.models import Cluster, UsageRecord, UsageRevision
-from portal.tenants.models import Corrections, Role, Tenant
+from portal.core.tenants.models import Corrections, Role, Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, own, take_in
 from tests.evidence import agrees, bundle, files_of, rows_of
 from tests.stories import closed, invoice_of, lines_of, printed, prove
@@ -48,8 +49,10 @@ def shown(invoice: Invoice) -> tuple[bytes, Any, bytes, list[Any]]:
     out = io.StringIO()
     call_command("explain_invoice", invoice.number, "--json", stdout=out)
     explained = json.loads(out.getvalue())["lines"]
-    csv = b"".join(behind.as_csv(invoice, lines))
-    jobs = [replace(job, left=False) for line in lines if line.seconds_num for job in behind.jobs(line).jobs]
+    csv = b"".join(line_usage.as_csv(invoice, lines))
+    jobs = [
+        replace(job, left=False) for line in lines if line.seconds_num for job in line_usage.jobs(line).jobs
+    ]
     return csv, explained, bundle(invoice), jobs
 
 
@@ -70,7 +73,7 @@ def repriced(cluster: Cluster) -> None:
     Tenant.objects.get(slug="vision-lab").subscriptions.update(
         plan=a_plan("dearer", prices=[("gpu-hour", {}, "9", LONG_AGO)])
     )
-    rating.rate_tenants(Tenant.objects.all())
+    engine.rate_tenants(Tenant.objects.all())
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ def test_names_are_erased_and_what_is_signed_stays(cluster: Cluster, vision: Ten
     for model in (RatedJob, BilledJob, UsageRecord, UsageRevision, UserTotal, JobUser):
         everything += str(list(model._default_manager.values_list())).encode()
     assert [name for name in ("ada", "zoe", "ben", "eve") if f"'{name}'".encode() in everything] == ["eve"]
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
     assert proof_of(vision) == totals
     prove()
 

@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from billing import plan_terms, subscribing
+from billing.catalog import plan_versions, subscriptions
+from billing.catalog.plans import PlanError
 from billing.models import Wallet
-from billing.plans import PlanError
 from billing.rules.pricing import PerUnit
-from billing.wallets import booking, granting
+from billing.wallets import booking, grants
 from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, take_in
 from tests.configuring_terms import apply, refused
 from tests.scenarios.real import run
@@ -67,7 +67,7 @@ def test_a_plan_until_the_last_day_there_is_stops_no_close(zone: str) -> None:
 
     # (60 − 10) × 2.00, 93.00 and 31.00 for March, 31.00 for April in advance; half of all that
     assert total(invoice_of(tenant, "2026-03")) == "127.50"
-    granting.tend(moment=at("2026-04-20"))
+    grants.tend(moment=at("2026-04-20"))
     assert run("show_wallets")["wallets"][0]["balance"] == "10.00"
     prove()
     apply(SITE.format(zone=zone))
@@ -77,7 +77,7 @@ def test_a_plan_until_the_last_day_there_is_stops_no_close(zone: str) -> None:
 def test_a_discount_and_a_version_from_the_first_day_there_is_stop_no_close(zone: str) -> None:
     first = date(1, 1, 1)
     version = a_version(PerUnit(Decimal("2.00")), effective_from=first)
-    plan_terms.set_discount(version=version, name="Ever since", valid_from=first, percent=Decimal(50))
+    plan_versions.set_discount(version=version, name="Ever since", valid_from=first, percent=Decimal(50))
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=version.plan, accounts=[(cluster, "vision")], timezone=zone)
     take_in(cluster, a_job(gpus=50, started="2026-03-20 10:00", ended="2026-03-20 11:00"))
@@ -115,7 +115,7 @@ def test_nobody_comes_to_a_plan_where_there_are_no_periods(year: int) -> None:
     vision = a_tenant(plan=a_plan())
     euros = a_plan("euros", "EUR")
     with pytest.raises(PlanError, match=f"in the year {year}: name a day from 1970 to 9998"):
-        subscribing.subscribe(tenant=vision, plan=euros, since=datetime(year, 6, 1, tzinfo=UTC))
+        subscriptions.subscribe(tenant=vision, plan=euros, since=datetime(year, 6, 1, tzinfo=UTC))
 
 
 def test_a_grant_until_the_last_day_pays_and_never_lapses() -> None:
@@ -125,6 +125,6 @@ def test_a_grant_until_the_last_day_pays_and_never_lapses() -> None:
     take_in(cluster, a_job(gpus=3))
     booking.book(tenant=tenant, moment=at("2026-03-03"))
     run("grant_credit", "vision-lab", "10", "--reference", "R1", "--expires", "9999-12-31")
-    granting.tend(moment=LATER)
+    grants.tend(moment=LATER)
     assert run("show_wallets")["wallets"][0]["balance"] == "7.000000"
     prove()

@@ -10,11 +10,12 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from billing import plan_terms, plans, rating
+from billing.catalog import plan_versions, plans
 from billing.documents import build
 from billing.models import Invoice, Price
+from billing.rating import engine
 from billing.rules.pricing import PerUnit
-from portal.tenants.models import Corrections, Membership, Role, Tenant, User
+from portal.core.tenants.models import Corrections, Membership, Role, Tenant, User
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
 from tests.stories import closed, invoice_of, lines_of, prove
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.django_db
 def a_lab(policy: str = Corrections.NEXT_INVOICE) -> Tenant:
     """On a plan of 10.00 a month since January; March is the first month that is closed."""
     plan = a_plan("lab")
-    plan_terms.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(10))
+    plan_versions.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(10))
     cluster = a_cluster(complete_through="2026-09-01")
     a_seller()
     lab = a_tenant(plan=plan, plan_from=date(2026, 1, 1), accounts=[(cluster, "vision")], corrections=policy)
@@ -82,7 +83,7 @@ def test_a_price_that_changes_for_a_month_that_was_billed_charges_nothing_for_th
         model=PerUnit(Decimal(3)),
         valid_from=date(2026, 3, 2),
     )
-    rating.rate_tenants([lab])
+    engine.rate_tenants([lab])
     closed("2026-04", lab)
     lines = [line for line in lines_of(invoice_of(lab, "2026-04")) if line.kind == "usage"]
     assert [(line.amount, line.corrects) for line in lines] == [(-200, True), (300, True)]

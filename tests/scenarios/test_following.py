@@ -11,10 +11,10 @@ from django.db import OperationalError
 
 from billing.models import RatedJob
 from clusters.models import Cluster, Pull, Quarantined, UsageRecord
-from portal.ops import following
+from portal.ops import watch_directory
 from portal.ops.cli import Answer, RefusedError
-from portal.ops.following import Follower, Stop, Take
 from portal.ops.management.commands import import_usage
+from portal.ops.watch_directory import Follower, Stop, Take
 from tests.builders import at
 from tests.scenarios.test_commands_operator import file, gpu1, row, said, told
 
@@ -25,7 +25,9 @@ FOLLOW = ("--once", "--settle", "0")
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != following.LOCK)
+    return sorted(
+        path.name for path in folder.iterdir() if path.is_file() and path.name != watch_directory.LOCK
+    )
 
 
 def follow(folder: Path, *options: str) -> tuple[dict[str, object], int]:
@@ -299,7 +301,7 @@ def test_what_cannot_be_followed_is_code_2(
 
 
 def test_a_directory_is_followed_by_one_at_a_time(gpu1: Cluster, tmp_path: Path) -> None:
-    with following.alone(tmp_path, "gpu1"):
+    with watch_directory.alone(tmp_path, "gpu1"):
         answer, code = follow(tmp_path)
         assert (code, answer["error"]) == (
             1, f"{tmp_path} is followed already, by process {os.getpid()} for gpu1.",

@@ -9,13 +9,13 @@ from decimal import Decimal
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from billing import archiving
+from billing.invoicing import offboarding
 from billing.models import SavedMethod, TaxRate
 from clusters.models import Cluster
-from portal.audit import acting_as
-from portal.audit.models import AuditEntry
-from portal.audit.tracking import TRACKED
-from portal.tenants.models import Tenant
+from portal.core.audit import acting_as
+from portal.core.audit.models import AuditEntry
+from portal.core.audit.tracking import TRACKED
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_person, a_tenant, at
 from tests.history import history
 from tests.owner import as_owner
@@ -219,8 +219,8 @@ def test_what_is_shown_of_a_card_is_erased_from_the_history_too() -> None:
     SavedMethod.objects.create(
         tenant=lab, external_id="pm_1", kind="card", brand="visa", last4="4242", added_at=at("2026-03-01")
     )
-    archiving.archive(tenant=lab, by="Op", why="Contract ended", moment=at("2026-04-01"))
-    archiving.erase(tenant=lab, moment=at("2026-04-01"))
+    offboarding.archive(tenant=lab, by="Op", why="Contract ended", moment=at("2026-04-01"))
+    offboarding.erase(tenant=lab, moment=at("2026-04-01"))
     inserted, updated = AuditEntry.objects.of_table(SavedMethod)
     assert {("brand", None, "(erased)"), ("last4", None, "(erased)"), ("kind", None, "card")} <= set(
         inserted.changes
@@ -250,10 +250,10 @@ def test_case_086_the_people_of_a_tenant_are_erased_from_the_history_as_from_the
     for who, days in (("ann@vision.example", 30), ("ben@vision.example", 20)):
         with acting_as(who, through="page /t/vision-lab/"):
             Tenant.objects.filter(pk=lab.pk).update(payment_terms_days=days)
-    archiving.archive(tenant=lab, by="Op", why="Contract ended", moment=at("2026-04-01"))
+    offboarding.archive(tenant=lab, by="Op", why="Contract ended", moment=at("2026-04-01"))
 
     for _ in range(2):  # a second time there is nothing left to erase
-        archiving.erase(tenant=lab, moment=at("2026-04-01"))
+        offboarding.erase(tenant=lab, moment=at("2026-04-01"))
         entries = list(AuditEntry.objects.of(lab))
         assert [(entry.who, entry.after) for entry in entries[1:3]] == [
             ("an erased person", {"payment_terms_days": 30}),

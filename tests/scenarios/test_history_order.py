@@ -12,7 +12,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from billing.models import TaxRate
-from portal.audit.models import AuditCommit, AuditEntry
+from portal.core.audit.models import AuditCommit, AuditEntry
 from tests.owner import as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,7 +8,7 @@ import pytest
 
 from billing.models import CloseProof
 from clusters.models import Cluster, ClusterKind, Connection, IncompleteHour
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at
 from tests.scenarios.configuring import Op
 from tests.schedulers import Scheduler, a_connection

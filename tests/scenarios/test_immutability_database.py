@@ -11,13 +11,13 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import Model
 
-from billing import collection
 from billing.models import MOVES, Fee, Invoice, InvoiceState, Payment, Plan, Price
+from billing.receivables import settlement
 from billing.rules.money import Money
-from portal.audit import acting_as
-from portal.audit.models import AuditEntry
-from portal.outbox import outbox
-from portal.tenants.models import Ownership, Tenant
+from portal.core.audit import acting_as
+from portal.core.audit.models import AuditEntry
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Ownership, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, own, take_in
 from tests.history import history
 from tests.owner import as_owner
@@ -35,7 +35,7 @@ def issued() -> Invoice:
     closed("2026-03", vision)
     outbox.drain()
     invoice = invoice_of(vision, "2026-03")
-    collection.record_payment(
+    settlement.record_payment(
         invoice=invoice,
         amount=Money.of("0.50", "USD"),
         received_on=date(2026, 4, 9),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 
-from billing import intake
 from billing.models import RatedJob, RatedUsage
+from billing.rating import ingest
 from clusters.connectors.base import ConnectorError, Reading, Row
 from clusters.models import Cluster, Pull, UsageRecord, UsageRevision
 from tests import builders
@@ -257,14 +257,14 @@ def test_the_watermark_moves_forward_only_and_to_what_the_rows_prove() -> None:
 def test_case_021_a_read_that_breaks_off_keeps_the_watermark_and_says_why() -> None:
     cluster = a_cluster(complete_through="2026-03-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    jobs = [a_job() for _ in range(intake.BATCH + 10)]
+    jobs = [a_job() for _ in range(ingest.BATCH + 10)]
 
     def breaks_off() -> Iterator[Row]:
         yield from jobs
         raise ConnectorError("march.sacct changed while it was read: import it again.", retry=True)
 
     with pytest.raises(ConnectorError, match="changed while it was read"):
-        intake.take_in(
+        ingest.take_in(
             cluster=cluster, rows=breaks_off(), reading=Reading(), source="march.sacct", moment=builders.LATER
         )
 
@@ -272,13 +272,13 @@ def test_case_021_a_read_that_breaks_off_keeps_the_watermark_and_says_why() -> N
     assert cluster.complete_through == at("2026-03-01")
     pull = Pull.objects.get()
     assert (pull.outcome, pull.error) == ("failed", "march.sacct changed while it was read: import it again.")
-    assert (pull.new, pull.as_of, pull.ended_at) == (intake.BATCH, None, builders.LATER)
+    assert (pull.new, pull.as_of, pull.ended_at) == (ingest.BATCH, None, builders.LATER)
 
     again = take_in(cluster, *jobs)
-    assert counts(again.stored) == (10, intake.BATCH, 0, 0)
+    assert counts(again.stored) == (10, ingest.BATCH, 0, 0)
     cluster.refresh_from_db()
     assert cluster.complete_through == at("2026-03-02 11:00")
-    assert seconds(vision) == hours(intake.BATCH + 10)
+    assert seconds(vision) == hours(ingest.BATCH + 10)
 
 
 def test_an_import_that_the_database_refuses_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_an_import_that_the_database_refuses_says_so_too(monkeypatch: pytest.Mon
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 / 0")
 
-    monkeypatch.setattr("billing.rating.rate_touched", refused)
+    monkeypatch.setattr("billing.rating.engine.rate_touched", refused)
     with pytest.raises(Exception, match="division by zero"):
         take_in(cluster, a_job())
 

@@ -9,8 +9,8 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError, transaction
 
 from clusters.models import Account, Cluster
-from portal.tenants import ownership
-from portal.tenants.models import Ownership
+from portal.core.tenants import ownership
+from portal.core.tenants.models import Ownership
 from tests import builders, stories
 from tests.builders import at
 from tests.scenarios.real import run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from billing import intake
+from billing.rating import ingest
 from clusters.connectors.base import BadRow, Reading
 from clusters.models import Quarantined, UsageRecord
 from tests.builders import LATER, a_bad_row, a_cluster, a_job, a_plan, a_tenant, take_in
@@ -141,7 +141,7 @@ def test_rows_of_a_megabyte_each_are_stored_few_at_a_time() -> None:
         for number in range(40)
     ]
     stored: list[int] = []
-    intake.take_in(
+    ingest.take_in(
         cluster=a_cluster(), rows=rows, reading=Reading(), source="a.sacct", moment=LATER,
         progress=lambda so_far: stored.append(so_far.quarantined),
     )  # fmt: skip

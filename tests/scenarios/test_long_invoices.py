@@ -8,11 +8,11 @@ from datetime import date
 import pytest
 from pypdf import PdfReader
 
-from billing import invoicing
 from billing.documents import build, pdf
+from billing.invoicing import numbering
 from billing.models import Invoice, InvoiceSeries
-from billing.reading import behind
-from portal.tenants.models import Tenant
+from billing.queries import line_usage
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
 from tests.stories import close, draft, invoice_of, lines_of, prove, total
 from tests.tiers import LONG
@@ -42,7 +42,7 @@ def test_case_060_very_many_jobs_are_few_lines_and_a_small_pdf(lab: Tenant) -> N
     close("2026-03")
     march = invoice_of(lab, "2026-03")
     assert sorted(line.project for line in lines_of(march)) == sorted(PROJECTS)
-    table = b"".join(behind.as_csv(march, lines_of(march))).decode()
+    table = b"".join(line_usage.as_csv(march, lines_of(march))).decode()
     assert len(table.splitlines()) == JOBS + 1
     document = pdf.render(build.document_of(march))
     assert len(document) < 2 * MEGABYTE
@@ -77,7 +77,7 @@ def test_case_060_very_many_lines_are_summed_on_the_pdf_alone(
 def test_case_056_a_draft_that_is_dropped_uses_no_number(lab: Tenant) -> None:
     march = draft(lab, "2026-03")
     assert march.number is None
-    invoicing.discard(invoice=march)
+    numbering.discard(invoice=march)
     assert not Invoice.objects.exists()
     assert not InvoiceSeries.objects.exists()
 

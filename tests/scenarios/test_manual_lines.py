@@ -11,11 +11,12 @@ import pytest
 from django.core.management import call_command
 from django.db import DatabaseError, transaction
 
-from billing import collection, manual, voiding
-from billing.manual import ManualLineError
+from billing.invoicing import manual_lines, voids
+from billing.invoicing.manual_lines import ManualLineError
 from billing.models import Invoice, InvoiceSeries, ManualLine
+from billing.receivables import settlement
 from billing.rules.money import Money
-from portal.tenants.models import Tenant, ZeroInvoices
+from portal.core.tenants.models import Tenant, ZeroInvoices
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
 from tests.stories import closed, invoice_of, lines_of, prove, total
 
@@ -36,7 +37,7 @@ def vision() -> Tenant:
 
 def add(tenant: Tenant, amount: str, description: str = "Setup", currency: str = "USD") -> ManualLine:
     net = Money.of(amount, currency)
-    return manual.add(tenant=tenant, description=description, net=net, why="Agreed.", by="op", on=TODAY)
+    return manual_lines.add(tenant=tenant, description=description, net=net, why="Agreed.", by="op", on=TODAY)
 
 
 def texts(invoice: Invoice) -> list[tuple[str, int, str]]:
@@ -64,7 +65,7 @@ def test_a_line_by_hand_alone_is_an_invoice_and_comes_back_when_that_is_void(vis
     add(vision, "5.00")
     assert closed("2026-04", vision).total.text == "6.00"  # type: ignore[union-attr]
 
-    voiding.void(invoice=invoice_of(vision, "2026-04"), reason="Wrong month.", by="op", on=TODAY)
+    voids.void(invoice=invoice_of(vision, "2026-04"), reason="Wrong month.", by="op", on=TODAY)
     assert closed("2026-04", vision).number == "INV-2026-0003"
 
     again = invoice_of(vision, "2026-04")
@@ -90,13 +91,13 @@ def test_more_taken_off_than_a_month_costs_waits_for_the_next(vision: Tenant) ->
 
 
 def test_a_line_is_removed_before_it_is_billed_and_stays_after_that(vision: Tenant) -> None:
-    manual.remove(line=add(vision, "3.00"))
+    manual_lines.remove(line=add(vision, "3.00"))
     assert not ManualLine.objects.exists()
     line = add(vision, "4.00")
     closed("2026-03", vision)
 
     with pytest.raises(ManualLineError, match="Setup was billed: credit the invoice"):
-        manual.remove(line=line)
+        manual_lines.remove(line=line)
     with pytest.raises(DatabaseError, match="This line was billed"), transaction.atomic():
         ManualLine.objects.all().delete()
     with pytest.raises(DatabaseError, match="not changed"), transaction.atomic():
@@ -155,7 +156,7 @@ def test_case_051_a_month_of_nothing_has_no_invoice_unless_the_seller_or_tenant_
     )  # fmt: skip
     nothing = invoice_of(vision, "2026-05")
     assert lines_of(nothing) == []
-    assert collection.balance(invoice=nothing, on=TODAY).settlement == "paid"
+    assert settlement.balance(invoice=nothing, on=TODAY).settlement == "paid"
     assert closed("2026-05", vision).outcome == "already issued"
     a_seller(zero_invoices=ZeroInvoices.ISSUE)
     Tenant.objects.update(zero_invoices=ZeroInvoices.SKIP)

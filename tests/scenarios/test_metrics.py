@@ -11,16 +11,16 @@ from kombu import Connection
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django.fixtures import Settings
 
-from billing.reading import overview, spending
+from billing.queries import overview, spending
 from clusters.models import Cluster, ClusterKind
 from clusters.models import Connection as ClusterConnection
 from portal.celery import app
+from portal.core.outbox import outbox
+from portal.core.outbox.models import OutboxMessage
 from portal.env import broker
 from portal.ops.embedded.redis import Redis
 from portal.ops.metrics import broker as depths
 from portal.ops.metrics.collector import exposed
-from portal.outbox import outbox
-from portal.outbox.models import OutboxMessage
 from portal.queues import KINDS
 from tests import builders
 from tests.builders import a_job, a_plan, a_tenant, at, take_in

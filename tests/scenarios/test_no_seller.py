@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from billing import closing
-from billing.closing import Closed, Outcome
+from billing.invoicing import month_close
+from billing.invoicing.month_close import Closed, Outcome
 from billing.models import Invoice, InvoiceSeries, Seller
+from portal.core.tenants.models import Tenant
 from portal.ops.management.commands import close_period
-from portal.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,9 @@ def lab() -> Tenant:
 
 
 def close(lab: Tenant, *, rehearse: bool = False) -> Closed:
-    (outcome,) = closing.close(tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), rehearse=rehearse)
+    (outcome,) = month_close.close(
+        tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), rehearse=rehearse
+    )
     return outcome
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from billing.dunning import posting, rounds
+from billing.dunning import dunning_run, send
 from billing.models import Invoice, Letter, PaymentAttempt
-from portal.tenants.models import Role, Tenant
+from portal.core.tenants.models import Role, Tenant
 from tests import builders
 from tests.builders import at
 from tests.collecting import Counter, a_counter
@@ -42,8 +42,8 @@ def a_day(counter: Counter, **later: int) -> list[str]:
     before = len(mail.outbox)
     for _ in range(3):
         counter.collect()
-        rounds.run(moment=counter.now)
-        posting.post(moment=counter.now)
+        dunning_run.run(moment=counter.now)
+        send.post(moment=counter.now)
     told = mail.outbox[before:]
     return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in told]
 
@@ -95,8 +95,8 @@ def test_while_the_other_card_has_not_been_charged_yet_the_email_says_that_it_wi
     counter.save_card(GOOD)
     counter.save_card(LOST)
     counter.charge()
-    rounds.run(moment=counter.now)
-    posting.post(moment=counter.now)
+    dunning_run.run(moment=counter.now)
+    send.post(moment=counter.now)
     (told,) = mail.outbox
     body = " ".join(str(told.body).split())
     assert "We charge your Visa ending in 4242 instead. You need not do anything." in body

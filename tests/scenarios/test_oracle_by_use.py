@@ -19,11 +19,11 @@ import pytest
 from django.db import transaction
 from django.db.models import Sum
 
-from billing import statements
+from billing.invoicing import statements
 from billing.models import BillingPeriod, InvoiceLine, InvoiceState
 from clusters.connectors.base import BusyHour, BusySource, UsageFact
 from clusters.models import Cluster, UsageRecord
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, at, take_in
 from tests.configuring_terms import SELLER, apply
 from tests.scenarios import oracle

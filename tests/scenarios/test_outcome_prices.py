@@ -6,7 +6,7 @@ import pytest
 
 from billing.models import Invoice
 from clusters.models import Cluster
-from portal.tenants.models import Corrections, Tenant
+from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import a_cluster, a_job, a_seller, take_in
 from tests.configuring_terms import apply
 from tests.scenarios.real import run

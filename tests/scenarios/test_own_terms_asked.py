@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from billing import plan_terms, plans, trying
+from billing.catalog import plan_versions, plans
 from billing.models import PlanVersion
-from billing.quoting import quote
 from billing.rules.pricing import PerUnit
+from billing.simulation import what_if
+from billing.simulation.quotes import quote
 from clusters.models import Cluster
-from portal.ops.config import drafts
-from portal.ops.config.shape import parse
-from portal.ops.config.writing import plan_text
-from portal.tenants.models import Role, Tenant
+from portal.config_file import drafts
+from portal.config_file.export import plan_text
+from portal.config_file.schema import parse
+from portal.core.tenants.models import Role, Tenant
 from tests.builders import LONG_AGO, a_job, a_person, at
 from tests.on_terms import MARCH, a_lab, billed, used
 from tests.scenarios.real import run
@@ -38,9 +39,9 @@ NOW = at("2026-03-25")
 def version() -> PlanVersion:
     """2.00 an hour, of which 100 hours are included, a fee of 50.00, 1,000.00 at least, 50 % off."""
     version = a_version(TWO_DOLLARS, allowance="100")
-    plan_terms.set_fee(version=version, name="Base fee", amount=Decimal(50), in_advance=False)
-    plan_terms.set_commitment(version=version, amount=Decimal(1000))
-    plan_terms.set_discount(version=version, name="Offer", valid_from=LONG_AGO, percent=Decimal(50))
+    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(50), in_advance=False)
+    plan_versions.set_commitment(version=version, amount=Decimal(1000))
+    plan_versions.set_discount(version=version, name="Offer", valid_from=LONG_AGO, percent=Decimal(50))
     return version
 
 
@@ -49,17 +50,17 @@ def cluster(version: PlanVersion) -> Cluster:
     """The vision lab has used 8 hours of its own 10, and pays 1.50, no fee and no commitment, less 10 %."""
     cluster, vision = a_lab(version)
     own: dict[str, Any] = {"version": version, "tenant": vision, "valid_from": MARCH}
-    allowance = plan_terms.set_allowance(name="Included hours", hours=Decimal(10), **own)
+    allowance = plan_versions.set_allowance(name="Included hours", hours=Decimal(10), **own)
     plans.set_price(
         meter="gpu-hour",
         where={},
         model=PerUnit(Decimal("1.50")),
-        allowance=plan_terms.allowance_of(version, allowance.name),
+        allowance=plan_versions.allowance_of(version, allowance.name),
         **own,
     )
-    plan_terms.set_fee(name="Base fee", amount=Decimal(0), **own)
-    plan_terms.set_commitment(amount=Decimal(0), **own)
-    plan_terms.set_discount(name="Offer", percent=Decimal(10), **own)
+    plan_versions.set_fee(name="Base fee", amount=Decimal(0), **own)
+    plan_versions.set_commitment(amount=Decimal(0), **own)
+    plan_versions.set_discount(name="Offer", percent=Decimal(10), **own)
     used(cluster, 8)
     return cluster
 
@@ -136,7 +137,7 @@ def test_a_plan_that_is_tried_with_all_that_it_says_to_the_tenant_changes_nothin
     text = plan_text(version)
     assert text.count('tenant = "vision-lab"') == 5
 
-    (same,) = trying.try_plan(
+    (same,) = what_if.try_plan(
         tenants=[vision],
         months=((2026, 3), (2026, 3)),
         draft=lambda name: drafts.write(parse(text).plans, name),
@@ -146,7 +147,7 @@ def test_a_plan_that_is_tried_with_all_that_it_says_to_the_tenant_changes_nothin
     dearer = text.replace('unit_price = "1.5"', 'unit_price = "3"')
     assert dearer != text
     used(cluster, 12, day="2026-03-26")
-    (tried,) = trying.try_plan(
+    (tried,) = what_if.try_plan(
         tenants=[vision],
         months=((2026, 3), (2026, 3)),
         draft=lambda name: drafts.write(parse(dearer).plans, name),

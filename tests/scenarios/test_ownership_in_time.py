@@ -7,12 +7,12 @@ from datetime import date
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from billing import rating
 from billing.models import RatedJob, RatedUsage
+from billing.rating import engine
 from clusters.models import Account
-from portal.tenants import ownership
-from portal.tenants.models import Ownership
-from portal.tenants.ownership import OwnershipConflictError
+from portal.core.tenants import ownership
+from portal.core.tenants.models import Ownership
+from portal.core.tenants.ownership import OwnershipConflictError
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 from tests.stories import closed, hours, invoice_of, printed, prove, seconds, total
 
@@ -118,7 +118,7 @@ def test_an_account_that_was_nobodys_for_a_while_can_be_owned_again() -> None:
     take_in(cluster, a_job(started="2026-03-20 00:00", ended="2026-03-20 10:00"))
 
     Ownership.objects.update(until=at("2026-03-10"))
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
     assert prove()["unowned"] == hours(10)
     assert not RatedJob.objects.exists()
 

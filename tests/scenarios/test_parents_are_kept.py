@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from billing import proof
 from billing.models import RatedJob
+from billing.proof import checks
 from clusters.models import Account, Cluster, UsageRecord
-from portal.tenants.models import Project, Tenant
+from portal.core.tenants.models import Project, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +48,7 @@ def test_the_database_refuses_to_take_away_what_usage_stands_on(statement: str) 
         with pytest.raises(IntegrityError):
             run(f"{statement}; SET CONSTRAINTS ALL IMMEDIATE")
         transaction.set_rollback(True)
-    assert proof.prove().holds
+    assert checks.prove().holds
 
 
 @pytest.mark.usefixtures("vision")
@@ -62,7 +62,7 @@ def test_what_no_usage_stands_on_may_go() -> None:
 
 
 def broken() -> dict[str, list[str]]:
-    return {check.name: check.broken for check in proof.prove().checks if check.broken}
+    return {check.name: check.broken for check in checks.prove().checks if check.broken}
 
 
 def test_a_job_without_its_project_does_not_pass_the_proof(vision: Tenant) -> None:

@@ -13,11 +13,11 @@ from django.db import Error, transaction
 from django.test import Client
 from django.urls import reverse
 
-from billing import parking
+from billing.invoicing import approvals
+from billing.invoicing.approvals import ParkingError
 from billing.models import BillingPeriod, Bound, Decision, Invoice, InvoiceState, Measure, Parking
-from billing.parking import ParkingError
+from portal.core.tenants.models import Tenant
 from portal.ops.cli import BadInputError, RefusedError
-from portal.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, own, take_in
 from tests.history import history
 from tests.scenarios.configuring import Op
@@ -52,7 +52,7 @@ def decide(
 ) -> Parking:
     period = tenant.periods.get(start=at(f"{month}-01"))
     moment = at("2026-07-04 09:00")
-    return parking.decide(period=period, decision=decision, by="Op", why=why, moment=moment, **seen)
+    return approvals.decide(period=period, decision=decision, by="Op", why=why, moment=moment, **seen)
 
 
 def test_case_093_an_invoice_of_many_times_the_usual_waits_until_op_approves_it(vision: Tenant) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from billing.tasks import forget_passes
-from clusters import oversight
+from clusters import status
 from clusters.models import Cluster, Pull
 from tests.builders import a_cluster, at
 
@@ -53,7 +53,7 @@ def test_the_list_counts_the_new_jobs_of_a_day_without_reading_all_passes() -> N
     a_pass(lab, "yesterday", days=1.01, new=100)
     a_pass(lab, "this morning", days=0.3, new=3)
     a_pass(lab, "just now", days=0, new=4)
-    (stand,) = oversight.clusters(moment=NOW)
+    (stand,) = status.clusters(moment=NOW)
     assert stand.jobs == 7
     assert stand.pull is not None
     assert stand.pull.source == "just now"

@@ -11,12 +11,6 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from billing import collection
-from billing.collecting import attempts, links, on_demand
-from billing.collecting.door import CollectingError
-from billing.collecting.links import Back
-from billing.dunning import policies
-from billing.gateways.base import GatewayError
 from billing.models import (
     Invoice,
     LinkState,
@@ -26,9 +20,14 @@ from billing.models import (
     Wallet,
     WalletScope,
 )
+from billing.payments import attempts, checkout_sessions, on_demand
+from billing.payments.checkout_sessions import Back
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import GatewayError
+from billing.receivables import dunning_policies, settlement
 from billing.rules.money import Money
-from billing.wallets import schemes
-from portal.tenants.models import Role
+from billing.wallets import wallet_terms
+from portal.core.tenants.models import Role
 from tests import builders
 from tests.builders import at
 from tests.collecting import Counter, a_counter
@@ -44,7 +43,7 @@ HERE = "/t/vision-lab/invoices/INV-2026-0001/"
 
 @pytest.fixture
 def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
-    for module in ("portal.web.visit", "portal.web.payment", "portal.web.saved_card"):
+    for module in ("portal.web.access_decorators", "portal.web.payment", "portal.web.saved_card"):
         stand_at(monkeypatch, "2026-04-15 10:00", of=module)
     with a_counter(now=at("2026-04-15 10:00")) as found:
         yield found
@@ -132,14 +131,14 @@ def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(cou
     first = PaymentAttempt.objects.get()
     with pytest.raises(CollectingError):  # its page is looked at, closed, and only then another one is opened
         attempts_of_another_card(counter)
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     first.refresh_from_db()
     assert first.state == "canceled"
     assert counter.stripe.objects("payment_intent")[0]["status"] == "canceled"
     counter.stripe.hand.pay(page.external_id or "")
-    links.follow(link=page, gateway=counter.gateway, moment=counter.now)
+    checkout_sessions.follow(link=page, gateway=counter.gateway, moment=counter.now)
     assert counter.taken == [400]
 
 
@@ -218,23 +217,23 @@ def test_a_bank_that_asks_at_the_second_of_three_is_gone_to(counter: Counter, an
 
 
 def test_a_card_that_is_typed_on_the_page_to_pay_on_is_kept_if_ann_ticks_so(counter: Counter) -> None:
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "", save=True)
     for _ in range(2):
-        links.follow(link=page, gateway=counter.gateway, moment=counter.now)
+        checkout_sessions.follow(link=page, gateway=counter.gateway, moment=counter.now)
     card = SavedMethod.objects.get()
     assert (card.preferred, card.last4, counter.paid) == (True, "4242", "4.00")
     counter.books_agree()
 
 
 def test_a_card_that_is_typed_there_and_not_ticked_is_forgotten(counter: Counter) -> None:
-    page = links.pay_page(
+    page = checkout_sessions.pay_page(
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")
-    links.follow(link=page, gateway=counter.gateway, moment=counter.now)
+    checkout_sessions.follow(link=page, gateway=counter.gateway, moment=counter.now)
     assert counter.paid == "4.00"
     assert not SavedMethod.objects.exists()
 
@@ -254,7 +253,7 @@ def test_eve_pays_nothing_of_anns_nor_sees_her_banks_page(counter: Counter) -> N
 
 
 def test_a_wallet_is_topped_up_with_a_card_whose_bank_asks(counter: Counter, ann: Client) -> None:
-    schemes.set_scheme(
+    wallet_terms.set_scheme(
         tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
     counter.save_card(ASKS)
@@ -287,7 +286,7 @@ def test_what_ann_tried_in_vain_takes_none_of_the_tries_that_are_made_by_themsel
 
 def test_where_the_policy_has_no_further_tries_the_first_is_made_though_ann_tried_in_vain() -> None:
     with a_counter(now=at("2026-04-05 10:00")) as counter:
-        policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), retries=())
+        dunning_policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), retries=())
         counter.save_card(NO_FUNDS)
         pay(counter)
         for _ in range(3):
@@ -324,7 +323,9 @@ def test_a_key_that_stripe_refuses_is_no_business_of_anns(counter: Counter, ann:
 
 def test_where_nothing_could_be_sent_ann_is_not_thanked(counter: Counter, ann: Client) -> None:
     counter.save_card(GOOD)
-    links.pay_page(invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now)
+    checkout_sessions.pay_page(
+        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+    )
     counter.stripe.faults.bad_gateway("*", times=9)
     ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
     told = text(ann, HERE)
@@ -340,7 +341,7 @@ def test_what_is_due_anew_since_ann_opened_the_page_is_not_charged_unseen(
         found = re.findall(r'name="(key|seen)" value="([^"]+)"', ann.get(address).content.decode())
         return dict(found)
 
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("3.00", "USD"),
         received_on=counter.now.date(),
@@ -351,7 +352,7 @@ def test_what_is_due_anew_since_ann_opened_the_page_is_not_charged_unseen(
     counter.save_card(GOOD)
     alone, together = form(HERE), form("/t/vision-lab/invoices/")
     assert (alone["seen"], together["seen"]) == ("USD=100", "USD=500")
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("-3.00", "USD"),
         received_on=counter.now.date(),

@@ -8,11 +8,12 @@ from decimal import Decimal
 import pytest
 from django.db import DatabaseError, transaction
 
-from billing import payers, plan_terms, plans, rating, subscribing
+from billing.catalog import plan_versions, plans, subscriptions, third_party_payers
+from billing.catalog.third_party_payers import PayerError
 from billing.models import Invoice, Payer, PlanVersion
-from billing.payers import PayerError
+from billing.rating import engine
 from clusters.models import Cluster
-from portal.tenants.models import Corrections, Tenant
+from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 from tests.history import history
 from tests.on_terms import billed, used
@@ -122,8 +123,8 @@ def test_a_payer_that_is_taken_back_before_the_close_leaves_nothing_behind(
 ) -> None:
     row = pays(physics, vision, "2026-03-01")
     used(cluster, 5)
-    payers.end_payer(row=row, on=date(2026, 3, 1))
-    rating.rate_tenants([vision])
+    third_party_payers.end_payer(row=row, on=date(2026, 3, 1))
+    engine.rate_tenants([vision])
 
     close("2026-03")
 
@@ -148,7 +149,7 @@ def test_tiers_fees_and_included_hours_are_the_childs_and_hold_for_each_payers_t
     cluster: Cluster, physics: Tenant
 ) -> None:
     version = a_version(GRADUATED, name="steps", allowance="30")
-    plan_terms.set_fee(version=version, name="Base fee", amount=Decimal(300), in_advance=False)
+    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(300), in_advance=False)
     vision = a_tenant(plan=version.plan, plan_from=date(2026, 4, 1), accounts=[(cluster, "vision")])
     pays(physics, vision, "2026-04-11")  # 20 of 30 days
     used(cluster, 115, day="2026-04-05")
@@ -175,7 +176,7 @@ def test_a_fee_that_was_billed_in_advance_goes_back_where_somebody_else_pays(
     cluster: Cluster, physics: Tenant
 ) -> None:
     version = a_version(TWO_DOLLARS, name="base")
-    plan_terms.set_fee(version=version, name="Base fee", amount=Decimal(60), in_advance=True)
+    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(60), in_advance=True)
     vision = a_tenant(plan=version.plan, plan_from=date(2026, 3, 1), accounts=[(cluster, "vision")])
     used(cluster, 1)
     close("2026-03")
@@ -273,7 +274,7 @@ def test_the_payers_close_waits_for_the_clusters_and_prices_of_its_children(
 
     late.complete_through = at("2026-04-02")
     late.save()
-    subscribing.unsubscribe(tenant=vision, at=at("2026-03-15"))
+    subscriptions.unsubscribe(tenant=vision, at=at("2026-03-15"))
     take_in(late, a_job(account="elsewhere", started="2026-03-20 10:00", ended="2026-03-20 11:00"))
     blocked = closed("2026-03", physics)
     assert "No price covers 1.00 GPU-hours on a100" in blocked.reason
@@ -334,14 +335,16 @@ def test_a_plan_of_another_currency_is_refused_while_somebody_pays(physics: Tena
     euros = a_plan("euros", "EUR")
     for tenant in (vision, physics):
         with pytest.raises(plans.PlanError, match="an invoice has one currency"):
-            subscribing.subscribe(tenant=tenant, plan=euros, since=at("2026-05-01"))
+            subscriptions.subscribe(tenant=tenant, plan=euros, since=at("2026-05-01"))
 
 
 def test_asked_again_nothing_changes(physics: Tenant, vision: Tenant) -> None:
     row = pays(physics, vision, "2026-04-01")
     assert pays(physics, vision, "2026-05-01") == row
     assert (row.since, row.until) == (date(2026, 4, 1), None)
-    assert payers.end_payer(row=row, on=date(2026, 6, 1)) == payers.end_payer(row=row, on=date(2026, 6, 1))
+    assert third_party_payers.end_payer(row=row, on=date(2026, 6, 1)) == third_party_payers.end_payer(
+        row=row, on=date(2026, 6, 1)
+    )
     assert [str(each) for each in Payer.objects.all()] == ["Physics for Vision Lab"]
 
 
@@ -360,13 +363,13 @@ def test_what_was_said_before_changes_nothing_when_it_is_said_again_later(
 def test_a_payer_that_never_paid_forbids_nothing(physics: Tenant, vision: Tenant) -> None:
     euros = a_tenant("euros")
     row = pays(euros, vision, "2026-04-01")
-    payers.end_payer(row=row, on=date(2026, 4, 1))
-    subscribing.subscribe(tenant=euros, plan=a_plan("euros", "EUR"), since=at("2026-03-01"))
+    third_party_payers.end_payer(row=row, on=date(2026, 4, 1))
+    subscriptions.subscribe(tenant=euros, plan=a_plan("euros", "EUR"), since=at("2026-03-01"))
     pays(physics, vision, "2026-04-01")
     assert [str(each) for each in Payer.objects.filter(until=None)] == ["Physics for Vision Lab"]
 
 
 def test_the_history_says_who_changed_it(physics: Tenant, vision: Tenant) -> None:
     row = pays(physics, vision, "2026-04-01")
-    payers.end_payer(row=row, on=date(2026, 6, 1))
+    third_party_payers.end_payer(row=row, on=date(2026, 6, 1))
     assert history(row, "until") == [("insert", None), ("update", "2026-06-01")]

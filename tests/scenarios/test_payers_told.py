@@ -12,24 +12,17 @@ from django.db import DatabaseError, transaction
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from billing import (
-    archiving,
-    calendar,
-    explanation,
-    payers,
-    plan_terms,
-    quoting,
-    standing,
-    statements,
-    trying,
-)
+from billing.catalog import billing_periods, plan_versions, third_party_payers
+from billing.catalog.third_party_payers import PayerError
+from billing.documents import line_jobs
+from billing.invoicing import close_readiness, offboarding, statements
+from billing.invoicing.statements import MixedCurrenciesError, Statement
 from billing.models import Archive, BillingPeriod, Invoice, Payer, PlanVersion
-from billing.payers import PayerError
-from billing.reading import accrued, behind, spending
+from billing.queries import accrued_charges, line_usage, spending
 from billing.rules.pricing import PerUnit
-from billing.statements import MixedCurrenciesError, Statement
+from billing.simulation import quotes, what_if
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import configuring_terms
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 from tests.evidence import agrees, bundle, files_of
@@ -70,7 +63,7 @@ def test_a_quote_is_by_the_tiers_that_hold_for_who_pays_then(cluster: Cluster, p
     pays(physics, vision, "2026-04-16")
     held = a_job(gpus=10, started="2026-04-15 23:00", ended="2026-04-16 01:00")
 
-    told = quoting.quote(tenant=vision, cluster="gpu1", held=held, now=at("2026-04-10"))
+    told = quotes.quote(tenant=vision, cluster="gpu1", held=held, now=at("2026-04-10"))
 
     assert [each.text for each in told.total] == [
         "55.00"
@@ -93,7 +86,7 @@ def test_a_plan_tried_on_the_past_is_tried_on_all_that_was_used(
     def dearer(name: str) -> None:
         a_version(PerUnit(Decimal("3.00")), name=name)
 
-    (tried,) = trying.try_plan(
+    (tried,) = what_if.try_plan(
         tenants=[vision],
         months=((2026, 3), (2026, 3)),
         draft=dearer,
@@ -106,7 +99,7 @@ def test_the_evidence_of_a_payers_invoice_has_sums_of_others_and_no_jobs(
     cluster: Cluster, physics: Tenant, tmp_path: Path
 ) -> None:
     version = a_version(GRADUATED, name="steps", allowance="30")
-    plan_terms.set_commitment(version=version, amount=Decimal(600), factor=Decimal("1.5"))
+    plan_versions.set_commitment(version=version, amount=Decimal(600), factor=Decimal("1.5"))
     for slug in ("lab-a", "lab-b"):
         child = a_tenant(slug, plan=version.plan, accounts=[(cluster, slug)])
         pays(physics, child, "2026-03-16")
@@ -123,11 +116,11 @@ def test_the_evidence_of_a_payers_invoice_has_sums_of_others_and_no_jobs(
     usage = files_of(content)["usage.csv"].decode()
     assert "own-job" in usage
     assert "secret" not in usage
-    rows = b"".join(behind.as_csv(invoice, lines_of(invoice))).decode()
+    rows = b"".join(line_usage.as_csv(invoice, lines_of(invoice))).decode()
     assert "own-job" in rows
     assert "secret" not in rows
     assert "Lab A: lab-a" in rows
-    assert [len(list(explanation.jobs_of(line))) for line in lines_of(invoice) if line.seconds_num] == [
+    assert [len(list(line_jobs.jobs_of(line))) for line in lines_of(invoice) if line.seconds_num] == [
         1,
         1,
         1,
@@ -149,8 +142,8 @@ def test_who_uses_and_who_pays_are_told_together_after_late_use_of_a_month_that_
     used(cluster, 1, day="2026-04-20")
 
     spent = spending.spending(moment=at("2026-04-25"))
-    april = calendar.starting_in_each([physics, vision], year=2026, month=4)
-    both = statements.pending_each([*april.values()], standing.rated_up_to([*april.values()]))
+    april = billing_periods.starting_in_each([physics, vision], year=2026, month=4)
+    both = statements.pending_each([*april.values()], close_readiness.rated_up_to([*april.values()]))
 
     assert [(each.tenant, each.amount.text) for each in spent] == [("vision-lab", "3.00")]
     assert _lines(both[vision.pk]) == []
@@ -171,9 +164,9 @@ def test_who_uses_and_who_pays_are_told_together_where_their_months_end_apart(
     used(cluster, 3, day="2026-03-10")
     used(cluster, 4, day="2026-03-20")
     used(cluster, 1, day="2026-04-20")
-    april = calendar.starting_in_each([physics, vision], year=2026, month=4)
+    april = billing_periods.starting_in_each([physics, vision], year=2026, month=4)
 
-    both = statements.pending_each([*april.values()], standing.rated_up_to([*april.values()]))
+    both = statements.pending_each([*april.values()], close_readiness.rated_up_to([*april.values()]))
 
     assert _lines(both[vision.pk]) == ["6.00"]  # of March, as it was not closed
     assert _lines(both[physics.pk]) == ["8.00"]  # its April ends before that of Los Angeles
@@ -192,8 +185,8 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
     used(cluster, 1, "physics")
     march = {period.tenant_id: period for period in BillingPeriod.objects.filter(start=at("2026-03-01"))}
 
-    mine = accrued.accrued(tenant=vision, period=march[vision.pk])
-    theirs = accrued.accrued(tenant=physics, period=march[physics.pk])
+    mine = accrued_charges.accrued(tenant=vision, period=march[vision.pk])
+    theirs = accrued_charges.accrued(tenant=physics, period=march[physics.pk])
 
     assert mine is not None
     assert theirs is not None
@@ -206,29 +199,29 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
         ("Vision Lab", "vision", hours(7), "14.00")
     ]
     assert [each.text for each in theirs.due] == ["16.00"]
-    assert accrued.accrued_each(march.values()) == {vision.pk: mine.sums, physics.pk: theirs.sums}
+    assert accrued_charges.accrued_each(march.values()) == {vision.pk: mine.sums, physics.pk: theirs.sums}
     close("2026-03")
-    after = accrued.accrued(tenant=physics, period=march[physics.pk])
+    after = accrued_charges.accrued(tenant=physics, period=march[physics.pk])
     assert after is not None
     assert [each.amount.text for each in after.paid] == ["14.00"]
 
 
 def test_whoever_pays_for_others_cannot_leave(physics: Tenant, vision: Tenant) -> None:
     row = pays(physics, vision, "2026-04-01")
-    told = list(archiving.left(physics, moment=at("2026-05-10")))
+    told = list(offboarding.left(physics, moment=at("2026-05-10")))
     assert "It pays for vision-lab: end that, or have another tenant pay." in told
-    payers.end_payer(row=row, on=date(2026, 5, 1))
-    assert not any("pays for" in each for each in archiving.left(physics, moment=at("2026-05-10")))
+    third_party_payers.end_payer(row=row, on=date(2026, 5, 1))
+    assert not any("pays for" in each for each in offboarding.left(physics, moment=at("2026-05-10")))
 
 
 def test_whoever_has_left_does_not_pay_again_by_another_last_day(physics: Tenant, vision: Tenant) -> None:
     row = pays(physics, vision, "2026-04-01", "2026-06-01")
     Archive.objects.create(tenant=physics, at=at("2026-06-02"), by="Op", why="Contract ended")
     with pytest.raises(PayerError, match="physics has left and is archived"):
-        payers.end_payer(row=row, on=date(2027, 1, 1))
+        third_party_payers.end_payer(row=row, on=date(2027, 1, 1))
     row.refresh_from_db()
     assert row.until == date(2026, 6, 1)
-    payers.end_payer(row=row, on=date(2026, 5, 1))  # sooner, it may end
+    third_party_payers.end_payer(row=row, on=date(2026, 5, 1))  # sooner, it may end
     row.refresh_from_db()
     assert row.until == date(2026, 5, 1)
 

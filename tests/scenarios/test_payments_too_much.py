@@ -6,12 +6,13 @@ from datetime import date
 
 import pytest
 
-from billing import collection, credit, crediting, receiving
-from billing.credit import CreditBalanceError
+from billing.invoicing import credit_notes
 from billing.models import CreditEntry, Invoice, Payment
-from billing.receiving import Received
+from billing.receivables import credit_balance, manual_payments, settlement
+from billing.receivables.credit_balance import CreditBalanceError
+from billing.receivables.manual_payments import Received
 from billing.rules.money import Money
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, take_in
 from tests.statements import APRIL, Line, a_lab, camt, imported
 from tests.stories import close, invoice_of, prove
@@ -31,7 +32,7 @@ def invoice(lab: Tenant) -> Invoice:
 
 
 def record(invoice: Invoice, amount: str, reference: str = "B1") -> Received:
-    return receiving.record(
+    return manual_payments.record(
         invoice=invoice,
         amount=Money.of(amount, "EUR"),
         received_on=date(2026, 4, 8),
@@ -44,8 +45,8 @@ def record(invoice: Invoice, amount: str, reference: str = "B1") -> Received:
 def stands(invoice: Invoice) -> tuple[str, str, int]:
     """Paid and due of the invoice, and the credit of its tenant; the sums close."""
     assert prove()
-    stand = collection.balance(invoice=invoice, on=APRIL.date())
-    return stand.paid.text, stand.due.text, credit.of(invoice.tenant, "EUR")
+    stand = settlement.balance(invoice=invoice, on=APRIL.date())
+    return stand.paid.text, stand.due.text, credit_balance.of(invoice.tenant, "EUR")
 
 
 def april(lab: Tenant) -> Invoice:
@@ -107,7 +108,7 @@ def test_what_a_credit_note_gives_back_is_paid_back_from_the_invoice_and_the_cre
     invoice: Invoice,
 ) -> None:
     record(invoice, "25.00")
-    crediting.credit(
+    credit_notes.credit(
         invoice=invoice, reason="The queue was down.", by="op", on=APRIL.date(), net=Money.of("7.00", "EUR")
     )
     assert stands(invoice) == ("20.00", "-7.00", 5_00)
@@ -117,7 +118,7 @@ def test_what_a_credit_note_gives_back_is_paid_back_from_the_invoice_and_the_cre
 
 def test_what_was_paid_back_from_the_balance_cannot_be_taken_back_too(lab: Tenant, invoice: Invoice) -> None:
     record(invoice, "25.00")
-    credit.pay_back(
+    credit_balance.pay_back(
         tenant=lab, currency="EUR", amount=Money.of("5.00", "EUR"), reference="OUT-1", by="op", at=APRIL
     )
     with pytest.raises(CreditBalanceError, match=r"^5\.00 EUR of what it gave to the credit balance"):
@@ -127,6 +128,6 @@ def test_what_was_paid_back_from_the_balance_cannot_be_taken_back_too(lab: Tenan
 
 def test_more_than_came_can_never_be_taken_back(invoice: Invoice) -> None:
     record(invoice, "25.00")
-    with pytest.raises(collection.PaymentError, match=r"^Only 25\.00 was paid"):
+    with pytest.raises(settlement.PaymentError, match=r"^Only 25\.00 was paid"):
         record(invoice, "-25.01", "too much")
     assert CreditEntry.objects.count() == 1

@@ -6,9 +6,9 @@ from datetime import date
 
 import pytest
 
-from billing import collection
-from billing.collection import PaymentError
 from billing.models import Invoice, Payment
+from billing.receivables import settlement
+from billing.receivables.settlement import PaymentError
 from billing.rules.money import Money
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.stories import closed, invoice_of
@@ -29,7 +29,7 @@ def invoice() -> Invoice:
 
 
 def paid(invoice: Invoice, amount: str, reference: str = "A1", *, currency: str = "USD") -> Payment:
-    return collection.record_payment(
+    return settlement.record_payment(
         invoice=invoice,
         amount=Money.of(amount, currency),
         received_on=date(2026, 4, 9),
@@ -39,7 +39,7 @@ def paid(invoice: Invoice, amount: str, reference: str = "A1", *, currency: str 
 
 
 def stands(invoice: Invoice, on: date = IN_TIME) -> tuple[str, str, str]:
-    balance = collection.balance(invoice=invoice, on=on)
+    balance = settlement.balance(invoice=invoice, on=on)
     assert balance.paid + balance.due == Money.from_minor(invoice.total, invoice.currency)
     return balance.settlement.value, balance.paid.text, balance.due.text
 

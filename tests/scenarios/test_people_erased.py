@@ -9,9 +9,8 @@ import pytest
 from django.db import connection
 from django.db.models import Model
 
-from billing import archiving, job_users, rating
-from billing.collecting import automatic, links, top_ups
-from billing.collecting.links import Back
+from billing.documents import job_users
+from billing.invoicing import offboarding
 from billing.models import (
     Archive,
     AutomaticTopUp,
@@ -23,11 +22,14 @@ from billing.models import (
     WalletScheme,
     WalletScope,
 )
+from billing.payments import automatic, checkout_sessions, top_ups
+from billing.payments.checkout_sessions import Back
+from billing.rating import engine
 from billing.rules.money import TOKENS
-from billing.wallets import booking, schemes
-from portal.audit import acting_as
-from portal.audit.models import AuditEntry
-from portal.tenants.models import Ownership
+from billing.wallets import booking, wallet_terms
+from portal.core.audit import acting_as
+from portal.core.audit.models import AuditEntry
+from portal.core.tenants.models import Ownership
 from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, at, take_in
 from tests.collecting import a_counter
 from tests.stories import prove
@@ -61,13 +63,13 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
         lab.email = "ann@vision.example"
         lab.save()
         a_person("ann@vision.example", lab)
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         wallet = Wallet.objects.get()
         by: dict[str, Any] = {"gateway": counter.gateway, "who": "ann@vision.example", "moment": now}
         with acting_as("ann@vision.example", through="page /t/vision-lab/"):
-            links.card_page(tenant=lab, back=BACK, **by)
+            checkout_sessions.card_page(tenant=lab, back=BACK, **by)
             counter.save_card()
             top_ups.charge(wallet=wallet, amount=5000, key=uuid4(), back=BACK, **by)
             automatic.set_rule(
@@ -83,7 +85,7 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
         } <= (tables_naming("ann@vision"))
         Archive.objects.create(tenant=lab, at=now, by="Op", why="Contract ended")
 
-        archiving.erase(tenant=lab, moment=now)
+        offboarding.erase(tenant=lab, moment=now)
 
         assert tables_naming("ann@vision") == set()
         columns: list[tuple[type[Model], str]] = [
@@ -114,7 +116,7 @@ def test_a_user_of_the_scheduler_is_named_nowhere_and_keeps_the_wallet() -> None
     assert tables_naming("zoe.hopper") == set()
 
     Ownership.objects.update(since=at("2026-03-03"))  # it was somebody else's job
-    rating.rate_tenants([tenant])
+    engine.rate_tenants([tenant])
     booking.book(tenant=tenant, moment=at("2026-04-01"))
     erased = f"erased user {JobUser.objects.get().pk}"
     assert {str(wallet): wallet.balance for wallet in Wallet.objects.all()} == {erased: 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, take_in
 from tests.configuring_terms import apply, refused
 from tests.stories import close, closed, invoice_of, lines_of, prove

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from billing import plan_terms, plans, subscribing
+from billing.catalog import plan_versions, plans, subscriptions
 from billing.models import PlanVersion, Price, Settles
 from billing.rules.pricing import PerUnit
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_job, at, take_in
 from tests.configuring_terms import apply, refused
 from tests.on_terms import a_lab, billed, used
@@ -63,7 +63,9 @@ def printed_all(tenant: Tenant) -> dict[str, list[tuple[str, str, str, str]]]:
 
 def test_case_033_what_is_left_rolls_over_once_where_the_plan_says_so() -> None:
     version = a_version(name="rolling")
-    free = plan_terms.set_allowance(version=version, name="Included hours", hours=Decimal(100), rollover=True)
+    free = plan_versions.set_allowance(
+        version=version, name="Included hours", hours=Decimal(100), rollover=True
+    )
     plans.set_price(
         version=version, meter="gpu-hour", where={}, model=TWO_DOLLARS, valid_from=LONG_AGO, allowance=free
     )
@@ -77,13 +79,15 @@ def test_case_033_what_is_left_rolls_over_once_where_the_plan_says_so() -> None:
 
 def test_case_033_what_is_left_lapses_where_the_next_month_is_on_another_plan() -> None:
     version, other = a_version(name="rolling"), a_version(TWO_DOLLARS, name="other")
-    free = plan_terms.set_allowance(version=version, name="Included hours", hours=Decimal(100), rollover=True)
+    free = plan_versions.set_allowance(
+        version=version, name="Included hours", hours=Decimal(100), rollover=True
+    )
     plans.set_price(
         version=version, meter="gpu-hour", where={}, model=TWO_DOLLARS, valid_from=LONG_AGO, allowance=free
     )
     cluster, vision = a_lab(version)
-    subscribing.subscribe(tenant=vision, plan=other.plan, since=at("2026-04-01"))
-    subscribing.subscribe(tenant=vision, plan=version.plan, since=at("2026-05-01"))
+    subscriptions.subscribe(tenant=vision, plan=other.plan, since=at("2026-04-01"))
+    subscriptions.subscribe(tenant=vision, plan=version.plan, since=at("2026-05-01"))
     used(cluster, 40)  # leaves 60, which are good for April only
     used(cluster, 10, day="2026-04-20")  # on the other plan
     used(cluster, 160, day="2026-05-20")
@@ -147,7 +151,7 @@ def test_tiers_count_what_lies_beyond_the_allowance() -> None:
 
 def a_commitment(amount: str, factor: str = "1") -> PlanVersion:
     version = a_version(TWO_DOLLARS, name="committed")
-    plan_terms.set_commitment(version=version, amount=Decimal(amount), factor=Decimal(factor))
+    plan_versions.set_commitment(version=version, amount=Decimal(amount), factor=Decimal(factor))
     return version
 
 
@@ -195,7 +199,7 @@ def a_discounted(
     percent: str | None = None, amount: str | None = None, until: date | None = None
 ) -> PlanVersion:
     version = a_version(TWO_DOLLARS, name="discounted")
-    plan_terms.set_discount(
+    plan_versions.set_discount(
         version=version,
         name="Launch offer",
         valid_from=LONG_AGO,
@@ -324,7 +328,7 @@ def test_a_plan_that_billed_a_fee_keeps_its_currency_though_nobody_used_anything
     version = plans.new_version(
         plan=plans.set_plan(name="club", currency="EUR"), effective_from=date(2026, 3, 1), charges=["gpu"]
     )
-    plan_terms.set_fee(version=version, name="Base fee", amount=Decimal(100))
+    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(100))
     _, vision = a_lab(version)
     plans.set_plan(name="club", currency="USD")  # nothing has come of it yet
     plans.set_plan(name="club", currency="EUR")

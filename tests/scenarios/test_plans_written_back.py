@@ -8,7 +8,7 @@ import pytest
 from django.db.models import NOT_PROVIDED, Model
 
 from billing.models import Allowance, Commitment, Discount, Fee, PlanVersion, Price
-from portal.ops.config.writing import plan_text
+from portal.config_file.export import plan_text
 from tests.configuring_terms import apply
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from billing import plans, rating
+from billing.catalog import plans
 from billing.models import DayTotal, Plan, Price, RatedUsage
+from billing.rating import engine
 from billing.rules import hours as clock
 from billing.rules.pricing import PerUnit
 from clusters.models import Account
@@ -195,7 +196,7 @@ def test_rating_again_writes_nothing_and_any_batching_ends_in_the_same_cuts() ->
         for place in range(0, len(jobs), size):
             take_in(cluster, *jobs[place : place + size])
         rows = RatedUsage.objects.count()
-        rating.rate_accounts(list(Account.objects.values_list("pk", flat=True)))
+        engine.rate_accounts(list(Account.objects.values_list("pk", flat=True)))
         assert RatedUsage.objects.count() == rows
         prove()
         names = dict(Account.objects.values_list("pk", "name"))
@@ -215,7 +216,7 @@ def test_an_open_run_gains_its_nights_as_they_pass_and_a_new_price_is_a_correcti
     assert closed("2026-03", vision).total.text == "12.00"  # type: ignore[union-attr]
 
     add(plan, "0.50", NIGHTS)
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
     take_in(cluster, a_job(**told, ended="2026-04-01 08:00"), as_of="2026-05-01")
 
     assert closed("2026-04", vision).total.text == "4.00"  # type: ignore[union-attr]  # 2 × 2.00 + 6 × 0.50 − 3.00

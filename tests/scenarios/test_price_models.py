@@ -10,7 +10,7 @@ from billing.documents.build import document_of
 from billing.models import Invoice, Price
 from billing.rules.pricing import PriceModel
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_tenant, take_in
 from tests.configuring_terms import apply, refused
 from tests.scenarios.real import run

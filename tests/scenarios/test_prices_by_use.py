@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from billing import plans, rating
+from billing.catalog import plans
+from billing.catalog.plans import PlanError
 from billing.models import Invoice, RatedUsage
-from billing.plans import PlanError
-from billing.reporting.reporting import of_cluster, of_tenant
-from billing.reporting.shapes import By
+from billing.rating import engine
+from billing.reports.reporting import of_cluster, of_tenant
+from billing.reports.shapes import By
 from billing.rules.hours import of_terms
 from billing.rules.pricing import PerUnit
 from clusters.connectors.base import BusyHour, BusySource, UsageFact
 from clusters.models import Account, Cluster
-from portal.tenants.models import Tenant
-from portal.tenants.scope import tenant_scope
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_seller, a_tenant, at, busy, take_in
 from tests.evidence import agrees, bundle
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, seconds, total
@@ -222,7 +223,7 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
             for place in range(0, len(each), size):
                 take_in(cluster, *each[place : place + size])
         count = RatedUsage.objects.count()
-        rating.rate_accounts(list(Account.objects.values_list("pk", flat=True)))
+        engine.rate_accounts(list(Account.objects.values_list("pk", flat=True)))
         assert RatedUsage.objects.count() == count
         for month in ("2026-03", "2026-04"):
             closed(month, vision)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from billing import plans
+from billing.catalog import plans
+from billing.catalog.plans import PlanError
 from billing.models import Price
-from billing.plans import PlanError
 from billing.rules.pricing import PerUnit
 from tests.builders import LONG_AGO, a_cluster, a_job, a_tenant, take_in
 from tests.configuring_terms import apply, refused

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError
 from django.test import Client
 
-from clusters import examining, sources
+from clusters import connection_test, sources
 from clusters.connectors.base import Secret
 from clusters.connectors.findings import Level
 from clusters.connectors.prometheus import (
@@ -238,10 +238,10 @@ def test_the_administration_shows_what_fits_the_kind(op: Op, browser: Client) ->
 
 def test_what_does_not_answer_is_told_by_the_test_of_the_connection(op: Op) -> None:
     op.applies(KUBE.replace("https://mimir.example.org/prometheus", "http://127.0.0.1:9"))
-    found = examining.examine(cluster=Cluster.objects.get(), clock=lambda: 0)
+    found = connection_test.examine(cluster=Cluster.objects.get(), clock=lambda: 0)
     assert [finding.level for finding in found] == [Level.FAIL, Level.WARN]
     assert "127.0.0.1:9" in found[0].sentence
-    none = examining.examine(cluster=a_cluster("bare", kind=ClusterKind.PROMETHEUS), clock=lambda: 0)
+    none = connection_test.examine(cluster=a_cluster("bare", kind=ClusterKind.PROMETHEUS), clock=lambda: 0)
     assert none[0].sentence.endswith("give it one, as docs/kubernetes.md says.")
 
 

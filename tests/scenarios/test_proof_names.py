@@ -11,10 +11,11 @@ import pytest
 from django.core.management import call_command
 from django.db import transaction
 
-from billing import proof, tasks
+from billing import tasks
+from billing.proof import checks
 from clusters.models import Account, Cluster, UsageRecord
-from portal.outbox import outbox
-from portal.tenants import ownership
+from portal.core.outbox import outbox
+from portal.core.tenants import ownership
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
 from tests.owner import as_owner
 from tests.stories import closed, prove
@@ -89,7 +90,9 @@ def test_a_job_that_both_tell_differently_is_named_with_its_account(cluster: Clu
 def test_what_waits_to_be_rated_again_is_no_bug(cluster: Cluster) -> None:
     vision = a_tenant(plan=a_plan())
     take_in(cluster, a_job())
-    assert {outbox.name_of(task) for task in (tasks.rate_accounts, tasks.rate_tenants)} == set(proof.RERATING)
+    assert {outbox.name_of(task) for task in (tasks.rate_accounts, tasks.rate_tenants)} == set(
+        checks.RERATING
+    )
     account = Account.objects.get(name="vision")
     with transaction.atomic():
         ownership.assign(account=account, tenant=vision, project="", since=None, until=None)
@@ -127,6 +130,6 @@ def test_places_where_a_sum_is_open_have_names(cluster: Cluster, statement: str,
         for table in ("billing_invoiceline", "billing_invoicetax"):
             cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         cursor.execute(statement)
-    places = [text for check in proof.prove().checks for text in check.broken]
+    places = [text for check in checks.prove().checks for text in check.broken]
     assert any(place in text for text in places), places
     assert not any("{" in text for text in places)

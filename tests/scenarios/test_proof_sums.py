@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 from django.db import connection
 
-from billing import proof
 from billing.models import DayTotal, PeriodTotal, RatedUsage, UserTotal
+from billing.proof import checks
 from clusters.models import UsageRecord
 from tests.builders import a_bad_row, a_cluster, a_job, a_plan, a_tenant, own, take_in
 from tests.owner import as_owner
@@ -32,13 +32,13 @@ def books() -> None:
 
 
 def gpu(month: date | None = None) -> dict[str, Fraction]:
-    found = proof.prove(month=month)
+    found = checks.prove(month=month)
     assert found.holds
     return {part: value for part, value in found.sums["gpu1", "gpu"].parts.items() if value}
 
 
 def broken() -> list[str]:
-    found = proof.prove()
+    found = checks.prove()
     assert not found.holds
     return [check.name for check in found.checks if check.broken] + [
         f"{cluster} {resource}: {sums.difference}"
@@ -54,7 +54,7 @@ def sql(statement: str) -> None:
 
 def test_case_095_allocated_is_billed_waived_pending_and_unowned(books: None) -> None:
     assert gpu() == {"allocated": hours(28), "billed": hours(3), "pending": hours(24), "unowned": hours(1)}
-    found = proof.prove()
+    found = checks.prove()
     assert found.sums["gpu1", "cpu"].parts["waived"] == hours(4)
     assert dict(found.quarantined) == {"gpu1": 1}
 
@@ -76,8 +76,8 @@ def test_proving_changes_nothing(books: None) -> None:
         list(model.objects.order_by("pk").values())
         for model in (RatedUsage, PeriodTotal, DayTotal, UserTotal)
     ]
-    proof.prove()
-    proof.prove()
+    checks.prove()
+    checks.prove()
     after = [
         list(model.objects.order_by("pk").values())
         for model in (RatedUsage, PeriodTotal, DayTotal, UserTotal)
@@ -87,7 +87,7 @@ def test_proving_changes_nothing(books: None) -> None:
 
 def test_unpriced_use_is_pending_and_named_beside(books: None) -> None:
     own(a_tenant("audio-lab"), a_cluster(), "stray")
-    sums = proof.prove().sums["gpu1", "gpu"]
+    sums = checks.prove().sums["gpu1", "gpu"]
     assert sums.parts["pending"] == hours(25)
     assert sums.parts["unowned"] == 0
     assert sums.unpriced == hours(1)
@@ -155,5 +155,5 @@ def test_a_line_that_says_more_than_was_used_is_found(books: None) -> None:
 def test_no_tampering_makes_up_for_itself(books: None, statement: str, check: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement)
-    broken = [found.name for found in proof.prove().checks if found.broken]
+    broken = [found.name for found in checks.prove().checks if found.broken]
     assert any(name.startswith(check) for name in broken), broken

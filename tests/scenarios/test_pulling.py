@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from billing import pulling
-from billing.pulling import PullError, PullOutcome
+from billing.rating import pulls
+from billing.rating.pulls import PullError, PullOutcome
 from clusters.connectors.base import ConnectorError
 from clusters.models import Cluster, Connection, Pull, UsageRecord, VanishedRun
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
@@ -206,7 +206,7 @@ def test_a_window_beyond_what_was_read_does_not_hide_the_gap() -> None:
 
 def test_a_cluster_without_a_connection_and_a_window_that_is_none_are_refused() -> None:
     with pytest.raises(PullError, match="gpu1 has no connection: describe one"):
-        pulling.pull(a_cluster(), moment=at("2026-03-01"))
+        pulls.pull(a_cluster(), moment=at("2026-03-01"))
     with pytest.raises(PullError, match="ends before it begins"):
         Scheduler().pulled(
             a_connection().cluster, "2026-03-03", since="2026-03-02 00:00", until="2026-03-01 00:00"
@@ -223,7 +223,7 @@ def test_the_pass_of_a_worker_that_was_killed_is_told_as_failed_by_the_next() ->
     Scheduler().pulled(cluster, "2026-03-01 12:00")
     dead.refresh_from_db()
     file.refresh_from_db()
-    assert (dead.outcome, dead.error) == (Pull.Outcome.FAILED, pulling.BURIED)
+    assert (dead.outcome, dead.error) == (Pull.Outcome.FAILED, pulls.BURIED)
     assert file.outcome == Pull.Outcome.RUNNING  # somebody else's import, maybe still at work
 
 

@@ -14,14 +14,15 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from billing import plans, statements
+from billing.catalog import plans
+from billing.invoicing import statements
 from billing.models import PlanVersion, RatedUsage
-from billing.quoting import Quote, QuoteError, quote
 from billing.rules.hours import Hours, Window
 from billing.rules.pricing import PerUnit
+from billing.simulation.quotes import Quote, QuoteError, quote
 from clusters.models import Cluster
+from portal.core.tenants.models import Tenant
 from portal.ops.cli import BadInputError
-from portal.tenants.models import Tenant
 from tests import builders
 from tests.scenarios.real import run
 from tests.terms import GRADUATED, TENS, TWO_DOLLARS, VOLUME, a_version

@@ -6,12 +6,13 @@ from functools import partial
 
 import pytest
 
-from billing import proof, rating
 from billing.models import RatedUsage
+from billing.proof import checks
+from billing.rating import engine
 from clusters import usage
 from clusters.models import Account
-from portal.tenants import ownership
-from portal.tenants.models import Ownership
+from portal.core.tenants import ownership
+from portal.core.tenants.models import Ownership
 from tests import builders
 from tests.builders import at
 
@@ -33,7 +34,7 @@ def test_an_end_that_moves_to_and_fro_over_a_month_border() -> None:
         assert gpu_seconds(tenant.pk) == 24 * 3600
         builders.take_in(cluster, short)
         assert gpu_seconds(tenant.pk) == 12 * 3600
-    assert proof.prove().holds
+    assert checks.prove().holds
 
 
 def test_an_account_that_goes_from_one_tenant_to_nobody_to_another() -> None:
@@ -45,16 +46,16 @@ def test_an_account_that_goes_from_one_tenant_to_nobody_to_another() -> None:
     account = Account.objects.get(name="vision")
 
     Ownership.objects.filter(account=account).update(until=at("2026-03-01"))
-    rating.rate_accounts([account.pk])
+    engine.rate_accounts([account.pk])
     assert (gpu_seconds(ann.pk), gpu_seconds(eve.pk)) == (0, 0)
 
     ownership.assign(account=account, tenant=eve, since=at("2026-03-01"))
-    rating.rate_accounts([account.pk])
+    engine.rate_accounts([account.pk])
     assert (gpu_seconds(ann.pk), gpu_seconds(eve.pk)) == (0, 3600)
 
-    rating.rate_accounts([account.pk])
+    engine.rate_accounts([account.pk])
     assert RatedUsage.objects.filter(resource="gpu").count() == 3
-    assert proof.prove().holds
+    assert checks.prove().holds
 
 
 @pytest.mark.parametrize(("most", "told"), [(4, [2, 2, 1]), (5, [5])])
@@ -73,8 +74,8 @@ def test_an_account_is_rated_at_once_or_slice_by_slice(
 
     seen: list[int] = []
     Ownership.objects.filter(account=account).update(until=at("2026-03-01"))
-    rating.rate_accounts([account.pk], progress=seen.append)
+    engine.rate_accounts([account.pk], progress=seen.append)
 
     assert seen == told
     assert gpu_seconds(ann.pk) == 0
-    assert proof.prove().holds
+    assert checks.prove().holds

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from billing import proof, rating, subscribing
+from billing.catalog import subscriptions
 from billing.models import RatedUsage
+from billing.proof import checks
+from billing.rating import engine
 from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_tenant, at, take_in
 from tests.scenarios.real import run
 from tests.stories import closed, hours, invoice_of, printed, prove
@@ -83,7 +85,7 @@ def test_a_plan_that_does_not_name_them_waives_them_without_a_row() -> None:
     closed("2026-03", vision)
 
     assert {row.resource for row in RatedUsage.objects.all()} == {"gpu"}
-    sums = proof.prove().sums
+    sums = checks.prove().sums
     assert sums["gpu1", "billing"].parts["waived"] == hours(48)
     assert sums["gpu1", "gpu-memory"].parts["waived"] == hours(1)
     prove()
@@ -95,13 +97,13 @@ def test_a_later_plan_that_charges_them_waives_what_was_before_and_rates_the_res
     take_in(cluster, a_job(billing=10, started="2026-03-31 22:00", ended="2026-04-01 03:00"))
     weighed = a_plan("weighed", prices=[("billing-hour", {}, "0.50", LONG_AGO)], charges=["billing"])
 
-    subscribing.subscribe(tenant=vision, plan=weighed, since=at("2026-04-01"))
-    rating.rate_tenants([vision])
+    subscriptions.subscribe(tenant=vision, plan=weighed, since=at("2026-04-01"))
+    engine.rate_tenants([vision])
 
     closed("2026-03", vision)
     assert closed("2026-04", vision).total.text == "15.00"  # type: ignore[union-attr]  # 30 billing-hours
     prove()
-    parts = proof.prove().sums["gpu1", "billing"].parts
+    parts = checks.prove().sums["gpu1", "billing"].parts
     assert (parts["waived"], parts["billed"]) == (hours(20), hours(30))
 
 

@@ -7,8 +7,8 @@ from datetime import date
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing import rating
 from billing.models import PeriodTotal, Price, RatedUsage, UserTotal
+from billing.rating import engine
 from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.stories import closed, hours, invoice_of, printed, prove, seconds, total
 
@@ -161,7 +161,7 @@ def test_case_041_a_gpu_type_without_a_price_blocks_its_tenant_and_no_other() ->
     a_plan(
         prices=[gpu("2.00", gpu_model="a100"), gpu("5.00", gpu_model="h300")], effective_from=date(2026, 3, 1)
     )
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
     assert closed("2026-03", vision).total.text == "7.00"  # type: ignore[union-attr]
     assert total(invoice_of(vision, "2026-03")) == "7.00"
 
@@ -224,8 +224,8 @@ def test_rated_twice_or_in_pieces_nothing_is_written_anew() -> None:
     rated = list(RatedUsage.objects.order_by("id").values())
     totals = list(PeriodTotal.objects.order_by("pk").values())
 
-    rating.rate_tenants([vision])
-    rating.rate_accounts([account.pk for account in cluster.accounts.all()])
+    engine.rate_tenants([vision])
+    engine.rate_accounts([account.pk for account in cluster.accounts.all()])
 
     assert list(RatedUsage.objects.order_by("id").values()) == rated
     assert list(PeriodTotal.objects.order_by("pk").values()) == totals
@@ -252,7 +252,7 @@ def test_a_price_ended_and_not_ended_after_all_ends_where_it_began() -> None:
 
     for ends_on in (date(2026, 4, 1), None, date(2026, 4, 1), None):
         Price.objects.update(valid_until=ends_on)
-        rating.rate_tenants([vision])
+        engine.rate_tenants([vision])
         prove()
 
     assert closed("2026-03", vision).total.text == "8.00"  # type: ignore[union-attr]

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from billing import rating
 from billing.models import PlanVersion, Price, Subscription
+from billing.rating import engine
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, take_in
 from tests.stories import closed, hours, invoice_of, printed, prove, seconds, total
 
@@ -86,7 +86,7 @@ def test_case_043_047_a_change_of_plan_and_its_end_count_to_the_instant() -> Non
     assert prove()["pending"] == hours(12)
 
     Subscription.objects.filter(plan=large).update(until=None)
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
     assert closed("2026-03", vision).outcome == "issued"
     assert [row[2:] for row in printed(invoice_of(vision, "2026-03"))] == [("1", "2.00"), ("11", "16.50")]
 
@@ -110,7 +110,7 @@ def test_case_048_a_plan_backdated_into_a_closed_month_corrects_it_on_the_next_i
     closed("2026-03", vision)
 
     Subscription.objects.update(plan=a_plan("cheap"))
-    rating.rate_tenants([vision])
+    engine.rate_tenants([vision])
 
     closed("2026-04", vision)
     assert total(invoice_of(vision, "2026-03")) == "3.00"

@@ -8,7 +8,7 @@ import pytest
 
 from billing.documents import build
 from billing.models import BillingPeriod, DayTotal, Invoice, RatedUsage
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 from tests.stories import close, closed, hours, invoice_of, printed, prove, seconds
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from billing import collection, refunds_due, writing_off
-from billing.collecting import automatic, refunds
-from billing.dunning import policies, posting, rounds
-from billing.gateways import amounts
+from billing.dunning import dunning_run, send
 from billing.models import Letter, PaymentAttempt, Wallet, WalletScope
+from billing.payments import automatic, refunds, refunds_due
+from billing.receivables import dunning_policies, settlement, write_offs
+from billing.rules import gateway_amounts
 from billing.rules.money import Money
 from billing.rules.references import creditor_reference
-from billing.wallets import schemes
-from portal.tenants.models import Tenant
+from billing.wallets import wallet_terms
+from portal.core.tenants.models import Tenant
 from tests import stories
 from tests.builders import at
 from tests.collecting import Counter, a_counter, a_top_up, credited, more_labs
@@ -36,7 +36,7 @@ def counter(settings: Any) -> Iterator[Counter]:
 
 
 def pays(lab: Tenant, amount: str, counter: Counter, reference: str = "SEPA 1") -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=stories.invoice_of(lab, "2026-03"),
         amount=Money.of(amount, "USD"),
         received_on=counter.now.date(),
@@ -48,8 +48,8 @@ def pays(lab: Tenant, amount: str, counter: Counter, reference: str = "SEPA 1") 
 def posts(counter: Counter) -> list[str]:
     """Subject and text of what a round and a worker send."""
     before = len(mail.outbox)
-    rounds.run(moment=counter.now)
-    posting.post(moment=counter.now)
+    dunning_run.run(moment=counter.now)
+    send.post(moment=counter.now)
     return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in mail.outbox[before:]]
 
 
@@ -87,7 +87,7 @@ def test_several_payments_at_once_are_one_receipt(counter: Counter) -> None:
 def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(counter: Counter) -> None:
     pays(counter.lab, "1.00", counter)
     pays(counter.lab, "-1.00", counter)
-    writing_off.write_off(invoice=counter.invoice, why="insolvent", by="op", on=counter.now.date())
+    write_offs.write_off(invoice=counter.invoice, why="insolvent", by="op", on=counter.now.date())
     assert posts(counter) == []
     assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
 
@@ -100,8 +100,8 @@ def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) ->
     went = Line(amount="-20.00", on="2026-04-09", end_to_end="PAY-7", reversal=True)
     imported(camt(came, went))
     assert stands(march(lab)) == ("due", "0.00", "20.00")
-    rounds.run(moment=APRIL)
-    posting.post(moment=APRIL)
+    dunning_run.run(moment=APRIL)
+    send.post(moment=APRIL)
     assert mail.outbox == []
     assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
 
@@ -110,7 +110,9 @@ def test_a_transfer_that_fills_a_wallet_has_one_unless_it_went_back(settings: An
     settings.CLUSTERTAB_SENDS_MAIL = True
     lab = a_lab()
     Tenant.objects.update(email="bills@vision.example")
-    schemes.set_scheme(tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01"))
+    wallet_terms.set_scheme(
+        tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
     named = creditor_reference(f"WALLET{Wallet.objects.get().pk}")
     imported(
         camt(
@@ -120,8 +122,8 @@ def test_a_transfer_that_fills_a_wallet_has_one_unless_it_went_back(settings: An
         )
     )
     for _ in range(2):
-        rounds.run(moment=APRIL)
-        posting.post(moment=APRIL)
+        dunning_run.run(moment=APRIL)
+        send.post(moment=APRIL)
     (told,) = mail.outbox
     assert told.subject.startswith("Receipt: €50.00 for your wallet")
     assert "We have received €50.00 by bank transfer B1 on 8 April 2026." in " ".join(str(told.body).split())
@@ -135,16 +137,16 @@ def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_
     Tenant.objects.update(email="bills@vision.example")
     later = at("2026-05-04 09:00")
     imported(camt(Line(amount="20.00", text="INV-2026-0001")), moment=later)
-    rounds.run(moment=later)
-    posting.post(moment=later)
+    dunning_run.run(moment=later)
+    send.post(moment=later)
     (told,) = mail.outbox
     assert told.subject == "Receipt: €20.00 for invoice INV-2026-0001"
 
 
 def test_a_tenant_has_none_whose_policy_says_so(counter: Counter) -> None:
     labs = more_labs(counter, ["acme", "bolt"])
-    policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), receipts=False)
-    policies.set_policy(tenant=labs[0], since=date(2026, 1, 1), letters=False)
+    dunning_policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), receipts=False)
+    dunning_policies.set_policy(tenant=labs[0], since=date(2026, 1, 1), letters=False)
     Tenant.objects.update(email="bills@labs.example")
     for lab in [counter.lab, *labs]:
         pays(lab, "4.00", counter)
@@ -182,7 +184,7 @@ def test_a_top_up_has_a_receipt_and_an_automatic_one_that_fails_is_told_of_in_th
     pays(counter.lab, "4.00", counter)
     posts(counter)
     card = counter.save_card()
-    schemes.set_scheme(
+    wallet_terms.set_scheme(
         tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
     wallet = Wallet.objects.get()
@@ -214,12 +216,12 @@ def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_ca
     counter.save_card()
     told = []
     for most, again in ((400, 1), (399, 2)):
-        monkeypatch.setattr(amounts, "MOST", most)
+        monkeypatch.setattr(gateway_amounts, "MOST", most)
         letter = Letter(tenant=counter.lab, invoice=counter.invoice, kind="invoice", key=f"document:{again}")
         letter.made_at = letter.not_before = counter.now
         letter.told = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
         letter.save()
-        posting.post(moment=counter.now)
+        send.post(moment=counter.now)
         told.append(" ".join(str(mail.outbox[-1].body).split()))
     assert "On 15 April 2026 we charge $4.00 to your Visa ending in 4242." in told[0]
     assert "we charge" not in told[1]

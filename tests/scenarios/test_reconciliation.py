@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 from django.core.management import call_command
 
-from billing.collecting import accounts, door
 from billing.models import (
     Difference,
     DifferenceKind,
@@ -20,8 +19,9 @@ from billing.models import (
     PaymentAttempt,
     Reconciliation,
 )
-from billing.reconciling import running
-from portal.tenants.models import Tenant
+from billing.payments import customers, gateway_access
+from billing.reconciliation import reconciliation_run
+from portal.core.tenants.models import Tenant
 from tests.collecting import DUE, Counter, more_labs
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,7 +38,7 @@ def labs(counter: Counter, names: list[str]) -> None:
 
 def reconcile(counter: Counter, *, since: datetime | None = None) -> dict[str, int]:
     """As each night; with `since` as by the command, from three days before that."""
-    run = running.run(gateway=counter.gateway, moment=counter.now, by="op", since=since)
+    run = reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op", since=since)
     counts: dict[str, int] = run.counts
     return counts
 
@@ -59,11 +59,11 @@ def charged_again(counter: Counter, lab: str, *, invoice: int = 0, number: str =
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": accounts.account_of(known.tenant).customer,
+        "customer": customers.account_of(known.tenant).customer,
         "payment_method": method.external_id,
         "confirm": True,
         "off_session": True,
-        "metadata": door.tags(
+        "metadata": gateway_access.tags(
             tenant=lab,
             kind="invoice",
             attempt=uuid4(),
@@ -158,7 +158,7 @@ def test_a_difference_that_is_gone_is_resolved_and_opens_again_when_it_returns(c
     counter.stripe.hand.alter(intent("lab-01"), amount=399)
     reconcile(counter)
     first = Difference.objects.get()
-    running.note(difference=first, text="Asked Stripe.", by="op", moment=counter.now)
+    reconciliation_run.note(difference=first, text="Asked Stripe.", by="op", moment=counter.now)
     counter.stripe.hand.alter(intent("lab-01"), amount=400)
     counter.wait(days=1)
     assert reconcile(counter)["resolved"] == 1
@@ -177,7 +177,7 @@ def test_one_that_is_older_than_the_window_stays_open_until_it_is_looked_at_agai
     counter.stripe.hand.alter(intent("lab-01"), amount=399)
     reconcile(counter)
     counter.wait(days=40)
-    later = running.run(
+    later = reconciliation_run.run(
         gateway=counter.gateway, moment=counter.now, by="op", since=DUE + timedelta(days=30)
     ).counts
     assert (later["charges"], later["resolved"]) == (0, 0)
@@ -190,7 +190,7 @@ def test_a_look_at_an_older_window_resolves_nothing_that_came_later(counter: Cou
     labs(counter, LABS[:1])
     counter.stripe.hand.alter(intent("lab-01"), amount=399)
     reconcile(counter)
-    older = running.run(
+    older = reconciliation_run.run(
         gateway=counter.gateway,
         moment=counter.now,
         by="op",
@@ -255,7 +255,7 @@ def test_what_shares_the_account_is_counted_and_left_alone(counter: Counter) -> 
     params = {
         "amount": 900,
         "currency": "usd",
-        "customer": accounts.account_of(method.tenant).customer,
+        "customer": customers.account_of(method.tenant).customer,
         "payment_method": method.external_id,
         "confirm": True,
         "off_session": True,

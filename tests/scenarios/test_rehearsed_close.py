@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from billing.models import Invoice
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, own, take_in
 from tests.stories import close, closed
 

@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import pytest
 
-from billing import rating
-from billing.reporting.reporting import ReportError, of_tenant
-from billing.reporting.shapes import By, Standing
+from billing.rating import engine
+from billing.reports.reporting import ReportError, of_tenant
+from billing.reports.shapes import By, Standing
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import Cluster, UsageRecord
-from portal.tenants.models import Tenant
-from portal.tenants.scope import tenant_scope
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 from tests.scenarios.reports import hours, report, told, worked, written
 from tests.stories import prove
@@ -231,7 +231,7 @@ def test_what_was_rated_again_counts_once() -> None:
     take_in(cluster, a_job(job_id="1", source_key="1", ended=None, seen_until="2026-03-02 11:40"))
     take_in(cluster, a_job(job_id="1", source_key="1", ended="2026-03-02 12:00", gpus=2))
     worked("1", "2026-03-02 10:00", "3600", covered=7200)
-    rating.rate_accounts(list(UsageRecord.objects.values_list("account_id", flat=True)))
+    engine.rate_accounts(list(UsageRecord.objects.values_list("account_id", flat=True)))
     assert told(report(cluster)) == [("gpu1 / vision", "charged", "4 = 1 + 1 + 2", "8 = 2 + 2 + 4 USD")]
     assert report(cluster, by=By.POD).jobs == 1
 

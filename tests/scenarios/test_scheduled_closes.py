@@ -11,8 +11,8 @@ import pytest
 from django.core import mail
 from django.db import IntegrityError, transaction
 
-from billing import close_reports, close_runs, close_schedules, closing
-from billing.close_schedules import ScheduleError
+from billing.invoicing import close_reports, close_runs, close_schedules, month_close
+from billing.invoicing.close_schedules import ScheduleError
 from billing.models import (
     Bound,
     CloseKind,
@@ -25,8 +25,8 @@ from billing.models import (
     ScheduledClose,
 )
 from clusters.models import Cluster
-from portal.audit.models import AuditEntry
-from portal.tenants.models import Tenant
+from portal.core.audit.models import AuditEntry
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, take_in
 from tests.history import history
 from tests.scenarios.configuring import Op
@@ -35,7 +35,7 @@ from tests.stories import close, prove
 pytestmark = pytest.mark.django_db
 
 MARCH = date(2026, 3, 1)
-REFUSES, DIES = "tests.standins.mail.Refuses", "tests.standins.mail.Dies"
+REFUSES, DIES = "tests.fakes.mail.Refuses", "tests.fakes.mail.Dies"
 
 
 @pytest.fixture(autouse=True)
@@ -200,10 +200,10 @@ def test_periods_that_ended_before_it_was_switched_on_are_left(labs: list[Tenant
 
 
 def test_an_invoice_that_was_made_void_is_not_issued_again_by_itself(labs: list[Tenant]) -> None:
-    from billing import voiding
+    from billing.invoicing import voids
 
     close("2026-03", labs[2])
-    voiding.void(
+    voids.void(
         invoice=Invoice.objects.get(number__isnull=False), reason="wrong", by="op", on=date(2026, 4, 4)
     )
     scheduled(None, 5)
@@ -240,17 +240,17 @@ def test_a_run_that_is_killed_goes_on_and_is_told_once(
     scheduled(None, 5)
     read_through("2026-04-05 09:00")
     (run,) = close_schedules.ask_due(moment=at("2026-04-05 09:00"))  # and the scheduler is gone
-    undisturbed = closing.close
+    undisturbed = month_close.close
 
     def dies(**arguments: Any) -> Any:
         list(undisturbed(**arguments))
         raise SystemExit("killed")
 
-    monkeypatch.setattr(closing, "close", dies)
+    monkeypatch.setattr(month_close, "close", dies)
     with pytest.raises(SystemExit):
         close_runs.perform(run.pk, clock=clock("2026-04-05 09:01"))
     assert (issued(), CloseReport.objects.count()) == (["vision-lab 2026-03 2026-04-05"], 0)
-    monkeypatch.setattr(closing, "close", undisturbed)
+    monkeypatch.setattr(month_close, "close", undisturbed)
     assert close_schedules.ask_due(moment=at("2026-04-05 10:00")) == []
     assert beat("2026-04-05 10:00") == []
     assert beat("2026-04-05 11:00") == []

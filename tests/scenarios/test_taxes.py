@@ -12,12 +12,12 @@ import pytest
 from django.db import IntegrityError, transaction
 from pypdf import PdfReader
 
-from billing import crediting
-from billing.closing import Outcome
 from billing.documents import build, pdf
+from billing.invoicing import credit_notes
+from billing.invoicing.month_close import Outcome
 from billing.models import DocumentKind, Invoice, TaxRate
 from clusters.models import Cluster
-from portal.tenants.models import Corrections, Tenant
+from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
 from tests.evidence import bundle
 from tests.scenarios.configuring import PHILLY, Op
@@ -99,7 +99,7 @@ def test_case_063_a_credit_note_has_its_invoices_rate_and_reason() -> None:
     Tenant.objects.filter(pk=french.pk).update(tax_treatment="exempt", tax_reason="Another reason.")
 
     notes = [
-        crediting.credit(
+        credit_notes.credit(
             invoice=invoice_of(tenant, "2026-03"), reason="Broken.", by="op", on=date(2026, 4, 9)
         )
         for tenant in (lab, french)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from clusters import examining, sources
+from clusters import connection_test, sources
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import Clocks
 from clusters.connectors.prometheus.coverage import whole_hours
@@ -61,7 +61,7 @@ class Dcgm:
 def dcgm(monkeypatch: pytest.MonkeyPatch) -> Dcgm:
     source = Dcgm()
     monkeypatch.setattr(sources, "job_telemetry", source.connect)
-    monkeypatch.setattr(examining, "job_telemetry", source.connect)
+    monkeypatch.setattr(connection_test, "job_telemetry", source.connect)
     return source
 
 
@@ -254,7 +254,7 @@ def test_testing_the_connection_says_what_dcgm_tells(gpu1: Cluster, dcgm: Dcgm) 
     now = int(at("2026-03-02 12:00").timestamp())
 
     def told() -> str:
-        return examining.examine(cluster=gpu1, clock=lambda: now)[-1].sentence
+        return connection_test.examine(cluster=gpu1, clock=lambda: now)[-1].sentence
 
     assert told() == f"It tells how busy the devices of 2 jobs were in the last hours, by {GR}."
     dcgm.rows, dcgm.notes = [], ["It has no metric of DCGM with the label hpc_job."]

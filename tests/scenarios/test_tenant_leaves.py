@@ -12,11 +12,10 @@ from django.core.management import call_command
 from django.db.models import ProtectedError
 from django.test import Client
 
-from billing import archiving, collection, crediting, manual, subscribing
-from billing.archiving import ArchiveError
-from billing.collecting import accounts, automatic, links, top_ups
-from billing.collecting.door import CollectingError
-from billing.collecting.links import Back
+from billing.catalog import subscriptions
+from billing.catalog.plans import PlanError
+from billing.invoicing import credit_notes, manual_lines, offboarding
+from billing.invoicing.offboarding import ArchiveError
 from billing.models import (
     Archive,
     AutomaticTopUp,
@@ -30,15 +29,18 @@ from billing.models import (
     Wallet,
     WalletScope,
 )
-from billing.plans import PlanError
+from billing.payments import automatic, checkout_sessions, customers, top_ups
+from billing.payments.checkout_sessions import Back
+from billing.payments.gateway_access import CollectingError
+from billing.receivables import settlement
 from billing.rules.money import Money
-from billing.wallets import schemes
+from billing.wallets import wallet_terms
 from clusters.models import Account, Cluster
+from portal.core.outbox import outbox
+from portal.core.tenants import ownership
+from portal.core.tenants.models import Membership, Ownership, Tenant, User
+from portal.core.tenants.ownership import OwnershipConflictError
 from portal.ops.cli import RefusedError
-from portal.outbox import outbox
-from portal.tenants import ownership
-from portal.tenants.models import Membership, Ownership, Tenant, User
-from portal.tenants.ownership import OwnershipConflictError
 from tests import stories
 from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, an_operator, at, take_in
 from tests.collecting import a_counter
@@ -68,7 +70,7 @@ def vision() -> Tenant:
 
 def what_is_left(tenant: Tenant) -> list[str]:
     with pytest.raises(ArchiveError) as refusal:
-        archiving.archive(tenant=tenant, by="Op", why="Contract ended", moment=LATER)
+        offboarding.archive(tenant=tenant, by="Op", why="Contract ended", moment=LATER)
     return list(refusal.value.sentences)
 
 
@@ -78,8 +80,8 @@ def test_case_086_a_tenant_with_unbilled_use_and_an_unpaid_invoice_is_closed_fir
         "It is on plan standard: end that with --leave.",
         "14.00 USD before tax are not billed yet: close the months until March 2026.",
     ]
-    assert archiving.leave(tenant=vision, at=GONE) == 1
-    assert archiving.leave(tenant=vision, at=GONE) == 0
+    assert offboarding.leave(tenant=vision, at=GONE) == 1
+    assert offboarding.leave(tenant=vision, at=GONE) == 0
     assert what_is_left(vision) == [
         "2.00 USD before tax are not billed yet: close the months until March 2026.",  # the hour until noon
     ]
@@ -93,17 +95,19 @@ def test_case_086_a_tenant_with_unbilled_use_and_an_unpaid_invoice_is_closed_fir
     assert what_is_left(vision) == ["1.00 USD of INV-2026-0001 is to be paid back: record that."]
     pay(closing_invoice, "-1.00")
 
-    kept = archiving.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    kept = offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     assert (kept.at, kept.by, kept.why) == (LATER, "Op", "Contract ended")
-    assert archiving.archive(tenant=vision, by="Oda", why="again", moment=at("2026-06-01")) == kept
+    assert offboarding.archive(tenant=vision, by="Oda", why="again", moment=at("2026-06-01")) == kept
     prove()
 
 
 def test_case_086_a_credited_invoice_and_lines_by_hand_count_too(vision: Tenant) -> None:
-    archiving.leave(tenant=vision, at=GONE)
+    offboarding.leave(tenant=vision, at=GONE)
     close("2026-03")
-    crediting.credit(invoice=invoice_of(vision, "2026-03"), reason="Farewell", by="Op", on=date(2026, 4, 3))
-    line = manual.add(
+    credit_notes.credit(
+        invoice=invoice_of(vision, "2026-03"), reason="Farewell", by="Op", on=date(2026, 4, 3)
+    )
+    line = manual_lines.add(
         tenant=vision,
         description="Disks",
         net=Money.of("5.00", "USD"),
@@ -114,8 +118,8 @@ def test_case_086_a_credited_invoice_and_lines_by_hand_count_too(vision: Tenant)
     assert what_is_left(vision) == [
         "1 line by hand waits for its next invoice: remove it, or close its month."
     ]
-    manual.remove(line=line)
-    archiving.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    manual_lines.remove(line=line)
+    offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     assert Archive.objects.get().tenant == vision
 
 
@@ -123,17 +127,17 @@ def test_case_086_documents_are_retained_and_personal_data_is_erased(vision: Ten
     other = a_tenant("speech-lab")
     ann, ben = a_person("ann@vision.example", vision), a_person("ben@vision.example", vision)
     a_person("ben@vision.example", other)
-    archiving.leave(tenant=vision, at=GONE)
+    offboarding.leave(tenant=vision, at=GONE)
     close("2026-03")
     outbox.drain()
     invoice = invoice_of(vision, "2026-03")
     pay(invoice, "2.00")
     with pytest.raises(ArchiveError, match="vision-lab is not archived"):
-        archiving.erase(tenant=vision, moment=LATER)
-    archiving.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+        offboarding.erase(tenant=vision, moment=LATER)
+    offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     document = bytes(InvoiceDocument.objects.get().pdf)
 
-    assert archiving.erase(tenant=vision, moment=LATER) == ["ann@vision.example"]
+    assert offboarding.erase(tenant=vision, moment=LATER) == ["ann@vision.example"]
 
     assert not User.objects.filter(pk=ann.pk).exists()
     assert list(Membership.objects.values_list("user", "tenant")) == [(ben.pk, other.pk)]
@@ -143,20 +147,20 @@ def test_case_086_documents_are_retained_and_personal_data_is_erased(vision: Ten
     invoice.refresh_from_db()
     assert invoice.buyer["address"] == "Gate 1"
     assert bytes(InvoiceDocument.objects.get().pdf) == document
-    assert archiving.erase(tenant=vision, moment=at("2026-06-01")) == []
+    assert offboarding.erase(tenant=vision, moment=at("2026-06-01")) == []
     assert Archive.objects.get().erased_at == LATER
 
 
 def test_case_086_an_address_that_the_mail_server_refused_is_erased_with_the_others(vision: Tenant) -> None:
-    archiving.leave(tenant=vision, at=GONE)
+    offboarding.leave(tenant=vision, at=GONE)
     close("2026-03")
     pay(invoice_of(vision, "2026-03"), "2.00")
-    archiving.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     told = {"tenant": vision, "kind": "reminder", "made_at": GONE, "not_before": GONE}
     refusal = "The mail server refused it: {'ann@vision.example': (550, b'No such user')}"
     Letter.objects.create(key="1", state="failed", to=["ann@vision.example"], why=refusal, **told)
     Letter.objects.create(key="2", state="skipped", why="Nothing is due any more.", **told)
-    archiving.erase(tenant=vision, moment=LATER)
+    offboarding.erase(tenant=vision, moment=LATER)
     assert list(Letter.objects.filter(kind="reminder").order_by("key").values_list("to", "why")) == [
         ([], "What the mail server said of its address is erased."),
         ([], "Nothing is due any more."),
@@ -199,17 +203,17 @@ def test_case_086_op_archives_and_erases_at_the_shell(
 
 def gone(vision: Tenant) -> Tenant:
     """The lab has left, with everything paid, and is archived."""
-    archiving.leave(tenant=vision, at=GONE)
+    offboarding.leave(tenant=vision, at=GONE)
     close("2026-03")
     pay(invoice_of(vision, "2026-03"), "2.00")
-    archiving.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     return vision
 
 
 def test_case_086_a_tenant_that_has_left_is_put_on_no_plan_again(vision: Tenant) -> None:
     gone(vision)
     with pytest.raises(PlanError) as refusal:
-        subscribing.subscribe(tenant=vision, plan=Plan.objects.get(), since=at("2026-06-01"))
+        subscriptions.subscribe(tenant=vision, plan=Plan.objects.get(), since=at("2026-06-01"))
     assert str(refusal.value) == (
         "vision-lab has left, and is archived since 2026-05-01: put a new tenant on plan standard."
     )
@@ -263,13 +267,13 @@ def test_case_086_money_that_is_under_way_keeps_a_tenant_from_being_archived_and
         counter.save_account()
         counter.collect()  # a debit takes days
         lab = counter.lab
-        archiving.leave(tenant=lab, at=counter.now)
+        offboarding.leave(tenant=lab, at=counter.now)
         pay(counter.invoice, "4.00")  # by transfer meanwhile
         told = "A payment of 4.00 USD is under way: wait until it is told how that ended."
-        assert told in archiving.left(lab, moment=LATER)
+        assert told in offboarding.left(lab, moment=LATER)
         Archive.objects.create(tenant=lab, at=LATER, by="Op", why="in spite of it")
         with pytest.raises(ArchiveError, match=r"A payment of 4\.00 USD is under way"):
-            archiving.erase(tenant=lab, moment=LATER)
+            offboarding.erase(tenant=lab, moment=LATER)
         assert SavedMethod.objects.get().last4
 
 
@@ -277,7 +281,7 @@ def test_case_086_a_wallet_that_tops_itself_up_is_told_to_stop_first() -> None:
     """Else it would go on buying credit for nobody, from an empty wallet and the saved card."""
     with a_counter() as counter:
         lab = counter.lab
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         wallet = Wallet.objects.get()
@@ -285,15 +289,15 @@ def test_case_086_a_wallet_that_tops_itself_up_is_told_to_stop_first() -> None:
             wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=counter.now
         )
         told = "Its wallet in USD tops itself up from its card: turn that off on the wallet's page."
-        assert told in archiving.left(lab, moment=LATER)
+        assert told in offboarding.left(lab, moment=LATER)
         automatic.turn_off(wallet=wallet, by="ann", moment=counter.now)
-        assert told not in archiving.left(lab, moment=LATER)
+        assert told not in offboarding.left(lab, moment=LATER)
 
 
 def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> None:
     with a_counter() as counter:
         lab, now = counter.lab, counter.now
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         counter.save_card()
@@ -307,7 +311,7 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
             "moment": now,
         }
         automatic.set_rule(wallet=wallet, **low)
-        archiving.leave(tenant=lab, at=now)
+        offboarding.leave(tenant=lab, at=now)
         Archive.objects.create(tenant=lab, at=LATER, by="Op", why="with its rule still on")
 
         assert automatic.due() == []
@@ -322,7 +326,7 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
             lambda: automatic.set_rule(wallet=wallet, **low),
             lambda: top_ups.charge(wallet=wallet, amount=5000, key=uuid4(), back=back, **to),
             lambda: top_ups.page(wallet=wallet, amount=5000, key=uuid4(), back=back, **to),
-            lambda: links.card_page(tenant=lab, back=back, **to),
+            lambda: checkout_sessions.card_page(tenant=lab, back=back, **to),
         ):
             with pytest.raises(CollectingError) as refusal:
                 refused_now()
@@ -335,11 +339,11 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
 def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with a_counter() as counter:
         lab = counter.lab
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         counter.save_card()
-        asked = accounts.customer_of
+        asked = customers.customer_of
 
         def slowly(tenant: Tenant, **told: Any) -> str:
             Archive.objects.get_or_create(
@@ -347,7 +351,7 @@ def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch
             )
             return asked(tenant, **told)
 
-        monkeypatch.setattr(accounts, "customer_of", slowly)
+        monkeypatch.setattr(customers, "customer_of", slowly)
         with pytest.raises(CollectingError, match="Vision Lab has left"):
             top_ups.charge(
                 wallet=Wallet.objects.get(),
@@ -369,9 +373,9 @@ def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_custome
         counter.collect()
         lab = counter.lab
         assert counter.standing == "paid"
-        archiving.leave(tenant=lab, at=counter.now)
+        offboarding.leave(tenant=lab, at=counter.now)
         stories.close("2026-04", lab, on="2026-05-01", accept="it has left")
-        archiving.archive(tenant=lab, by="Op", why="Contract ended", moment=LATER)
+        offboarding.archive(tenant=lab, by="Op", why="Contract ended", moment=LATER)
 
         call_command("erase_tenant", "vision-lab", why="Ann asked for it")
 
@@ -391,7 +395,7 @@ def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_custome
 
 
 def pay(invoice: Invoice, amount: str) -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=invoice,
         amount=Money.of(amount, "USD"),
         received_on=date(2026, 4, 5),

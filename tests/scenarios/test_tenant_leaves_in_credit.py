@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from billing import archiving, collection, manual, plan_terms, rating, subscribing
-from billing.closing import Outcome
+from billing.catalog import plan_versions, subscriptions
+from billing.invoicing import manual_lines, offboarding
+from billing.invoicing.month_close import Outcome
 from billing.models import DocumentKind, Invoice, PlanVersion
+from billing.rating import engine
+from billing.receivables import settlement
 from billing.rules.money import Money
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.documentation import table
 from tests.evidence import bundle, verified
@@ -28,11 +31,11 @@ LATER = at("2026-05-01")
 
 
 def what_is_left(tenant: Tenant) -> list[str]:
-    return list(archiving.left(tenant, moment=LATER))
+    return list(offboarding.left(tenant, moment=LATER))
 
 
 def pay(invoice: Invoice, amount: str) -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=invoice,
         amount=Money.of(amount, "USD"),
         received_on=date(2026, 5, 5),
@@ -45,7 +48,7 @@ def pay(invoice: Invoice, amount: str) -> None:
 def member() -> Tenant:
     """Since March it has paid 300.00 a month in advance, and used an hour at 2.00: 602.00 with March's invoice."""
     version = a_version(TWO_DOLLARS)
-    plan_terms.set_fee(version=version, name="Access", amount=Decimal(300), in_advance=True)
+    plan_versions.set_fee(version=version, name="Access", amount=Decimal(300), in_advance=True)
     cluster, member = a_lab(version)
     used(cluster, 1)
     close("2026-03")
@@ -56,7 +59,7 @@ def test_case_086_a_fee_in_advance_comes_back_as_a_credit_note_at_the_close_of_t
     member: Tenant,
 ) -> None:
     """It leaves after 10 of April's 30 days, and no invoice follows that could take 200.00 off."""
-    archiving.leave(tenant=member, at=at("2026-04-11"))
+    offboarding.leave(tenant=member, at=at("2026-04-11"))
     assert what_is_left(member) == [
         "-200.00 USD before tax are not billed yet: close the months until April 2026.",
         "INV-2026-0001 has 602.00 USD due: have it paid, credit it, or write it off.",
@@ -72,7 +75,7 @@ def test_case_086_a_fee_in_advance_comes_back_as_a_credit_note_at_the_close_of_t
     pay(invoice_of(member, "2026-03"), "602.00")
     assert what_is_left(member) == ["200.00 USD of INV-2026-0001 is to be paid back: record that."]
     pay(invoice_of(member, "2026-03"), "-200.00")
-    archiving.archive(tenant=member, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive(tenant=member, by="Op", why="Contract ended", moment=LATER)
     assert close("2026-05")[0].outcome is Outcome.NOTHING
     prove()
 
@@ -86,7 +89,7 @@ def test_case_086_what_it_used_last_is_billed_with_it(
     assert (row["fee that was billed"], row["owed"]) == ("300.00", "100.00")
     if hours := int(row["GPU-hours in April"]):
         used(Cluster.objects.get(), hours, day="2026-04-05")
-    archiving.leave(tenant=member, at=at("2026-04-11"))
+    offboarding.leave(tenant=member, at=at("2026-04-11"))
     close("2026-04")
     found = {each.kind: total(each) for each in Invoice.objects.filter(tenant=member).order_by("pk")[1:]}
     told = {"invoice": row["closing invoice"], "credit-note": row["credit note"]}
@@ -99,8 +102,8 @@ def test_case_086_what_it_used_last_is_billed_with_it(
 
 def test_who_goes_to_another_plan_has_it_taken_off_the_next_invoice(member: Tenant) -> None:
     other = a_version(TWO_DOLLARS, name="other")
-    subscribing.subscribe(tenant=member, plan=other.plan, since=at("2026-04-11"))
-    rating.rate_tenants([member])
+    subscriptions.subscribe(tenant=member, plan=other.plan, since=at("2026-04-11"))
+    engine.rate_tenants([member])
     assert [(one.outcome, one.beside) for one in close("2026-04")] == [(Outcome.CARRIED, ())]
     used(Cluster.objects.get(), 150, day="2026-05-05")
     close("2026-05")
@@ -111,8 +114,8 @@ def test_who_goes_to_another_plan_has_it_taken_off_the_next_invoice(member: Tena
 def test_case_086_who_is_known_late_to_have_left_is_given_back_at_the_next_close(member: Tenant) -> None:
     """April was closed with May's fee in it before anybody said so."""
     close("2026-04")
-    archiving.leave(tenant=member, at=at("2026-04-11"))
-    told = list(archiving.left(member, moment=at("2026-05-04")))
+    offboarding.leave(tenant=member, at=at("2026-04-11"))
+    told = list(offboarding.left(member, moment=at("2026-05-04")))
     assert told[0] == (
         "-500.00 USD before tax are not billed yet: close the months until May 2026, which can be closed from "
         "2026-06-01 00:00 UTC on."
@@ -128,8 +131,8 @@ def test_case_086_who_is_known_late_to_have_left_is_given_back_at_the_next_close
 
 def test_case_086_what_is_taken_off_by_hand_holds_up_no_credit_note(member: Tenant) -> None:
     """Nothing is left to take 50.00 off, so the line waits until somebody removes it."""
-    archiving.leave(tenant=member, at=at("2026-04-11"))
-    manual.add(
+    offboarding.leave(tenant=member, at=at("2026-04-11"))
+    manual_lines.add(
         tenant=member,
         description="Goodwill",
         net=Money.of("-50.00", "USD"),
@@ -146,8 +149,8 @@ def test_case_086_what_is_taken_off_by_hand_holds_up_no_credit_note(member: Tena
 
 
 def test_case_086_a_discount_that_came_too_late_is_told_with_what_to_do(member: Tenant) -> None:
-    archiving.leave(tenant=member, at=at("2026-04-11"))
-    discount = plan_terms.set_discount(
+    offboarding.leave(tenant=member, at=at("2026-04-11"))
+    discount = plan_versions.set_discount(
         version=PlanVersion.objects.get(),
         name="Farewell",
         amount=Decimal(62),
@@ -161,7 +164,7 @@ def test_case_086_a_discount_that_came_too_late_is_told_with_what_to_do(member: 
         "-62.00 USD before tax are not billed yet: close April 2026 again, which credits what was billed. What a "
         "discount takes off that came later stays: take it back, and credit an invoice by hand."
     )
-    plan_terms.drop_term(term=discount)
+    plan_versions.drop_term(term=discount)
     assert what_is_left(member) == [
         "INV-2026-0001 has 402.00 USD due: have it paid, credit it, or write it off."
     ]

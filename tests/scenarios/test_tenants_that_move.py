@@ -7,14 +7,15 @@ from decimal import Decimal
 
 import pytest
 
-from billing import payers, plan_terms, plans, rating
+from billing.catalog import plan_versions, plans, third_party_payers
+from billing.catalog.plans import PlanError
 from billing.models import Invoice, InvoiceLine, Plan, RatedUsage
-from billing.plans import PlanError
+from billing.rating import engine
 from billing.rules.money import Money
 from billing.rules.pricing import PerUnit
 from clusters.models import Cluster
-from portal.outbox import outbox
-from portal.tenants.models import Tenant
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
 from tests.stories import closed, hours, lines_of, prove
 from tests.terms import TWO_DOLLARS
@@ -29,7 +30,7 @@ MARCH_1ST = {"started": "2026-02-28 23:00", "ended": "2026-03-01 01:00"}  # the 
 def plan() -> Plan:
     """From March on 2.00 a GPU-hour and 744.00 a month."""
     made = a_plan("lab", prices=[("gpu-hour", {}, "2.00", MARCH)], effective_from=MARCH)
-    plan_terms.set_fee(version=made.versions.get(), name="Base fee", amount=Decimal(744))
+    plan_versions.set_fee(version=made.versions.get(), name="Base fee", amount=Decimal(744))
     return made
 
 
@@ -50,7 +51,7 @@ def lab(plan: Plan, cluster: Cluster) -> Tenant:
 def moves(tenant: Tenant, zone: str) -> None:
     Tenant.objects.filter(pk=tenant.pk).update(timezone=zone)
     tenant.refresh_from_db()
-    rating.rate_tenants([tenant])
+    engine.rate_tenants([tenant])
     outbox.drain()
 
 
@@ -109,7 +110,7 @@ def test_case_009_a_fee_of_a_new_version_counts_from_the_midnight_of_the_period(
     """April lasts 30 days and 6 hours after the move west; the old fee holds in 6 of the 726 hours."""
     april = plans.new_version(plan=plan, effective_from=APRIL, charges=["gpu"])
     plans.set_price(version=april, meter="gpu-hour", where={}, model=TWO_DOLLARS, valid_from=APRIL)
-    plan_terms.set_fee(version=april, name="Base fee", amount=Decimal(1452))
+    plan_versions.set_fee(version=april, name="Base fee", amount=Decimal(1452))
     moves(lab, "America/New_York")
     closed("2026-04", lab)
     assert newest(lab) == [
@@ -132,8 +133,8 @@ def test_who_paid_for_an_issued_month_did_so_wherever_the_tenant_goes(
     institute = a_tenant("institute", plan=plan, plan_from=MARCH, timezone="Europe/Berlin")
     take_in(cluster, a_job(started="2026-03-31 21:00", ended="2026-03-31 22:00"))
     take_in(cluster, a_job(started="2026-03-31 22:00", ended="2026-03-31 23:00"))
-    payers.pay_for(payer=institute, tenant=lab, since=APRIL)
-    rating.rate_tenants([lab])
+    third_party_payers.pay_for(payer=institute, tenant=lab, since=APRIL)
+    engine.rate_tenants([lab])
     closed("2026-03", institute)
     assert closed("2026-04", institute).total.text == "1490.00"  # type: ignore[union-attr]
     assert closed("2026-04", lab).total.text == "2.00"  # type: ignore[union-attr]
@@ -146,7 +147,7 @@ def test_who_paid_for_an_issued_month_did_so_wherever_the_tenant_goes(
 
 def test_what_a_tenant_was_billed_for_its_last_day_stays_frozen_after_a_move(lab: Tenant, plan: Plan) -> None:
     moves(lab, "Pacific/Kiritimati")
-    fee = plan_terms.set_fee(
+    fee = plan_versions.set_fee(
         version=plan.versions.get(),
         name="Base fee",
         amount=Decimal(300),
@@ -158,4 +159,4 @@ def test_what_a_tenant_was_billed_for_its_last_day_stays_frozen_after_a_move(lab
     assert InvoiceLine.objects.filter(term_id=fee.pk).exists()
     moves(lab, "Pacific/Niue")
     with pytest.raises(PlanError, match="was billed by its own Base fee"):
-        plan_terms.drop_term(term=fee)
+        plan_versions.drop_term(term=fee)

@@ -11,16 +11,17 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from billing import plan_terms, trying
+from billing.catalog import plan_versions
 from billing.models import Allowance, BillingPeriod, Commitment, Discount, Fee, PlanVersion
-from billing.reading.accrued import accrued
+from billing.queries.accrued_charges import accrued
 from billing.rules.money import Money
+from billing.simulation import what_if
 from clusters.models import Cluster
-from portal.audit.models import AuditEntry
-from portal.ops.config import drafts
-from portal.ops.config.shape import parse
-from portal.ops.config.writing import plan_text
-from portal.tenants.models import Tenant
+from portal.config_file import drafts
+from portal.config_file.export import plan_text
+from portal.config_file.schema import parse
+from portal.core.audit.models import AuditEntry
+from portal.core.tenants.models import Tenant
 from tests.builders import an_operator, at
 from tests.configuring_terms import apply, refused
 from tests.history import history
@@ -139,7 +140,7 @@ def test_what_is_tried_is_what_was_billed_and_what_has_accrued_what_a_close_says
         agrees(vision, month, tmp_path)
     prove()
 
-    (tried,) = trying.try_plan(
+    (tried,) = what_if.try_plan(
         tenants=[vision],
         months=((2026, 3), (2026, 5)),
         draft=lambda name: drafts.write(parse(SITE).plans, name),
@@ -147,7 +148,7 @@ def test_what_is_tried_is_what_was_billed_and_what_has_accrued_what_a_close_says
     assert [(row.line, row.now, row.tried) for row in tried.rows if row.now != row.tried] == []
 
     june = BillingPeriod.objects.get(tenant=vision, start=at("2026-06-01"))
-    plan_terms.set_fee(
+    plan_versions.set_fee(
         version=PlanVersion.objects.get(), name="Racks", amount=Decimal(300), tenant=vision,
         valid_from=date(2026, 6, 16),
     )  # fmt: skip
@@ -194,7 +195,7 @@ def sent(op: Client, model: str, what: str, form: dict[str, Any], *args: Any) ->
 
 def test_op_gives_one_tenant_a_fee_of_its_own_and_ends_it(op: Client) -> None:
     version = a_version(TWO_DOLLARS)
-    plan_terms.set_fee(version=version, name="Platform fee", amount=Decimal(310), in_advance=True)
+    plan_versions.set_fee(version=version, name="Platform fee", amount=Decimal(310), in_advance=True)
     _, vision = a_lab(version)
     form = {
         "version": version.pk, "tenant": vision.pk, "name": "Platform fee", "amount": "155",

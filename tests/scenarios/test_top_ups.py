@@ -10,9 +10,6 @@ from datetime import datetime
 import pytest
 from django.db import connection
 
-from billing.collecting import accounts, automatic, top_ups
-from billing.collecting.door import CollectingError
-from billing.collecting.links import Back
 from billing.models import (
     AttemptState,
     AutomaticTopUp,
@@ -24,12 +21,15 @@ from billing.models import (
     Wallet,
     WalletScope,
 )
-from billing.reconciling import running
+from billing.payments import automatic, customers, top_ups
+from billing.payments.checkout_sessions import Back
+from billing.payments.gateway_access import CollectingError
+from billing.reconciliation import reconciliation_run
 from billing.rules.wallet import Piece
-from billing.wallets import entries, granting, replay, schemes
+from billing.wallets import entries, grants, replay, wallet_terms
 from billing.wallets.entries import Booking
 from billing.wallets.replay import Change
-from portal.ops.stripe_sandbox import currencies
+from portal.dev.stripe_sandbox import currencies
 from tests.builders import at
 from tests.collecting import Counter, a_counter
 from tests.history import history
@@ -43,7 +43,7 @@ DECLINED, ASKS = "4000000000000341", "4000002760003184"
 @pytest.fixture
 def counter() -> Iterator[Counter]:
     with a_counter() as found:
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         yield found
@@ -108,7 +108,7 @@ def test_what_was_bought_counts_as_booked_beside_what_was_charged(counter: Count
     counter.save_card()
     charge(counter)
     counter.collect()
-    row = running.run(gateway=counter.gateway, moment=counter.now, by="op")
+    row = reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
     # Beside an invoice of 4.00.
     assert (row.counts["opened"], row.sums["USD"]["charged"], row.sums["USD"]["booked"]) == (0, 5400, 5400)
 
@@ -121,7 +121,7 @@ def test_case_070_a_top_up_that_is_refused_credits_nothing(counter: Counter) -> 
 
 
 def test_a_top_up_whose_answer_is_lost_is_credited_once_when_it_is_found(counter: Counter) -> None:
-    from billing.gateways.base import GatewayError
+    from billing.payments.gateways.base import GatewayError
 
     counter.save_card()
     counter.stripe.faults.answer_lost("POST /v1/payment_intents")
@@ -186,7 +186,7 @@ def test_case_071_below_its_mark_a_wallet_is_topped_up_once(counter: Counter) ->
 
 def test_case_071_while_its_payment_takes_days_no_other_is_made() -> None:
     with a_counter(currency="EUR") as counter:
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=counter.lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         counter.save_account()
@@ -254,7 +254,7 @@ def test_a_card_that_asks_each_time_stops_it_and_setting_it_anew_tries_again(cou
 def test_turned_off_nothing_is_bought_not_even_what_was_about_to_be_sent(counter: Counter) -> None:
     counter.save_card()
     made = rule(counter)
-    customer = accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+    customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
     assert automatic.prepare(rule=made, customer=customer, moment=counter.now) is not None
     automatic.turn_off(wallet=wallet(), by="ann", moment=counter.now)
     counter.collect()
@@ -267,9 +267,9 @@ def test_a_wallet_that_was_filled_meanwhile_is_not_topped_up(counter: Counter) -
     """The top-up waits for a worker; a transfer fills the wallet before one comes."""
     counter.save_card()
     made = rule(counter)
-    customer = accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+    customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
     assert automatic.prepare(rule=made, customer=customer, moment=counter.now) is not None
-    granting.grant(
+    grants.grant(
         wallet=wallet(),
         amount=100_000,
         key="transfer 1",
@@ -317,7 +317,7 @@ def test_case_071_a_kill_or_a_lost_answer_buys_once(counter: Counter, fault: str
 def test_case_071_two_at_once_buy_once(counter: Counter) -> None:
     counter.save_card()
     made = rule(counter)
-    customer = accounts.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+    customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
     troubles: list[BaseException] = []
     barrier = threading.Barrier(6)
 

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 from django.test import Client
 
-from billing.collecting import links, top_ups
-from billing.collecting.door import CollectingError
-from billing.collecting.links import Back
 from billing.models import PayLink, PaymentAttempt, TopUp, Wallet, WalletScope
-from billing.wallets import schemes
+from billing.payments import checkout_sessions, top_ups
+from billing.payments.checkout_sessions import Back
+from billing.payments.gateway_access import CollectingError
+from billing.wallets import wallet_terms
 from tests.builders import a_person, at
 from tests.collecting import Counter, a_counter
 from tests.web.house import signed_in
@@ -27,7 +27,7 @@ DECLINED = "4000000000000341"
 @pytest.fixture
 def counter() -> Iterator[Counter]:
     with a_counter() as found:
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         yield found
@@ -85,9 +85,9 @@ def test_a_card_is_tried_with_no_more_than_60_top_ups_an_hour(counter: Counter) 
 def test_who_reloads_the_way_back_many_times_asks_stripe_once_a_minute(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "MOST_RETURNS", 3)
+    monkeypatch.setattr(checkout_sessions, "MOST_RETURNS", 3)
     with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as counter:
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         link = page(counter)

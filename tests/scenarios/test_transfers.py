@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from billing import credit
+from billing.bank_transfers.entities import StatementError
 from billing.models import CreditEntry, Invoice, Payment, Transfer
+from billing.receivables import credit_balance
 from billing.rules.references import creditor_reference
-from billing.transfers.values import StatementError
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, take_in
 from tests.statements import IBAN, PAYER, Line, a_lab, camt, imported, march, reference, stands, told
 from tests.stories import close, invoice_of, prove
@@ -76,23 +76,23 @@ def test_case_080_a_part_leaves_the_rest_due_and_too_much_becomes_credit_that_pa
 
     imported(camt(Line(amount="13.00", reference=reference(invoice), name="B2")))
     assert stands(invoice) == ("paid", "20.00", "0.00")
-    assert credit.of(lab, "EUR") == 500  # 12 + 13 = 20 paid + 5 of credit
+    assert credit_balance.of(lab, "EUR") == 500  # 12 + 13 = 20 paid + 5 of credit
 
     cluster = a_cluster()
     take_in(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     april = invoice_of(lab, "2026-04")
     assert stands(april) == ("paid", "4.00", "0.00")
-    assert credit.of(lab, "EUR") == 100
+    assert credit_balance.of(lab, "EUR") == 100
     prove()
 
 
 def test_a_transfer_that_went_back_makes_the_invoice_due_again(lab: Tenant, invoice: Invoice) -> None:
     imported(camt(Line(amount="25.00", reference=reference(invoice), name="B1", end_to_end="E1")))
-    assert (stands(invoice)[0], credit.of(lab, "EUR")) == ("paid", 500)
+    assert (stands(invoice)[0], credit_balance.of(lab, "EUR")) == ("paid", 500)
     imported(camt(Line(amount="-25.00", name="B9", end_to_end="E1", returned="AC04"), name="next"))
     assert stands(invoice) == ("due", "0.00", "20.00")
-    assert credit.of(lab, "EUR") == 0
+    assert credit_balance.of(lab, "EUR") == 0
     assert [state for _, state, _ in told()] == ["returned", "booked"]
     prove()
 
@@ -106,7 +106,7 @@ def test_credit_that_was_used_is_due_again_when_its_transfer_went_back(lab: Tena
     assert stands(april)[0] == "paid"
     imported(camt(Line(amount="-25.00", name="B1", reversal=True), name="next"))
     assert stands(april) == ("due", "0.00", "4.00")
-    assert credit.of(lab, "EUR") == 0
+    assert credit_balance.of(lab, "EUR") == 0
     assert sum(CreditEntry.objects.values_list("amount", flat=True)) == 0
 
 
@@ -232,10 +232,10 @@ def test_a_rehearsal_says_what_would_be_booked_and_keeps_nothing(invoice: Invoic
 def test_a_transfer_that_was_recorded_by_hand_under_the_same_name_is_that_payment(invoice: Invoice) -> None:
     from datetime import date
 
-    from billing import collection
+    from billing.receivables import settlement
     from billing.rules.money import Money
 
-    collection.record_payment(
+    settlement.record_payment(
         invoice=invoice,
         amount=Money.of("5.00", "EUR"),
         received_on=date(2026, 4, 8),
@@ -248,10 +248,12 @@ def test_a_transfer_that_was_recorded_by_hand_under_the_same_name_is_that_paymen
 
 def test_a_wallet_is_filled_under_its_reference_and_loses_it_when_the_money_went_back(lab: Tenant) -> None:
     from billing.models import Wallet, WalletScope
-    from billing.wallets import schemes
+    from billing.wallets import wallet_terms
     from tests.builders import at
 
-    schemes.set_scheme(tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01"))
+    wallet_terms.set_scheme(
+        tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
     wallet = Wallet.objects.get()
     line = Line(
         amount="50.00", reference=creditor_reference(f"WALLET{wallet.pk}"), name="B1", end_to_end="E1"

@@ -10,8 +10,8 @@ import pytest
 from django.core.management import call_command
 
 from billing import tasks
-from billing.transfers import importing
-from billing.wallets.apart import LeftOverError
+from billing.bank_transfers import statement_import
+from billing.wallets.batch import LeftOverError
 from portal.schedule import SCHEDULE
 from tests.owner import as_owner
 from tests.statements import APRIL, Line, a_lab, camt, march, stands, told
@@ -44,7 +44,7 @@ def a_database_that_refuses(amount: int) -> Iterator[None]:
 def test_a_transfer_that_fails_at_its_commit_holds_up_none_behind_it_and_is_tried_again() -> None:
     invoice = march(a_lab())
     with a_database_that_refuses(666):
-        importing.take_in(data=BOTH, name="april.xml", by="op", moment=APRIL, most=0)
+        statement_import.take_in(data=BOTH, name="april.xml", by="op", moment=APRIL, most=0)
         with pytest.raises(LeftOverError, match="Not this one"):
             tasks.match_transfers()
         assert [state for _, state, _ in told()] == ["new", "booked"]

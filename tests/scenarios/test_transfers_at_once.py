@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from django.db import connection, transaction
 
+from billing.bank_transfers import manual_matching
 from billing.models import Transfer
-from billing.transfers import deciding
 from tests.statements import APRIL, Line, a_lab, camt, imported, told
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -56,10 +56,10 @@ def test_op_names_what_a_debit_takes_back_and_takes_that_back_again() -> None:
     came, debit = Transfer.objects.order_by("pk")
 
     def takes_back() -> object:
-        return deciding.takes_back(transfer=debit, original=came, by="op", moment=APRIL)
+        return manual_matching.takes_back(transfer=debit, original=came, by="op", moment=APRIL)
 
     def looks_again() -> object:
-        return deciding.look_again(transfer=debit, why="It was another's", by="op", moment=APRIL)
+        return manual_matching.look_again(transfer=debit, why="It was another's", by="op", moment=APRIL)
 
     while_the_first_is_locked(takes_back, came, debit)
     assert [state for _, state, _ in told()] == ["returned", "booked"]

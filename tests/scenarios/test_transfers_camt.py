@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
+from billing.bank_transfers import camt as reader
+from billing.bank_transfers.entities import StatementError
 from billing.models import BankStatement, Transfer
-from billing.transfers import camt as reader
-from billing.transfers.values import StatementError
 from portal.ops.cli import RefusedError
 from tests.statements import IBAN, Line, a_lab, camt, imported, march, reference, stands
 

@@ -11,9 +11,9 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from billing.bank_transfers import csv_statement
+from billing.bank_transfers.entities import ReadOptions, StatementError
 from billing.models import Payment, RefusedEntry, Transfer
-from billing.transfers import table
-from billing.transfers.values import ReadOptions, StatementError
 from portal.ops.cli import RefusedError
 from tests.statements import IBAN, Line, a_lab, camt, imported, march, reference, stands
 
@@ -25,7 +25,7 @@ GERMAN = (
 
 def read(text: str, codec: str = "utf-8", **said: Any) -> list[tuple[int, str, str, str]]:
     options = ReadOptions(account=IBAN, **{"currency": "EUR", **said})
-    found = table.statement(text.encode(codec), options)
+    found = csv_statement.statement(text.encode(codec), options)
     return [(each.amount, str(each.booked_on), each.payer, each.text) for each in found.entries]
 
 
@@ -44,7 +44,7 @@ def test_what_a_bank_writes_above_the_header_is_left_out() -> None:
 
 def test_what_is_not_booked_yet_is_counted_and_left_out() -> None:
     text = GERMAN + "08.04.2026;3,00;EUR;a;b;c;Umsatz vorgemerkt\n"
-    assert table.statement(text.encode(), ReadOptions(account=IBAN)).pending == 1
+    assert csv_statement.statement(text.encode(), ReadOptions(account=IBAN)).pending == 1
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_decimal_mark_that_the_file_does_not_have_books_nothing_a_hundredfold(
     mark: str, wrong: str, right: str, cents: int
 ) -> None:
     text = f"date;amount;text\n2026-04-08;{wrong};a\n2026-04-08;{right};b\n"
-    found = table.statement(text.encode(), ReadOptions(account=IBAN, currency="EUR", decimal=mark))
+    found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, currency="EUR", decimal=mark))
     assert [each.amount for each in found.entries] == [cents]
     assert [each.reason for each in found.bad] == [f"'{wrong}' is no amount with '{mark}' before its cents."]
 
@@ -95,13 +95,13 @@ def test_a_decimal_mark_that_the_file_does_not_have_books_nothing_a_hundredfold(
 )
 def test_what_is_no_table_is_refused_in_a_sentence(data: bytes, sentence: str) -> None:
     with pytest.raises(StatementError, match=sentence):
-        table.statement(data, ReadOptions(account=IBAN))
+        csv_statement.statement(data, ReadOptions(account=IBAN))
 
 
 def test_a_row_that_cannot_be_read_is_put_aside_with_its_reason() -> None:
     rows = ("today,1.00,EUR,a", "2026-04-08,one,EUR,a", "2026-04-08,1.00,XXQ,a", "2026-04-08,1.001,EUR,a")
     text = "\n".join(("date,amount,currency,text", *rows))
-    found = table.statement(text.encode(), ReadOptions(account=IBAN, decimal="."))
+    found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, decimal="."))
     assert [(each.place, each.reason) for each in found.bad] == [
         ("line 2", "'today' is no day; write it like 2026-03-31 or 31.03.2026."),
         ("line 3", "'one' is no amount."),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from billing import archiving, credit
+from billing.bank_transfers import manual_matching
+from billing.bank_transfers.manual_matching import DecisionError
+from billing.invoicing import offboarding
 from billing.models import Transfer, Wallet, WalletScope
+from billing.receivables import credit_balance
 from billing.rules.references import creditor_reference
-from billing.transfers import deciding
-from billing.transfers.deciding import DecisionError
-from billing.wallets import schemes
-from portal.tenants.models import Tenant
+from billing.wallets import wallet_terms
+from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.statements import Line, a_lab, camt, imported, leaves, march, stands, told
 from tests.stories import prove
@@ -25,17 +26,19 @@ LEFT = "Vision Lab has left, and is archived since 2026-06-02: send it back at t
 def wallet() -> Wallet:
     """Of a lab that paid March and has left."""
     lab = a_lab()
-    schemes.set_scheme(tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01"))
+    wallet_terms.set_scheme(
+        tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1", end_to_end="E1")))
     leaves(lab)
-    archiving.archive(tenant=lab, by="Op", why="Contract ended", moment=at("2026-06-02 09:00"))
+    offboarding.archive(tenant=lab, by="Op", why="Contract ended", moment=at("2026-06-02 09:00"))
     return Wallet.objects.get()
 
 
 @pytest.mark.parametrize("erased", [False, True], ids=["archived", "erased"])
 def test_a_standing_order_fills_no_wallet_of_a_lab_that_has_left(wallet: Wallet, *, erased: bool) -> None:
     if erased:
-        archiving.erase(tenant=wallet.tenant, moment=at("2026-06-02 09:00"))
+        offboarding.erase(tenant=wallet.tenant, moment=at("2026-06-02 09:00"))
     order = Line(amount="50.00", reference=creditor_reference(f"WALLET{wallet.pk}"), name="B2")
     imported(camt(order, name="july"), moment=JULY)
     assert told()[-1] == ("50.00", "waiting", LEFT)
@@ -48,10 +51,10 @@ def test_nobody_books_it_as_credit_of_a_lab_that_has_left(wallet: Wallet) -> Non
     imported(camt(Line(amount="50.00", text="for GPUs", name="B2"), name="july"), moment=JULY)
     row = Transfer.objects.get(amount=50_00)
     with pytest.raises(DecisionError) as refusal:
-        deciding.assign(transfer=row, numbers=[], tenant=wallet.tenant, by="op", moment=JULY)
+        manual_matching.assign(transfer=row, numbers=[], tenant=wallet.tenant, by="op", moment=JULY)
     assert str(refusal.value) == LEFT
-    deciding.set_aside(transfer=row, why="Sent back on 3 July.", by="op", moment=JULY)
-    assert credit.of(wallet.tenant, "EUR") == 0
+    manual_matching.set_aside(transfer=row, why="Sent back on 3 July.", by="op", moment=JULY)
+    assert credit_balance.of(wallet.tenant, "EUR") == 0
     prove()
 
 
@@ -63,6 +66,6 @@ def test_an_invoice_of_a_lab_that_has_left_can_still_be_paid(wallet: Wallet) -> 
     assert stands(march(lab)) == ("due", "0.00", "20.00")
     imported(camt(Line(amount="25.00", text="March", name="B3"), name="later"), moment=JULY)
     again = Transfer.objects.get(amount=25_00)
-    deciding.assign(transfer=again, numbers=["INV-2026-0001"], tenant=None, by="op", moment=JULY)
-    assert (stands(march(lab)), credit.of(lab, "EUR")) == (("paid", "20.00", "0.00"), 500)
+    manual_matching.assign(transfer=again, numbers=["INV-2026-0001"], tenant=None, by="op", moment=JULY)
+    assert (stands(march(lab)), credit_balance.of(lab, "EUR")) == (("paid", "20.00", "0.00"), 500)
     prove()

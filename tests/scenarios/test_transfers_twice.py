@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from billing.bank_transfers import manual_matching
 from billing.models import Invoice, Transfer, Wallet, WalletScope
 from billing.rules.references import creditor_reference
-from billing.transfers import deciding
-from billing.wallets import schemes
-from portal.tenants.models import Tenant
+from billing.wallets import wallet_terms
+from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.statements import APRIL, PAYER, Line, a_lab, camt, imported, march, stands, told
 
@@ -37,7 +37,9 @@ def row(amount: str, text: str, iban: str = PAYER) -> bytes:
 
 
 def test_a_wallet_is_filled_once_by_a_transfer_that_came_by_camt_and_by_csv(lab: Tenant) -> None:
-    schemes.set_scheme(tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01"))
+    wallet_terms.set_scheme(
+        tenant=lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
     wallet = Wallet.objects.get()
     named = creditor_reference(f"WALLET{wallet.pk}")
     imported(camt(Line(amount="500.00", reference=named, name="B1")))
@@ -53,7 +55,7 @@ def test_half_an_invoice_that_came_by_csv_and_by_camt_is_paid_by_half(invoice: I
     assert stands(invoice) == ("due", "10.00", "10.00")
     second = Transfer.objects.get(state="waiting")
     assert second.why.startswith("It may be known already, from april.xml:")
-    deciding.assign(transfer=second, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL)
+    manual_matching.assign(transfer=second, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL)
     assert stands(invoice) == ("paid", "20.00", "0.00")  # it was another one after all
 
 

@@ -14,13 +14,13 @@ from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing import trying
 from billing.models import Invoice, InvoiceState, Plan, RatedUsage, Subscription
+from billing.simulation import what_if
 from clusters.models import Cluster
+from portal.config_file import drafts
+from portal.config_file.schema import parse
+from portal.core.tenants.models import Tenant
 from portal.ops.cli import BadInputError
-from portal.ops.config import drafts
-from portal.ops.config.shape import parse
-from portal.tenants.models import Tenant
 from tests import builders, stories
 from tests.scenarios.real import run
 
@@ -255,7 +255,7 @@ def test_usage_is_taken_in_and_rated_while_a_plan_is_tried(
             beside.execute("LOCK TABLE billing_ratedusage, billing_periodtotal IN ROW EXCLUSIVE MODE NOWAIT")
         free.append(True)
 
-    trying.try_plan(
+    what_if.try_plan(
         tenants=Tenant.objects.order_by("slug"),
         months=(MARCH, MAY),
         draft=lambda name: drafts.write(entries, name),

@@ -74,7 +74,7 @@ def test_of_one_hour_told_twice_the_last_word_holds() -> None:
 def test_a_pass_that_breaks_off_keeps_its_batches_and_the_next_one_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("billing.intake.BATCH", 2)
+    monkeypatch.setattr("billing.rating.ingest.BATCH", 2)
     scheduler = Scheduler(rows=[
         a_job(source_key="one"), busy("one", "2026-03-02 10:00", "1", 3600),
         a_job(source_key="two"), busy("two", "2026-03-02 10:00", "2", 3600),

@@ -10,14 +10,16 @@ from django.db import DatabaseError, transaction
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from billing import collection, crediting, plan_terms, voiding
+from billing.catalog import plan_versions
+from billing.invoicing import credit_notes, voids
+from billing.invoicing.voids import VoidError
 from billing.models import Invoice, InvoiceLine, InvoiceSeries, InvoiceState, LineKind, Voiding
+from billing.receivables import settlement
 from billing.rules.money import Money
-from billing.voiding import VoidError
-from portal.audit import acting_as
-from portal.audit.models import AuditEntry
-from portal.outbox import outbox
-from portal.tenants.models import Corrections, Tenant
+from portal.core.audit import acting_as
+from portal.core.audit.models import AuditEntry
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Corrections, Tenant
 from tests import on_terms
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
 from tests.stories import closed, hours, invoice_of, printed, prove
@@ -45,7 +47,7 @@ def a_lab(corrections: str = Corrections.CREDIT_NOTE) -> Tenant:
 
 
 def void(invoice: Invoice, reason: str = "Wrong address.") -> Invoice:
-    return voiding.void(invoice=invoice, reason=reason, by="op", on=TODAY)
+    return voids.void(invoice=invoice, reason=reason, by="op", on=TODAY)
 
 
 def test_case_058_a_void_invoice_keeps_its_number_and_its_usage_is_pending_until_another_is_issued(
@@ -85,7 +87,7 @@ def test_case_058_an_invoice_cannot_be_void_twice(vision: Tenant) -> None:
 
 def test_case_058_a_paid_invoice_is_taken_back_by_a_credit_note_alone(vision: Tenant) -> None:
     march = invoice_of(vision, "2026-03")
-    collection.record_payment(
+    settlement.record_payment(
         invoice=march, amount=Money.of("4.00", "USD"), received_on=TODAY, reference="A1", recorded_by="op"
     )
 
@@ -93,9 +95,9 @@ def test_case_058_a_paid_invoice_is_taken_back_by_a_credit_note_alone(vision: Te
         void(march)
     with pytest.raises(DatabaseError, match="paid or credited cannot be void"), transaction.atomic():
         Voiding.objects.create(invoice=march, tenant=vision, on=TODAY, reason="x", by="op")
-    note = crediting.credit(invoice=march, reason="Wrong address.", by="op", on=TODAY)
+    note = credit_notes.credit(invoice=march, reason="Wrong address.", by="op", on=TODAY)
     assert (note.number, note.total) == ("CN-2026-0001", -400)
-    stand = collection.balance(invoice=march, on=TODAY)
+    stand = settlement.balance(invoice=march, on=TODAY)
     assert (stand.settlement, stand.due.text) == ("paid", "-4.00")
     prove()
 
@@ -125,7 +127,7 @@ def test_what_cannot_be_void_says_why(vision: Tenant) -> None:
 
 def test_an_invoice_that_was_credited_in_part_is_credited_in_full_and_never_void(vision: Tenant) -> None:
     march = invoice_of(vision, "2026-03")
-    note = crediting.credit(invoice=march, reason="Slow.", by="op", on=TODAY, net=Money.of("1.00", "USD"))
+    note = credit_notes.credit(invoice=march, reason="Slow.", by="op", on=TODAY, net=Money.of("1.00", "USD"))
     with pytest.raises(VoidError, match="INV-2026-0001 was credited by CN-2026-0001"):
         void(march)
     with pytest.raises(VoidError, match="CN-2026-0001 is a credit note"):
@@ -147,13 +149,13 @@ def test_an_invoice_that_credit_notes_were_issued_with_stands(vision: Tenant) ->
 def test_an_invoice_of_a_fee_alone_stands_under_the_one_that_corrects_it() -> None:
     """Of somebody who used nothing at all: 310.00 of March are 155.00, which April's invoice takes up."""
     version = a_version(TWO_DOLLARS)
-    plan_terms.set_fee(version=version, name="Access", amount=Decimal(310))
+    plan_versions.set_fee(version=version, name="Access", amount=Decimal(310))
     _, lab = on_terms.a_lab(version)
     closed("2026-03", lab)
-    plan_terms.set_fee(
+    plan_versions.set_fee(
         version=version, name="Access", amount=Decimal(155), tenant=lab, valid_from=on_terms.MARCH
     )
-    plan_terms.set_fee(
+    plan_versions.set_fee(
         version=version, name="Support", amount=Decimal(200), tenant=lab, valid_from=on_terms.MARCH
     )
     closed("2026-04", lab)
@@ -180,12 +182,12 @@ def test_an_invoice_of_a_fee_alone_stands_under_the_one_that_corrects_it() -> No
 
 def test_what_was_credited_by_hand_of_an_older_invoice_keeps_no_fee_from_being_void() -> None:
     version = a_version(TWO_DOLLARS)
-    plan_terms.set_fee(version=version, name="Access", amount=Decimal(310))
+    plan_versions.set_fee(version=version, name="Access", amount=Decimal(310))
     _, lab = on_terms.a_lab(version)
     closed("2026-03", lab)
     closed("2026-04", lab)
     march = invoice_of(lab, "2026-03")
-    crediting.credit(invoice=march, reason="Slow.", by="op", on=TODAY, net=Money.of("10.00", "USD"))
+    credit_notes.credit(invoice=march, reason="Slow.", by="op", on=TODAY, net=Money.of("10.00", "USD"))
     assert void(invoice_of(lab, "2026-04")).state == InvoiceState.VOID
 
 
@@ -233,14 +235,14 @@ def test_case_095_whatever_is_used_closed_voided_and_credited_the_sums_hold(
                         void(newest)
                         month = newest.period_start.month
                     else:
-                        crediting.credit(
+                        credit_notes.credit(
                             invoice=newest,
                             reason="Slow.",
                             by="op",
                             on=TODAY,
                             net=Money.from_minor(size * 50, "USD"),
                         )
-                except (VoidError, crediting.CreditError):
+                except (VoidError, credit_notes.CreditError):
                     pass
             prove()
         take_in(

@@ -14,13 +14,13 @@ from django.test.utils import CaptureQueriesContext
 
 from billing.models import Wallet, WalletEntry, WalletScheme
 from billing.models.wallets import EntrySide
-from billing.reading import wallets as reading
-from billing.reading.wallets import Booked
+from billing.queries import wallets as reading
+from billing.queries.wallets import Booked
 from billing.rules.money import TOKENS
 from billing.rules.wallet import Piece
-from billing.wallets import booking, granting
+from billing.wallets import booking, grants
 from billing.wallets.entries import Booking, post
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import a_plan, a_tenant, at
 from tests.owner import as_owner
 
@@ -37,7 +37,7 @@ def wallet() -> Wallet:
     scheme = WalletScheme.objects.create(tenant=lab, scope="tenant", unit=TOKENS, since=FEBRUARY)
     row = booking.wallet_of(scheme, booking.Owner(None, ""))
     for key in ("a", "b", "c"):
-        granting.grant(wallet=row, amount=10**6, key=key, who="op", moment=FEBRUARY)
+        grants.grant(wallet=row, amount=10**6, key=key, who="op", moment=FEBRUARY)
         row.refresh_from_db()
     a, b, c = row.grants.order_by("pk").values_list("pk", flat=True)
     for hour in range(HOURS):

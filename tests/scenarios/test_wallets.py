@@ -11,17 +11,17 @@ import pytest
 from django.db import ProgrammingError, connection, transaction
 from django.db.models import Sum
 
-from billing.closing import Outcome, close
+from billing.invoicing.month_close import Outcome, close
 from billing.models import GrantRule, Invoice, Plan, Wallet, WalletEntry, WalletGrant, WalletScheme
-from billing.proof import prove
+from billing.proof.checks import prove
 from billing.rules.money import TOKENS, Money
-from billing.wallets import booking, granting, holding
-from billing.wallets.apart import LeftOverError
+from billing.wallets import booking, grants, wallet_holds
+from billing.wallets.batch import LeftOverError
 from billing.wallets.entries import WalletError
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
-from portal.tenants.scope import tenant_scope
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 
 pytestmark = pytest.mark.django_db
@@ -116,13 +116,13 @@ def test_a_wallet_that_cannot_be_booked_holds_up_none_behind_it(lab: tuple[Clust
         amount=2**63 - 1
     )  # the use before it leaves the column
     first = booking.wallet_of(WalletScheme.objects.get(tenant=tenant), booking.Owner(None, ""))
-    granting.grant(wallet=first, amount=100 * MILLION, key="gift", who="op", moment=at("2026-02-28"))
+    grants.grant(wallet=first, amount=100 * MILLION, key="gift", who="op", moment=at("2026-02-28"))
 
     with pytest.raises(LeftOverError, match=r"^Left over: Vision Lab\. .*out of range"):
         booking.book_due(moment=END)
     assert balances()["Speech Lab"] == "99"
     with pytest.raises(LeftOverError, match="out of range"):
-        granting.tend(moment=END)
+        grants.tend(moment=END)
 
     GrantRule.objects.update(amount=100 * MILLION)
     assert booking.book_due(moment=END) == 1  # the one that was left over
@@ -136,11 +136,11 @@ def test_wallets_without_anything_due_cost_no_query(
     scheme = a_scheme(tenant, monthly=(30, "month"))
     for user in range(20):
         booking.wallet_of(scheme, booking.Owner(None, f"user-{user}"))
-    granting.tend(moment=at("2026-03-01"))
+    grants.tend(moment=at("2026-03-01"))
     assert set(balances().values()) == {"30"}
     with django_assert_max_num_queries(3):
-        granting.tend(moment=END)
-    granting.tend(moment=at("2026-04-01"))
+        grants.tend(moment=END)
+    grants.tend(moment=at("2026-04-01"))
     assert set(balances().values()) == {"60"}
 
 
@@ -154,7 +154,7 @@ def test_case_067_a_debt_below_the_overdraft_is_booked_in_full_and_stays(lab: tu
     with pytest.raises(
         WalletError, match=r"1.000000 TOK is more than the 0.000000 TOK that ben may still spend"
     ):
-        holding.hold(wallet=wallet, amount=MILLION, key="job 7", moment=END)
+        wallet_holds.hold(wallet=wallet, amount=MILLION, key="job 7", moment=END)
 
 
 def test_a_token_a_day_heals_a_negative_balance(lab: tuple[Cluster, Tenant]) -> None:
@@ -163,7 +163,7 @@ def test_a_token_a_day_heals_a_negative_balance(lab: tuple[Cluster, Tenant]) -> 
     take_in(cluster, a_long_job(5, 1, "rtx3090"))
     booking.book(tenant=tenant, moment=at("2026-03-02 20:00"))
     assert balances() == {"ben": "-3"}
-    granting.tend(moment=at("2026-03-09 00:00"))
+    grants.tend(moment=at("2026-03-09 00:00"))
     assert balances() == {"ben": "4"}
 
 
@@ -175,7 +175,7 @@ def test_a_grant_of_an_hour_stops_at_its_cap_and_is_made_up_for_after_a_stop(
     take_in(cluster, a_long_job(1, 1, "rtx3090"))
     booking.book(tenant=tenant, moment=at("2026-03-02 12:00"))
     assert balances() == {"ben": "36"}  # 37 full hours since the 1st, less one
-    granting.tend(moment=at("2026-03-20 00:00"))
+    grants.tend(moment=at("2026-03-20 00:00"))
     assert balances() == {"ben": "100"}
 
 
@@ -210,7 +210,7 @@ def test_case_066_what_expired_pays_for_no_later_day_and_goes(lab: tuple[Cluster
     cluster, tenant = lab
     scheme = a_scheme(tenant)
     wallet = booking.wallet_of(scheme, booking.Owner(None, "ben"))
-    granting.grant(
+    grants.grant(
         wallet=wallet,
         amount=50 * MILLION,
         key="spring",
@@ -226,7 +226,7 @@ def test_case_066_what_expired_pays_for_no_later_day_and_goes(lab: tuple[Cluster
     booking.book(tenant=tenant, moment=at("2026-03-04"))
     assert balances() == {"ben": "41"}  # 50 less 5 of the 2nd; the 4 of the 3rd are a debt
     assert WalletGrant.objects.get().left == 45 * MILLION
-    granting.tend(moment=END)
+    grants.tend(moment=END)
     assert balances() == {"ben": "-4"}
 
 
@@ -234,7 +234,7 @@ def test_case_068_what_returns_to_an_expired_grant_stays_expired(lab: tuple[Clus
     cluster, tenant = lab
     scheme = a_scheme(tenant)
     wallet = booking.wallet_of(scheme, booking.Owner(None, "ben"))
-    granting.grant(
+    grants.grant(
         wallet=wallet,
         amount=5 * MILLION,
         key="spring",
@@ -244,10 +244,10 @@ def test_case_068_what_returns_to_an_expired_grant_stays_expired(lab: tuple[Clus
     )
     take_in(cluster, a_long_job(5, 1, "rtx3090", job_id="7", source_key="7@1"))
     booking.book(tenant=tenant, moment=END)
-    granting.tend(moment=END)
+    grants.tend(moment=END)
     take_in(cluster, a_long_job(2, 1, "rtx3090", job_id="7", source_key="7@1"))
     booking.book(tenant=tenant, moment=END)
-    granting.tend(moment=END)
+    grants.tend(moment=END)
     assert balances() == {"ben": "0"}
 
 
@@ -258,44 +258,44 @@ def test_a_grant_is_given_once_and_pays_the_debt_first(lab: tuple[Cluster, Tenan
     booking.book(tenant=tenant, moment=END)
     wallet = Wallet.objects.get()
     told = {"wallet": wallet, "amount": 20 * MILLION, "key": "TRX 17", "who": "op", "moment": END}
-    first = granting.grant(**told)  # type: ignore[arg-type]
-    assert granting.grant(**told) == first  # type: ignore[arg-type]
+    first = grants.grant(**told)  # type: ignore[arg-type]
+    assert grants.grant(**told) == first  # type: ignore[arg-type]
     assert balances() == {"Vision Lab": "15"}
     assert WalletGrant.objects.get().left == 15 * MILLION
     with pytest.raises(WalletError, match="'TRX 17' was granted before with another amount"):
-        granting.grant(**{**told, "amount": MILLION})  # type: ignore[arg-type]
+        grants.grant(**{**told, "amount": MILLION})  # type: ignore[arg-type]
 
 
 def test_holds_end_at_the_overdraft_and_come_back(lab: tuple[Cluster, Tenant]) -> None:
     _, tenant = lab
     scheme = a_scheme(tenant, initial=(20, "once"))
     wallet = booking.wallet_of(scheme, booking.Owner(None, "ben"))
-    granting.accrue(wallet=wallet, moment=END)
-    holding.hold(wallet=wallet, amount=28 * MILLION, key="job 1", moment=END)
+    grants.accrue(wallet=wallet, moment=END)
+    wallet_holds.hold(wallet=wallet, amount=28 * MILLION, key="job 1", moment=END)
     with pytest.raises(WalletError, match=r"3\.000000 TOK is more than the 2\.000000 TOK"):
-        holding.hold(wallet=wallet, amount=3 * MILLION, key="job 2", moment=END)
-    holding.release(wallet=wallet, key="job 1", moment=END)
-    holding.release(wallet=wallet, key="job 1", moment=END)
-    holding.spend(wallet=wallet, amount=30 * MILLION, moment=END, memo="A reservation")
+        wallet_holds.hold(wallet=wallet, amount=3 * MILLION, key="job 2", moment=END)
+    wallet_holds.release(wallet=wallet, key="job 1", moment=END)
+    wallet_holds.release(wallet=wallet, key="job 1", moment=END)
+    wallet_holds.spend(wallet=wallet, amount=30 * MILLION, moment=END, memo="A reservation")
     assert balances() == {"ben": "-10"}
 
 
 def test_a_requeued_job_is_held_again_under_the_key_that_was_released(lab: tuple[Cluster, Tenant]) -> None:
     _, tenant = lab
     wallet = booking.wallet_of(a_scheme(tenant, initial=(20, "once")), booking.Owner(None, "ben"))
-    granting.accrue(wallet=wallet, moment=END)
+    grants.accrue(wallet=wallet, moment=END)
     for _ in range(3):
-        first = holding.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END)
-        assert holding.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END) == first
+        first = wallet_holds.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END)
+        assert wallet_holds.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END) == first
         assert tokens(Wallet.objects.get().held) == "8"
-        holding.release(wallet=wallet, key="job 1", moment=END)
+        wallet_holds.release(wallet=wallet, key="job 1", moment=END)
         assert tokens(Wallet.objects.get().held) == "0"
-    holding.hold(wallet=wallet, amount=28 * MILLION, key="job 1", moment=END)
+    wallet_holds.hold(wallet=wallet, amount=28 * MILLION, key="job 1", moment=END)
     assert prove().holds
-    holding.release(wallet=wallet, key="job 1", moment=END)
-    holding.spend(wallet=wallet, amount=25 * MILLION, moment=END, memo="A reservation")
+    wallet_holds.release(wallet=wallet, key="job 1", moment=END)
+    wallet_holds.spend(wallet=wallet, amount=25 * MILLION, moment=END, memo="A reservation")
     with pytest.raises(WalletError, match=r"8\.000000 TOK is more than the 5\.000000 TOK"):
-        holding.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END)
+        wallet_holds.hold(wallet=wallet, amount=8 * MILLION, key="job 1", moment=END)
 
 
 def test_each_project_pays_from_its_own(lab: tuple[Cluster, Tenant]) -> None:

@@ -13,12 +13,12 @@ from django.db import transaction
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from billing import crediting
+from billing.invoicing import credit_notes
 from billing.models import Invoice, Wallet, WalletGrant, WalletScope
 from billing.rules.money import Money
-from billing.wallets import granting, schemes
+from billing.wallets import grants, wallet_terms
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, take_in
 from tests.paying import pays
 from tests.scenarios import oracle_wallets
@@ -83,7 +83,7 @@ def play(world: World) -> None:
     """Physics pays for Vision too. Its two months are closed on the 3rd after each, and credited then."""
     cluster = a_cluster(complete_through="2026-09-01")
     physics, vision = a_lab(cluster, "physics", "wallet-first"), a_lab(cluster, "vision", "invoice")
-    scheme = schemes.set_scheme(
+    scheme = wallet_terms.set_scheme(
         tenant=physics, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
     wallet = Wallet.objects.get(scheme=scheme)
@@ -94,7 +94,7 @@ def play(world: World) -> None:
         account = "vision" if other else "physics"
         take_in(cluster, a_job(account=account, gpus=gpus, started=f"{on} 10:00", ended=f"{on} 11:00"))
     for day in world.tended:
-        granting.tend(moment=at(f"{FIRST + timedelta(days=day)}"))
+        grants.tend(moment=at(f"{FIRST + timedelta(days=day)}"))
     expected, found = [], []
     for place, month in enumerate(MONTHS):
         close(month)
@@ -107,7 +107,7 @@ def play(world: World) -> None:
         found.append(paid(invoice_of(physics, month), credited, date(2026, int(month[-1]) + 1, 3)))
         gone(pots, date(2026, int(month[-1]) + 1, 3), open_from=date(2026, int(month[-1]) + 1, 1))
     assert found == expected
-    granting.tend(moment=at("2026-05-03"))
+    grants.tend(moment=at("2026-05-03"))
     gone(pots, date(2026, 5, 3), open_from=date(2026, 5, 1))
     left = {row.key: (row.left, row.expired) for row in WalletGrant.objects.all()}
     assert left == {each.name: (each.left, each.gone) for each in pots}
@@ -119,7 +119,7 @@ def pot(wallet: Wallet, place: int, told: tuple[int, int, int | None, int]) -> P
     day = FIRST + timedelta(days=given_on)
     expires = None if lasts is None else day + timedelta(days=lasts)
     moment = at(f"{day} 09:00")
-    granting.grant(
+    grants.grant(
         wallet=wallet,
         amount=cents,
         key=f"R{place}",
@@ -144,7 +144,7 @@ def paid(invoice: Invoice, credited: int, on: date) -> tuple[int, int]:
     first = invoice.prepaid
     if not credited:
         return first, 0
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=invoice, reason="Goodwill.", by="op", on=on, net=Money.from_minor(credited, "USD")
     )
     return first, -note.prepaid

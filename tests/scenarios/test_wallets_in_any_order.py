@@ -17,15 +17,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from billing.models import GrantEvery, Wallet, WalletEntry, WalletGrant, WalletScope
-from billing.proof import prove
+from billing.proof.checks import prove
 from billing.rules.money import Money
 from billing.rules.wallet import Piece
-from billing.wallets import booking, granting, holding, schemes, taking
+from billing.wallets import booking, clawback, grants, wallet_holds, wallet_terms
 from billing.wallets.entries import Booking, post
-from billing.wallets.schemes import Rule
+from billing.wallets.wallet_terms import Rule
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own, take_in
 from tests.documentation import table
 from tests.scenarios import oracle_wallets
@@ -46,11 +46,11 @@ def a_lab(currency: str = "USD", price: str = "1.00", zone: str = "UTC") -> tupl
 def a_wallet(
     tenant: Tenant, *rules: oracle_wallets.Rule, unit: str = "USD", since: str = "2026-08-01"
 ) -> Wallet:
-    scheme = schemes.set_scheme(
+    scheme = wallet_terms.set_scheme(
         tenant=tenant, unit=unit, scope=WalletScope.TENANT, overdraft=10**12, since=at(since)
     )
     for rule in rules:
-        schemes.set_rule(
+        wallet_terms.set_rule(
             scheme=scheme,
             rule=Rule(
                 name=rule.name,
@@ -88,7 +88,7 @@ def test_a_grant_that_pays_a_debt_and_expires_leaves_nothing_when_its_job_is_cor
 
     def give() -> None:
         noon, ends = at("2026-09-01 12:00"), date(2026, 9, 10)
-        granting.grant(wallet=wallet, amount=100_00, key="R1", who="op", moment=noon, expires_on=ends)
+        grants.grant(wallet=wallet, amount=100_00, key="R1", who="op", moment=noon, expires_on=ends)
 
     def use(gpus: int, on: str) -> None:
         take_in(
@@ -100,7 +100,7 @@ def test_a_grant_that_pays_a_debt_and_expires_leaves_nothing_when_its_job_is_cor
     for first in (give, lambda: use(100, "2026-09-01 12:00"))[:: 1 if order == "grant first" else -1]:
         first()
         told.append(balance())
-    granting.tend(moment=at("2026-09-13"))
+    grants.tend(moment=at("2026-09-13"))
     told.append(balance())
     use(1, "2026-09-20")
     told.append(balance())
@@ -116,7 +116,7 @@ def test_a_debt_of_days_before_is_paid_and_expires_with_its_grant_all_the_same()
     wallet = a_wallet(tenant)
     take_in(cluster, a_job(source_key="7", gpus=100, started="2026-08-31 10:00", ended="2026-08-31 11:00"))
     booking.book(tenant=tenant, moment=at("2026-08-31 12:00"))
-    granting.grant(
+    grants.grant(
         wallet=wallet,
         amount=100_00,
         key="R1",
@@ -139,7 +139,7 @@ def test_a_cap_looks_at_each_hour_however_often_it_is_booked(every: int) -> None
     expected = {
         row["until"]: row["balance"] for row in table("wallets.md", "Worked example: a cap, by the hour")
     }
-    granting.tend(moment=midnight)
+    grants.tend(moment=midnight)
     assert balance() == expected["00:00"]
     for hour in range(every, 25, every):
         until = midnight + HOUR * hour
@@ -153,7 +153,7 @@ def test_a_cap_looks_at_each_hour_however_often_it_is_booked(every: int) -> None
 def test_use_that_becomes_known_late_lets_an_hour_that_gave_nothing_give() -> None:
     cluster, tenant = a_lab()
     a_wallet(tenant, oracle_wallets.Rule("hourly", "hour", 1_00, cap=10_00))
-    granting.tend(moment=at("2026-09-01 12:00"))
+    grants.tend(moment=at("2026-09-01 12:00"))
     take_in(cluster, a_job(gpus=3, started="2026-09-01 02:00", ended="2026-09-01 03:00"))
     booking.book(tenant=tenant, moment=at("2026-09-01 12:00"))
     assert balance() == "10.00"
@@ -170,7 +170,7 @@ def test_a_cap_gives_out_of_a_debt_up_to_it() -> None:
     take_in(cluster, a_job(gpus=15, started="2026-08-20 10:00", ended="2026-08-20 11:00"))
     booking.book(tenant=tenant, moment=at("2026-08-21"))
     assert balance() == "-5.00"
-    granting.tend(moment=at("2026-09-01"))
+    grants.tend(moment=at("2026-09-01"))
     assert balance() == "10.00"
     assert WalletGrant.objects.latest("pk").amount == 15_00
     holds()
@@ -180,7 +180,7 @@ def test_the_proof_sees_a_day_that_another_grant_has_paid_for() -> None:
     cluster, tenant = a_lab()
     wallet = a_wallet(tenant)
     for key in ("R1", "R2"):
-        granting.grant(wallet=wallet, amount=10_00, key=key, who="op", moment=at("2026-09-01"))
+        grants.grant(wallet=wallet, amount=10_00, key=key, who="op", moment=at("2026-09-01"))
     take_in(cluster, a_job(gpus=4, started="2026-09-01 10:00", ended="2026-09-01 11:00"))
     booking.book(tenant=tenant, moment=at("2026-09-02"))
     holds()
@@ -289,7 +289,7 @@ class Play:
 
     def gift(self, place: int) -> None:
         told = self.world.gifts[place]
-        granting.grant(
+        grants.grant(
             wallet=self.wallets[0], amount=told.amount, key=told.name, who="op", moment=told.at, priority=told.priority,
             expires_on=told.expires,
         )  # fmt: skip
@@ -298,11 +298,11 @@ class Play:
         told = self.world.gifts[place]
         if told.back:
             grant = WalletGrant.objects.get(key=told.name)
-            taking.take_back(grant=grant, amount=told.back, why="It went back.", moment=NOW)
+            clawback.take_back(grant=grant, amount=told.back, why="It went back.", moment=NOW)
 
     def spend(self, place: int) -> None:
         when, amount = self.world.spent[place]
-        holding.spend(wallet=self.wallets[0], amount=amount, moment=when, memo="A reservation")
+        wallet_holds.spend(wallet=self.wallets[0], amount=amount, moment=when, memo="A reservation")
 
     def hand_over(self, _: int) -> None:
         own(self.other, self.cluster, "vision", since=f"{self.world.handed_over:%Y-%m-%d %H:%M}")
@@ -311,7 +311,7 @@ class Play:
         booking.book_due(moment=SINCE + timedelta(days=day))
 
     def tend(self, day: int) -> None:
-        granting.tend(moment=SINCE + timedelta(days=day))
+        grants.tend(moment=SINCE + timedelta(days=day))
 
     def stories(self) -> list[Story]:
         """What happened to each of the two tenants."""
@@ -346,7 +346,7 @@ def test_any_order_and_rhythm_leaves_what_plain_fractions_say(world: World) -> N
             getattr(play, step)(value)
         booking.book_due(moment=NOW)
         for wallet in play.wallets:
-            granting.accrue(wallet=wallet, moment=NOW)
+            grants.accrue(wallet=wallet, moment=NOW)
         for wallet, story in zip(play.wallets, play.stories(), strict=True):
             agree(wallet, story)
         holds()

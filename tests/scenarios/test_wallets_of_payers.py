@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from billing.models import Invoice, Wallet, WalletGrant, WalletScope
-from billing.wallets import granting, schemes
+from billing.wallets import grants, wallet_terms
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant, at
 from tests.on_terms import used
 from tests.paying import pays
@@ -33,11 +33,11 @@ def a_lab(cluster: Cluster, slug: str, settles: str) -> Tenant:
 
 
 def prepaid(tenant: Tenant, cents: int, **told: Any) -> Wallet:
-    scheme = schemes.set_scheme(
+    scheme = wallet_terms.set_scheme(
         tenant=tenant, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
     wallet = Wallet.objects.get(scheme=scheme)
-    granting.grant(wallet=wallet, amount=cents, key="R1", who="op", moment=at("2026-03-01"), **told)
+    grants.grant(wallet=wallet, amount=cents, key="R1", who="op", moment=at("2026-03-01"), **told)
     return wallet
 
 

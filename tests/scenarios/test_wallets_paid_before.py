@@ -7,12 +7,13 @@ from datetime import UTC, date, datetime
 import pytest
 from django.core.management import call_command
 
-from billing import archiving, collection, crediting, voiding
-from billing.collection import PaymentError
+from billing.invoicing import credit_notes, offboarding, voids
 from billing.models import BillingPeriod, Invoice, WalletEntry
 from billing.models.wallets import CreditsGo
+from billing.receivables import settlement
+from billing.receivables.settlement import PaymentError
 from billing.rules.money import Money
-from billing.wallets import granting
+from billing.wallets import grants
 from tests.builders import a_job, at, take_in
 from tests.scenarios.test_wallets_pay_first import TODAY, a_lab, drawn, left, top_up, used
 from tests.stories import close, closed, invoice_of, prove
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 
 def transfer(invoice: Invoice, amount: str) -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=invoice,
         amount=Money.of(amount, "USD"),
         received_on=TODAY,
@@ -38,12 +39,12 @@ def test_what_was_overpaid_is_no_part_of_what_a_later_credit_note_gives_back() -
     march = invoice_of(vision, "2026-03")
     transfer(march, "60.00")
 
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("10.00", "USD")
     )
 
     assert (note.prepaid, left()) == (-10_00, {"R1": 10_00})
-    assert collection.balance(invoice=march, on=TODAY).due.text == "-20.00"
+    assert settlement.balance(invoice=march, on=TODAY).due.text == "-20.00"
     prove()
 
 
@@ -55,13 +56,13 @@ def test_what_the_wallet_paid_and_a_credit_note_took_off_is_paid_back_by_transfe
     march = invoice_of(vision, "2026-03")
     with pytest.raises(PaymentError, match=r"^Only 0\.00 was paid; no more can be taken back\.$"):
         transfer(march, "-0.01")
-    crediting.credit(invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("25.00", "USD"))
+    credit_notes.credit(invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("25.00", "USD"))
 
     with pytest.raises(PaymentError, match=r"^Only 25\.00 is to be given back; no more can be taken back\.$"):
         transfer(march, "-25.01")
     transfer(march, "-25.00")
 
-    stand = collection.balance(invoice=march, on=TODAY)
+    stand = settlement.balance(invoice=march, on=TODAY)
     assert (stand.paid.text, stand.due.text, stand.settlement) == ("-25.00", "0.00", "paid")
     with pytest.raises(PaymentError, match=r"^Only 0\.00 is to be given back"):
         transfer(march, "-0.01")
@@ -75,11 +76,11 @@ def test_a_tenant_leaves_with_invoices_that_its_wallet_paid() -> None:
     used(cluster, 40)
     closed("2026-03", vision)
     credit_25 = Money.of("25.00", "USD")
-    crediting.credit(
+    credit_notes.credit(
         invoice=invoice_of(vision, "2026-03"), reason="Goodwill.", by="op", on=TODAY, net=credit_25
     )
-    archiving.leave(tenant=vision, at=at("2026-04-10"))
-    assert list(archiving.left(vision, moment=at("2026-04-10"))) == [
+    offboarding.leave(tenant=vision, at=at("2026-04-10"))
+    assert list(offboarding.left(vision, moment=at("2026-04-10"))) == [
         "Its wallets hold 25.00 USD: pay it back, and take it off the wallet."
     ]
 
@@ -91,14 +92,14 @@ def test_a_top_up_waits_for_open_periods_from_before_it_was_given(voided: bool) 
     top_up(wallet, 50_00, on="2026-04-02 09:00", expires_on=date(2026, 4, 10))
     if voided:
         closed("2026-03", vision)
-        voiding.void(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=TODAY)
+        voids.void(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=TODAY)
     close("2026-04", vision, on="2026-05-01", rehearse=True)
     BillingPeriod.objects.exclude(start=at("2026-03-01")).update(closed_at=at("2026-05-01"))
-    granting.tend(moment=at("2026-05-02"))
+    grants.tend(moment=at("2026-05-02"))
     assert left() == {"R1": 50_00}
     closed("2026-03", vision, on="2026-05-03")
     assert drawn(invoice_of(vision, "2026-03")) == {"R1": 40_00}
-    granting.tend(moment=at("2026-05-04"))
+    grants.tend(moment=at("2026-05-04"))
     assert left() == {"R1": 0}
     prove()
 
@@ -110,10 +111,10 @@ def test_an_empty_month_that_nobody_closes_holds_up_nothing_that_expired() -> No
     take_in(cluster, a_job(ended="2026-02-10 10:00", **mistaken))
     top_up(wallet, 50_00, expires_on=date(2026, 3, 25))
     used(cluster, 10)
-    granting.tend(moment=at("2026-04-02"))
+    grants.tend(moment=at("2026-04-02"))
     assert left() == {"R1": 50_00}  # March is not invoiced yet
     closed("2026-03", vision)
-    granting.tend(moment=at("2026-04-10"))
+    grants.tend(moment=at("2026-04-10"))
     assert (drawn(invoice_of(vision, "2026-03")), left()) == ({"R1": 20_00}, {"R1": 0})
     assert BillingPeriod.objects.get(start=at("2026-02-01")).closed_at is None
     prove()
@@ -124,12 +125,12 @@ def test_what_expired_is_there_again_while_its_month_is_open_again() -> None:
     top_up(wallet, 50_00, expires_on=date(2026, 3, 25))
     used(cluster, 10)
     closed("2026-03", vision)
-    granting.tend(moment=at("2026-04-10"))
-    voiding.void(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=date(2026, 4, 11))
+    grants.tend(moment=at("2026-04-10"))
+    voids.void(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=date(2026, 4, 11))
     assert left() == {"R1": 50_00}
     used(cluster, 10, "2026-03-24")
     closed("2026-03", vision, on="2026-04-12")
-    granting.tend(moment=at("2026-04-13"))
+    grants.tend(moment=at("2026-04-13"))
     assert (drawn(invoice_of(vision, "2026-03")), left()) == ({"R1": 40_00}, {"R1": 0})
     prove()
 

@@ -11,18 +11,20 @@ from django.db import DatabaseError, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing import collection, crediting, subscribing, voiding
+from billing.catalog import subscriptions
+from billing.catalog.plans import PlanError
 from billing.documents import build
 from billing.documents.verify_invoice.__main__ import recompute
+from billing.invoicing import credit_notes, voids
 from billing.models import Invoice, Plan, Wallet, WalletEntry, WalletGrant, WalletScheme, WalletScope
 from billing.models.wallets import CreditsGo
-from billing.plans import PlanError
+from billing.receivables import settlement
 from billing.rules.money import Money
 from billing.rules.wallet import Grant, pay
-from billing.wallets import granting, holding, schemes
+from billing.wallets import grants, wallet_holds, wallet_terms
 from billing.wallets.entries import WalletError
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.configuring_terms import apply, refused
 from tests.evidence import bundle, files_of, rows_of
@@ -44,7 +46,7 @@ def a_lab(*, credits_go: CreditsGo = CreditsGo.WALLET, **told: Any) -> tuple[Clu
     a_seller()
     cluster = a_cluster(complete_through="2026-09-01")
     vision = a_tenant(plan=a_first_plan(), accounts=[(cluster, "vision")], **told)
-    scheme = schemes.set_scheme(
+    scheme = wallet_terms.set_scheme(
         tenant=vision,
         unit="USD",
         scope=WalletScope.TENANT,
@@ -58,7 +60,7 @@ def a_lab(*, credits_go: CreditsGo = CreditsGo.WALLET, **told: Any) -> tuple[Clu
 def top_up(
     wallet: Wallet, cents: int, key: str = "R1", on: str = "2026-03-01 09:00", **told: Any
 ) -> WalletGrant:
-    return granting.grant(wallet=wallet, amount=cents, key=key, who="op", moment=at(on), **told)
+    return grants.grant(wallet=wallet, amount=cents, key=key, who="op", moment=at(on), **told)
 
 
 def used(cluster: Cluster, hours: int, day: str = "2026-03-20") -> None:
@@ -114,7 +116,7 @@ def test_what_the_wallet_pays_in_full_is_paid() -> None:
     top_up(wallet, 100_00)
     used(cluster, 40)
     closed("2026-03", vision)
-    stand = collection.balance(invoice=invoice_of(vision, "2026-03"), on=TODAY)
+    stand = settlement.balance(invoice=invoice_of(vision, "2026-03"), on=TODAY)
     assert (stand.from_wallet.text, stand.due.text, stand.settlement) == ("80.00", "0.00", "paid")
     assert left() == {"R1": 20_00}
     prove()
@@ -141,7 +143,7 @@ def test_the_evidence_says_which_grants_paid_and_is_computed_again() -> None:
 def test_neither_overdraft_nor_what_is_held_pays_an_invoice() -> None:
     cluster, vision, wallet = a_lab()
     top_up(wallet, 50_00)
-    holding.hold(wallet=wallet, amount=20_00, key="job 7", moment=at("2026-03-30"))
+    wallet_holds.hold(wallet=wallet, amount=20_00, key="job 7", moment=at("2026-03-30"))
     used(cluster, 40)
     closed("2026-03", vision)
     assert invoice_of(vision, "2026-03").prepaid == 30_00
@@ -165,13 +167,13 @@ def test_case_066_a_grant_that_expires_in_the_period_pays_for_the_days_before_al
     top_up(wallet, 100_00, "R1", expires_on=date(2026, 3, 16))
     used(cluster, 10, "2026-03-15")
     used(cluster, 30, "2026-03-16")
-    granting.tend(moment=at("2026-04-02"))  # long expired, but March is not invoiced yet
+    grants.tend(moment=at("2026-04-02"))  # long expired, but March is not invoiced yet
     assert left() == {"R1": 100_00}
 
     closed("2026-03", vision)
 
     assert drawn(invoice_of(vision, "2026-03")) == {"R1": 20_00}  # 10 of the 40 hours
-    granting.tend(moment=at("2026-04-04"))
+    grants.tend(moment=at("2026-04-04"))
     assert left() == {"R1": 0}
     assert WalletEntry.objects.get(side="expired").amount == 80_00
     prove()
@@ -214,13 +216,13 @@ def test_case_068_void_gives_back_to_the_same_grants_and_the_next_invoice_draws_
     closed("2026-03", vision)
     march = invoice_of(vision, "2026-03")
     assert drawn(march) == {"short": 30_00, "long": 10_00}
-    granting.tend(moment=at("2026-04-08"))
+    grants.tend(moment=at("2026-04-08"))
 
-    voiding.void(invoice=march, reason="Wrong address.", by="op", on=TODAY)
+    voids.void(invoice=march, reason="Wrong address.", by="op", on=TODAY)
 
     assert left() == {"short": 30_00, "long": 30_00}
     assert WalletEntry.objects.filter(side="invoice", invoice=march).count() == 2
-    granting.tend(moment=at("2026-04-20"))
+    grants.tend(moment=at("2026-04-20"))
     assert left() == {"short": 30_00, "long": 30_00}  # for March, which is open again, and nothing else
     prove()
     used(cluster, 25, "2026-04-02")
@@ -236,8 +238,8 @@ def test_case_068_what_an_expired_grant_gets_back_of_a_credit_note_stays_expired
     top_up(wallet, 50_00, "short", expires_on=date(2026, 4, 1))
     used(cluster, 20)
     closed("2026-03", vision)
-    granting.tend(moment=at("2026-04-08"))
-    note = crediting.credit(
+    grants.tend(moment=at("2026-04-08"))
+    note = credit_notes.credit(
         invoice=invoice_of(vision, "2026-03"),
         reason="Goodwill.",
         by="op",
@@ -261,13 +263,13 @@ def test_a_credit_note_gives_back_to_the_wallet_what_was_not_due_by_policy(
     closed("2026-03", vision)
     march = invoice_of(vision, "2026-03")
 
-    note = crediting.credit(
+    note = credit_notes.credit(
         invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("35.00", "USD")
     )
 
     assert left() == {"R1": back}
     march.refresh_from_db()
-    stand = collection.balance(invoice=march, on=TODAY)
+    stand = settlement.balance(invoice=march, on=TODAY)
     assert stand.from_wallet.minor == 70_00 - back
     assert stand.due.text == due
     assert build.document_of(note).prepaid == ((("Given back to the wallet", "$25.00"),) if back else ())
@@ -329,12 +331,12 @@ def test_wallets_of_projects_and_users_pay_no_invoice() -> None:
     _, vision, _ = a_lab()
     euros = a_plan("euros", "EUR", settles="wallet-first")
     told = {"tenant": vision, "unit": "EUR", "overdraft": 0, "since": at("2026-03-01")}
-    schemes.set_scheme(scope=WalletScope.USER, **told)  # type: ignore[arg-type]
+    wallet_terms.set_scheme(scope=WalletScope.USER, **told)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match=r"and each user has one: that is one wallet, for the tenant\."):
-        subscribing.subscribe(tenant=vision, plan=euros, since=at("2026-05-01"))
+        subscriptions.subscribe(tenant=vision, plan=euros, since=at("2026-05-01"))
     other = a_tenant("audio", plan=a_plan("prepaid-2", settles="wallet-first"))
     with pytest.raises(WalletError, match="has its wallet in USD pay invoices first"):
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=other, unit="USD", scope=WalletScope.PROJECT, overdraft=0, since=at("2026-03-01")
         )
 

@@ -8,13 +8,15 @@ import pytest
 from django.core.management import call_command
 from django.db import DatabaseError, transaction
 
-from billing import collection, crediting, proof, writing_off
-from billing.archiving import left
+from billing.invoicing import credit_notes
+from billing.invoicing.offboarding import left
 from billing.models import Invoice, WriteOff
-from billing.reading import invoices as reading
+from billing.proof import checks
+from billing.queries import invoices as reading
+from billing.receivables import settlement, write_offs
+from billing.receivables.write_offs import WriteOffError
 from billing.rules.money import Money
-from billing.writing_off import WriteOffError
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import stories
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
 from tests.history import history
@@ -40,7 +42,7 @@ def the_invoice(lab: Tenant) -> Invoice:
 
 
 def pay(lab: Tenant, amount: str, reference: str = "SEPA 1") -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=the_invoice(lab),
         amount=Money.of(amount, "USD"),
         received_on=ON,
@@ -50,15 +52,15 @@ def pay(lab: Tenant, amount: str, reference: str = "SEPA 1") -> None:
 
 
 def give_up(lab: Tenant) -> WriteOff:
-    return writing_off.write_off(invoice=the_invoice(lab), why="insolvent", by="op", on=ON)
+    return write_offs.write_off(invoice=the_invoice(lab), why="insolvent", by="op", on=ON)
 
 
 def sums(lab: Tenant) -> tuple[str, str, str, str, str]:
     """Paid, credited, written off, due, and how it stands; they always come to 4.00."""
-    stand = collection.balance(invoice=the_invoice(lab), on=ON)
+    stand = settlement.balance(invoice=the_invoice(lab), on=ON)
     parts = (stand.paid, stand.credited, stand.written_off, stand.due)
     assert sum((part.minor for part in parts), 0) == the_invoice(lab).total == 400
-    assert proof.prove().holds
+    assert checks.prove().holds
     return (*(part.text for part in parts), stand.settlement.value)  # type: ignore[return-value]
 
 
@@ -84,7 +86,7 @@ def test_money_that_comes_after_all_makes_it_smaller_down_to_nothing(lab: Tenant
 
 def test_a_credit_note_counts_before_what_is_written_off(lab: Tenant) -> None:
     give_up(lab)
-    crediting.credit(
+    credit_notes.credit(
         invoice=the_invoice(lab),
         reason="goodwill",
         by="op",
@@ -97,14 +99,12 @@ def test_a_credit_note_counts_before_what_is_written_off(lab: Tenant) -> None:
 
 def test_it_is_done_once_and_taken_back_once_each_with_a_reason(lab: Tenant) -> None:
     with pytest.raises(WriteOffError, match="Say why"):
-        writing_off.write_off(invoice=the_invoice(lab), why=" ", by="op", on=ON)
+        write_offs.write_off(invoice=the_invoice(lab), why=" ", by="op", on=ON)
     assert give_up(lab).pk == give_up(lab).pk
-    writing_off.take_back(
-        invoice=the_invoice(lab), why="they pay after all", by="op", moment=at("2026-07-21")
-    )
+    write_offs.take_back(invoice=the_invoice(lab), why="they pay after all", by="op", moment=at("2026-07-21"))
     assert sums(lab) == ("0.00", "0.00", "0.00", "4.00", "past_due")
     with pytest.raises(WriteOffError, match=r"Nothing of INV-2026-0001 is written off\."):
-        writing_off.take_back(invoice=the_invoice(lab), why="again", by="op", moment=at("2026-07-21"))
+        write_offs.take_back(invoice=the_invoice(lab), why="again", by="op", moment=at("2026-07-21"))
     pay(lab, "4.00")
     with pytest.raises(WriteOffError, match=r"INV-2026-0001 has nothing due\."):
         give_up(lab)

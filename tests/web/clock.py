@@ -9,7 +9,9 @@ import pytest
 from tests import builders
 
 
-def stand_at(monkeypatch: pytest.MonkeyPatch, moment: str, *, of: str = "portal.web.visit") -> None:
+def stand_at(
+    monkeypatch: pytest.MonkeyPatch, moment: str, *, of: str = "portal.web.access_decorators"
+) -> None:
     """From here on tenants' pages, or those of that module, are opened at `"2026-03-15 10:00"`, in UTC."""
 
     class Standing(datetime):

@@ -17,9 +17,9 @@ from billing.models import (
     Wallet,
     WalletScope,
 )
-from billing.wallets import schemes
+from billing.wallets import wallet_terms
 from clusters.models import Cluster
-from portal.tenants.models import Role, Tenant, User
+from portal.core.tenants.models import Role, Tenant, User
 from tests import builders, stories
 from tests.statements import Line, camt, imported
 
@@ -46,7 +46,7 @@ class House:
     @property
     def wallet(self) -> Wallet:
         """The vision lab's, of dollars; opened when it is first asked for."""
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=self.vision,
             unit="USD",
             scope=WalletScope.TENANT,

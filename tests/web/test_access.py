@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from portal.tenants.access import Action, DeniedError, entered
+from portal.core.tenants.access import Action, DeniedError, entered
 from tests import builders
 from tests.web.house import House, a_house, page, signed_in
 

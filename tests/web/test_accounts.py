@@ -11,7 +11,7 @@ from django.contrib import admin
 from django.core import mail
 from django.test import Client
 
-from portal.tenants.models import User
+from portal.core.tenants.models import User
 from tests import builders
 from tests.web.house import signed_in
 

@@ -10,16 +10,17 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing import manual, plan_terms
+from billing.catalog import plan_versions
+from billing.invoicing import manual_lines
 from billing.models import BillingPeriod, PlanVersion
-from billing.reading import overview as reading
-from billing.reading.accrued import accrued
-from billing.reading.costs import per_currency
-from billing.reading.spending import spending
+from billing.queries import overview as reading
+from billing.queries.accrued_charges import accrued
+from billing.queries.costs import per_currency
+from billing.queries.spending import spending
 from billing.rules.money import Money
 from clusters.models import Cluster
-from portal.tenants.models import Tenant
-from portal.tenants.scope import tenant_scope
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 from tests import builders, stories
 from tests.terms import GRADUATED, TENS, TWO_DOLLARS, VOLUME, a_version
 from tests.web.clock import stand_at
@@ -32,17 +33,19 @@ Make = Callable[[], PlanVersion]
 
 
 def with_fee(version: PlanVersion, *, in_advance: bool = False) -> PlanVersion:
-    plan_terms.set_fee(version=version, name="Platform fee", amount=Decimal("50.00"), in_advance=in_advance)
+    plan_versions.set_fee(
+        version=version, name="Platform fee", amount=Decimal("50.00"), in_advance=in_advance
+    )
     return version
 
 
 def with_commitment(version: PlanVersion, factor: str = "1") -> PlanVersion:
-    plan_terms.set_commitment(version=version, amount=Decimal(1000), factor=Decimal(factor))
+    plan_versions.set_commitment(version=version, amount=Decimal(1000), factor=Decimal(factor))
     return version
 
 
 def with_discount(version: PlanVersion) -> PlanVersion:
-    plan_terms.set_discount(
+    plan_versions.set_discount(
         version=version, name="Friends", valid_from=builders.LONG_AGO, percent=Decimal(10)
     )
     return version
@@ -132,7 +135,7 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
         as_of="2026-04-04",
     )
     net = Money.from_minor(2500, "USD")
-    manual.add(tenant=lab, description="Support", net=net, why="agreed", by="op", on=date(2026, 4, 3))
+    manual_lines.add(tenant=lab, description="Support", net=net, why="agreed", by="op", on=date(2026, 4, 3))
     april = lab.periods.get(start=builders.at("2026-04-01"))
     found = accrued(tenant=lab, period=april)
     assert found is not None

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from billing.models import PlanVersion
-from portal.tenants.models import Ownership
+from portal.core.tenants.models import Ownership
 from tests import builders
 from tests.web.browser import SKIP_REASON, chromium, visit
 

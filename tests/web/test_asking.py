@@ -8,8 +8,8 @@ from django.test.utils import CaptureQueriesContext
 
 from billing import models as billing
 from clusters import models as clusters
-from portal.tenants.asking import Ask, Rows, together
-from portal.tenants.scope import asking_scope, tenant_scope
+from portal.core.tenants.asking import Ask, Rows, together
+from portal.core.tenants.scope import asking_scope, tenant_scope
 from tests.web.house import House, a_house, page, signed_in
 
 JOBS = "SELECT tenant_id, name LIKE '%%a' FROM billing_ratedjob WHERE shown_at > %s AND name <> %s"

@@ -10,13 +10,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from clusters import limits
-from clusters.acting import carry_out
+from clusters import enforcement_plan
+from clusters.job_control import carry_out
 from clusters.models import Act, ClusterKind
 from tests.builders import a_cluster, an_operator
-from tests.standins.doors import a_door, a_world, connected
-from tests.standins.slurm_world import Association
-from tests.standins.slurmrestd import StandIn
+from tests.fakes.doors import a_door, a_world, connected
+from tests.fakes.slurm_world import Association
+from tests.fakes.slurmrestd import StandIn
 from tests.web.house import signed_in
 from tests.web.test_overview import words
 
@@ -60,7 +60,7 @@ def plan_of(html: str) -> str:
 
 def dunning_blocks(slurm: StandIn) -> None:
     door = a_door(slurm)
-    plan = limits.plan_block(door=door, account="vision", source="dunning")
+    plan = enforcement_plan.plan_block(door=door, account="vision", source="dunning")
     assert carry_out(door=door, plan=plan, who="dunning", why="INV-1 is not paid").good
 
 
@@ -147,6 +147,6 @@ def test_the_page_asks_as_often_for_many_blocks_as_for_one(op: Client, slurm: St
     for n in range(12):
         slurm.world.associations.append(Association(100 + n, f"a{n}", parent="acme"))
         for source in ("operator", "quota"):
-            plan = limits.plan_block(door=door, account=f"a{n}", source=source)
+            plan = enforcement_plan.plan_block(door=door, account=f"a{n}", source=source)
             assert carry_out(door=door, plan=plan, who="op").good
     assert asked() == few

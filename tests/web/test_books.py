@@ -10,10 +10,10 @@ from io import StringIO
 import pytest
 
 from billing.models import Difference, GatewayPayout
-from billing.reconciling import running
+from billing.reconciliation import reconciliation_run
+from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import User
 from portal.ops.metrics.collector import exposed
-from portal.outbox.models import OutboxMessage
-from portal.tenants.models import User
 from tests import builders
 from tests.collecting import Counter, a_counter
 from tests.history import history
@@ -39,7 +39,7 @@ def op() -> User:
 
 
 def compare(counter: Counter) -> None:
-    running.run(gateway=counter.gateway, moment=counter.now, by="each night")
+    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="each night")
 
 
 def test_books_that_agree_say_so(counter: Counter, op: User) -> None:
@@ -124,7 +124,7 @@ def test_a_payout_leads_to_its_invoices_on_the_page_and_as_csv(counter: Counter,
 
 def test_the_night_s_run_is_due_once_a_night(counter: Counter) -> None:
     def due(text: str) -> bool:
-        return running.is_due(moment=datetime.fromisoformat(text).replace(tzinfo=UTC))
+        return reconciliation_run.is_due(moment=datetime.fromisoformat(text).replace(tzinfo=UTC))
 
     assert due("2026-04-23 09:10")
     compare(counter)  # at 09:00

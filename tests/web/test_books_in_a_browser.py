@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from billing.models import GatewayPayout
-from billing.reconciling import running
+from billing.reconciliation import reconciliation_run
 from tests import builders
 from tests.builders import PASSWORD
 from tests.collecting import Counter, a_counter, more_labs
@@ -44,10 +44,10 @@ def books_that_differ(counter: Counter) -> str:
     hand.move(-250)
     hand.dispute(intents[2]["id"])
     counter.wait(hours=3)
-    running.run(gateway=counter.gateway, moment=counter.now, by="each night")
+    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="each night")
     hand.alter(intents[1]["id"], status="succeeded")
     counter.wait(hours=3)
-    running.run(gateway=counter.gateway, moment=counter.now, by="op@cluster.example")
+    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op@cluster.example")
     return GatewayPayout.objects.order_by("made_at")[0].pk
 
 

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from playwright.sync_api import Page
 
-from billing import close_runs, close_schedules
+from billing.invoicing import close_runs, close_schedules
 from billing.models import Bound, CloseKind, CloseRun
 from tests import builders
 from tests.builders import PASSWORD

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing import close_reports, close_runs, close_schedules
+from billing.invoicing import close_reports, close_runs, close_schedules
 from billing.models import CloseSchedule
 from tests import builders
 from tests.history import history

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from billing import close_runs, close_schedules
+from billing.invoicing import close_runs, close_schedules
 from billing.models import Bound, CloseKind, CloseRun, Invoice, Parking, Seller
 from tests import builders, stories
 from tests.builders import at

@@ -9,12 +9,12 @@ from django.test import Client
 from django.utils import timezone
 
 from billing import tasks
-from clusters import examining
+from clusters import connection_test
 from clusters.connectors.base import ConnectorError, NodeSeen, NodeState
 from clusters.connectors.slurm.check import Finding, Level
 from clusters.models import Cluster, ClusterKind, Connection, Pull, Telemetry
-from portal.outbox import outbox
-from portal.vault import seal
+from portal.core.outbox import outbox
+from portal.core.vault import seal
 from tests import builders
 from tests.builders import a_job, an_operator, at
 from tests.schedulers import PASSWORDS, Scheduler, a_connection
@@ -123,7 +123,7 @@ def test_op_tests_the_connection_and_reads_what_mends_it(op: Client, monkeypatch
         Finding(Level.WARN, "Clock", "The clocks differ by 40 s."),
         Finding(Level.FAIL, "AdminLevel", "The user <b>is</b> no operator.", mend),
     ]
-    monkeypatch.setattr(examining, "examine", lambda *, cluster, clock: found)
+    monkeypatch.setattr(connection_test, "examine", lambda *, cluster, clock: found)
     assert "Test connection" in shown(op)
     html = op.post(PATH, {"act": "check"}).content.decode()
     text = words(html)

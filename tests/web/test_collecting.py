@@ -8,10 +8,10 @@ from django.db.models import Model
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from billing import writing_off
-from billing.dunning import pausing, policies, posting, rounds
+from billing.dunning import dunning_run, send
 from billing.models import DunningPause, DunningPolicy, Invoice, Letter, SuspendedAccount, WriteOff
-from portal.tenants.scope import tenant_scope
+from billing.receivables import dunning_policies, pauses, write_offs
+from portal.core.tenants.scope import tenant_scope
 from tests.builders import at
 from tests.scenarios.test_dunning_endures import copies
 from tests.web.clock import stand_at
@@ -29,7 +29,7 @@ NOW = "2026-04-28 09:00"
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> House:
     """The vision lab's $13.00 and the speech lab's $1.25 were due eleven days ago, on 17 April."""
-    stand_at(monkeypatch, NOW, of="portal.web.collecting")
+    stand_at(monkeypatch, NOW, of="portal.web.receivables")
     return a_house()
 
 
@@ -40,8 +40,8 @@ def post(client: Client, **told: str) -> str:
 
 
 def test_op_sees_who_owes_what_since_when_and_what_comes_next(house: House) -> None:
-    rounds.run(moment=at(NOW))
-    posting.post(moment=at(NOW))
+    dunning_run.run(moment=at(NOW))
+    send.post(moment=at(NOW))
     text = words(page(house.op, PATH))
     assert "Late in USD $14.25 2 invoices of 2 tenants Suspended 0 tenants" in text
     assert "Letters are written and kept, and none is sent: EMAIL_URL is not set." in text
@@ -79,8 +79,8 @@ def test_what_cannot_be_meant_is_a_sentence_and_what_is_not_there_is_not_found(h
 
 def test_a_letter_that_could_not_be_sent_waits_for_a_person(house: House) -> None:
     house.vision.memberships.all().delete()
-    rounds.run(moment=at(NOW))
-    posting.post(moment=at(NOW))
+    dunning_run.run(moment=at(NOW))
+    send.post(moment=at(NOW))
     text = words(page(house.op, PATH))
     assert "To look at 1 What only people can decide" in text
     assert (
@@ -90,7 +90,7 @@ def test_a_letter_that_could_not_be_sent_waits_for_a_person(house: House) -> Non
 
 
 def test_nothing_late_is_said_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_at(monkeypatch, "2026-04-16 09:00", of="portal.web.collecting")
+    stand_at(monkeypatch, "2026-04-16 09:00", of="portal.web.receivables")
     assert "Nothing is late" in page(house.op, PATH)
 
 
@@ -114,13 +114,13 @@ def test_many_late_invoices_are_told_page_by_page_with_as_many_queries(house: Ho
 
 
 def test_a_page_of_a_tenant_sees_its_own_letters_and_never_which_accounts_are_blocked(house: House) -> None:
-    rounds.run(moment=at(NOW))
-    posting.post(moment=at(NOW))
+    dunning_run.run(moment=at(NOW))
+    send.post(moment=at(NOW))
     for tenant in (house.vision, house.speech):
-        pausing.pause(tenant=tenant, invoice=None, until=None, why="merging", by="op", moment=at(NOW))
+        pauses.pause(tenant=tenant, invoice=None, until=None, why="merging", by="op", moment=at(NOW))
         invoice = Invoice.objects.get(tenant=tenant)
-        writing_off.write_off(invoice=invoice, why="insolvent", by="op", on=at(NOW).date())
-        policies.set_policy(tenant=tenant, since=at(NOW).date(), receipts=True)
+        write_offs.write_off(invoice=invoice, why="insolvent", by="op", on=at(NOW).date())
+        dunning_policies.set_policy(tenant=tenant, since=at(NOW).date(), receipts=True)
     own: tuple[type[Model], ...] = (Letter, DunningPause, WriteOff, DunningPolicy)
     for model in own:
         assert len(set(model._default_manager.values_list("tenant", flat=True))) == 2

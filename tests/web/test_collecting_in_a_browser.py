@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
-from billing.dunning import posting, rounds
+from billing.dunning import dunning_run, send
 from billing.models import Letter
 from tests.builders import PASSWORD, at
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
@@ -29,11 +29,11 @@ NOW = "2026-04-28 09:00"
 def test_op_pauses_an_invoice_without_scripts_and_the_page_fits(
     live_server: LiveServer, tmp_path: Path, width: int, theme: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_at(monkeypatch, NOW, of="portal.web.collecting")
+    stand_at(monkeypatch, NOW, of="portal.web.receivables")
     house = a_house()
     house.speech.memberships.all().delete()
-    rounds.run(moment=at(NOW))
-    posting.post(moment=at(NOW))
+    dunning_run.run(moment=at(NOW))
+    send.post(moment=at(NOW))
     letter = Letter.objects.get(tenant=house.vision, state="kept").html
     with chromium() as browser, visit(browser, width=width, theme=theme, scripts=width > 700) as seen:
         page = seen.page

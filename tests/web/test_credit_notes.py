@@ -8,10 +8,11 @@ from decimal import Decimal
 import pytest
 from django.urls import reverse
 
-from billing import collection, crediting, voiding
+from billing.invoicing import credit_notes, voids
 from billing.models import DocumentKind, Invoice
+from billing.receivables import settlement
 from billing.rules.money import Money
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import stories
 from tests.web.house import House, a_house, page, signed_in
 
@@ -31,7 +32,7 @@ def house() -> House:
 
 
 def credit(house: House, net: str | None = None) -> Invoice:
-    return crediting.credit(
+    return credit_notes.credit(
         invoice=house.invoice,
         reason="The queue was down.",
         by="op",
@@ -77,7 +78,7 @@ def test_the_invoice_says_what_was_credited_and_what_is_left_to_pay(house: House
 
 
 def test_what_was_paid_and_credited_is_to_be_paid_back(house: House) -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=house.invoice,
         amount=Money.of("15.60", "USD"),
         received_on=TODAY,
@@ -91,7 +92,7 @@ def test_what_was_paid_and_credited_is_to_be_paid_back(house: House) -> None:
 
 
 def test_an_invoice_that_is_void_says_why_and_what_replaces_it(house: House) -> None:
-    voiding.void(invoice=house.invoice, reason="Wrong address.", by="op", on=TODAY)
+    voids.void(invoice=house.invoice, reason="Wrong address.", by="op", on=TODAY)
     stories.close("2026-03")
 
     old, new = of(house, MARCH), of(house, house.invoice.number)

@@ -8,7 +8,7 @@ import pytest
 
 from billing.models import Invoice
 from billing.tasks import render_document
-from portal.tenants.models import Tenant
+from portal.core.tenants.models import Tenant
 from tests import builders, stories
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, chromium, visit
 from tests.web.house import House, a_house, page, signed_in

@@ -8,8 +8,8 @@ import pytest
 from django.db import ProgrammingError
 
 from billing.models import Commitment, Discount, Fee
-from portal.tenants.models import Role
-from portal.tenants.scope import tenant_scope
+from portal.core.tenants.models import Role
+from portal.core.tenants.scope import tenant_scope
 from tests import stories
 from tests.builders import a_person, a_tenant
 from tests.evidence import bundle, verified

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from billing import collection
 from billing.models import PaymentAttempt
+from billing.receivables import settlement
 from billing.rules.money import Money
-from portal.tenants.models import Role
+from portal.core.tenants.models import Role
 from tests import builders
 from tests.collecting import Counter, a_counter
 from tests.web.house import page
@@ -42,7 +42,7 @@ def test_charged_back_and_then_paid_by_transfer(counter: Counter) -> None:
     dispute = counter.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
     counter.stripe.hand.lose_dispute(dispute)
     counter.collect()
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("4.00", "USD"),
         received_on=counter.now.date(),

@@ -11,12 +11,14 @@ from io import StringIO
 
 import pytest
 
-from billing import plan_terms, plans, rating, tasks
+from billing import tasks
+from billing.catalog import plan_versions, plans
 from billing.documents.csv import cell
 from billing.models import Invoice, InvoiceLine, Plan, PlanVersion
-from billing.reading import invoices as reading
+from billing.queries import invoices as reading
+from billing.rating import engine
 from billing.rules.pricing import PerUnit
-from portal.tenants.models import User
+from portal.core.tenants.models import User
 from tests import builders, stories
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
@@ -68,7 +70,7 @@ def a_mixed_month(house: House, jobs: int = 60) -> None:
         for n in range(jobs)
     ]
     builders.take_in(house.cluster, *facts)
-    rating.rate_tenants([house.vision])
+    engine.rate_tenants([house.vision])
     stories.close("2026-05", house.vision, on="2026-07-01", accept="test")
 
 
@@ -283,7 +285,7 @@ def test_lines_without_jobs_stand_in_the_csv_behind_all_jobs() -> None:
     house = a_house()
     plan = house.vision.subscriptions.get().plan
     version = a_new_version(plan)
-    plan_terms.set_fee(version=version, name="=Access", amount=Decimal("93.00"))
+    plan_versions.set_fee(version=version, name="=Access", amount=Decimal("93.00"))
     builders.take_in(house.cluster, builders.a_job(started="2026-05-09 10:00", ended="2026-05-09 11:00"))
     stories.close("2026-04", house.vision, on="2026-05-03", accept="test")
     stories.close("2026-05", house.vision, on="2026-06-03", accept="test")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from billing.models import RatedJob
-from portal.tenants.models import User
+from portal.core.tenants.models import User
 from tests import builders, stories
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words

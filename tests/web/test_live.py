@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from clusters import open_runs
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster, UsageRecord
-from portal.tenants.models import User
-from portal.tenants.scope import tenant_scope
+from portal.core.tenants.models import User
+from portal.core.tenants.scope import tenant_scope
 from tests import builders
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words

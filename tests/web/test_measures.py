@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from billing import rating
+from billing.rating import engine
 from tests import builders
 from tests.web.house import House, a_house, page
 from tests.web.test_live import running, shown, waiting
@@ -24,7 +24,7 @@ def weighed(house: House) -> None:
     builders.a_plan(
         "vision-deal", prices=prices, charges=("gpu-memory", "billing"), effective_from=date(2026, 4, 1)
     )
-    rating.rate_tenants([house.vision])
+    engine.rate_tenants([house.vision])
 
 
 def test_a_job_shows_what_each_measure_of_it_cost() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from billing.models import BillingPeriod
-from billing.reading import overview as reading
-from portal.tenants.models import Tenant
-from portal.tenants.scope import tenant_scope
+from billing.queries import overview as reading
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 from tests import builders, stories
 from tests.web.house import a_house, page, plan, signed_in
 

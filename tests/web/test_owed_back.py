@@ -12,11 +12,12 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from billing import collection, credit_previews
+from billing.invoicing import credit_note_previews
 from billing.models import DocumentKind, Invoice, Payment
+from billing.receivables import settlement
 from billing.rules.money import Money
+from portal.core.tenants.models import Role
 from portal.ops.management.commands import credit_invoice
-from portal.tenants.models import Role
 from tests import builders
 from tests.collecting import Counter, a_counter, credited
 from tests.web.house import signed_in
@@ -49,7 +50,7 @@ def shown(person: Client, path: str) -> str:
 
 
 def transferred(counter: Counter) -> None:
-    collection.record_payment(
+    settlement.record_payment(
         invoice=counter.invoice, amount=Money.of("4.00", "USD"), received_on=counter.now.date(),
         reference="A1", recorded_by="op",
     )  # fmt: skip
@@ -130,7 +131,7 @@ def test_nothing_is_credited_void_or_written_off_without_confirmation(
 
 
 def test_an_unpaid_invoice_has_less_to_pay_after_a_credit(counter: Counter) -> None:
-    found = credit_previews.preview(
+    found = credit_note_previews.preview(
         invoice=counter.invoice, on=counter.now.date(), moment=counter.now, net=Money.of("1.00", "USD")
     )
     assert found.sentence == (

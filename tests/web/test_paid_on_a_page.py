@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from django.test import Client
 
-from billing.collecting import automatic, links
-from billing.dunning import standing
+from billing.dunning import overdue_invoices
 from billing.models import PayLink, PaymentAttempt, WalletScope
-from billing.wallets import schemes
-from portal.tenants.models import Role
+from billing.payments import automatic, checkout_sessions
+from billing.wallets import wallet_terms
+from portal.core.tenants.models import Role
 from tests import builders
 from tests.collecting import Counter, a_counter
 from tests.web.house import signed_in
@@ -59,7 +59,9 @@ def test_an_invoice_is_paid_when_ann_comes_back_though_its_page_was_looked_at_a_
 ) -> None:
     clicks_pay(ann)
     (link,) = PayLink.objects.select_related("attempt", "tenant")
-    links.follow(link=link, gateway=counter.gateway, moment=datetime.now(UTC))  # a round, or a second click
+    checkout_sessions.follow(
+        link=link, gateway=counter.gateway, moment=datetime.now(UTC)
+    )  # a round, or a second click
     comes_back(ann)  # too early, by the arrow of her browser
     pays(counter)
     text = comes_back(ann)
@@ -89,7 +91,7 @@ def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_i
     assert "Payment page Processing $4.00" in shown(ann, "/t/vision-lab/payment/")
     answer = ann.post(f"{INVOICE}pay/", follow=True)
     assert "Please try again in a few minutes" in words(answer.content.decode())
-    assert [each.under_way for each in standing.late(moment=counter.now)] == [True]
+    assert [each.under_way for each in overdue_invoices.late(moment=counter.now)] == [True]
     late = shown(signed_in(builders.an_operator()), "/operator/collecting/")
     assert "Processing Nothing while its payment is processing $4.00" in late
 
@@ -120,7 +122,7 @@ def test_a_debit_that_takes_its_bank_days_is_processing(ann: Client, counter: Co
 def test_nothing_is_bought_by_itself_beside_a_page_of_top_up_that_was_used(
     counter: Counter, ann: Client
 ) -> None:
-    schemes.set_scheme(
+    wallet_terms.set_scheme(
         tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=builders.at("2026-03-01")
     )
     wallet = counter.lab.wallets.get()

@@ -8,10 +8,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing import payers
+from billing.catalog import third_party_payers
 from billing.models import BillingPeriod, DayTotal, Payer, PeriodTotal, RatedJob, RatedUsage
-from portal.tenants.models import Project, Role, Tenant, User
-from portal.tenants.scope import tenant_scope
+from portal.core.tenants.models import Project, Role, Tenant, User
+from portal.core.tenants.scope import tenant_scope
 from tests import builders, stories
 from tests.paying import pays
 from tests.web.clock import stand_at
@@ -104,7 +104,7 @@ def test_the_database_shows_the_payer_totals_and_projects_and_none_of_the_jobs(h
 
 def test_whoever_stopped_paying_reads_no_project_and_no_period_that_came_after(house: House) -> None:
     physics = Tenant.objects.get(slug="physics")
-    payers.end_payer(row=Payer.objects.get(), on=date(2026, 5, 1))
+    third_party_payers.end_payer(row=Payer.objects.get(), on=date(2026, 5, 1))
     builders.own(house.vision, house.cluster, "merger", project="Secret merger")
     for day, account in (("2026-05-10", "merger"), ("2026-06-10", "vision")):
         builders.take_in(
@@ -122,7 +122,7 @@ def test_whoever_stopped_paying_reads_no_project_and_no_period_that_came_after(h
 
 def test_whoever_was_never_to_pay_reads_nothing(house: House) -> None:
     chemistry = builders.a_tenant("chemistry", plan=house.vision.subscriptions.get().plan)
-    payers.end_payer(row=pays(chemistry, house.speech, "2026-05-01"), on=date(2026, 5, 1))
+    third_party_payers.end_payer(row=pays(chemistry, house.speech, "2026-05-01"), on=date(2026, 5, 1))
     builders.take_in(
         house.cluster, builders.a_job(account="speech", started="2026-05-10 10:00", ended="2026-05-10 13:00")
     )

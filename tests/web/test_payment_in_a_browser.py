@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from billing.models import Letter
-from portal.tenants.models import Role
+from portal.core.tenants.models import Role
 from tests import builders
 from tests.collecting import Counter, a_counter
 from tests.scenarios.test_dunning_endures import copies

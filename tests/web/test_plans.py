@@ -8,10 +8,10 @@ import pytest
 from django.test import Client
 
 from billing.models import Plan, PlanVersion, Price
-from portal.ops.config.publishing import one_plan
-from portal.ops.config.shape import parse
-from portal.ops.config.writing import plan_text
-from portal.outbox.models import OutboxMessage
+from portal.config_file.export import plan_text
+from portal.config_file.publishing import one_plan
+from portal.config_file.schema import parse
+from portal.core.outbox.models import OutboxMessage
 from tests import builders, stories
 from tests.scenarios.test_try_plan import STANDARD
 from tests.terms import VOLUME, a_version

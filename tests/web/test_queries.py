@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from portal.tenants.models import User
+from portal.core.tenants.models import User
 from tests import builders, stories
 from tests.web.house import House, a_house, signed_in
 

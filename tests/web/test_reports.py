@@ -11,15 +11,15 @@ import pytest
 from django.db import ProgrammingError, connection
 from django.test import Client
 
-from billing import operating
 from billing.models import OperatingCost
-from billing.operating import Cost
-from billing.reporting.reporting import of_tenant
-from billing.reporting.shapes import By
+from billing.reports import operating_costs
+from billing.reports.operating_costs import Cost
+from billing.reports.reporting import of_tenant
+from billing.reports.shapes import By
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import UtilisationHour
-from portal.tenants.scope import tenant_scope
+from portal.core.tenants.scope import tenant_scope
 from tests import builders
 from tests.scenarios.reports import worked
 from tests.web.house import House, a_house, page, signed_in
@@ -213,7 +213,7 @@ def test_op_reads_the_margin_where_costs_were_entered_and_ann_never() -> None:
     day = "?from=2026-05-01&through=2026-05-01"
     assert "Costs to run" not in page(house.op, OPS + day)
 
-    operating.set_costs([Cost("", "a100", "USD", Decimal("0.50"), date(2026, 5, 1))])
+    operating_costs.set_costs([Cost("", "a100", "USD", Decimal("0.50"), date(2026, 5, 1))])
     text = page(house.op, OPS + day)
     told = " ".join(re.sub(r"<[^>]*>", " ", text).split())
     assert "Charged $48.00" in told  # 24 hours at 2.00
@@ -221,6 +221,6 @@ def test_op_reads_the_margin_where_costs_were_entered_and_ann_never() -> None:
     assert "Margin $24.00 50 % of what is charged" in told
     assert "Costs to run" not in page(house.ann, ANNS + day)
 
-    operating.set_costs([Cost("", "h100", "USD", Decimal("0.50"), date(2026, 5, 1))])
+    operating_costs.set_costs([Cost("", "h100", "USD", Decimal("0.50"), date(2026, 5, 1))])
     OperatingCost.objects.filter(gpu_model="a100").delete()
     assert "No operating cost in USD of a100 holds on 2026-05-01" in page(house.op, OPS + day)

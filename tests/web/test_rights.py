@@ -11,10 +11,10 @@ from django.db.utils import IntegrityError
 
 from billing import models as billing
 from clusters import models as clusters
+from portal.core.tenants import models as tenants
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import acting_scope
 from portal.ops.schema import as_owner
-from portal.tenants import models as tenants
-from portal.tenants.models import Tenant
-from portal.tenants.scope import acting_scope
 from tests import builders
 from tests.owner import as_owner as owning
 from tests.web.house import a_house, page

@@ -8,11 +8,11 @@ import pytest
 from django.db import ProgrammingError, connection, models, transaction
 
 from billing import models as billing
-from billing.reading import behind
+from billing.queries import line_usage
 from clusters import models as clusters
-from portal.tenants import models as tenants
-from portal.tenants.models import Tenant
-from portal.tenants.scope import stream_in_scope, tenant_scope
+from portal.core.tenants import models as tenants
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import stream_in_scope, tenant_scope
 from tests.web.house import House, a_house
 
 CLOSED = (
@@ -138,7 +138,7 @@ def test_a_reader_who_hangs_up_leaves_nothing_behind() -> None:
 
 def table(house: House) -> Iterator[bytes]:
     invoice = house.invoice
-    return behind.as_csv(invoice, list(invoice.lines.select_related("service_period")))
+    return line_usage.as_csv(invoice, list(invoice.lines.select_related("service_period")))
 
 
 def role() -> tuple[str, str]:

@@ -10,8 +10,8 @@ from django.test import Client
 
 from billing.models import AutomaticTopUp, TopUp, Wallet, WalletScope
 from billing.rules.references import creditor_reference, in_groups
-from billing.wallets import schemes
-from portal.tenants.models import Role
+from billing.wallets import wallet_terms
+from portal.core.tenants.models import Role
 from tests.builders import a_person, a_seller, an_operator, at
 from tests.collecting import Counter, a_counter
 from tests.web.house import signed_in
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def counter() -> Iterator[Counter]:
     with a_counter() as found:
         a_seller(iban="DE89370400440532013000")
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         yield found

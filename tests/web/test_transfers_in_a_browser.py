@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from billing.collecting import automatic
 from billing.models import Transfer, Wallet, WalletScope
-from billing.wallets import schemes
-from portal.tenants.models import Role
+from billing.payments import automatic
+from billing.wallets import wallet_terms
+from portal.core.tenants.models import Role
 from tests.builders import PASSWORD, a_person, a_seller, an_operator, at
 from tests.collecting import Counter, a_counter
 from tests.statements import IBAN, Line, camt, imported
@@ -37,7 +37,7 @@ def counter(settings: Any) -> Iterator[Counter]:
         a_seller(iban=IBAN, bic="COBADEFFXXX")
         a_person("ann@vision.example", found.lab, Role.OWNER)
         an_operator()
-        schemes.set_scheme(
+        wallet_terms.set_scheme(
             tenant=found.lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         policy = settings.CONTENT_SECURITY_POLICY

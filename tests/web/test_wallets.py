@@ -9,9 +9,9 @@ from django.test import Client
 
 from billing.models import GrantEvery, Wallet, WalletScope
 from billing.rules.money import TOKENS
-from billing.wallets import booking, schemes
-from billing.wallets.schemes import Rule
-from portal.tenants.models import Role, Tenant
+from billing.wallets import booking, wallet_terms
+from billing.wallets.wallet_terms import Rule
+from portal.core.tenants.models import Role, Tenant
 from tests import builders
 from tests.builders import at
 from tests.web.house import a_house, page, signed_in
@@ -27,10 +27,10 @@ def lab() -> Tenant:
         "tokens", TOKENS, prices=[("gpu-hour", {}, "1", builders.LONG_AGO)], settles="wallet"
     )
     tenant = builders.a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    scheme = schemes.set_scheme(
+    scheme = wallet_terms.set_scheme(
         tenant=tenant, unit=TOKENS, scope=WalletScope.USER, overdraft=10 * 10**6, since=at("2026-03-01")
     )
-    schemes.set_rule(
+    wallet_terms.set_rule(
         scheme=scheme,
         rule=Rule(name="to begin with", amount=10**8, every=GrantEvery.ONCE, begins_at=at("2026-03-01")),
     )

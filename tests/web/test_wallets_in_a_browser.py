@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from billing import operating
 from billing.models import Wallet, WalletScope
-from billing.operating import Cost
-from billing.wallets import granting, schemes
+from billing.reports import operating_costs
+from billing.reports.operating_costs import Cost
+from billing.wallets import grants, wallet_terms
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from tests import builders, stories
@@ -36,7 +36,7 @@ def a_prepaid_lab() -> Wallet:
     cluster = builders.a_cluster(complete_through="2026-09-01")
     plan = builders.a_plan("prepaid", settles="wallet-first")
     tenant = builders.a_tenant(plan=plan, accounts=[(cluster, "vision")], tax_rate=Decimal(19))
-    schemes.set_scheme(
+    wallet_terms.set_scheme(
         tenant=tenant, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=builders.at("2026-03-01")
     )
     wallet = Wallet.objects.get()
@@ -44,7 +44,7 @@ def a_prepaid_lab() -> Wallet:
         (20_00, "welcome", date(2026, 6, 1)),
         (30_00, "a top-up of a long name " * 4, None),
     ):
-        granting.grant(
+        grants.grant(
             wallet=wallet,
             amount=cents,
             key=key,
@@ -56,7 +56,7 @@ def a_prepaid_lab() -> Wallet:
     for moment in ("2026-03-01", "2026-04-01"):
         seen = [NodeSeen(name="n1", gpu_model="a100", gpus=48, state=NodeState.UP)]
         capacity.observe(cluster, seen, builders.at(moment))
-    operating.set_costs([Cost("", "a100", "USD", Decimal("0.001"), date(2026, 1, 1))])
+    operating_costs.set_costs([Cost("", "a100", "USD", Decimal("0.001"), date(2026, 1, 1))])
     stories.closed("2026-03", tenant)
     builders.a_person("ann@vision.example", tenant)
     builders.an_operator()

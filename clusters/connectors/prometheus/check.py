@@ -16,8 +16,8 @@ from clusters.connectors.prometheus.coverage import watch
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, most
+from clusters.connectors.prometheus.session import LOOKED, Visit
 from clusters.connectors.prometheus.shapes import PRODUCT, shape
-from clusters.connectors.prometheus.visit import LOOKED, Visit
 from portal.excerpt import excerpt
 
 SPARSE = 60  # seconds between two scrapes beyond which ends are known less closely

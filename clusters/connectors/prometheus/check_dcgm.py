@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from clusters.connectors.base import BusyHour, BusySource, UsageFact
 from clusters.connectors.prometheus.coverage import HOUR, utc
+from clusters.connectors.prometheus.diagnostics import count_of, naming
 from clusters.connectors.prometheus.metrics import CATALOGUE, PREFERRED
-from clusters.connectors.prometheus.notes import count_of, naming
 from clusters.connectors.prometheus.options import Scope
 from clusters.connectors.prometheus.runs import POD_UIDS, SPELLINGS, Runs
 from clusters.connectors.prometheus.samples import HOSTS, UUIDS, DeviceSeries, Samples
-from clusters.connectors.prometheus.sweep import SETTLE, Sweep
+from clusters.connectors.prometheus.session import LOOKED, Visit
+from clusters.connectors.prometheus.usage_fetch import SETTLE, Sweep
 from clusters.connectors.prometheus.utilisation import Telemetry
-from clusters.connectors.prometheus.visit import LOOKED, Visit
 
 ENABLE = (
     "Let Prometheus scrape dcgm-exporter: in the GPU Operator, set dcgmExporter.enabled and "

@@ -7,7 +7,7 @@ from fractions import Fraction
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.answers import Series
 from clusters.connectors.prometheus.presets import QUEUES, QueueSeries
-from clusters.connectors.prometheus.visit import LOOKED, Visit
+from clusters.connectors.prometheus.session import LOOKED, Visit
 
 
 def queues(visit: Visit, subject: str) -> bool:

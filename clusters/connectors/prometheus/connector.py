@@ -12,8 +12,8 @@ from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.presets import SampledSeries
 from clusters.connectors.prometheus.queries import Queries
-from clusters.connectors.prometheus.sampled import SampledSweep
-from clusters.connectors.prometheus.sweep import Sweep
+from clusters.connectors.prometheus.sampled_usage import SampledSweep
+from clusters.connectors.prometheus.usage_fetch import Sweep
 from clusters.connectors.prometheus.utilisation import Telemetry
 
 

@@ -12,8 +12,8 @@ from statistics import median_low
 from clusters.connectors.base import IncompleteHour
 from clusters.connectors.prometheus.answers import Series
 from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.exporter_gaps import MISSED, lost, targets
 from clusters.connectors.prometheus.queries import NODE_INFO, POD_INFO, Queries, alternatives, span
-from clusters.connectors.prometheus.shards import MISSED, lost, targets
 
 HOUR = 3600
 MINUTE = 60

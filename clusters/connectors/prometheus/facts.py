@@ -9,9 +9,9 @@ from clusters.connectors.base import BadRow, Row, UsageFact
 from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus.answers import whole
 from clusters.connectors.prometheus.attributes import Attributes
+from clusters.connectors.prometheus.diagnostics import Notes, pod_name
 from clusters.connectors.prometheus.lifecycle import Life
 from clusters.connectors.prometheus.nodes import Labels, NodeLabels
-from clusters.connectors.prometheus.notes import Notes, pod_name
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import Held, Owners
 from clusters.connectors.prometheus.shapes import PRODUCT, Shape, fraction, model_of, shape

@@ -11,13 +11,13 @@ from clusters.connectors.base import Connected
 from clusters.connectors.clocks import Clocks
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.counters import ByParts, Tallies
 from clusters.connectors.prometheus.coverage import HOUR, whole_hours
 from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.metrics import Metric
 from clusters.connectors.prometheus.options import PrometheusOptions, Scope
 from clusters.connectors.prometheus.samples import Samples, left_out
-from clusters.connectors.prometheus.sweep import SETTLE
-from clusters.connectors.prometheus.tallies import ByParts, Tallies
+from clusters.connectors.prometheus.usage_fetch import SETTLE
 
 JOB = "hpc_job"
 

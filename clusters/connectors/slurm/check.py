@@ -9,7 +9,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
 from clusters.connectors.slurm import check_access as access
 from clusters.connectors.slurm import check_usage as usage
-from clusters.connectors.slurm.visit import Visit
+from clusters.connectors.slurm.session import Visit
 
 if TYPE_CHECKING:
     from clusters.connectors.slurm.rest import SlurmRest

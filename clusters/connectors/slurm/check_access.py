@@ -10,7 +10,7 @@ import jwt
 
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm import faults, nodes
-from clusters.connectors.slurm.visit import Visit
+from clusters.connectors.slurm.session import Visit
 from portal.excerpt import excerpt
 
 SOON = 7 * 86_400  # seconds of life below which a token's end is told

@@ -8,7 +8,7 @@ from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.slurm import query
 from clusters.connectors.slurm.acts import LIMITS_FROM
 from clusters.connectors.slurm.decode import NO_COUNT
-from clusters.connectors.slurm.visit import Params, Visit
+from clusters.connectors.slurm.session import Params, Visit
 
 NOTABLE_SKEW = 5  # seconds between the clocks above which they are told
 SAMPLES = (3_600, 86_400)  # seconds of usage to look at: the longer where the shorter has too few

@@ -9,7 +9,7 @@ from clusters.connectors.mig import OwnShares
 from clusters.connectors.slurm import faults
 from clusters.connectors.slurm.diagnosis import without_slurmdbd
 from clusters.connectors.slurm.rest import SlurmRest
-from clusters.connectors.slurm.sweep import Sweep
+from clusters.connectors.slurm.usage_fetch import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

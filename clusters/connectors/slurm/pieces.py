@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from clusters.connectors.slurm import decode
-from clusters.connectors.slurm.splitter import Splitter, TooLongError
+from clusters.connectors.slurm.window_splitting import Splitter, TooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,15 +11,15 @@ import structlog
 from django.db import DatabaseError
 from prometheus_client.core import Metric
 
-from billing.collecting import door
-from billing.reading import books, spending
+from billing.payments import gateway_access
+from billing.queries import books, spending
 from billing.rules.money import Money
-from clusters import oversight, vitals
-from clusters.vitals import Vital
+from clusters import health, status
+from clusters.health import Vital
+from portal.core.outbox.backlog import backlog
+from portal.core.tenants.unowned import unowned
 from portal.ops.metrics import broker
 from portal.ops.metrics.exposition import OTHER, Labels, folded, gauge, seconds_since
-from portal.outbox.backlog import backlog
-from portal.tenants.unowned import unowned
 
 log = structlog.get_logger("portal.metrics")
 
@@ -34,7 +34,7 @@ def families(*, moment: datetime, most: int) -> Iterator[Metric]:
 
     A part that cannot be told is left out, and said to be: alarms that hang on the others have to go on.
     """
-    found = vitals.vitals()
+    found = health.vitals()
     parts: dict[str, Callable[[], Iterable[Metric]]] = {
         "spend": lambda: _spend(moment, most),
         "jobs": lambda: _jobs(moment, most),
@@ -160,7 +160,7 @@ def _clusters(found: list[Vital], moment: datetime) -> Iterator[Metric]:
 
 
 def _quarantine(most: int) -> Metric:
-    reasons = oversight.reasons(resolved=False)
+    reasons = status.reasons(resolved=False)
     rows: dict[Labels, Fraction] = {(r.cluster, r.code): Fraction(r.rows) for r in reasons}
     return gauge(
         "clustertab_quarantined_rows",
@@ -185,7 +185,7 @@ def _unowned(found: list[Vital], moment: datetime) -> Metric:
 def _books(moment: datetime) -> Iterator[Metric]:
     """Told where books were ever compared, or should have been."""
     last = books.last_good()
-    if last is None and not door.is_configured():
+    if last is None and not gateway_access.is_configured():
         return
     yield gauge(
         "clustertab_reconciliation_differences",

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from portal.tenants.access import DeniedError
+from portal.core.tenants.access import DeniedError
 
 log = structlog.get_logger("portal.metrics")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from django.forms import BaseFormSet, BoundField, Form
 
-    from clusters.connecting import ConnectionForm
+    from clusters.connection_form import ConnectionForm
     from clusters.connectors.findings import Finding
     from portal.web.shapes.frame import Badge, Fact
 

@@ -7,18 +7,18 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import manual
+from billing.invoicing import manual_lines
 from billing.models import Subscription
 from billing.rules.money import Money
-from portal.audit import acting_as
+from portal.core.audit import acting_as
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
-from portal.tenants.models import Tenant
 
 
 class Command(OperatorCommand):
     help = "Add an amount before tax to a tenant's next invoice; below zero it takes off."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (manual.ManualLineError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (manual_lines.ManualLineError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tenant", metavar="TENANT", help="its slug")
@@ -41,7 +41,7 @@ class Command(OperatorCommand):
         except ValueError as error:
             raise BadInputError(str(error)) from error
         with acting_as("add_line", why=options["why"]):
-            line = manual.add(
+            line = manual_lines.add(
                 tenant=tenant,
                 description=options["description"],
                 net=net,

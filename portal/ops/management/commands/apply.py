@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from portal.audit import acting_as
+from portal.config_file.apply import Applied, apply
+from portal.config_file.schema import ConfigError, parse
+from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
-from portal.ops.config.apply import Applied, apply
-from portal.ops.config.shape import ConfigError, parse
 
 LARGEST = 16 << 20  # bytes; a file of thousands of tenants is a hundredth of it
 

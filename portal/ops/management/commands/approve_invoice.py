@@ -9,19 +9,20 @@ from zoneinfo import ZoneInfo
 from django.core.management.base import CommandParser
 from django.db.models import F
 
-from billing import calendar, parking
+from billing.catalog import billing_periods
+from billing.invoicing import approvals
 from billing.models import BillingPeriod, Decision, Parking
 from billing.rules.money import Money
 from billing.rules.period import parse_month
-from portal.audit import acting_as
+from portal.core.audit import acting_as
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
-from portal.tenants.models import Tenant
 
 
 class Command(OperatorCommand):
     help = "Approve or refuse an invoice that a close has parked. Without a tenant: list what is parked."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (parking.ParkingError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (approvals.ParkingError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tenant", metavar="TENANT", nargs="?", help="its slug")
@@ -36,14 +37,14 @@ class Command(OperatorCommand):
             raise BadInputError("Say of which month, such as 2026-03.")
         period = _period(options["tenant"], options["month"])
         with acting_as("approve_invoice", why=options["why"]):
-            row = parking.decide(
+            row = approvals.decide(
                 period=period,
                 decision=Decision.REFUSED if options["refuse"] else Decision.APPROVED,
                 by="approve_invoice",
                 why=options["why"],
                 moment=datetime.now(UTC).replace(microsecond=0),
             )
-        told = f"{row.tenant.slug}, {_month(row)}: {parking.amount_of(row)} {row.state}."
+        told = f"{row.tenant.slug}, {_month(row)}: {approvals.amount_of(row)} {row.state}."
         if row.state == Decision.APPROVED:
             told += f" `close_period {_month(row)} --tenant {row.tenant.slug}` issues it."
         return Answer(_data(row), told)
@@ -62,7 +63,7 @@ def _period(slug: str, month: str) -> BillingPeriod:
     for row in found.order_by(F("period__closed_at").asc(nulls_first=True), "period__start"):
         if _month(row) == month:
             return row.period
-    period = calendar.starting_in(tenant=tenant, year=year, month=number)
+    period = billing_periods.starting_in(tenant=tenant, year=year, month=number)
     if period is None:
         raise BadInputError(f"No period of {slug} starts in {month}.")
     return period
@@ -72,7 +73,7 @@ def _listed() -> Answer:
     rows = Parking.objects.exclude(state=Decision.APPROVED).select_related("tenant", "period")
     found = list(rows.order_by("period__start", "tenant__slug"))
     lines = [
-        f"{row.tenant.slug}, {_month(row)}: {parking.amount_of(row)}, {row.state}. {row.reason}"
+        f"{row.tenant.slug}, {_month(row)}: {approvals.amount_of(row)}, {row.state}. {row.reason}"
         for row in found
     ]
     return Answer({"parked": [_data(row) for row in found]}, "\n".join(lines) or "Nothing is parked.")

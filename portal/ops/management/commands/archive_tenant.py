@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import archiving
-from billing.plans import PlanError
-from portal.audit import acting_as
+from billing.catalog.plans import PlanError
+from billing.invoicing import offboarding
+from portal.core.audit import acting_as
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.ownership import OwnershipConflictError
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError, moment
-from portal.tenants.models import Tenant
-from portal.tenants.ownership import OwnershipConflictError
 
 
 class Command(OperatorCommand):
@@ -38,10 +38,10 @@ class Command(OperatorCommand):
         ended = 0
         with acting_as("archive_tenant", why=options["why"]):
             if options["leave"]:
-                ended = archiving.leave(tenant=tenant, at=at)
+                ended = offboarding.leave(tenant=tenant, at=at)
             try:
-                kept = archiving.archive(tenant=tenant, by="archive_tenant", why=options["why"], moment=now)
-            except archiving.ArchiveError as error:
+                kept = offboarding.archive(tenant=tenant, by="archive_tenant", why=options["why"], moment=now)
+            except offboarding.ArchiveError as error:
                 if not options["leave"]:
                     raise RefusedError(*error.sentences) from error
                 told = [f"{tenant.slug} has left; before it is archived:", *error.sentences]

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 from django.db import transaction
 
-from billing import rating
+from billing.rating import engine
 from clusters.models import Account, Cluster
-from portal.audit import acting_as
+from portal.core.audit import acting_as
+from portal.core.tenants import ownership
+from portal.core.tenants.models import Ownership, Tenant
+from portal.core.tenants.ownership import OwnershipConflictError
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
-from portal.tenants import ownership
-from portal.tenants.models import Ownership, Tenant
-from portal.tenants.ownership import OwnershipConflictError
 
 
 class Command(OperatorCommand):
@@ -57,7 +57,7 @@ class Command(OperatorCommand):
             row, new = Account.objects.get_or_create(cluster=of, name=account)
             kept = ownership.assign(account=row, tenant=owner, project=project, since=begin, until=end)
             with Progress("Usage rated again") as progress:
-                rating.rate_accounts([row.pk], progress=progress.add)
+                engine.rate_accounts([row.pk], progress=progress.add)
         return Answer(*_told(row, kept, rated=progress.done, new=new))
 
 

@@ -8,34 +8,35 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.core.management.base import CommandParser
 
-from billing.collecting import door
-from billing.gateways.base import GatewayError
+from billing.payments import gateway_access
+from billing.payments.gateways.base import GatewayError
 from portal.ops.cli import Answer, OperatorCommand
 
 
 class Command(OperatorCommand):
     help = "Say whether Stripe accepts the key, which rights it lacks, and what this portal is called there."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (door.CollectingError, GatewayError)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectingError, GatewayError)
 
     def arguments(self, parser: CommandParser) -> None:
         del parser
 
     def answer(self, **_: Any) -> Answer:
-        gateway = door.gateway()
+        gateway = gateway_access.gateway()
         asked = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-        missing = list(gateway.missing_rights(key=door.key_for("rights", asked)))
-        deployment = str(door.collector().deployment)
+        missing = list(gateway.missing_rights(key=gateway_access.key_for("rights", asked)))
+        deployment = str(gateway_access.collector().deployment)
         data = {
             "mode": "live" if gateway.live else "test",
-            "sandbox": door.is_sandbox(),
+            "sandbox": gateway_access.is_sandbox(),
             "deployment": deployment,
             "deployment_set": bool(settings.STRIPE_DEPLOYMENT),
             "webhook": bool(settings.STRIPE_WEBHOOK_SECRETS),
             "missing_rights": missing,
         }
-        mode = "Sandbox: no money moves" if door.is_sandbox() else f"Stripe, {data['mode']} mode"
+        mode = "Sandbox: no money moves" if gateway_access.is_sandbox() else f"Stripe, {data['mode']} mode"
         said = [
-            f"{mode}. " + (door.lacks(missing) if missing else "The key may do all that is needed."),
+            f"{mode}. "
+            + (gateway_access.lacks(missing) if missing else "The key may do all that is needed."),
             f"This portal is {deployment} there.",
         ]
         if not settings.STRIPE_DEPLOYMENT:

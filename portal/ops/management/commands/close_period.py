@@ -9,15 +9,15 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing import closing, telling
-from billing.closing import Closed
-from billing.dunning import issued_letters
-from billing.outcomes import STUCK, Outcome
+from billing.dunning import issue_notices
+from billing.invoicing import close_summary, month_close
+from billing.invoicing.close_results import STUCK, Outcome
+from billing.invoicing.month_close import Closed
 from billing.rules.money import Money
 from billing.rules.period import parse_month
-from portal.audit import acting_as
+from portal.core.audit import acting_as
+from portal.core.tenants.models import Tenant
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, moment
-from portal.tenants.models import Tenant
 
 
 class Command(OperatorCommand):
@@ -60,7 +60,7 @@ class Command(OperatorCommand):
             )
         closed = _closed(tenants, year, month, at, options, rehearse=options["dry_run"])
         if options["notify"] and not options["dry_run"]:
-            issued_letters.notify(numbers=_numbers(closed), moment=now)
+            issue_notices.notify(numbers=_numbers(closed), moment=now)
         return _answer(options["month"], closed, rehearsed=options["dry_run"])
 
 
@@ -73,7 +73,7 @@ def _closed(
         Progress("Tenants rehearsed" if rehearse else "Tenants closed", total=len(tenants)) as progress,
     ):
         return list(
-            closing.close(
+            month_close.close(
                 tenants=tenants,
                 year=year,
                 month=month,
@@ -127,8 +127,8 @@ def _answer(month: str, closed: list[Closed], *, rehearsed: bool) -> Answer:
     data = {
         "month": month,
         "dry_run": rehearsed,
-        "tenants": [telling.data(one, rehearsed=rehearsed) for one in closed],
+        "tenants": [close_summary.data(one, rehearsed=rehearsed) for one in closed],
     }
     head = f"Rehearsal of {month}: nothing was kept." if rehearsed else f"Close of {month}:"
-    lines = [head, *telling.lines(closed, rehearsed=rehearsed)]
+    lines = [head, *close_summary.lines(closed, rehearsed=rehearsed)]
     return Answer(data, "\n".join(lines), 1 if any(one.outcome in STUCK for one in closed) else 0)

@@ -7,19 +7,19 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing.collecting import door, rounds
+from billing.payments import collection_run, gateway_access
 from portal.ops.cli import Answer, OperatorCommand
 
 
 class Command(OperatorCommand):
     help = "Charge what is due, and take in what the payment service tells. Again at once, nothing twice."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (door.CollectingError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectingError,)
 
     def arguments(self, parser: CommandParser) -> None:
         del parser
 
     def answer(self, **_: Any) -> Answer:
-        done = rounds.run(gateway=door.gateway(), clock=lambda: datetime.now(UTC))
+        done = collection_run.run(gateway=gateway_access.gateway(), clock=lambda: datetime.now(UTC))
         said = f"{done.charged} charged, {done.held} held back, {done.followed} followed, {done.applied} told of."
         return Answer(
             {

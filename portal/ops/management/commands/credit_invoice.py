@@ -7,17 +7,19 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import calendar, collection, credit_previews, crediting
+from billing.catalog import billing_periods
+from billing.invoicing import credit_note_previews, credit_notes
 from billing.models import Invoice
+from billing.receivables import settlement
 from billing.rules.money import Money
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
 class Command(OperatorCommand):
     help = "Issue a credit note for an issued invoice: for all that is left of it, for one line, or for an amount."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (crediting.CreditError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (credit_notes.CreditError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("number", metavar="NUMBER", help="the invoice's")
@@ -40,7 +42,7 @@ class Command(OperatorCommand):
                 f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
             )
         now, line = datetime.now(UTC), options["line"]
-        today = calendar.day_of(now, invoice.period)
+        today = billing_periods.day_of(now, invoice.period)
         try:
             net = Money.of(options["net"], invoice.currency) if options["net"] else None
             if net is not None and net != net.rounded():
@@ -51,10 +53,10 @@ class Command(OperatorCommand):
         if on > today:
             raise BadInputError(f"--on lies in the future: it is {today} where {invoice} was issued.")
         if self.asks(yes=options["yes"]):
-            told = credit_previews.preview(invoice=invoice, on=on, moment=now, net=net, position=line)
+            told = credit_note_previews.preview(invoice=invoice, on=on, moment=now, net=net, position=line)
             self.confirm(f"{told.sentence} Issue it?")
         with acting_as("credit_invoice", why=options["reason"]):
-            note = crediting.credit(
+            note = credit_notes.credit(
                 invoice=invoice,
                 reason=options["reason"],
                 by="credit_invoice",
@@ -63,7 +65,7 @@ class Command(OperatorCommand):
                 position=line,
                 moment=now,
             )
-        stand = collection.balance(invoice=invoice, on=today)
+        stand = settlement.balance(invoice=invoice, on=today)
         total = Money.from_minor(note.total, note.currency)
         return Answer(
             {

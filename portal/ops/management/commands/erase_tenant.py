@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import archiving
-from portal.audit import acting_as
+from billing.invoicing import offboarding
+from portal.core.audit import acting_as
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
-from portal.tenants.models import Tenant
 
 
 class Command(OperatorCommand):
     help = "Erase the people and the contact of an archived tenant. Its documents stay as they were issued."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (archiving.ArchiveError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (offboarding.ArchiveError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tenant", metavar="SLUG")
@@ -27,10 +27,10 @@ class Command(OperatorCommand):
         if tenant is None:
             raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
         with acting_as("erase_tenant", why=options["why"]):
-            gone = archiving.erase(tenant=tenant, moment=datetime.now(UTC).replace(microsecond=0))
+            gone = offboarding.erase(tenant=tenant, moment=datetime.now(UTC).replace(microsecond=0))
         told = "1 person" if len(gone) == 1 else f"{len(gone)} people"
         text = f"{told} and the contact of {tenant.slug} are erased. Its documents stay as they were issued."
-        customer = archiving.customer_kept(tenant)
+        customer = offboarding.customer_kept(tenant)
         if customer:
             text = f"{text}\nStripe still knows it as customer {customer}, with its cards: delete that there."
         return Answer({"tenant": tenant.slug, "people": len(gone), "customer": customer}, text)

@@ -8,10 +8,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from billing import describing, explanation
-from billing.documents.format import money_text, plain_price
+from billing.catalog import line_descriptions
+from billing.documents import line_jobs
 from billing.models import Invoice, InvoiceLine, Price
-from billing.proof import seconds_text
+from billing.proof.checks import seconds_text
+from billing.rules.formatting import money_text, plain_price
 from billing.rules.money import Money
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text
@@ -46,7 +47,7 @@ class Command(OperatorCommand):
 
 
 def _explain(invoice: Invoice, line: InvoiceLine) -> dict[str, Any]:
-    jobs = list(explanation.jobs_of(line)) if line.seconds_num and line.meter else []
+    jobs = list(line_jobs.jobs_of(line)) if line.seconds_num and line.meter else []
     seconds = Fraction(int(line.seconds_num), line.seconds_den)
     price = Price.objects.select_related("version__plan").filter(pk=line.price_id or 0).first()
     amount = Money.from_minor(line.amount, invoice.currency)
@@ -66,7 +67,7 @@ def _explain(invoice: Invoice, line: InvoiceLine) -> dict[str, Any]:
         "original": {"number": line.original.invoice.number, "position": line.original.position}
         if line.original
         else None,
-        "formula": describing.computation(line, invoice.currency)
+        "formula": line_descriptions.computation(line, invoice.currency)
         if line.terms
         else _formula(line, seconds, amount),
         "terms": line.terms,

@@ -12,9 +12,9 @@ from billing.documents import issued
 from billing.documents.issued import Made
 from billing.documents.typesetting import TypesettingError
 from billing.models import Invoice
+from portal.core.vault import VaultError
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
-from portal.vault import VaultError
 
 
 class Command(OperatorCommand):

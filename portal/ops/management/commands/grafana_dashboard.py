@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.options import PrometheusOptions
-from clusters.connectors.prometheus.told import options_from
 from clusters.models import ClusterKind, Connection
 from portal.ops.acting import the_cluster
 from portal.ops.cli import Answer, BadInputError, OperatorCommand

@@ -9,9 +9,9 @@ from django.core.management.base import CommandParser
 
 from billing.models import GrantKind, Wallet
 from billing.rules.money import Money
-from billing.wallets import granting
+from billing.wallets import grants
 from billing.wallets.entries import WalletError
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.wallets import the_wallet, wallet_data
 
@@ -41,7 +41,7 @@ class Command(OperatorCommand):
         if amount != amount.rounded():
             raise BadInputError(f"{options['amount']} is finer than {wallet.unit} is counted.")
         with acting_as("grant_credit", why=options["why"]):
-            granting.grant(
+            grants.grant(
                 wallet=wallet,
                 amount=amount.minor,
                 key=options["reference"],

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from billing import operating
-from billing.operating import OperatingCostError
-from portal.audit import acting_as
+from billing.reports import operating_costs
+from billing.reports.operating_costs import OperatingCostError
+from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
@@ -18,7 +18,10 @@ class Command(OperatorCommand):
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "file", type=Path, metavar="FILE", help=f"columns {', '.join(operating.COLUMNS)} and cluster"
+            "file",
+            type=Path,
+            metavar="FILE",
+            help=f"columns {', '.join(operating_costs.COLUMNS)} and cluster",
         )
 
     def answer(self, **options: Any) -> Answer:
@@ -30,7 +33,7 @@ class Command(OperatorCommand):
             raise BadInputError(f"{options['file']} is no text in UTF-8.") from error
         try:
             with acting_as("import_costs"):
-                kept = operating.set_costs(operating.read_csv(text.splitlines()))
+                kept = operating_costs.set_costs(operating_costs.read_csv(text.splitlines()))
         except OperatingCostError as error:
             raise BadInputError(*error.sentences) from error
         return Answer(

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
+from billing.bank_transfers import statement_import
+from billing.bank_transfers.entities import MOST_BYTES, ReadOptions, StatementError, meanings
+from billing.bank_transfers.statement_import import Imported
 from billing.models import TransferState
 from billing.rules.money import Money
-from billing.transfers import importing
-from billing.transfers.importing import Imported
-from billing.transfers.values import MOST_BYTES, ReadOptions, StatementError, meanings
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
@@ -61,7 +61,7 @@ class Command(OperatorCommand):
         except OSError as error:
             raise BadInputError(f"{file} cannot be read: {error.strerror}.") from error
         with acting_as("import_statement"):
-            done = importing.take_in(
+            done = statement_import.take_in(
                 data=data,
                 name=file.name,
                 by="import_statement",

@@ -11,16 +11,16 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing import intake
+from billing.rating import ingest
 from clusters import watermark
 from clusters.connectors import sacct, sacct_json
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import own_shares
 from clusters.ledger import Stored
 from clusters.models import Cluster
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.excerpt import quoted
-from portal.ops import following
+from portal.ops import watch_directory
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
 
 SETTLE = 10  # seconds
@@ -87,19 +87,19 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _follow(cluster: Cluster, options: dict[str, Any]) -> Answer:
-    stop = following.Stop()
-    follower = following.Follower(
+    stop = watch_directory.Stop()
+    follower = watch_directory.Follower(
         options["follow"],
         take=lambda path: import_file(
-            cluster, path, {**options, "as_of": following.as_of(path.name)}, between=stop.check
+            cluster, path, {**options, "as_of": watch_directory.as_of(path.name)}, between=stop.check
         ),
         say=lambda line: print(line, file=sys.stderr, flush=True),
         settle=SETTLE if options["settle"] is None else options["settle"],
         stop=stop,
     )
-    with following.alone(options["follow"], cluster.name), stop.heard():
+    with watch_directory.alone(options["follow"], cluster.name), stop.heard():
         follower.run(once=options["once"])
-    return following.summary(follower, cluster=cluster.name, once=options["once"])
+    return watch_directory.summary(follower, cluster=cluster.name, once=options["once"])
 
 
 def import_file(
@@ -118,9 +118,9 @@ def import_file(
             progress.to(so_far.read)
             between()
 
-        taken = intake.take_in(
+        taken = ingest.take_in(
             cluster=cluster,
-            rows=following.whole(export.rows()) if options["follow"] and as_of else export.rows(),
+            rows=watch_directory.whole(export.rows()) if options["follow"] and as_of else export.rows(),
             reading=export.reading,
             source=path.name,
             moment=now,
@@ -157,7 +157,7 @@ def _opened(
     )
 
 
-def _answer(cluster: str, file: str, taken: intake.TakenIn, notes: list[str]) -> Answer:
+def _answer(cluster: str, file: str, taken: ingest.TakenIn, notes: list[str]) -> Answer:
     stored = taken.stored
     data = {
         "cluster": cluster,

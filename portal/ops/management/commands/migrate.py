@@ -10,7 +10,7 @@ from django.core.management.commands import migrate
 from django.db import ProgrammingError
 from psycopg.errors import InsufficientPrivilege
 
-from portal.locks import Work, in_turn
+from portal.core.locks import Work, in_turn
 from portal.ops import schema
 
 

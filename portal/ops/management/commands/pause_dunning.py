@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing.dunning import pausing
-from portal.audit import acting_as
+from billing.receivables import pauses
+from portal.core.audit import acting_as
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.pausing import found, targets
@@ -16,7 +16,7 @@ from portal.ops.pausing import found, targets
 
 class Command(OperatorCommand):
     help = "Let all of a tenant's invoices rest, or one of them: nothing is charged, written or suspended."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (pausing.PauseError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (pauses.PauseError,)
 
     def arguments(self, parser: CommandParser) -> None:
         targets(parser)
@@ -34,7 +34,7 @@ class Command(OperatorCommand):
                 f"--until {quoted(options['until'])} is no day; write one like 2026-12-31."
             ) from error
         with acting_as("pause_dunning", why=options["why"]):
-            row = pausing.pause(
+            row = pauses.pause(
                 tenant=tenant,
                 invoice=invoice,
                 until=until,

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing import proof
+from billing.proof import checks
 from billing.rules.period import parse_month
-from clusters import comparison, truth
+from clusters import comparison, validation
 from clusters.comparison import Difference, Held
 from clusters.connectors import sacct
 from clusters.connectors.base import ConnectorError, UsageFact
@@ -50,23 +50,23 @@ class Command(OperatorCommand):
             except ValueError as error:
                 raise BadInputError(str(error)) from error
         with Progress("Records proved") as progress:
-            found = proof.prove(month=month, progress=progress.add)
+            found = checks.prove(month=month, progress=progress.add)
         source = _compare(options["source"], options["cluster"]) if options["source"] else None
         holds = found.holds and not (source and source["differences"])
         data = {"month": options["month"], "holds": holds, **_data(found), "source": source}
         return Answer(data, _text(found, source, holds=holds), 0 if holds else 1)
 
 
-def _data(found: proof.Proof) -> dict[str, Any]:
+def _data(found: checks.Proof) -> dict[str, Any]:
     return {
         "sums": [
             {
                 "cluster": cluster,
                 "resource": resource,
                 "unit": UNITS[resource],
-                **{part: proof.seconds_text(value) for part, value in row.parts.items()},
-                "unpriced": proof.seconds_text(row.unpriced),
-                "difference": proof.seconds_text(row.difference),
+                **{part: checks.seconds_text(value) for part, value in row.parts.items()},
+                "unpriced": checks.seconds_text(row.unpriced),
+                "difference": checks.seconds_text(row.difference),
                 "closes": not row.difference,
             }
             for (cluster, resource), row in found.sums.items()
@@ -79,16 +79,16 @@ def _data(found: proof.Proof) -> dict[str, Any]:
     }
 
 
-def _text(found: proof.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:
+def _text(found: checks.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:
     lines = []
     for (cluster, resource), row in found.sums.items():
-        parts = " + ".join(f"{proof.seconds_text(row.parts[part])} {part}" for part in proof.PARTS[1:])
+        parts = " + ".join(f"{checks.seconds_text(row.parts[part])} {part}" for part in checks.PARTS[1:])
         sign = "=" if not row.difference else "≠"
         lines.append(
-            f"{cluster}, {UNITS[resource]}: {proof.seconds_text(row.parts['allocated'])} allocated {sign} {parts}"
+            f"{cluster}, {UNITS[resource]}: {checks.seconds_text(row.parts['allocated'])} allocated {sign} {parts}"
         )
         if row.unpriced:
-            lines.append(f"  of the pending, {proof.seconds_text(row.unpriced)} have no price")
+            lines.append(f"  of the pending, {checks.seconds_text(row.unpriced)} have no price")
     lines += [
         f"{cluster}: {rows:,} {'row' if rows == 1 else 'rows'} in quarantine"
         for cluster, rows in found.quarantined.items()
@@ -109,7 +109,7 @@ def _text(found: proof.Proof, source: dict[str, Any] | None, *, holds: bool) -> 
     return "\n".join(lines)
 
 
-def _verdict(found: proof.Proof, *, same: bool) -> str:
+def _verdict(found: checks.Proof, *, same: bool) -> str:
     if not found.holds and found.rerating:
         changes = "change" if found.rerating == 1 else "changes"
         return (
@@ -133,7 +133,9 @@ def _compare(file: Path, name: str | None) -> dict[str, Any]:
         file, zone=ZoneInfo(cluster.timezone), shares=own_shares(cluster.shares, "shares")
     )
     now = int(datetime.now(UTC).timestamp())
-    rows = (row for row in export.rows() if isinstance(row, UsageFact) and truth.refuse(row, now=now) is None)
+    rows = (
+        row for row in export.rows() if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None
+    )
     read = comparison.newest(rows)
     found = comparison.differences(cluster, read)
     return {
@@ -153,7 +155,7 @@ def _held(held: Held | None) -> str:
     if held is None:
         return "nothing"
     seconds, amount = held.amounts
-    told = f"{seconds} s and {proof.seconds_text(amount)} GPU-seconds"
+    told = f"{seconds} s and {checks.seconds_text(amount)} GPU-seconds"
     return f"{told} so far" if held.runs else told
 
 

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing import pulling
-from billing.pulling import Pulled, PullError, PullOutcome
+from billing.rating import pulls
+from billing.rating.pulls import Pulled, PullError, PullOutcome
 from clusters.models import Cluster
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
 
@@ -38,7 +38,7 @@ class Command(OperatorCommand):
         if end is not None and begin is None:
             raise BadInputError("--until needs --since: say from where the window begins.")
         with acting_as("pull_usage", why=cluster), Progress("Rows taken in") as progress:
-            pulled = pulling.pull(
+            pulled = pulls.pull(
                 found, since=begin, until=end, moment=now, progress=lambda stored: progress.to(stored.read)
             )
         return Answer(

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing.quoting import QuoteError, quote
+from billing.simulation.quotes import QuoteError, quote
 from clusters.models import Cluster
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops import quotes
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, moment
-from portal.tenants.models import Tenant
 
 TOLD = (
     *("gpus", "gpu_share", "gpu_model", "mig_profile", "cpus", "memory_gib"),

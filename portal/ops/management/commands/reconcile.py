@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing.collecting import door
-from billing.gateways import amounts
-from billing.gateways.base import GatewayError
 from billing.models import Difference, Reconciliation
-from billing.reconciling import running
+from billing.payments import gateway_access
+from billing.payments.gateways.base import GatewayError
+from billing.reconciliation import reconciliation_run
+from billing.rules import gateway_amounts
 from billing.rules.money import Money
 from portal.ops.cli import Answer, OperatorCommand, instant_text, moment
 
@@ -29,7 +29,7 @@ WORDS = {
 
 class Command(OperatorCommand):
     help = "Compare Stripe's payments, refunds, disputes, fees and payouts with what is booked here. Moves no money."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (door.CollectingError, GatewayError)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectingError, GatewayError)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -39,7 +39,9 @@ class Command(OperatorCommand):
 
     def answer(self, **options: Any) -> Answer:
         given = {name: moment(options[name], UTC_ZONE) for name in ("since", "until") if options[name]}
-        run = running.run(gateway=door.gateway(), moment=datetime.now(UTC), by="shell", **given)
+        run = reconciliation_run.run(
+            gateway=gateway_access.gateway(), moment=datetime.now(UTC), by="shell", **given
+        )
         open_ones = list(
             Difference.objects.filter(resolved_at=None)
             .select_related("tenant", "invoice")
@@ -58,7 +60,11 @@ class Command(OperatorCommand):
 
 def _sums(currency: str, told: dict[str, int]) -> dict[str, str]:
     return {
-        name: (Money.from_minor(amount, currency) if name == "booked" else amounts.as_money(amount, currency))
+        name: (
+            Money.from_minor(amount, currency)
+            if name == "booked"
+            else gateway_amounts.as_money(amount, currency)
+        )
         .rounded()
         .text
         for name, amount in told.items()

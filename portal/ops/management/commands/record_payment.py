@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import collection, receiving
 from billing.models import Invoice
+from billing.receivables import manual_payments, settlement
 from billing.rules.money import Money
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
 class Command(OperatorCommand):
     help = "Record a bank transfer for an issued invoice. The same transfer again changes nothing."
-    refusals: ClassVar[tuple[type[Exception], ...]] = receiving.REFUSALS
+    refusals: ClassVar[tuple[type[Exception], ...]] = manual_payments.REFUSALS
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("number", metavar="NUMBER", help="the invoice's")
@@ -39,7 +39,7 @@ class Command(OperatorCommand):
         except ValueError as error:
             raise BadInputError(str(error)) from error
         with acting_as("record_payment"):
-            received = receiving.record(
+            received = manual_payments.record(
                 invoice=invoice,
                 amount=amount,
                 received_on=on,
@@ -47,7 +47,7 @@ class Command(OperatorCommand):
                 recorded_by="record_payment",
                 at=now,
             )
-        stand = collection.balance(invoice=invoice, on=today)
+        stand = settlement.balance(invoice=invoice, on=today)
         return Answer(
             {
                 "invoice": invoice.number,

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import manual
+from billing.invoicing import manual_lines
 from billing.models import ManualLine
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
 class Command(OperatorCommand):
     help = "Remove a line that was added by hand and is not billed yet."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (manual.ManualLineError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (manual_lines.ManualLineError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("line", metavar="ID", type=int, help="as add_line said")
@@ -26,5 +26,5 @@ class Command(OperatorCommand):
             raise BadInputError(f"There is no line {options['line']}.")
         told = {"line": line.pk, "tenant": line.tenant.slug, "removed": True}
         with acting_as("remove_line", why=options["why"]):
-            manual.remove(line=line)
+            manual_lines.remove(line=line)
         return Answer(told, f"Line {told['line']} of {told['tenant']} is removed.")

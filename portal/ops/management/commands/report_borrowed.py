@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from billing.reporting.borrowed import BorrowedReport, as_csv, as_data, borrowed
-from billing.reporting.reporting import ReportError
+from billing.reports.borrowed import BorrowedReport, as_csv, as_data, borrowed
+from billing.reports.reporting import ReportError
 from billing.rules.money import rounded_text
 from clusters.models import Cluster
 from portal.excerpt import quoted

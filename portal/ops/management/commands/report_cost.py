@@ -12,15 +12,15 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing.reporting.margin import Margin, MarginError, by_models, margin
-from billing.reporting.reporting import MOST_PODS, ReportError, of_cluster
-from billing.reporting.shapes import By, Report, Row, Split
-from billing.reporting.table import REST, as_csv, as_data, digits
+from billing.reports.margin import Margin, MarginError, by_models, margin
+from billing.reports.reporting import MOST_PODS, ReportError, of_cluster
+from billing.reports.shapes import By, Report, Row, Split
+from billing.reports.table import REST, as_csv, as_data, digits
 from billing.rules.money import rounded_text
 from clusters.models import Cluster
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
-from portal.tenants.models import Tenant
 
 HOUR = 3600
 ZONE = ZoneInfo("UTC")

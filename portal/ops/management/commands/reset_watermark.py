@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 
 from clusters import watermark
 from clusters.watermark import WatermarkError
-from portal.audit import acting_as
+from portal.core.audit import acting_as
 from portal.ops.acting import the_cluster
 from portal.ops.cli import Answer, OperatorCommand, moment
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from billing.dunning import pausing
-from portal.audit import acting_as
+from billing.receivables import pauses
+from portal.core.audit import acting_as
 from portal.ops.cli import Answer, OperatorCommand
 from portal.ops.pausing import found, targets
 
@@ -22,9 +22,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         tenant, invoice = found(options["tenant"], options["invoice"])
         with acting_as("resume_dunning"):
-            was = pausing.resume(
-                tenant=tenant, invoice=invoice, by="resume_dunning", moment=datetime.now(UTC)
-            )
+            was = pauses.resume(tenant=tenant, invoice=invoice, by="resume_dunning", moment=datetime.now(UTC))
         whose = invoice or f"every invoice of {tenant.slug}"
         return Answer(
             {"tenant": tenant.slug, "invoice": invoice.number if invoice else None, "resumed": was},

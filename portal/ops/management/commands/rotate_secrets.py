@@ -9,9 +9,9 @@ from django.core.management.base import CommandParser
 from django.db import transaction
 from django.db.models import Model
 
-from portal.audit import acting_as
+from portal.core.audit import acting_as
+from portal.core.vault import SealedField, VaultError
 from portal.ops.cli import Answer, OperatorCommand
-from portal.vault import SealedField, VaultError
 
 
 class Command(OperatorCommand):

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import signing
-from portal.audit import acting_as
+from billing.documents import signing
+from portal.core.audit import acting_as
+from portal.core.vault import VaultError
 from portal.ops.cli import Answer, OperatorCommand
-from portal.vault import VaultError
 
 
 class Command(OperatorCommand):

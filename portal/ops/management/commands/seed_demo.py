@@ -9,9 +9,9 @@ from typing import Any
 
 from django.conf import settings
 
-from portal.audit import acting_as
+from portal.core.audit import acting_as
+from portal.dev.demo_data import seeding
 from portal.ops.cli import Answer, OperatorCommand
-from portal.ops.demo_data import seeding
 
 
 class Command(OperatorCommand):

@@ -12,10 +12,11 @@ from django.core.management.base import CommandParser
 from django.db.models import Prefetch
 from django_stubs_ext import WithAnnotations
 
-from billing import collection, describing, sums
-from billing.documents.format import hours_text, plain_price
+from billing.catalog import line_descriptions
 from billing.models import Invoice, InvoiceLine, InvoiceTax
-from billing.proof import seconds_text
+from billing.proof.checks import seconds_text
+from billing.receivables import invoice_balances, settlement
+from billing.rules.formatting import hours_text, plain_price
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
@@ -35,11 +36,11 @@ class Command(OperatorCommand):
         return Answer({"invoices": invoices}, text)
 
 
-def _chosen(tenant: str | None, month: str | None) -> list[WithAnnotations[Invoice, sums.Sums]]:
+def _chosen(tenant: str | None, month: str | None) -> list[WithAnnotations[Invoice, invoice_balances.Sums]]:
     lines = InvoiceLine.objects.select_related("service_period", "original__invoice").order_by("position")
     taxes = InvoiceTax.objects.order_by("-rate", "category")
     invoices = (
-        sums.with_sums(Invoice.objects.all())
+        invoice_balances.with_sums(Invoice.objects.all())
         .select_related("tenant", "original", "replaces", "voiding")
         .prefetch_related(Prefetch("lines", lines), Prefetch("taxes", taxes))
         .order_by("period_start", "tenant__slug", "pk")
@@ -60,12 +61,12 @@ def _month(invoice: Invoice) -> tuple[int, int]:
     return local.year, local.month
 
 
-def _invoice(invoice: WithAnnotations[Invoice, sums.Sums], today: date) -> dict[str, Any]:
+def _invoice(invoice: WithAnnotations[Invoice, invoice_balances.Sums], today: date) -> dict[str, Any]:
     money = [
         Money.from_minor(minor, invoice.currency).text
         for minor in (invoice.subtotal, invoice.tax, invoice.total)
     ]
-    stand = collection.standing(invoice=invoice, on=today)
+    stand = settlement.standing(invoice=invoice, on=today)
     voiding = getattr(invoice, "voiding", None)
     zone = ZoneInfo(invoice.timezone)
     return {
@@ -117,7 +118,7 @@ def _line(line: InvoiceLine, invoice: Invoice) -> dict[str, Any]:
         "project": line.project,
         "meter": line.meter,
         "description": line.description,
-        "detail": describing.detail(line, invoice.currency),
+        "detail": line_descriptions.detail(line, invoice.currency),
         "quantity": hours_text(seconds).replace(",", "") if line.unit else "",
         "unit": line.unit,
         "resource_seconds": seconds_text(seconds),

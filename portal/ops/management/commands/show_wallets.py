@@ -12,10 +12,10 @@ from billing.models import Wallet, WalletEntry
 from billing.rules.money import Money
 from billing.wallets import booking
 from billing.wallets.entries import WalletError
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.wallets import wallet_data
-from portal.tenants.models import Tenant
 
 
 class Command(OperatorCommand):

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from clusters import examining
+from clusters import connection_test
 from clusters.connectors.findings import Finding, Level
 from portal.ops.acting import the_cluster
 from portal.ops.cli import Answer, OperatorCommand
@@ -24,7 +24,7 @@ class Command(OperatorCommand):
         parser.add_argument("cluster", metavar="CLUSTER")
 
     def answer(self, *, cluster: str, **_: Any) -> Answer:
-        findings = examining.examine(cluster=the_cluster(cluster), clock=lambda: int(time.time()))
+        findings = connection_test.examine(cluster=the_cluster(cluster), clock=lambda: int(time.time()))
         failed = any(finding.level is Level.FAIL for finding in findings)
         data = {
             "cluster": cluster,

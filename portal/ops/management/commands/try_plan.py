@@ -11,17 +11,17 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from billing import trying
-from billing.reading.costs import per_currency
+from billing.queries.costs import per_currency
 from billing.rules.money import Money, rounded_text
 from billing.rules.period import parse_month
-from billing.trying import Months, Row, Tried
+from billing.simulation import what_if
+from billing.simulation.what_if import Months, Row, Tried
+from portal.config_file import drafts
+from portal.config_file.schema import ConfigError, parse
+from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text
-from portal.ops.config import drafts
-from portal.ops.config.shape import ConfigError, parse
 from portal.ops.management.commands.apply import read
-from portal.tenants.models import Tenant
 
 MONTHS = 36  # at most, in one question
 
@@ -43,9 +43,9 @@ class Command(OperatorCommand):
             name = drafts.the_plan(file, options["plan"])
             entries = drafts.begun(drafts.draft_of(file, name), date(*months[0], 1))
             tenants = _tenants(options["tenant"], name, months)
-            total = trying.size(tenants=tenants, months=months)
+            total = what_if.size(tenants=tenants, months=months)
             with Progress("Records tried", total=total) as progress:
-                found = trying.try_plan(
+                found = what_if.try_plan(
                     tenants=tenants,
                     months=months,
                     draft=partial(drafts.write, entries),
@@ -72,7 +72,7 @@ def months_of(since: str, until: str) -> Months:
 
 def _tenants(slugs: Sequence[str] | None, plan: str, months: Months) -> list[Tenant]:
     if not slugs:
-        return trying.whom(plan=plan, months=months)
+        return what_if.whom(plan=plan, months=months)
     found = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in found:

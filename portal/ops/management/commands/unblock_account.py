@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from clusters.limits import Request
+from clusters.enforcement_plan import Request
 from clusters.models import ActKind
 from portal.ops.acting import ActingCommand
 

@@ -7,16 +7,17 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing import calendar, collection, writing_off
+from billing.catalog import billing_periods
 from billing.models import Invoice
-from portal.audit import acting_as
+from billing.receivables import settlement, write_offs
+from portal.core.audit import acting_as
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
 class Command(OperatorCommand):
     help = "Write off what an issued invoice has due: it is told apart, and comes back when it is paid after all."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (writing_off.WriteOffError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (write_offs.WriteOffError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("number", metavar="NUMBER", help="the invoice's")
@@ -33,20 +34,20 @@ class Command(OperatorCommand):
                 f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
             )
         now, why = datetime.now(UTC), options["reason"]
-        today = calendar.day_of(now, invoice.period)
+        today = billing_periods.day_of(now, invoice.period)
         if self.asks(yes=options["yes"]):
             told = (
-                writing_off.effect_of_taking_back(invoice)
+                write_offs.effect_of_taking_back(invoice)
                 if options["take_back"]
-                else writing_off.effect(invoice, on=today)
+                else write_offs.effect(invoice, on=today)
             )
             self.confirm(f"{told} Go on?")
         with acting_as("write_off", why=why):
             if options["take_back"]:
-                writing_off.take_back(invoice=invoice, why=why, by="write_off", moment=now)
+                write_offs.take_back(invoice=invoice, why=why, by="write_off", moment=now)
             else:
-                writing_off.write_off(invoice=invoice, why=why, by="write_off", on=today)
-        stand = collection.balance(invoice=invoice, on=today)
+                write_offs.write_off(invoice=invoice, why=why, by="write_off", on=today)
+        stand = settlement.balance(invoice=invoice, on=today)
         sums = ("from_wallet", "paid", "credited", "written_off", "due")
         return Answer(
             {

@@ -1,0 +1,297 @@
+"""Bank statements in ISO 20022, camt.053: versions .001.02 to .001.13, as banks send them.
+
+Read by lxml without entities, document types or network. Elements are looked up by their local names, since versions
+differ in little else than where a name or a state stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+from billing.bank_transfers.entities import (
+    MOST_BYTES,
+    NAME,
+    RAW,
+    TEXT,
+    BadEntry,
+    Entry,
+    Statement,
+    StatementError,
+    known,
+)
+from billing.rules.money import Money, is_currency
+from portal.excerpt import excerpt, quoted
+
+_VERSION = re.compile(r"urn:iso:std:iso:20022:tech:xsd:(camt\.\d{3})\.001\.(\d{2})")
+_OTHERS = {"camt.052": "a report within the day", "camt.054": "a notification"}
+_AMOUNT = re.compile(r"\d{1,15}(\.\d{1,5})?", re.ASCII)
+
+Node = Any  # an element of lxml, which has no types
+
+
+def statements(data: bytes, *, account: str = "", unchecked: bool = False) -> list[Statement]:
+    """The statements of a file that are of `account`, or all where it is "".
+
+    `unchecked`: one without opening or closing balance is read, too. StatementError where it is none, is about other
+    accounts alone, or does not add up.
+    """
+    found = [node for document in _documents(_root(data)) for node in _all(document, "BkToCstmrStmt", "Stmt")]
+    if not found:
+        raise StatementError("There is no statement in this file.")
+    accounts = [_account(node) for node in found]
+    if account and account not in accounts:
+        others = excerpt(", ".join(dict.fromkeys(accounts)))
+        raise StatementError(
+            f"This is a statement of {others}, and invoices ask to pay to {account}: if that account is "
+            "yours too, say so by giving it."
+        )
+    chosen = zip(accounts, found, strict=True)
+    return [_statement(node, own, unchecked) for own, node in chosen if account in {"", own}]
+
+
+def _documents(root: Node) -> list[Node]:
+    """The document, or those in an envelope, as some banks and services wrap them."""
+    marked = [
+        (node, match) for node in root.iter("{*}Document") if (match := _VERSION.fullmatch(_space(node)))
+    ]
+    if not marked:
+        raise StatementError("This is no bank statement in camt.053: ask the bank for one, or send CSV.")
+    for _, match in marked:
+        if match[1] != "camt.053" or not 2 <= int(match[2]) <= 13:
+            what = _OTHERS.get(match[1], f"version {match[2]} of {match[1]}")
+            raise StatementError(f"This is {what}; what is booked is told by camt.053, versions 02 to 13.")
+    return [node for node, _ in marked]
+
+
+def _space(node: Node) -> str:
+    return node.nsmap.get(node.prefix) or ""
+
+
+def _account(node: Node) -> str:
+    account = _text(node, "Acct", "Id", "IBAN") or _text(node, "Acct", "Id", "Othr", "Id")
+    if not account:
+        raise StatementError(f"Statement {_text(node, 'Id')[:NAME]} does not say of which account it is.")
+    return "".join(account.split()).upper()
+
+
+def _root(data: bytes) -> Node:
+    from lxml import etree  # 8 MiB, for those who import statements
+
+    if len(data) > MOST_BYTES:
+        raise StatementError(
+            f"The file is larger than {MOST_BYTES >> 20} MiB: ask the bank for shorter periods."
+        )
+    parser = etree.XMLParser(
+        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, remove_comments=True,
+        remove_pis=True,
+    )  # fmt: skip
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        raise StatementError(f"The file is no XML that can be read: {excerpt(error.msg)}.") from error
+    if root.getroottree().docinfo.doctype:
+        raise StatementError("The file has a document type, which no bank statement has: it is not read.")
+    return root
+
+
+def _statement(node: Node, account: str, unchecked: bool) -> Statement:
+    name = _text(node, "Id")[:NAME]
+    opening, closing, currency = _balances(node, name, unchecked)
+    entries: list[Entry] = []
+    bad: list[BadEntry] = []
+    moved = pending = 0
+    for place, each in enumerate(_all(node, "Ntry"), 1):
+        if _state(each) != "BOOK":
+            pending += 1
+            continue
+        try:
+            amount = _signed(each, currency)
+            moved += amount
+            entries += _entries(each, amount, currency)
+        except ValueError as error:
+            bad.append(BadEntry(place=f"entry {place}", reason=str(error), raw=_raw(each)))
+    if opening is not None and closing is not None and opening + moved != closing:
+        raise StatementError(
+            f"Statement {name} does not add up: it opens with {_money(opening, currency)}, its entries come to "
+            f"{_money(moved, currency)}, and it closes with {_money(closing, currency)}. Nothing of it is taken in: "
+            "ask the bank for it again."
+        )
+    return Statement(
+        account=account,
+        currency=currency,
+        name=name,
+        form="camt",
+        opening=opening,
+        closing=closing,
+        entries=tuple(entries),
+        bad=tuple(bad),
+        pending=pending,
+    )
+
+
+def _balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, int | None, str]:
+    """Opening, closing and their currency; none where one of both is missing, and somebody says that it may."""
+    opening = _balance(node, name, ("OPBD", "PRCD"))
+    closing = _balance(node, name, ("CLBD",))
+    if opening is not None and closing is not None:
+        return opening[0], closing[0], opening[1]
+    if not unchecked:
+        kind = "OPBD" if opening is None else "CLBD"
+        raise StatementError(
+            f"Statement {name} has no balance {kind}: without it, it cannot be told to be whole. Ask the bank for one "
+            "that has it, or have it read without this check (import_statement --unchecked)."
+        )
+    amounts = (_child(each, "Amt") for kind in ("Bal", "Ntry") for each in _all(node, kind))
+    units = (each.get("Ccy", "") for each in amounts if each is not None)
+    currency = _text(node, "Acct", "Ccy") or next(units, "")
+    if currency and not is_currency(currency):
+        raise StatementError(f"Statement {name} is in {quoted(currency)}, which is no currency.")
+    return None, None, currency
+
+
+def _balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, str] | None:
+    by_kind = {_text(each, "Tp", "CdOrPrtry", "Cd"): each for each in reversed(list(_all(node, "Bal")))}
+    for kind in kinds:
+        if kind in by_kind:
+            amount = _child(by_kind[kind], "Amt")
+            currency = "" if amount is None else amount.get("Ccy", "")
+            try:
+                return _signed(by_kind[kind], currency), currency
+            except ValueError as error:
+                raise StatementError(f"Statement {name}: {error}") from error
+    return None
+
+
+def _entries(node: Node, amount: int, currency: str) -> list[Entry]:
+    """The transfers of an entry: one, or those of a batch where it says what each comes to."""
+    text = _text(node, "BookgDt", "Dt") or _text(node, "BookgDt", "DtTm")[:10]
+    try:
+        booked_on = date.fromisoformat(text[:10])
+    except ValueError as error:
+        raise ValueError(f"It was booked on {quoted(text)}, which is no day.") from error
+    if not amount:
+        raise ValueError("It is over nothing.")
+    details = [each for group in _all(node, "NtryDtls") for each in _all(group, "TxDtls")]
+    back = _text(node, "RvslInd") in {"true", "1"} or any(
+        _child(each, "RtrInf") is not None for each in details
+    )
+    common: dict[str, Any] = {"currency": currency, "booked_on": booked_on, "reversal": back}
+    name = _text(node, "AcctSvcrRef")
+    amounts = [_part(each, currency, amount) for each in details]
+    parts = [each for each in amounts if each is not None]
+    if len(details) > 1 and len(parts) == len(details) and sum(parts) == amount and all(parts):
+        return [
+            Entry(
+                amount=part,
+                bank_reference=_named(_text(each, "Refs", "AcctSvcrRef"), name, place),
+                raw=_raw(each),
+                **(common | _told([each], part, back)),
+            )
+            for place, (each, part) in enumerate(zip(details, parts, strict=True), 1)
+        ]
+    name = name or next((own for each in details if (own := _text(each, "Refs", "AcctSvcrRef"))), "")
+    told = _told(details, amount, back)
+    if not told["text"]:
+        told["text"] = _text(node, "AddtlNtryInf")[:TEXT]
+    return [Entry(amount=amount, bank_reference=known(name)[:NAME], raw=_raw(node), **(common | told))]
+
+
+def _named(own: str, batch: str, place: int) -> str:
+    """The bank's name for one transfer of a batch."""
+    if known(own) and own != batch:
+        return own[:NAME]
+    return f"{batch} {place}"[:NAME] if known(batch) else ""
+
+
+def _told(details: list[Node], amount: int, reversal: bool) -> dict[str, Any]:
+    """Who the other side is, and what was written; of several transfers, what all of them wrote."""
+    side = "Dbtr" if amount > 0 or reversal else "Cdtr"
+    lines: list[str] = []
+    names: list[str] = []
+    found = {"payer_iban": "", "reference": "", "end_to_end": ""}
+    for node in details:
+        parties = _child(node, "RltdPties")
+        names.append(_text(parties, side, "Nm") or _text(parties, side, "Pty", "Nm"))
+        found["payer_iban"] = found["payer_iban"] or _text(parties, f"{side}Acct", "Id", "IBAN")[:42]
+        found["end_to_end"] = found["end_to_end"] or known(_text(node, "Refs", "EndToEndId"))[:NAME]
+        written = _child(node, "RmtInf")
+        lines += [_squeezed(each.text) for each in _all(written, "Ustrd")]
+        for each in _all(written, "Strd"):
+            reference = _text(each, "CdtrRefInf", "Ref")
+            found["reference"] = found["reference"] or reference[:NAME]
+            lines += [reference, *(_squeezed(more.text) for more in _all(each, "AddtlRmtInf"))]
+    payer = ", ".join(dict.fromkeys(name for name in names if name))
+    return found | {"payer": payer[:NAME], "text": "\n".join(line for line in lines if line)[:TEXT]}
+
+
+def _part(node: Node, currency: str, whole: int) -> int | None:
+    """What one of several comes to; None where it does not say it in the account's currency."""
+    for path in (("Amt",), ("AmtDtls", "TxAmt", "Amt"), ("AmtDtls", "InstdAmt", "Amt")):
+        amount = _child(node, *path)
+        if amount is not None and amount.get("Ccy") == currency:
+            try:
+                found = _minor(amount.text, currency)
+            except ValueError:
+                return None
+            return (
+                -found if (_text(node, "CdtDbtInd") or ("CRDT" if whole > 0 else "DBIT")) == "DBIT" else found
+            )
+    return None
+
+
+def _signed(node: Node, currency: str) -> int:
+    amount, way = _child(node, "Amt"), _text(node, "CdtDbtInd")
+    if amount is None or way not in {"CRDT", "DBIT"}:
+        raise ValueError("It does not say how much it is, or whether it came or went.")
+    if amount.get("Ccy") != currency or not is_currency(currency):
+        raise ValueError(f"It is in {excerpt(amount.get('Ccy'))}, which is not the account's currency.")
+    found = _minor(amount.text, currency)
+    return found if way == "CRDT" else -found
+
+
+def _minor(text: str | None, currency: str) -> int:
+    told = (text or "").strip()
+    if not _AMOUNT.fullmatch(told):
+        raise ValueError(f"{quoted(told)} is no amount.")
+    return Money.of(told, currency).minor
+
+
+def _state(node: Node) -> str:
+    return _text(node, "Sts", "Cd") or _text(node, "Sts")
+
+
+def _money(minor: int, currency: str) -> str:
+    return f"{Money.from_minor(minor, currency).text} {currency}"
+
+
+def _all(node: Node, *path: str) -> Iterator[Node]:
+    """The elements at the end of the path; none where there is no way."""
+    *way, last = path
+    found = _child(node, *way) if way else node
+    if found is not None:
+        yield from found.iterchildren(f"{{*}}{last}")
+
+
+def _child(node: Node, *path: str) -> Node:
+    for name in path:
+        node = None if node is None else next(node.iterchildren(f"{{*}}{name}"), None)
+    return node
+
+
+def _text(node: Node, *path: str) -> str:
+    found = _child(node, *path)
+    return "" if found is None else _squeezed(found.text)
+
+
+def _squeezed(text: str | None) -> str:
+    return " ".join((text or "").replace("\0", "").split())
+
+
+def _raw(node: Node) -> str:
+    from lxml import etree
+
+    text: str = etree.tostring(node, encoding="unicode", with_tail=False)
+    return text[:RAW]

@@ -1,0 +1,55 @@
+"""Days in CSV bank statements: 08/04/2026 is in April or in August, and the whole file has to say which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date
+
+from billing.bank_transfers.entities import StatementError
+from portal.excerpt import quoted
+
+_ISO = re.compile(r"(\d{4})([-/]?)(\d{2})\2(\d{2})", re.ASCII)
+_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4}|\d{2})", re.ASCII)
+_EITHER = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4}|\d{2})", re.ASCII)
+_TIME = re.compile(r"[T ,]+\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$", re.ASCII)
+_MONTHS = 12
+
+
+def order_of(texts: Iterable[str], order: str) -> str:
+    """ "dmy" or "mdy", as said or as the days of the file leave no other; "" where none needs it.
+
+    StatementError where the file leaves it open, or has both.
+    """
+    matches = [match for text in texts if (match := _EITHER.fullmatch(_TIME.sub("", text)))]
+    if order or not matches:
+        return order
+    day_first = any(int(match[1]) > _MONTHS for match in matches)
+    month_first = any(int(match[3]) > _MONTHS for match in matches)
+    if day_first == month_first:
+        raise StatementError(
+            f"Whether the day or the month stands first in {matches[0][0]} is not certain: say it with --dates dmy or "
+            "--dates mdy."
+        )
+    return "dmy" if day_first else "mdy"
+
+
+def day_of(text: str, order: str) -> date:
+    """The day; ValueError where it is none."""
+    plain = _TIME.sub("", text)
+    try:
+        if match := _ISO.fullmatch(plain):
+            return date(int(match[1]), int(match[3]), int(match[4]))
+        if match := _POINTS.fullmatch(plain):
+            return date(_year(match[3]), int(match[2]), int(match[1]))
+        if (match := _EITHER.fullmatch(plain)) and order:
+            first, second = int(match[1]), int(match[3])
+            month, day = (first, second) if order == "mdy" else (second, first)
+            return date(_year(match[4]), month, day)
+    except ValueError as error:
+        raise ValueError(f"{quoted(text)} is no day: {error}.") from error
+    raise ValueError(f"{quoted(text)} is no day; write it like 2026-03-31 or 31.03.2026.")
+
+
+def _year(text: str) -> int:
+    return int(text) + 2000 if len(text) == 2 else int(text)

@@ -1,0 +1,333 @@
+"""Bank statements as CSV: what is not certain to be money that came is refused or put into quarantine.
+
+`csv_columns.py` says what columns mean, `csv_words.py` what words of state and direction do, `csv_days.py` reads days.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from billing.bank_transfers import csv_columns, csv_words
+from billing.bank_transfers.csv_columns import Columns
+from billing.bank_transfers.csv_days import day_of, order_of
+from billing.bank_transfers.csv_words import Word
+from billing.bank_transfers.entities import (
+    MOST_BYTES,
+    NAME,
+    RAW,
+    TEXT,
+    BadEntry,
+    Entry,
+    ReadOptions,
+    Statement,
+    StatementError,
+    known,
+)
+from billing.rules.money import Money, is_currency
+from portal.excerpt import excerpt, quoted
+
+_AMOUNT = re.compile(r"[+-]?\d+([.,]\d+)*[+-]?", re.ASCII)
+_SPACES = re.compile(r"[\s  '’]")
+_IBAN = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{8,30}", re.ASCII)
+_BALANCES = frozenset(
+    ("anfangssaldo", "endsaldo", "tagessaldo", "opening balance", "closing balance", "balance brought forward",
+     "solde initial", "solde final", "saldo inicial", "saldo final")
+)  # fmt: skip
+"""What stands in rows that say how much there is, and move nothing."""
+_PARTIES = ("payer", "payee", "payer_iban")
+ROWS = 100_000
+THOUSAND = 3  # digits behind what parts thousands
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What holds for all rows of a file."""
+
+    columns: Columns
+    words: Mapping[str, Word]
+    order: str  # "dmy", "mdy" or ""
+    mark: str  # what stands before cents
+    currency: str  # of rows that name none
+    wordy: tuple[int, ...]  # columns of states in which anything stands
+
+
+def statement(data: bytes, options: ReadOptions) -> Statement:
+    """The rows of a file, of the account `options.account`. StatementError where it cannot be read for certain.
+
+    CSV has no balances, so whether a row is missing is not seen.
+    """
+    by_name, words = csv_columns.said(options.columns), csv_words.said(options.words)
+    (_, header), *rest = _rows(_decoded(data), by_name)
+    rest = [(line, row) for line, row in rest if any(cell.strip() for cell in row)]
+    columns = csv_columns.resolve(header, [row for _, row in rest if not _names_balance(row)], by_name)
+    rows = [(line, row) for line, row in rest if not _is_balance(row, columns)]
+    rows = _of_account(rows, columns, options.account)
+    states = columns.places.get("state", ())
+    wordy = tuple(place for place in states if any(_at(row, place) for _, row in rows))
+    unread = _Table(columns, words, "", "", options.currency or columns.unit, wordy)
+    booked = [(line, row) for line, row in rows if not _is_pending(row, unread)]
+    entries, bad = _entries(booked, _with_formats(unread, [row for _, row in booked], options))
+    return Statement(
+        account=options.account.replace(" ", "").upper(),
+        currency=options.currency or (entries[0].currency if entries else ""),
+        name="CSV",
+        opening=None,
+        closing=None,
+        entries=tuple(entries),
+        bad=tuple(bad),
+        pending=len(rows) - len(booked),
+    )
+
+
+def _with_formats(table: _Table, rows: Sequence[Sequence[str]], options: ReadOptions) -> _Table:
+    """With the order of days and the decimal mark that its rows tell, or that are said."""
+    columns = table.columns
+    amounts = [columns.cell(row, each) for row in rows for each in ("amount", "credit", "debit")]
+    return _Table(
+        columns=columns,
+        words=table.words,
+        order=order_of([columns.cell(row, "booked_on") for row in rows], options.dates),
+        mark=options.decimal or _decimal_mark(amounts),
+        currency=table.currency,
+        wordy=table.wordy,
+    )
+
+
+def _entries(rows: Sequence[tuple[int, Sequence[str]]], table: _Table) -> tuple[list[Entry], list[BadEntry]]:
+    entries: list[Entry] = []
+    bad: list[BadEntry] = []
+    for line, row in rows:
+        try:
+            entries.append(_entry(row, table))
+        except ValueError as error:
+            bad.append(BadEntry(place=f"line {line}", reason=str(error), raw=";".join(row)[:RAW]))
+    return entries, bad
+
+
+def _names_balance(row: Sequence[str]) -> bool:
+    return any(cell.strip().casefold() in _BALANCES for cell in row)
+
+
+def _is_balance(row: Sequence[str], columns: Columns) -> bool:
+    """Whether it says how much there is. A payer may write the same words: then the row names who paid."""
+    names = [each for each in _PARTIES if each in columns.places]
+    return bool(names) and _names_balance(row) and not any(columns.cell(row, each) for each in names)
+
+
+def _of_account(
+    rows: list[tuple[int, list[str]]], columns: Columns, account: str
+) -> list[tuple[int, list[str]]]:
+    """Of a file about several accounts the rows of ours. StatementError where it is about others alone."""
+    ours = "".join(account.split()).upper()
+    named = [(line, row, "".join(columns.cell(row, "own_account").split()).upper()) for line, row in rows]
+    ibans = {iban for *_, iban in named if _IBAN.fullmatch(iban)}
+    if not ibans or not _IBAN.fullmatch(ours):
+        return rows
+    if ours not in ibans:
+        raise StatementError(
+            f"This is a statement of {', '.join(sorted(ibans)[:3])}, and {ours} is asked for: if that account is yours "
+            "too, say so by giving it."
+        )
+    return [(line, row) for line, row, iban in named if iban == ours or not _IBAN.fullmatch(iban)]
+
+
+def _decoded(data: bytes) -> str:
+    if len(data) > MOST_BYTES:
+        raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        codecs: tuple[str, ...] = ("utf-16",)
+    else:
+        codecs = ("utf-8-sig", "cp1252")
+    for codec in codecs:
+        try:
+            text = data.decode(codec)
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text:
+            return text
+    raise StatementError("The file is no text in UTF-8, UTF-16 or Windows-1252: save it as CSV in UTF-8.")
+
+
+def _rows(text: str, columns: Mapping[str, str]) -> list[tuple[int, list[str]]]:
+    """The rows with their lines, from the header on: what some banks write above it is left out."""
+    for separator in (";", ",", "\t"):
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        rows: list[tuple[int, list[str]]] = []
+        try:
+            for row in reader:
+                if rows or csv_columns.is_header(row, columns):
+                    rows.append((reader.line_num, row))
+                if len(rows) > ROWS:
+                    raise StatementError(
+                        f"There are more than {ROWS:,} rows: cut the file into shorter periods."
+                    )
+        except csv.Error as error:
+            if rows:
+                raise StatementError(
+                    f"Line {reader.line_num} is no CSV that can be read: {error}."
+                ) from error
+        if rows:
+            return rows
+    raise StatementError(
+        "No line of the file is a header with the columns 'booked_on' and 'amount', or with money in and money out: "
+        "docs/transfers.md says which columns there are, and --column 'NAME=amount' says what another one means."
+    )
+
+
+def _decimal_mark(amounts: Iterable[str]) -> str:
+    """What stands before the cents, by the amounts that can only be meant in one way."""
+    marks: set[str] = set()
+    single = False
+    for amount in amounts:
+        plain = _SPACES.sub("", amount).strip("+-\N{MINUS SIGN}")
+        signs = [sign for sign in plain if sign in ".,"]
+        if len(set(signs)) == 2:
+            marks.add(signs[-1])
+        elif len(signs) > 1:
+            marks.add("," if signs[0] == "." else ".")
+        elif signs:
+            after = len(plain) - plain.index(signs[0]) - 1
+            if after != 3:
+                marks.add(signs[0])
+            else:
+                single = True
+    if len(marks) > 1:
+        raise StatementError(
+            "Some amounts have a decimal comma and some a decimal point: export the file in one language."
+        )
+    if not marks and single:
+        raise StatementError(
+            "1.234 may be a thousand or one: say with --decimal which sign stands before cents."
+        )
+    return marks.pop() if marks else "."
+
+
+def _is_pending(row: Sequence[str], table: _Table) -> bool:
+    """Whether the bank has not booked it yet. StatementError for a word that nobody knows."""
+    texts = [_at(row, place) for place in table.wordy]
+    states = [csv_words.state_of(text, table.words) for text in texts if text]
+    if Word.FAILED in states:
+        return False
+    return Word.PENDING in states or csv_words.is_pending(table.columns.cell(row, "booked_on"))
+
+
+def _entry(row: Sequence[str], table: _Table) -> Entry:
+    columns = table.columns
+    if _names_balance(row) and not any(each in columns.places for each in _PARTIES):
+        raise ValueError("It may be a balance, or a payment with those words: no column says who paid.")
+    _came_for_certain(row, table)
+    unit = _currency(row, table)
+    amount = _signed(row, unit, table)
+    if not amount:
+        raise ValueError("It is over nothing.")
+    text = "\n".join(dict.fromkeys(cell for cell in columns.cells(row, "text") if cell))
+    side = columns.cell(row, "payer" if amount > 0 else "payee") or columns.cell(row, "payer")
+    return Entry(
+        amount=amount,
+        currency=unit,
+        booked_on=day_of(columns.cell(row, "booked_on"), table.order),
+        bank_reference=known(columns.cell(row, "bank_reference"))[:NAME],
+        end_to_end=columns.cell(row, "end_to_end")[:NAME],
+        payer=(side or columns.cell(row, "payee"))[:NAME],
+        payer_iban=columns.cell(row, "payer_iban").replace(" ", "").upper()[:42],
+        text=text[:TEXT],
+        reversal=any(csv_words.is_reversal(kind) for kind in columns.cells(row, "kind")),
+        raw=";".join(row)[:RAW],
+    )
+
+
+def _came_for_certain(row: Sequence[str], table: _Table) -> None:
+    """ValueError for a row of which no money came or went, or whose cells stand below other columns."""
+    width = 1 + max(place for places in table.columns.places.values() for place in places)
+    if any(cell.strip() for cell in row[width:]):
+        raise ValueError("It has more cells than there are columns.")
+    for place in table.wordy:
+        text = _at(row, place)
+        if not text:
+            raise ValueError("It does not say whether it is booked, as other rows do.")
+        if csv_words.state_of(text, table.words) == Word.FAILED:
+            raise ValueError(f"Its state is {quoted(text)}: no money came of it.")
+
+
+def _currency(row: Sequence[str], table: _Table) -> str:
+    units = {cell.upper() for cell in table.columns.cells(row, "currency") if cell}
+    if units and table.columns.unit:
+        units.add(table.columns.unit)
+    if len(units) > 1:
+        raise ValueError(f"It is in {excerpt(' and in '.join(sorted(units)))}.")
+    unit = next(iter(units), table.currency)
+    if not unit:
+        raise ValueError("It does not say its currency: say it with --currency, or in a column 'currency'.")
+    if not is_currency(unit):
+        raise ValueError(f"{quoted(unit)} is no currency.")
+    return unit
+
+
+def _signed(row: Sequence[str], unit: str, table: _Table) -> int:
+    """Above zero what came. ValueError where its columns say different things."""
+    columns = table.columns
+    written = columns.cell(row, "amount")
+    amount = _minor(written, unit, table.mark) if written else 0
+    if "credit" in columns.places or "debit" in columns.places:
+        moved = _of_two_columns(row, unit, table)
+        if written and abs(amount) != abs(moved):
+            raise ValueError(f"Its amount {quoted(written)} is not what came or went.")
+        amount = moved
+    elif not written:
+        raise ValueError("'' is no amount.")
+    for text in columns.cells(row, "direction"):
+        if not text:
+            raise ValueError("It does not say whether money came or went.")
+        amount = _directed(amount, text, csv_words.direction_of(text, table.words), written)
+    for kind in columns.cells(row, "kind"):
+        if csv_words.is_direction(kind) and (csv_words.direction_of(kind, {}) == Word.CREDIT) != (amount > 0):
+            raise ValueError(
+                f"It says {quoted(kind)} of {quoted(written)}: whether it came or went is not certain."
+            )
+    return amount
+
+
+def _of_two_columns(row: Sequence[str], unit: str, table: _Table) -> int:
+    """Money in, or below zero money out, which some banks write with a minus."""
+    cells = [table.columns.cell(row, each) for each in ("credit", "debit")]
+    came, went = (_minor(cell, unit, table.mark) if cell else 0 for cell in cells)
+    if bool(came) == bool(went):
+        raise ValueError("It has to have an amount either below money in or below money out.")
+    if came < 0:
+        raise ValueError(f"{quoted(cells[0])} came: less than nothing cannot come.")
+    return came or -abs(went)
+
+
+def _directed(amount: int, text: str, word: Word, written: str) -> int:
+    if word == Word.FAILED:
+        raise ValueError(f"It says {quoted(text)}: no money came of it.")
+    if word == Word.DEBIT and "+" not in written:
+        return -abs(amount)
+    if (word == Word.CREDIT) != (amount > 0):
+        raise ValueError(
+            f"It says {quoted(text)} of {quoted(written)}: whether it came or went is not certain."
+        )
+    return amount
+
+
+def _at(row: Sequence[str], place: int) -> str:
+    return " ".join(row[place].split()) if place < len(row) else ""
+
+
+def _minor(text: str, currency: str, mark: str) -> int:
+    plain = _SPACES.sub("", text).replace("\N{MINUS SIGN}", "-")
+    if not _AMOUNT.fullmatch(plain):
+        raise ValueError(f"{quoted(text)} is no amount.")
+    negative = "-" in {plain[0], plain[-1]}
+    thousands = "." if mark == "," else ","
+    whole = plain.strip("+-").partition(mark)[0]
+    if thousands in whole and len(whole.rpartition(thousands)[2]) != THOUSAND:
+        raise ValueError(f"{quoted(text)} is no amount with {mark!r} before its cents.")
+    number = plain.strip("+-").replace(thousands, "").replace(mark, ".")
+    money = Money.of(f"-{number}" if negative else number, currency)
+    money.check_bookable()
+    return money.minor

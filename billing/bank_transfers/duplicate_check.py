@@ -1,0 +1,75 @@
+"""Entries that may be kept already under a name of the other kind, or under another name in a file of the other kind.
+
+camt.053 has the bank's name of an entry, the CSV of most banks has none, and that of some has another one: by their
+keys alone, the same transfer in both would be two.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import date
+
+from billing.bank_transfers.entities import known
+from billing.models import Transfer, TransferState
+
+LEAST = 6
+"""Letters and digits of a name or a text that say anything."""
+
+
+def doubt(fresh: Sequence[Transfer]) -> None:
+    """Let those wait that may be kept already; `fresh` are of one account and not saved. One query."""
+    if not fresh:
+        return
+    days = [row.booked_on for row in fresh]
+    found = Transfer.objects.filter(account=fresh[0].account, booked_on__range=(min(days), max(days)))
+    kept: dict[tuple[date, int, str], list[Transfer]] = defaultdict(list)
+    for row in found.select_related("statement").defer("raw").order_by("pk"):
+        kept[row.booked_on, row.amount, row.currency].append(row)
+    for row in fresh:
+        alike = kept.get((row.booked_on, row.amount, row.currency), ())
+        twin = next((each for each in alike if _may_be(row, each)), None)
+        if twin is not None:
+            _wait(row, twin)
+
+
+def _may_be(row: Transfer, kept: Transfer) -> bool:
+    """Of the same day and amount: nothing tells them apart, and their names cannot, or are of two files' kinds.
+
+    Within one kind of file the bank's names are to be trusted: two of them are two transfers.
+    """
+    told = ((row.payer_iban, kept.payer_iban), (known(row.end_to_end), known(kept.end_to_end)))
+    if any(one and other and one != other for one, other in told):
+        return False
+    if bool(row.bank_reference) != bool(kept.bank_reference):
+        return True
+    return bool(row.bank_reference) and row.statement.form != kept.statement.form and _agree(row, kept)
+
+
+def _agree(row: Transfer, kept: Transfer) -> bool:
+    """On who paid, or what for: in their own words, since CSV breaks lines elsewhere, and cuts names short."""
+    told = ((row.payer_iban, kept.payer_iban), (known(row.end_to_end), known(kept.end_to_end)))
+    if any(one == other != "" for one, other in told):
+        return True
+    words = ((row.payer, kept.payer), (row.text + row.reference, kept.text + kept.reference))
+    return any(_alike(_letters(one), _letters(other)) for one, other in words)
+
+
+def _alike(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return len(short) >= LEAST and short in long
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def _wait(row: Transfer, twin: Transfer) -> None:
+    """Nobody is asked about money that left the account and was none of ours already."""
+    left = row.amount < 0 and twin.state == TransferState.ASIDE
+    row.state = TransferState.ASIDE if left else TransferState.WAITING
+    name = f"{twin.bank_reference} of " if twin.bank_reference else ""
+    row.why = (
+        f"It may be known already, from {name}{twin.statement.file}: the same day and amount. "
+        "Set it aside if it is that one; else book it."
+    )

@@ -1,0 +1,99 @@
+"""Erasing who paid, once every tenant that a transfer was booked on has been erased.
+
+What the books need stays: account, amount, day, the bank's own name for it, and what it was booked on. Only an IBAN
+tells accounts apart: what banks write where they have none, as zeros, is the same for many payers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db.models import Exists, F, Func, OuterRef, Q, QuerySet, TextField
+from stdnum import iban as ibans
+
+from billing.bank_transfers import transfer_posting
+from billing.models import RefusedEntry, Transfer, TransferPart, TransferState, WalletGrant
+from billing.models.transfers import SAID
+from portal.core.tenants.models import Tenant
+
+OPEN = (TransferState.NEW, TransferState.WAITING)
+
+
+def waiting(*, tenant: Tenant) -> list[Transfer]:
+    """What came from accounts that paid for the tenant alone, and nobody has decided yet. Three queries at most."""
+    theirs = _accounts(list(_own(tenant).only("payer_iban")))
+    return (
+        list(Transfer.objects.filter(payer_iban__in=theirs, state__in=OPEN).order_by("pk")) if theirs else []
+    )
+
+
+def unsettled(*, tenant: Tenant) -> list[RefusedEntry]:
+    """What is in quarantine, names an account that paid for the tenant alone, and nobody has settled yet."""
+    found = _refused(_accounts(list(_own(tenant).only("payer_iban")))).filter(settled_why="")
+    return list(found.select_related("statement").order_by("pk"))
+
+
+def erase(*, tenant: Tenant) -> int:
+    """Erase the payers of the tenant's transfers, and of what left to the same accounts; of how many it was done.
+
+    For a caller that holds the tenant's lock and has said that it is erased, when nothing of it is `waiting` nor
+    `unsettled`. A transfer that another tenant has a part of is kept until that one is erased too. Again, only what
+    is new.
+    """
+    rows = list(_own(tenant).only("payer_iban", "payer", "text", "account", "booked_on", "amount"))
+    theirs = _accounts(rows)
+    alike = Q(payer_iban__in=theirs)
+    for row in rows:  # the same entry of another file, which was set aside
+        same = Q(account=row.account, booked_on=row.booked_on, amount=row.amount)
+        if ibans.is_valid(row.payer_iban):
+            alike |= same & Q(payer_iban=row.payer_iban)
+        for said in ("payer", "text"):  # a file without accounts: another payer's entry may be as large
+            if name := getattr(row, said):
+                alike |= same & Q(payer_iban__in={"", row.payer_iban}, **{said: name})
+    booked = Exists(TransferPart.objects.filter(transfer=OuterRef("pk")))
+    aside = Transfer.objects.filter(alike, ~booked, state=TransferState.ASIDE)
+    wanted = [row.pk for row in rows] + list(aside.values_list("pk", flat=True))
+    told = Q()
+    for name in SAID:
+        told |= ~Q(**{name: ""})
+    done = Transfer.objects.filter(told, pk__in=wanted).update(**dict.fromkeys(SAID, ""))
+    WalletGrant.objects.filter(transfer_parts__transfer__in=wanted).update(who=transfer_posting.BY)
+    _refused(theirs).exclude(settled_why="").update(raw="")
+    return done
+
+
+def _refused(accounts: set[str]) -> QuerySet[RefusedEntry]:
+    """Entries in quarantine that name one of the accounts, in whatever groups."""
+    named = Q(pk__in=())
+    for account in accounts:
+        named |= Q(together__contains=account)
+    return RefusedEntry.objects.alias(together=_TOGETHER).filter(named)
+
+
+_TOGETHER = Func(
+    F("raw"),
+    template=r"upper(regexp_replace(%(expressions)s, '[\s\u00a0\u202f]', '', 'g'))",
+    output_field=TextField(),
+)
+"""An entry as the bank wrote it, without its spaces."""
+
+
+def _own(tenant: Tenant) -> QuerySet[Transfer]:
+    """What was booked on it and what took that back, and on nobody else who is not erased."""
+    living = _LIVING.exclude(tenant=tenant).filter(
+        Q(transfer=OuterRef("pk")) | Q(transfer__undone_by=OuterRef("pk"))
+    )
+    own = Q(parts__tenant=tenant) | Q(undoes__parts__tenant=tenant)
+    return Transfer.objects.filter(own, ~Exists(living)).exclude(state__in=OPEN).distinct()
+
+
+def _accounts(rows: Sequence[Transfer]) -> set[str]:
+    """The payers' IBANs that paid for nobody else who is not erased."""
+    tenants = set(TransferPart.objects.filter(transfer__in=rows).values_list("tenant", flat=True))
+    theirs = {row.payer_iban for row in rows if ibans.is_valid(row.payer_iban)}
+    others = _LIVING.exclude(tenant__in=tenants).filter(transfer__payer_iban__in=theirs)
+    return theirs - set(others.values_list("transfer__payer_iban", flat=True))
+
+
+_LIVING = TransferPart.objects.filter(tenant__archive__erased_at=None)
+"""Parts of tenants that are not erased."""

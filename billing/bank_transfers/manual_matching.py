@@ -1,0 +1,184 @@
+"""What people decide of transfers that nobody could be sure of: who, when and why is in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from django.db import transaction
+
+from billing.bank_transfers import matching, transfer_posting
+from billing.bank_transfers.matching import REFUSALS
+from billing.bank_transfers.transfer_posting import OnCredit, OnInvoice, Share
+from billing.catalog.tenant_lock import lock_each
+from billing.models import DocumentKind, Invoice, RefusedEntry, Transfer, TransferState
+from billing.rules.money import Money
+from portal.core.tenants.models import Tenant
+from portal.excerpt import excerpt
+
+MEANWHILE = "Somebody has just decided on this transfer: look at it again."
+
+
+class DecisionError(Exception):
+    """It cannot be decided so; the message says why and what to do."""
+
+
+@contextmanager
+def _held(
+    transfers: Sequence[Transfer], tenants: Sequence[Tenant], *states: TransferState
+) -> Iterator[list[Transfer]]:
+    """The transfers, locked behind their tenants, where the first is in one of the states.
+
+    In order of id, as whoever matches them does: of two who want both, one waits for the other.
+    """
+    with transaction.atomic():
+        lock_each(tenants)
+        keys = [each.pk for each in transfers]
+        found = {
+            row.pk: row for row in Transfer.objects.select_for_update().filter(pk__in=keys).order_by("pk")
+        }
+        rows = [found[key] for key in keys]
+        if rows[0].state not in states:
+            raise DecisionError(
+                f"This transfer is {rows[0].get_state_display().lower()} already: look at it again."
+            )
+        try:
+            yield rows
+        except REFUSALS as refusal:
+            raise DecisionError(str(refusal)) from refusal
+
+
+def assign(
+    *, transfer: Transfer, numbers: Sequence[str], tenant: Tenant | None, by: str, moment: datetime
+) -> Transfer:
+    """Book a waiting transfer on these invoices in their order, as far as each is due, and the rest as credit.
+
+    Without invoices all of it becomes credit of `tenant`; what is left over of invoices goes to their tenant, or to
+    `tenant`. A second call is refused. Raises DecisionError.
+    """
+    invoices = _payable(transfer, numbers)
+    heir = tenant or (invoices[0].tenant if len({each.tenant_id for each in invoices}) == 1 else None)
+    concerned = [each.tenant for each in invoices] + ([heir] if heir else [])
+    if not concerned:
+        raise DecisionError("Say which invoices it pays, or whose credit it is.")
+    with _held([transfer], concerned, TransferState.WAITING) as (row,):
+        if row.amount < 0:
+            raise DecisionError(
+                "This money left the account: say which transfer it takes back, or set it aside."
+            )
+        shares: list[Share] = []
+        left = row.amount
+        for invoice in invoices:
+            due = transfer_posting.owed(invoice, row.booked_on)
+            if due <= 0:
+                raise DecisionError(f"Nothing is due of {invoice}: leave it out.")
+            if left > 0:
+                shares.append(OnInvoice(invoice, min(due, left)))
+                left -= min(due, left)
+            else:
+                raise DecisionError(f"Nothing is left of the transfer for {invoice}: leave it out.")
+        if left:
+            shares.append(_rest(row, left, heir, invoices))
+        transfer_posting.book(row, shares, by=by, at=moment)
+    return row
+
+
+def _rest(row: Transfer, left: int, heir: Tenant | None, invoices: Sequence[Invoice]) -> OnCredit:
+    """What is left over, as credit. One that has left gets none, but what it paid too much of an invoice of its own."""
+    if heir is None:
+        over = Money.from_minor(left, row.currency).text
+        raise DecisionError(f"{over} {row.currency} are left over: say whose credit they are.")
+    paid_for = {invoice.tenant_id for invoice in invoices}
+    if heir.pk not in paid_for and (why := transfer_posting.left(heir)):
+        raise DecisionError(why)
+    return OnCredit(heir, left)
+
+
+def set_aside(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
+    """It is none of what is collected here, for this reason. A second call is refused. Raises DecisionError."""
+    if not why.strip():
+        raise DecisionError("Say why it is set aside: the reason is kept with it.")
+    with _held([transfer], (), TransferState.WAITING) as (row,):
+        row.state, row.why, row.decided_by, row.decided_at = TransferState.ASIDE, why.strip(), by, moment
+        row.save()
+    return row
+
+
+def look_again(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
+    """Take back what was decided: it waits again, and what it was booked on is due again. Raises DecisionError.
+
+    A debit that took a transfer back gives it free: both wait, and that one is booked again by who knows on what.
+    """
+    if not why.strip():
+        raise DecisionError("Say why it is taken back: the reason is kept with it.")
+    tenants = [part.tenant for part in transfer.parts.select_related("tenant")]
+    seen = Transfer.objects.select_related("undoes").get(pk=transfer.pk)
+    both = [seen] if seen.undoes is None else [seen, seen.undoes]
+    with _held(both, tenants, TransferState.BOOKED, TransferState.ASIDE) as rows:
+        row = rows[0]
+        if row.undoes_id != seen.undoes_id:
+            raise DecisionError(MEANWHILE)
+        row.undoes = None
+        for each in rows:
+            _refuse_others(each, tenants)
+            transfer_posting.undo(
+                each, state=TransferState.WAITING, why=why.strip(), by=by, at=moment, on=row.booked_on
+            )
+    return row
+
+
+def takes_back(*, transfer: Transfer, original: Transfer, by: str, moment: datetime) -> Transfer:
+    """A waiting debit takes this transfer back: what that one paid is due again. Raises DecisionError."""
+    if (original.account, original.currency, original.amount) != (
+        transfer.account,
+        transfer.currency,
+        -transfer.amount,
+    ):
+        raise DecisionError("They are not over the same amount of the same account.")
+    tenants = [part.tenant for part in original.parts.select_related("tenant")]
+    with _held([transfer, original], tenants, TransferState.WAITING, TransferState.ASIDE) as (row, other):
+        if other.amount < 0 or other.state == TransferState.RETURNED:
+            raise DecisionError("That transfer went back already.")
+        _refuse_others(other, tenants)
+        matching.take_back(row, other, by=by, moment=moment)
+    return row
+
+
+def _refuse_others(row: Transfer, locked: Sequence[Tenant]) -> None:
+    """Who was quicker may have booked it on tenants whose credit is not locked here. For who holds its lock."""
+    standing = row.parts.filter(amount__gt=0, undone_by=None)
+    if not set(standing.values_list("tenant", flat=True)) <= {tenant.pk for tenant in locked}:
+        raise DecisionError(MEANWHILE)
+
+
+@transaction.atomic
+def settle(*, entry: RefusedEntry, why: str, by: str) -> None:
+    """Somebody did what is to be done about an entry in quarantine. A second call is refused."""
+    if not why.strip():
+        raise DecisionError("Say what was done: the reason is kept with it.")
+    row = RefusedEntry.objects.select_for_update().get(pk=entry.pk)
+    if row.settled_why:
+        raise DecisionError("It is settled already.")
+    row.settled_by, row.settled_why = by, why.strip()
+    row.save()
+
+
+def _payable(transfer: Transfer, numbers: Sequence[str]) -> list[Invoice]:
+    found = {
+        row.number: row
+        for row in Invoice.objects.issued()
+        .filter(number__in=numbers)
+        .exclude(kind=DocumentKind.CREDIT_NOTE)
+        .select_related("tenant")
+    }
+    invoices = []
+    for number in dict.fromkeys(numbers):
+        if number not in found:
+            raise DecisionError(f"There is no issued invoice {excerpt(number)}.")
+        if found[number].currency != transfer.currency:
+            raise DecisionError(
+                f"{number} is in {found[number].currency}, the transfer in {transfer.currency}."
+            )
+        invoices.append(found[number])
+    return invoices

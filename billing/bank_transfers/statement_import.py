@@ -1,0 +1,247 @@
+"""Taking bank statements in: each entry once for ever, however many files have it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from hashlib import sha256
+
+from django.db import connection, transaction
+
+from billing.bank_transfers import camt, csv_statement, duplicate_check, matching
+from billing.bank_transfers.entities import Entry, ReadOptions, Statement, StatementError, discreet, hashed
+from billing.models import BankStatement, RefusedEntry, Seller, Transfer, TransferState
+from billing.wallets import batch
+
+AS_IT_IS = ReadOptions()
+"""A file of which nobody says anything."""
+
+
+@dataclass(slots=True)
+class Imported:
+    """What came of a file; amounts of `states` are how many entries became what."""
+
+    statements: list[BankStatement] = field(default_factory=list)
+    known: int = 0  # entries that were taken in before
+    refused: list[tuple[str, str]] = field(default_factory=list)  # place and reason
+    rows: list[Transfer] = field(default_factory=list)
+    finished: list[Transfer] = field(default_factory=list)  # left by an import that was killed, matched now
+
+    @property
+    def states(self) -> Counter[str]:
+        return Counter(row.state for row in self.rows)
+
+
+def take_in(
+    *,
+    data: bytes,
+    name: str,
+    by: str,
+    moment: datetime,
+    options: ReadOptions = AS_IT_IS,
+    rehearse: bool = False,
+    most: int | None = None,
+) -> Imported:
+    """Take a file in and match what is new in it; the same file, or one that overlaps, books nothing twice.
+
+    What an import that was killed had kept and not matched is matched too, whether or not a worker runs. `rehearse`
+    does all of it and keeps nothing. `most` are matched here, the others by a worker. Raises StatementError, and then
+    nothing was kept.
+    """
+    statements = read(data, options)
+    with transaction.atomic():
+        _alone()
+        done = _keep(statements, data, name, by, moment)
+        if rehearse:
+            _match(done, moment, None)
+            transaction.set_rollback(True)
+    if not rehearse:
+        _match(done, moment, most, _left(done))
+    return done
+
+
+def read(data: bytes, options: ReadOptions = AS_IT_IS) -> list[Statement]:
+    """The statements of a file that are of the account that is named, or that invoices ask to pay to.
+
+    Raises StatementError where there is none.
+    """
+    seller = next(iter(Seller.objects.order_by("pk").values_list("iban", flat=True)), "")
+    ours = _compact(options.account or seller)
+    looks = "camt" if data.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<") else "csv"
+    if (options.form or looks) == "camt":
+        return camt.statements(data, account=ours, unchecked=options.unchecked)
+    if not ours:
+        raise StatementError("Say of which account the file is: CSV does not.")
+    return [csv_statement.statement(data, replace(options, account=ours, currency=options.currency.upper()))]
+
+
+def _alone() -> None:
+    """Until the transaction ends nobody else takes a statement in: the second of two finds the first one's entries."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_IMPORTS])
+
+
+_IMPORTS = 0x1BA4C0
+"""The advisory lock of whoever takes a statement in; the number only has to be ours."""
+
+
+def _keep(told: Sequence[Statement], data: bytes, name: str, by: str, moment: datetime) -> Imported:
+    done = Imported()
+    digest = sha256(data).hexdigest()
+    for statement in told:
+        known = BankStatement.objects.filter(sha256=digest, account=statement.account, name=statement.name)
+        if known.exists():
+            done.known += len(statement.entries)
+            continue
+        row = BankStatement.objects.create(
+            account=statement.account,
+            currency=statement.currency[:3],
+            name=statement.name,
+            form=statement.form,
+            opening=statement.opening,
+            closing=statement.closing,
+            file=name[:200],
+            sha256=digest,
+            entries=len(statement.entries) + len(statement.bad),
+            new=0,
+            pending=statement.pending,
+            imported_at=moment,
+            imported_by=by[:200],
+        )
+        new = _keep_entries(row, statement, done)
+        row.new, row.refused = new, _refuse(row, statement, done)
+        row.save()
+        done.statements.append(row)
+    return done
+
+
+def _keep_entries(row: BankStatement, statement: Statement, done: Imported) -> int:
+    keyed, otherwise = _keyed(statement)
+    known = _known(statement.account, keyed, otherwise)
+    fresh = []
+    for key, entry in keyed.items():
+        same = known.get(key)
+        if same is None:
+            fresh.append(_transfer(row, key, entry))
+        elif (same.amount, same.currency, same.booked_on) == (entry.amount, entry.currency, entry.booked_on):
+            done.known += 1
+        else:
+            other = f"{matching.amount_of(same)} on {same.booked_on}"
+            reason = f"The bank called another entry {entry.bank_reference} before: {other}."
+            _refused(row, entry.bank_reference, reason, entry.raw, done)
+    duplicate_check.doubt(fresh)
+    done.rows += Transfer.objects.bulk_create(fresh)
+    return len(fresh)
+
+
+def _known(
+    account: str, keyed: Mapping[str, Entry], otherwise: Mapping[str, str]
+) -> dict[str, Transfer | None]:
+    """By the key that it has in this statement, the same entry as it is kept, if it is.
+
+    A statement that has both spellings of a name has two entries, of which one is not the other: one of them is known
+    by another key only where two of that name are kept.
+    """
+    kept = {row.key: row for row in Transfer.objects.filter(key__in=[*keyed, *otherwise.values()])}
+    known: dict[str, Transfer | None] = {}
+    for key, entry in keyed.items():
+        other = otherwise.get(key, key)
+        beside = keyed.get(other) if other != key else None
+        if key in kept or beside is None:
+            known[key] = kept.get(key) or kept.get(other)
+            continue
+        alike = Transfer.objects.filter(
+            account=account, amount=entry.amount, currency=entry.currency, booked_on=entry.booked_on
+        )
+        names = (entry.bank_reference, beside.bank_reference)
+        known[key] = alike.filter(bank_reference__in=names).exclude(key__in=keyed).first()
+    return known
+
+
+def _keyed(statement: Statement) -> tuple[dict[str, Entry], dict[str, str]]:
+    """By the name that an entry has for ever: the bank's, or its content, and its place among equals of that day.
+
+    And the name under which the same entry is kept where another file, or an earlier version, told less or more of
+    who paid: as it is, or as a hash.
+    """
+    found: dict[str, Entry] = {}
+    otherwise: dict[str, str] = {}
+    equals: Counter[str] = Counter()
+    for told in statement.entries:
+        entry = discreet(told)
+        way = "+" if entry.amount > 0 else "-"
+        if entry.bank_reference:
+            key = f"{statement.account}{way}{entry.bank_reference}"
+            if key not in found:
+                found[key] = entry
+                other = hashed(told.bank_reference) if entry is told else told.bank_reference
+                otherwise[key] = f"{statement.account}{way}{other}"
+                continue
+        content = f"{statement.account}{way}{entry.fingerprint}"
+        equals[content] += 1
+        found[f"{content}#{equals[content]}"] = entry
+    return found, otherwise
+
+
+def _transfer(row: BankStatement, key: str, entry: Entry) -> Transfer:
+    return Transfer(
+        statement=row,
+        key=key,
+        account=row.account,
+        amount=entry.amount,
+        currency=entry.currency,
+        booked_on=entry.booked_on,
+        payer=entry.payer,
+        payer_iban=entry.payer_iban,
+        text=entry.text,
+        reference=entry.reference,
+        bank_reference=entry.bank_reference,
+        end_to_end=entry.end_to_end,
+        reversal=entry.reversal,
+        raw=entry.raw,
+        state=TransferState.NEW,
+    )
+
+
+def _refuse(row: BankStatement, statement: Statement, done: Imported) -> int:
+    for bad in statement.bad:
+        _refused(row, bad.place, bad.reason, bad.raw, done)
+    return row.refusals.count()
+
+
+def _refused(row: BankStatement, place: str, reason: str, raw: str, done: Imported) -> None:
+    RefusedEntry.objects.get_or_create(
+        account=row.account,
+        digest=sha256(raw.encode()).hexdigest(),
+        defaults={"statement": row, "place": place[:40], "reason": reason, "raw": raw},
+    )
+    done.refused.append((place, reason))
+
+
+def _match(done: Imported, moment: datetime, most: int | None, left: Sequence[Transfer] = ()) -> None:
+    """A kill leaves the rest to the next import or a worker, and so does a transfer that fails: the log has why.
+
+    No outbox: what it does is one transaction, and each transfer needs its own.
+    """
+    matched: dict[int, Transfer] = {}
+
+    def one(row: Transfer) -> None:
+        matched[row.pk] = matching.match(transfer=row.pk, moment=moment)
+
+    with suppress(batch.LeftOverError):
+        batch.each(sorted([*done.rows, *left], key=matching.turn)[:most], one)
+    done.rows = [matched.get(row.pk, row) for row in done.rows]
+    done.finished = [matched[row.pk] for row in left if row.pk in matched]
+
+
+def _left(done: Imported) -> list[Transfer]:
+    """What an earlier import kept and did not come to match."""
+    new = [row.pk for row in done.rows]
+    return list(Transfer.objects.filter(state=TransferState.NEW).exclude(pk__in=new))
+
+
+def _compact(account: str) -> str:
+    return "".join(account.split()).upper()

@@ -1,0 +1,103 @@
+"""An allowance that several prices share, used in order of time.
+
+The order is that of the cuts of jobs: by the second from which each is served, then by its record, its
+end, price and share. It follows from the usage alone, so an allowance is used the same way whatever came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+from django.db import connection
+
+from billing.models import BillingPeriod, PeriodTotal
+
+# Whole numbers throughout: each cut is brought to the least common denominator of all shares.
+_IN_ORDER = """
+SELECT price_id, sum(least(amount, greatest(%(limit)s::numeric - before, 0)))
+FROM (
+    SELECT price_id, amount, sum(amount) OVER (
+               ORDER BY service_from, record_id, service_to, price_id, share_num, share_den
+               ROWS UNBOUNDED PRECEDING) - amount AS before
+    FROM (
+        SELECT price_id, service_from, record_id, service_to, share_num, share_den,
+               sum(units)::numeric * share_num * (%(unit)s::numeric / share_den) AS amount
+        FROM {source}
+        WHERE tenant_id = %(tenant)s AND period_id = %(period)s AND price_id = ANY (%(prices)s)
+          AND payer_id IS NOT DISTINCT FROM %(payer)s::bigint
+          AND service_month >= date_trunc('month', %(start)s::timestamptz AT TIME ZONE 'UTC')::date
+          AND service_month <= (%(end)s::timestamptz AT TIME ZONE 'UTC')::date
+        GROUP BY price_id, service_from, record_id, service_to, share_num, share_den HAVING sum(units) <> 0
+    ) cut
+) ordered GROUP BY price_id
+"""
+
+
+def in_order(
+    period: BillingPeriod, prices: Collection[int], available: Fraction, *, payer: int | None = None
+) -> Mapping[int, Fraction]:
+    """By price the resource-seconds of the tenant's use in the period that `available` ones include. Two queries.
+
+    `payer`: of its use that this tenant pays; None: that it pays itself.
+    """
+    shares = PeriodTotal.objects.filter(period=period, price_id__in=prices).values_list(
+        "share_den", flat=True
+    )
+    return _in_order(period, prices, available, shares, "billing_ratedusage", payer)
+
+
+def in_order_supposed(
+    period: BillingPeriod, prices: Collection[int], available: Fraction, *, payer: int | None = None
+) -> Mapping[int, Fraction]:
+    """As `in_order`, of what usage is only supposed to be rated as: see `billing.simulation.engine`."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT DISTINCT share_den FROM suppose_cut WHERE price_id = ANY (%s)", [list(prices)])
+        shares = [share_den for (share_den,) in cursor.fetchall()]
+    return _in_order(period, prices, available, shares, "suppose_cut", payer)
+
+
+def in_order_with_supposed(
+    period: BillingPeriod, prices: Collection[int], available: Fraction, *, payer: int | None = None
+) -> Mapping[int, Fraction]:
+    """As `in_order`, of what is rated and what is supposed to be used besides."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SHARES, {"period": period.pk, "prices": list(prices)})
+        shares = [share_den for (share_den,) in cursor.fetchall()]
+    return _in_order(period, prices, available, shares, _BOTH, payer)
+
+
+_SHARES = """
+SELECT share_den FROM billing_periodtotal WHERE period_id = %(period)s AND price_id = ANY (%(prices)s)
+UNION SELECT share_den FROM suppose_cut WHERE price_id = ANY (%(prices)s)
+"""
+
+_CUT = """tenant_id, payer_id, period_id, price_id, service_month, record_id, service_from, service_to, units,
+    share_num, share_den"""
+_BOTH = f"(SELECT {_CUT} FROM billing_ratedusage UNION ALL SELECT {_CUT} FROM suppose_cut) both_of"  # noqa: S608 - built from constants
+
+
+def _in_order(
+    period: BillingPeriod,
+    prices: Collection[int],
+    available: Fraction,
+    shares: Iterable[int],
+    source: str,
+    payer: int | None,
+) -> Mapping[int, Fraction]:
+    unit = lcm(available.denominator, *shares)
+    values: dict[str, Any] = {
+        "tenant": period.tenant_id,
+        "payer": payer,
+        "period": period.pk,
+        "prices": list(prices),
+        "start": period.start,
+        "end": period.end,
+        "unit": unit,
+        "limit": int(available * unit),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_IN_ORDER.format(source=source), values)
+        return {price: Fraction(int(amount), unit) for price, amount in cursor.fetchall()}

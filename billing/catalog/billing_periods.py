@@ -1,0 +1,307 @@
+"""A tenant's billing periods: computed once from its zone and anchor day, then kept, gapless."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
+from zoneinfo import ZoneInfo
+
+from django.db import connection
+from django.db.models import F, Max, Min
+
+from billing.models import BillingPeriod
+from billing.rules import period as rules
+from billing.rules.days import Days
+from portal.core.tenants.models import Tenant
+
+SHORTEST = timedelta(days=2)
+"""What a change of zone or anchor leaves over, when it is shorter, joins the period behind it."""
+
+AROUND = timedelta(days=75)
+"""Reaches beyond the month and the period before it, by whose zone a period may be named, too."""
+
+
+class Lacking(Enum):
+    """What becomes of periods in which something is owed and that are not kept yet."""
+
+    MADE = "made"  # a close is to bill them
+    SUPPOSED = "supposed"  # as if they were there; nothing is written
+    LEFT_OUT = "left out"
+
+
+def marks() -> list[int]:
+    """The seconds of the hour at which billing periods change, and the full hour: `[0, 1800]` with a tenant in India.
+
+    A live pass moves what runs on past these only, so that a period that has ended is seen to its last second.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            'SELECT 0 UNION SELECT (extract(epoch FROM "end")::bigint % 3600)::int'
+            " FROM billing_billingperiod ORDER BY 1"
+        )
+        return [second for (second,) in cursor.fetchall()]
+
+
+def ensure(*, tenant: Tenant, since: datetime, until: datetime) -> None:
+    """Make the periods that cover [since, until), at whole seconds; existing ones stay as they are."""
+    ensure_each([(tenant, since, until)])
+
+
+def ensure_each(asked: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
+    """As `ensure`, for several tenants, each told once. One query where all are kept."""
+    kept = _reaches(tenant for tenant, *_ in asked)
+    _keep(
+        period
+        for tenant, since, until in asked
+        for period in _periods(
+            tenant.pk, tenant.timezone, tenant.anchor_day, since, until, kept.get(tenant.pk)
+        )
+    )
+
+
+def lacking_each(asked: Sequence[tuple[Tenant, datetime, datetime]]) -> list[BillingPeriod]:
+    """What `ensure_each` would make, and does not: their ids are below zero, so nothing refers to them. One query."""
+    kept = _reaches(tenant for tenant, *_ in asked)
+    found: list[BillingPeriod] = []
+    for tenant, since, until in asked:
+        made = _missing(
+            zone=tenant.zone,
+            anchor_day=tenant.anchor_day,
+            since=since,
+            until=until,
+            kept=kept.get(tenant.pk),
+        )
+        found += [
+            BillingPeriod(
+                pk=-len(found) - place,
+                tenant_id=tenant.pk,
+                start=p.start,
+                end=p.end,
+                timezone=tenant.timezone,
+                whole_seconds=p.whole or None,
+            )
+            for place, p in enumerate(made, 1)
+        ]
+    return found
+
+
+def beginning(*, tenant: Tenant, moment: datetime) -> datetime:
+    """Where the tenant's period that holds the moment begins, kept or not, wherever it has moved. Two queries."""
+    periods = BillingPeriod.objects.filter(tenant=tenant)
+    kept = periods.filter(start__lte=moment, end__gt=moment).first()
+    if kept is not None:
+        return as_rule(kept).start
+    last = periods.filter(end__lte=moment).order_by("-end").first()
+    if last is not None:
+        zone, anchor_day, end = tenant.zone, tenant.anchor_day, as_rule(last).end
+        after = _missing(
+            zone=zone, anchor_day=anchor_day, since=end, until=end + timedelta(seconds=1), kept=(end, end)
+        )
+        if after[0].contains(moment):
+            return after[0].start
+    return rules.billing_period(moment, zone=tenant.zone, anchor_day=tenant.anchor_day).start
+
+
+def _reaches(tenants: Iterable[Tenant]) -> dict[int, tuple[datetime, datetime]]:
+    """By tenant from when to when periods are kept."""
+    rows = BillingPeriod.objects.filter(tenant__in=list(tenants)).values("tenant")
+    reach = rows.annotate(first=Min("start"), last=Max("end")).values_list("tenant", "first", "last")
+    return {tenant: (first, last) for tenant, first, last in reach}
+
+
+def add(
+    *,
+    tenant_id: int,
+    timezone: str,
+    anchor_day: int,
+    since: datetime,
+    until: datetime,
+    kept: tuple[datetime, datetime] | None,
+) -> None:
+    """As `ensure`, for a caller that knows what is kept already, [first start, last end)."""
+    _keep(_periods(tenant_id, timezone, anchor_day, since, until, kept))
+
+
+def _periods(
+    tenant_id: int,
+    timezone: str,
+    anchor_day: int,
+    since: datetime,
+    until: datetime,
+    kept: tuple[datetime, datetime] | None,
+) -> list[BillingPeriod]:
+    made = _missing(zone=ZoneInfo(timezone), anchor_day=anchor_day, since=since, until=until, kept=kept)
+    return [
+        BillingPeriod(
+            tenant_id=tenant_id, start=p.start, end=p.end, timezone=timezone, whole_seconds=p.whole or None
+        )
+        for p in made
+    ]
+
+
+def _keep(made: Iterable[BillingPeriod]) -> None:
+    """What somebody else has made meanwhile stays as it is."""
+    BillingPeriod.objects.bulk_create(list(made), ignore_conflicts=True)
+
+
+def starting_in(*, tenant: Tenant, year: int, month: int) -> BillingPeriod | None:
+    """The tenant's period that starts in that month of its zone; None where none does.
+
+    Where changes of the anchor day make several start in it: the first that is not closed, else the last.
+    """
+    return starting_in_each([tenant], year=year, month=month).get(tenant.pk)
+
+
+def starting_in_each(
+    tenants: Iterable[Tenant], *, year: int, month: int, making: bool = True
+) -> dict[int, BillingPeriod]:
+    """As `starting_in`, by tenant; those without such a period are left out. One query where all are kept.
+
+    Who only looks at what is kept says `making=False`.
+    """
+    asked = {
+        tenant: rules.period_starting_in(year, month, zone=tenant.zone, anchor_day=tenant.anchor_day)
+        for tenant in tenants
+    }
+    kept = _around(asked)
+    bare = {
+        tenant: period
+        for tenant, period in asked.items()
+        if making and not _covered(period, kept.get(tenant.pk, []))
+    }
+    for tenant, period in bare.items():
+        ensure(tenant=tenant, since=period.start, until=period.end)
+    kept |= _around(bare)
+    found = {tenant: _named(kept.get(tenant.pk, []), tenant.timezone, (year, month)) for tenant in asked}
+    return {tenant.pk: period for tenant, period in found.items() if period is not None}
+
+
+def open_each(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, list[BillingPeriod]]:
+    """By tenant the periods that start in that month and are open, in order: changed anchor days make several.
+
+    One query. For a caller that has asked for the periods of that month before, so that they are kept.
+    """
+    asked = {
+        tenant: rules.period_starting_in(year, month, zone=tenant.zone, anchor_day=tenant.anchor_day)
+        for tenant in tenants
+    }
+    zones = {tenant.pk: tenant.timezone for tenant in asked}
+    named = {pk: _all_named(kept, zones[pk], (year, month)) for pk, kept in _around(asked).items()}
+    return {pk: [row for row in rows if row.closed_at is None] for pk, rows in named.items()}
+
+
+def _around(asked: Mapping[Tenant, rules.Period]) -> dict[int, list[BillingPeriod]]:
+    """The periods that start near those asked for, by tenant, in order."""
+    if not asked:
+        return {}
+    near = BillingPeriod.objects.filter(
+        tenant__in=asked,
+        start__gte=min(period.start for period in asked.values()) - AROUND,
+        start__lte=max(period.start for period in asked.values()) + AROUND,
+    )
+    starts = {tenant.pk: period.start for tenant, period in asked.items()}
+    found: dict[int, list[BillingPeriod]] = defaultdict(list)
+    for period in near.order_by("start"):
+        if abs(period.start - starts[period.tenant_id]) <= AROUND:
+            found[period.tenant_id].append(period)
+    return found
+
+
+def _covered(asked: rules.Period, kept: Sequence[BillingPeriod]) -> bool:
+    """Whether the periods, which follow each other without a gap, hold all of it."""
+    return bool(kept) and kept[0].start <= asked.start and asked.end <= kept[-1].end
+
+
+def _named(kept: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> BillingPeriod | None:
+    """The one that people call by that month: the first that is open, else the last."""
+    rows = _all_named(kept, zone, month)
+    return next((row for row in rows if row.closed_at is None), rows[-1] if rows else None)
+
+
+def _all_named(kept: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> list[BillingPeriod]:
+    """Those that start in that month; `zone` is the tenant's own."""
+    rows = []
+    for position, period in enumerate(kept):
+        # A period after a change of zone starts where the old zone's month ends.
+        if month_of(period, zone if position else "") == month:
+            rows.append(period)
+        zone = period.timezone
+    return rows
+
+
+def month_of(period: BillingPeriod, zone_before: str) -> tuple[int, int]:
+    """The month by which people call it; `zone_before` is that of the period before, "" where there is none."""
+    return max(_month(period.start, zone) for zone in {period.timezone, zone_before or period.timezone})
+
+
+def _month(moment: datetime, zone: str) -> tuple[int, int]:
+    local = moment.astimezone(ZoneInfo(zone))
+    return local.year, local.month
+
+
+def days_of(tenants: Iterable[Tenant]) -> Mapping[int, Days]:
+    """By tenant how its days go. One query, which finds rows of those alone that have moved to another zone."""
+    others: dict[int, list[tuple[rules.Period, ZoneInfo]]] = defaultdict(list)
+    zones = {tenant.pk: tenant.zone for tenant in tenants}
+    moved = BillingPeriod.objects.filter(tenant__in=zones).exclude(timezone=F("tenant__timezone"))
+    for period in moved.order_by("start"):
+        others[period.tenant_id].append((as_rule(period), ZoneInfo(period.timezone)))
+    return {pk: Days(zone, tuple(others[pk])) for pk, zone in zones.items()}
+
+
+def as_rule(period: BillingPeriod) -> rules.Period:
+    """As the arithmetic of periods takes it, in UTC."""
+    return rules.Period(
+        period.start.astimezone(UTC), period.end.astimezone(UTC), whole=period.whole_seconds or 0
+    )
+
+
+def name(period: BillingPeriod) -> str:
+    """How people call it: "March 2026", or its first and last day."""
+    return rules.label(as_rule(period), ZoneInfo(period.timezone))
+
+
+def day_of(moment: datetime, period: BillingPeriod) -> date:
+    """The civil day of `moment` where the period is: what is issued then is dated so."""
+    return moment.astimezone(ZoneInfo(period.timezone)).date()
+
+
+def last_day(period: BillingPeriod) -> date:
+    """The last civil day that is in it."""
+    return rules.last_day(period.end, zone=ZoneInfo(period.timezone))
+
+
+def _missing(
+    *,
+    zone: ZoneInfo,
+    anchor_day: int,
+    since: datetime,
+    until: datetime,
+    kept: tuple[datetime, datetime] | None,
+) -> list[rules.Period]:
+    """A tenant that changed its zone or anchor gets the new borders from its next period on."""
+    made: list[rules.Period] = []
+    if kept is None:
+        start = rules.billing_period(since, zone=zone, anchor_day=anchor_day)
+        made.append(start)
+        kept = (start.start, start.end)
+    first, last = kept
+    while last < until:
+        after = rules.billing_period(last, zone=zone, anchor_day=anchor_day)
+        if after.end - last < SHORTEST:
+            after = rules.billing_period(after.end, zone=zone, anchor_day=anchor_day)
+        made.append(_part(after, last, after.end))
+        last = after.end
+    while since < first:
+        before = rules.billing_period(first - timedelta(seconds=1), zone=zone, anchor_day=anchor_day)
+        made.append(_part(before, before.start, first))
+        first = before.start
+    return made
+
+
+def _part(whole: rules.Period, start: datetime, end: datetime) -> rules.Period:
+    """What is left of a period by a changed anchor day. A change of zone, of hours alone, leaves it whole."""
+    missing = whole.seconds - rules.Period(start, end).seconds
+    return rules.Period(start, end, whole=whole.seconds if abs(missing) >= SHORTEST.total_seconds() else 0)

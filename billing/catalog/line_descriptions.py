@@ -1,0 +1,199 @@
+"""What an invoice calls a price, and how it says what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from billing.models import Allowance, Commitment, Discount, Fee, InvoiceLine, LineKind, Price
+from billing.models.plans import SELECTORS
+from billing.rules import hours as clock
+from billing.rules.fees import amount_of
+from billing.rules.formatting import grouped, hours_text, money_text, price_text
+from billing.rules.money import Money
+from billing.rules.pricing import Meter
+from billing.rules.tiers import Graduated, Package, Scale, Tier, Volume, of_terms
+
+
+def describe(price: Price) -> str:
+    """What an invoice calls a price: the meter, then what it selects, and when."""
+    words = [Meter(price.meter).label]
+    named = dict(zip(SELECTORS, _selected(price), strict=True))
+    if named["gpu_model"]:
+        words[0] = f"{words[0]}, {_list(named['gpu_model'])}"
+    labels = {"qos": "QOS", "queue": "queue", "mig_profile": "slices", "use": "while"}
+    words += [
+        f"{labels.get(what, what.replace('_', ' '))} {_list(values)}"
+        for what, values in named.items()
+        if values and what != "gpu_model"
+    ]
+    if hours := clock.of_terms(price.hours):
+        words.append(hours.text)
+    return ", ".join(words)
+
+
+_USES = {"busy": "busy", "idle": "idle", "unknown": "not measured"}
+
+
+def _selected(price: Price) -> tuple[list[str], ...]:
+    return (
+        price.clusters,
+        price.queues,
+        price.qoses,
+        price.priority_classes,
+        price.gpu_models,
+        price.mig_profiles,
+        price.states,
+        [_USES[use] for use in price.uses],
+    )
+
+
+def _list(values: list[str]) -> str:
+    return " / ".join(values)
+
+
+def scale(price: Price) -> str:
+    """How a price depends on the quantity, in words; "" where every unit costs the same."""
+    return scale_of(
+        {"model": price.model, **price.scale}, Meter(price.meter).unit, price.version.plan.currency
+    )
+
+
+def scale_of(terms: Mapping[str, Any], unit: str, currency: str) -> str:
+    """As `scale`, of terms as they stand on a line."""
+    model = of_terms(terms) if terms.get("model") != Scale.PER_UNIT else None
+    if isinstance(model, Package):
+        return (
+            f"packages of {_quantity(model.size)} {unit}s at {price_text(model.price, currency)}, "
+            f"paid in full once begun"
+        )
+    if isinstance(model, Graduated):
+        return f"graduated: {_steps(model.tiers, currency)}"
+    if isinstance(model, Volume):
+        falls = " In the cheaper tier all of it costs less than just below." if model.cliffs(currency) else ""
+        return f"volume: all of it at one price, by the total: {_steps(model.tiers, currency)}.{falls}"
+    return ""
+
+
+def term(row: Allowance | Commitment | Discount | Fee) -> dict[str, str]:
+    """What a term says, by field, as the configuration shows it."""
+    dates = {"from": str(row.valid_from), "until": str(row.valid_until or "")}
+    return _term(row) | (dates if row.valid_from is not None else {})
+
+
+def whose(row: Allowance | Commitment | Discount | Fee) -> str:
+    """Its name, and for whom it is where it is not for all."""
+    return f"{row.name}, for {row.tenant.slug} alone" if row.tenant else row.name
+
+
+def _term(row: Allowance | Commitment | Discount | Fee) -> dict[str, str]:
+    if isinstance(row, Allowance):
+        return {"hours": _quantity(row.hours), "rollover": "yes" if row.rollover else ""}
+    if isinstance(row, Fee):
+        return {"amount": f"{row.amount.normalize():f}", "in advance": "yes" if row.in_advance else ""}
+    if isinstance(row, Commitment):
+        return {
+            "amount": f"{row.amount.normalize():f}",
+            "overage factor": f"{row.overage_factor.normalize():f}",
+        }
+    return {
+        "percent": f"{row.percent.normalize():f}" if row.percent is not None else "",
+        "amount": f"{row.amount.normalize():f}" if row.amount is not None else "",
+    }
+
+
+def detail(line: InvoiceLine, currency: str) -> str:
+    """What a line says beside quantity and amount: how it is priced, what is included, with whom it is shared."""
+    terms = line.terms
+    if not terms:
+        return ""
+    if line.kind != LineKind.USAGE:
+        return _flat(terms, currency)
+    whole, included, own = (Fraction(terms[name]) for name in ("of", "included", "own"))
+    words = [scale_of(terms["price"], line.unit, currency)]
+    if included:
+        words.append(f"{hours_text(included)} of {hours_text(whole)} {line.unit}s included")
+    if own != whole:
+        words.append(f"its share of {hours_text(whole)} {line.unit}s of all projects")
+    return "; ".join(word for word in words if word)
+
+
+def computation(line: InvoiceLine, currency: str) -> str:
+    """How a line that is priced with those of other projects comes to its amount."""
+    terms = line.terms
+    if line.kind != LineKind.USAGE:
+        return _flat_computation(line, currency)
+    whole, included, own = (Fraction(terms[name]) for name in ("of", "included", "own"))
+    amount, share, billed = (
+        money_text(Money.from_minor(terms[name], currency)) for name in ("amount", "share", "billed")
+    )
+    price = scale_of(terms["price"], line.unit, currency) or f"at {price_text(line.unit_price, currency)}"
+    less = f" less {hours_text(included)} included" if included else ""
+    words = [f"{hours_text(whole)} {line.unit}s of all projects{less}, {price} = {amount}, rounded once"]
+    if own != whole:
+        words.append(f"{hours_text(own)} of them are this project's: {share}")
+    if terms["billed"]:
+        words.append(f"{billed} billed before")
+    return "; ".join([*words, f"on the invoice {money_text(Money.from_minor(line.amount, currency))}"])
+
+
+def _flat(terms: Mapping[str, Any], currency: str) -> str:
+    """What a fee, a commitment or a discount says of itself on a line."""
+    part = _part(terms)
+    if "fee" in terms:
+        words = f"{price_text(Decimal(terms['fee']), currency)} per period"
+    elif "commitment" in terms:
+        words = f"{_least(terms, currency)}; used for {_used(terms, currency)}"
+    elif "commitments" in terms:
+        each = [
+            f"{_least(told, currency)}, for {_part(told | {'of': terms['of']}) or 'all'} of its seconds"
+            for told in terms["commitments"]
+        ]
+        return f"{'; '.join(each)}; used for {_used(terms, currency)}"
+    else:
+        base = money_text(Money.from_minor(terms["base"], currency))
+        off = f"{terms['percent']} %" if terms["percent"] else price_text(Decimal(terms["off"]), currency)
+        words = f"{off} off {base}"
+    return f"{words}, for {part} of its seconds" if part else words
+
+
+def _least(terms: Mapping[str, Any], currency: str) -> str:
+    factor = Decimal(terms["factor"])
+    above = f"; what lies above counts {factor} times" if factor != 1 else ""
+    return f"at least {price_text(Decimal(terms['commitment']), currency)} per period{above}"
+
+
+def _used(terms: Mapping[str, Any], currency: str) -> str:
+    return money_text(Money.from_minor(terms["use"], currency))
+
+
+def _flat_computation(line: InvoiceLine, currency: str) -> str:
+    terms = line.terms
+    told = [
+        f"{_flat(terms, currency)} = {money_text(amount_of(terms, currency))}, rounded once",
+        f"{money_text(Money.from_minor(terms['billed'], currency))} billed before" if terms["billed"] else "",
+        f"on the invoice {money_text(Money.from_minor(line.amount, currency))}",
+    ]
+    return "; ".join(each for each in told if each)
+
+
+def _part(terms: Mapping[str, Any]) -> str:
+    """`1,339,200 of 2,678,400` where it holds for less than the whole period."""
+    seconds, of = terms["seconds"], terms["of"]
+    return f"{seconds:,} of {of:,}" if seconds != of else ""
+
+
+def _steps(tiers: Sequence[Tier], currency: str) -> str:
+    steps = [
+        f"up to {_quantity(tier.up_to)} at {price_text(tier.unit_price, currency)}"
+        for tier in tiers
+        if tier.up_to
+    ]
+    last = price_text(tiers[-1].unit_price, currency)
+    return ", ".join([*steps, f"above at {last}" if steps else f"all at {last}"])
+
+
+def _quantity(number: Decimal) -> str:
+    return grouped(f"{number.normalize():f}")

@@ -1,0 +1,352 @@
+"""Plans and their prices: the only way in which terms come about and change; `subscribing` puts tenants on them.
+
+What usage was rated by never changes: a price in use can only be ended, a version in use only be
+followed by another. None of these functions rates anything; the caller rates what it touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+
+from django.db import connection, transaction
+from django.db.models import Q, QuerySet
+
+from billing.models import (
+    Allowance,
+    Commitment,
+    Discount,
+    Fee,
+    InvoiceLine,
+    LineKind,
+    PeriodTotal,
+    Plan,
+    PlanVersion,
+    Price,
+    Resource,
+    Settles,
+)
+from billing.models.plans import RATED_BY, SELECTORS, USES, model_of, take_model
+from billing.rules import hours as clock
+from billing.rules.hours import Hours
+from billing.rules.money import TOKENS, is_currency
+from billing.rules.pricing import Meter, PerUnit, PriceModel
+from billing.rules.tiers import as_terms
+from portal.core.tenants.models import Tenant
+from portal.excerpt import quoted
+
+OF_ONE_TENANT = 100
+WITH_HOURS = 10  # more than there are selectors
+LARGEST_PRICE = Decimal(10) ** 12
+
+
+class PlanError(Exception):
+    """Terms cannot be so; the message says why and what to do instead."""
+
+
+@transaction.atomic
+def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Plan:
+    """The plan of that name, made if there is none. Its currency, and what pays, change only before it is used.
+
+    Without `settles` what pays stays; of a new plan it is the invoice. Raises PlanError for what is no currency, for
+    tokens that a wallet does not pay, and for a change once the plan was billed by.
+    """
+    if settles is None:
+        kept = Plan.objects.filter(name=name).values_list("settles", flat=True).first()
+        settles = Settles(kept or Settles.INVOICE)
+    if currency == TOKENS and settles is not Settles.WALLET:
+        raise PlanError(
+            f'No invoice is in tokens: a plan in {TOKENS} has settles = "{Settles.WALLET.value}".'
+        )
+    if not is_currency(currency) and currency != TOKENS:
+        raise PlanError(
+            f"{quoted(currency)} is not a currency; write its code of ISO 4217, such as USD or EUR, or {TOKENS} for "
+            "tokens."
+        )
+    told = {"currency": currency, "settles": settles}
+    plan, new = Plan.objects.select_for_update().get_or_create(name=name, defaults=told)
+    if new or (plan.currency, plan.settles) == (currency, settles):
+        return plan
+    used = next((version for version in plan.versions.all() if billed(version)), None)
+    if used is not None:
+        other = currency if plan.currency != currency else f"what is paid by {settles.value}"
+        raise PlanError(
+            f"{_what_was(used)} by plan {name} in {plan.currency}: make another plan for {other}."
+        )
+    plan.currency, plan.settles = currency, settles
+    plan.save(update_fields=["currency", "settles"])
+    return plan
+
+
+@transaction.atomic
+def new_version(*, plan: Plan, effective_from: date, charges: Sequence[str]) -> PlanVersion:
+    """The plan's terms from that day until its next version begins; it starts without prices.
+
+    Asked again, the same version. Another set of `charges` for a day that has one replaces it while
+    no usage was rated, and no line billed, by it, and raises PlanError afterwards.
+    """
+    wanted = _resources(charges)
+    version, new = PlanVersion.objects.select_for_update().get_or_create(
+        plan=plan, effective_from=effective_from, defaults={"charges": wanted}
+    )
+    if new or version.charges == wanted:
+        return version
+    if billed(version):
+        raise PlanError(
+            f"{_what_was(version)} by plan {plan} from {effective_from}, so what it charges stays "
+            f"{_listed(version.charges)}: give the plan a new version with a later `from`."
+        )
+    version.charges = wanted
+    version.save(update_fields=["charges"])
+    return version
+
+
+@transaction.atomic
+def set_price(
+    *,
+    version: PlanVersion,
+    meter: str,
+    where: Mapping[str, Sequence[str]],
+    model: PriceModel,
+    valid_from: date,
+    valid_until: date | None = None,
+    allowance: Allowance | None = None,
+    tenant: Tenant | None = None,
+    hours: Hours | None = None,
+) -> Price:
+    """The meter's usage that is selected costs that during [valid_from, valid_until), in these hours of the week.
+
+    What a price selects, counts and begins with is what it is: asked again, the same price, with
+    another amount only while no usage was rated by it. Without `valid_until` a standing price keeps
+    its end. Raises PlanError where two would hold at once.
+    """
+    version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
+    price = Price(
+        version=version, meter=meter, valid_from=valid_from, tenant=tenant, hours=clock.as_terms(hours)
+    )
+    for name, values in where.items():
+        if name not in SELECTORS:
+            raise PlanError(f"{quoted(name)} is nothing to select by; that are {', '.join(SELECTORS)}.")
+        setattr(price, SELECTORS[name], sorted(set(values)))
+    standing = version.prices.filter(
+        meter=meter, selector=complete(price).selector, valid_from=valid_from
+    ).first()
+    if standing is not None:
+        price = standing
+    take_model(price, model)
+    price.allowance = allowance
+    price.valid_until = valid_until or price.valid_until
+    return save_price(price)
+
+
+@transaction.atomic
+def save_price(price: Price) -> Price:
+    """Write a price that is complete but for its place and what follows from its meter and selectors.
+
+    A new one stands behind the others of its version. Raises PlanError for a change of a price in use
+    other than of its end, an end that is no later than its beginning, or a second price for the same
+    usage at the same time.
+    """
+    complete(price)
+    _refuse_unaffordable(price)
+    before = Price.objects.select_for_update().filter(pk=price.pk).first()
+    if before is None:
+        last = price.version.prices.order_by("-position").values_list("position", flat=True).first()
+        price.position = 0 if last is None else last + 1
+    elif price_terms(before) == price_terms(price):
+        if before.valid_until == price.valid_until and before.position == price.position:
+            return before
+    elif in_use(before):
+        raise PlanError(
+            f"Usage has been rated by the price {before} from {before.valid_from}, so it can only be ended: "
+            f"give it an `until` and add a new price from that day on."
+        )
+    if price.valid_until is not None and price.valid_until <= price.valid_from:
+        raise PlanError(f"The price {price} would end on {price.valid_until}, before it begins.")
+    _refuse_second(price)
+    price.save()
+    return price
+
+
+@transaction.atomic
+def arrange(prices: Sequence[Price]) -> None:
+    """Have these prices of one version stand in this order; it decides between equally specific ones."""
+    places = sorted(price.position for price in prices)
+    for price, place in zip(prices, places, strict=True):
+        if price.position != place:
+            price.position = place
+            price.save(update_fields=["position"])
+
+
+@transaction.atomic
+def end_price(*, price: Price, on: date) -> Price:
+    """Have the price hold up to that day, exclusive; asked again, nothing changes. Raises PlanError as `save_price`."""
+    price = (
+        Price.objects.select_for_update(of=("self",))
+        .select_related("version__plan", "tenant")
+        .get(pk=price.pk)
+    )
+    price.valid_until = on
+    return save_price(price)
+
+
+@transaction.atomic
+def delete_plan(*, plan: Plan) -> None:
+    """Delete a plan that nobody was ever on. Raises PlanError for any other: what was billed by it refers to it."""
+    plan = Plan.objects.select_for_update().get(pk=plan.pk)
+    tenants = subscribers(plan).count()
+    if tenants:
+        were = "1 tenant is or was" if tenants == 1 else f"{tenants} tenants are or were"
+        raise PlanError(
+            f"{were} on plan {plan}, so it is kept for what it billed. Put whoever is on it now on another plan: "
+            f"then it is archived."
+        )
+    for version in plan.versions.all():
+        delete_version(version=version)
+    plan.delete()
+
+
+@transaction.atomic
+def delete_version(*, version: PlanVersion) -> None:
+    """Delete a version with all that it says. Raises PlanError where usage was rated, or a line billed, by it."""
+    version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
+    if billed(version):
+        raise PlanError(
+            f"{_what_was(version)} by plan {version}, so it stays: give the plan a version with a later `from`."
+        )
+    version.prices.all().delete()
+    for terms in (version.allowances, version.fees, version.commitments, version.discounts):
+        terms.all().delete()
+    version.delete()
+
+
+def subscribers(plan: Plan) -> QuerySet[Tenant]:
+    """Whoever was ever on the plan: their usage is to be rated again when it changes."""
+    return Tenant.objects.filter(subscriptions__plan=plan).order_by("pk").distinct()
+
+
+def by_use() -> bool:
+    """Whether any price depends on how busy devices were: what is told of that is rated then. One query."""
+    return Price.objects.exclude(uses=[]).exists()
+
+
+def in_use(terms: Price | PlanVersion) -> bool:
+    """Whether rated usage refers to it, taken back since or not."""
+    if isinstance(terms, Price):
+        return PeriodTotal.objects.filter(price_id=terms.pk).exists()
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {RATED_BY.format(version='%(version)s')}", {"version": terms.pk})
+        return bool(cursor.fetchone()[0])
+
+
+def billed(version: PlanVersion) -> bool:
+    """Whether usage was rated by the version, or a line states a term of it."""
+    if in_use(version):
+        return True
+    kinds = {LineKind.FEE: Fee, LineKind.COMMITMENT: Commitment, LineKind.DISCOUNT: Discount}
+    return any(
+        InvoiceLine.objects.filter(
+            kind=kind,
+            term_id__in=model._default_manager.filter(version=version).values("pk"),
+        ).exists()
+        for kind, model in kinds.items()
+    )
+
+
+def complete(price: Price) -> Price:
+    """Fill what follows from the meter, the selectors and the hours: resource, canonical text, specificity."""
+    try:
+        price.resource = Meter(price.meter).resource
+    except ValueError:
+        allowed = ", ".join(Meter)
+        raise PlanError(f"{quoted(price.meter)} is not a meter; those are {allowed}.") from None
+    chosen = {name: values for name in sorted(SELECTORS) if (values := getattr(price, SELECTORS[name]))}
+    for name, values in chosen.items():
+        if any(not value.strip() or set(value) & set(",;") for value in values):
+            raise PlanError(f"A {name} to select by is not empty and has neither comma nor semicolon.")
+    if price.uses and (set(price.uses) - set(USES) or price.resource != Resource.GPU):
+        raise PlanError(f"A price by use is of {Meter.GPU_HOUR}, and selects {', '.join(USES)}.")
+    told = [f"{name}={','.join(sorted(values))}" for name, values in chosen.items()]
+    try:
+        hours = clock.of_terms(price.hours)
+    except ValueError as error:
+        raise PlanError(f"The hours of the price cannot be so. {error}") from error
+    price.hours = clock.as_terms(hours)
+    if hours is not None:
+        told.append(f"hours={hours}")
+    if price.tenant is not None:
+        told.append(f"tenant={price.tenant.slug}")
+    price.selector = "; ".join(told)
+    price.specificity = (
+        len(chosen)
+        + (WITH_HOURS if hours is not None else 0)
+        + (OF_ONE_TENANT if price.tenant is not None else 0)
+    )
+    return price
+
+
+def price_terms(price: Price) -> tuple[object, ...]:
+    """What a price is, but for its end and its place."""
+    return (
+        price.version_id,
+        price.meter,
+        price.selector,
+        price.unit_price,
+        price.model,
+        price.scale,
+        price.allowance_id,
+        price.valid_from,
+    )
+
+
+def _resources(charges: Sequence[str]) -> list[str]:
+    unknown = [name for name in charges if name not in Resource.values]
+    if unknown:
+        raise PlanError(f"{quoted(unknown[0])} is nothing to charge; that are {_listed(Resource.values)}.")
+    return [name for name in Resource.values if name in charges]
+
+
+def _what_was(version: PlanVersion) -> str:
+    return "Usage has been rated" if in_use(version) else "Lines have been billed"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _refuse_unaffordable(price: Price) -> None:
+    try:
+        PerUnit(price.unit_price)
+        stated = as_terms(model_of(price))
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    if price.allowance is not None and price.allowance.version_id != price.version_id:
+        raise PlanError(f"The allowance {price.allowance} is one of another version of the plan.")
+    if price.scale and price.version.plan.settles == Settles.WALLET:
+        raise PlanError(
+            f"Plan {price.version.plan} is paid by wallet as it is used: its prices are per unit."
+        )
+    amounts = [Decimal(tier["unit_price"]) for tier in stated.get("tiers", ())]
+    for amount in (price.unit_price, Decimal(stated.get("price", 0)), *amounts):
+        if amount >= LARGEST_PRICE:
+            raise PlanError(f"A price is below {LARGEST_PRICE:,}, unlike {amount}.")
+
+
+def _refuse_second(price: Price) -> None:
+    """Courtesy: the constraint `one_price_per_selection_at_a_time` is the law."""
+    others = Price.objects.filter(
+        Q(valid_until=None) | Q(valid_until__gt=price.valid_from),
+        version=price.version,
+        resource=price.resource,
+        selector=price.selector,
+    )
+    if price.valid_until is not None:
+        others = others.filter(valid_from__lt=price.valid_until)
+    other = others.exclude(pk=price.pk).order_by("valid_from").first()
+    if other is not None:
+        until = f"until {other.valid_until}" if other.valid_until else "without an end"
+        raise PlanError(
+            f"The price {price} from {price.valid_from} overlaps the price {other} from {other.valid_from} "
+            f"{until}: end the earlier one with `until` where the later one begins."
+        )

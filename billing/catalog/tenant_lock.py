@@ -1,0 +1,19 @@
+"""A tenant's lock: under it nothing else is rated, drafted, issued or credited for the tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from portal.core.tenants.models import Tenant
+
+
+def lock(tenant: Tenant) -> Tenant:
+    """The tenant, locked until the transaction ends: nothing is rated or issued for it meanwhile."""
+    return lock_each([tenant])[tenant.pk]
+
+
+def lock_each(tenants: Iterable[Tenant]) -> dict[int, Tenant]:
+    """As `lock`, by id. In order of id, as every holder of several locks does; KeyError by whoever misses one."""
+    wanted = [tenant.pk for tenant in tenants]
+    found = Tenant.objects.select_for_update(no_key=True).filter(pk__in=wanted)
+    return {tenant.pk: tenant for tenant in found.order_by("pk")}

@@ -1,0 +1,218 @@
+"""Which versions of which plans a tenant was on when, and what they say beside their prices.
+
+Only plans that say anything beside their prices are read: for the others a close asks one question more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import TypeVar
+
+from django.db.models import Q
+
+from billing.catalog import billing_periods, third_party_payers
+from billing.catalog.third_party_payers import Stretch
+from billing.models import (
+    Allowance,
+    Commitment,
+    Discount,
+    Fee,
+    PlanVersion,
+    Settles,
+    Subscription,
+)
+from billing.rules.days import NEVER, Days
+from billing.rules.period import Period
+from billing.rules.statement import TermKind
+from portal.core.tenants.models import Tenant
+
+Named = Commitment | Discount | Fee
+Said = Allowance | Named
+T = TypeVar("T", Allowance, Commitment, Discount, Fee)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The tenant was on the version during [since, until)."""
+
+    version: int
+    since: datetime
+    until: datetime | None
+
+    def seconds(self, start: datetime, end: datetime) -> int:
+        """How many of [start, end) it holds."""
+        low, high = max(start, self.since), end if self.until is None else min(end, self.until)
+        return max(0, int((high - low).total_seconds()))
+
+
+@dataclass(slots=True)
+class Terms:
+    """What one tenant's plans say beside their prices, by version."""
+
+    tenant: Tenant
+    days: Days
+    spans: list[Span] = field(default_factory=list)
+    currencies: dict[int, str] = field(default_factory=dict)
+    allowances: dict[int, list[Allowance]] = field(default_factory=dict)
+    fees: dict[int, list[Fee]] = field(default_factory=dict)
+    commitments: dict[int, list[Commitment]] = field(default_factory=dict)
+    discounts: dict[int, list[Discount]] = field(default_factory=dict)
+
+    def seconds(self, version: int, period: Period) -> int:
+        """For how many seconds of the period the tenant was on the version."""
+        return self._on(version, period.start, period.end)
+
+    def held(self, row: Said, period: Period) -> int:
+        """For how many of these the term holds too: the plan's own where none of the tenant's stands in its place."""
+        seconds = 0
+        for start, end in self._dated(row, period.start, period.end):
+            seconds += self._on(row.version_id, start, end)
+            if row.tenant_id is None:
+                parts = [part for own in self._instead(row) for part in self._dated(own, start, end)]
+                seconds -= sum(self._on(row.version_id, low, high) for low, high in parts)
+        return seconds
+
+    def _on(self, version: int, start: datetime, end: datetime) -> int:
+        return sum(span.seconds(start, end) for span in self.spans if span.version == version)
+
+    def _dated(self, row: Said, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """The parts of [start, end) that its dates leave."""
+        for low, high in self.days.between(row.valid_from, row.valid_until):
+            if max(low, start) < min(high, end):
+                yield max(low, start), min(high, end)
+
+    def _instead(self, row: Said) -> Iterator[Said]:
+        """The tenant's own that stand in the place of the plan's: of its name; of a commitment any, as there is one."""
+        for own in self._of_kind(row)[row.version_id]:
+            if own.tenant_id is not None and (isinstance(row, Commitment) or own.name == row.name):
+                yield own
+
+    def _of_kind(self, row: Said) -> Mapping[int, Sequence[Said]]:
+        if isinstance(row, Allowance):
+            return self.allowances
+        if isinstance(row, Fee):
+            return self.fees
+        return self.commitments if isinstance(row, Commitment) else self.discounts
+
+    def during(self, times: Sequence[tuple[datetime, datetime | None]]) -> Terms:
+        """The same at these times alone, each [since, until): what somebody owes who pays then."""
+        spans = []
+        for span in self.spans:
+            for since, until in times:
+                ends = [end for end in (span.until, until) if end is not None]
+                low, high = max(span.since, since), min(ends, default=None)
+                if high is None or low < high:
+                    spans.append(Span(span.version, low, high))
+        return replace(self, spans=spans)
+
+    def touches(self, start: datetime, end: datetime) -> bool:
+        """Whether any of it holds at some second of [start, end)."""
+        return any(span.seconds(start, end) for span in self.spans)
+
+    def by_key(self) -> dict[tuple[TermKind, int], Named]:
+        """What lines state, by what they refer to."""
+        found: dict[tuple[TermKind, int], Named] = {}
+        for kind, table in (
+            (TermKind.FEE, self.fees),
+            (TermKind.COMMITMENT, self.commitments),
+            (TermKind.DISCOUNT, self.discounts),
+        ):
+            for rows in table.values():
+                found |= {(kind, row.pk): row for row in rows}
+        return found
+
+    @property
+    def begins(self) -> datetime | None:
+        """Since when something is owed whether or not anything is used; None where nothing ever is."""
+        starts = []
+        for span in self.spans:
+            flat: list[Said] = [*self.fees[span.version], *self.commitments[span.version]]
+            for row in flat:
+                end = span.until or NEVER
+                starts += [low for low, _ in self._dated(row, span.since, end)][:1]
+        return min(starts, default=None)
+
+    @property
+    def in_advance(self) -> bool:
+        """Whether any fee is billed before its period."""
+        return any(fee.in_advance for fees in self.fees.values() for fee in fees)
+
+
+def paid_by(
+    said: Mapping[int, Terms], payer: int | None, stretches: Iterable[Stretch]
+) -> Mapping[int, Terms]:
+    """The same for the time that `payer` paid; None: that they paid themselves. `stretches` are all of theirs."""
+    found = third_party_payers.by_tenant(stretches)
+    return {
+        pk: each.during(third_party_payers.time_of(payer, found[pk])) if pk in found else each
+        for pk, each in said.items()
+        if payer is None or pk in found
+    }
+
+
+def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
+    """By tenant the terms of all plans that it was ever on; nothing for those whose plans say none."""
+    asked = list(ids)
+    theirs = Q(tenant=None) | Q(tenant__in=asked)
+    said = [
+        Q(pk__in=model.objects.filter(theirs).values("version"))
+        for model in (Allowance, Fee, Commitment, Discount)
+    ]
+    versions = PlanVersion.objects.filter(said[0] | said[1] | said[2] | said[3])
+    subscriptions = list(
+        Subscription.objects.filter(tenant__in=asked, plan__in=versions.values("plan"))
+        .exclude(plan__settles=Settles.WALLET)
+        .select_related("tenant", "plan")
+        .order_by("tenant", "since")
+    )
+    if not subscriptions:
+        return {}
+    plans = {subscription.plan_id for subscription in subscriptions}
+    by_plan: dict[int, list[PlanVersion]] = defaultdict(list)
+    for version in PlanVersion.objects.filter(plan__in=plans).order_by("effective_from"):
+        by_plan[version.plan_id].append(version)
+    allowances, fees = _by_version(Allowance, plans, theirs), _by_version(Fee, plans, theirs)
+    commitments, discounts = _by_version(Commitment, plans, theirs), _by_version(Discount, plans, theirs)
+    days = billing_periods.days_of({subscription.tenant for subscription in subscriptions})
+    found: dict[int, Terms] = {}
+    for subscription in subscriptions:
+        its = days[subscription.tenant_id]
+        terms = found.setdefault(subscription.tenant_id, Terms(subscription.tenant, its))
+        spans = _spans(subscription, by_plan[subscription.plan_id], its)
+        terms.spans += spans
+        for pk in {span.version for span in spans}:
+            terms.currencies[pk] = subscription.plan.currency
+            terms.allowances[pk] = _for(allowances, pk, terms.tenant)
+            terms.fees[pk] = _for(fees, pk, terms.tenant)
+            terms.commitments[pk] = _for(commitments, pk, terms.tenant)
+            terms.discounts[pk] = _for(discounts, pk, terms.tenant)
+    return found
+
+
+def _by_version(model: type[T], plans: Iterable[int], theirs: Q) -> dict[int, list[T]]:
+    found: dict[int, list[T]] = defaultdict(list)
+    rows = model._default_manager.filter(theirs, version__plan__in=plans)
+    for row in rows.order_by("pk"):
+        found[row.version_id].append(row)
+    return dict(found)
+
+
+def _for(found: Mapping[int, Sequence[T]], version: int, tenant: Tenant) -> list[T]:
+    """What the version says to the tenant: to all, and to it alone."""
+    return [row for row in found.get(version, ()) if row.tenant_id in {None, tenant.pk}]
+
+
+def _spans(subscription: Subscription, versions: Sequence[PlanVersion], days: Days) -> list[Span]:
+    """Each version from its day's midnight until the next one's, while subscribed."""
+    borders = [*(version.effective_from for version in versions), None]
+    spans = []
+    for version, (first, last) in zip(versions, pairwise(borders), strict=True):
+        for low, high in days.between(first, last):
+            since, until = max(low, subscription.since), min(high, subscription.until or NEVER)
+            if since < until:
+                spans.append(Span(version.pk, since, None if until == NEVER else until))
+    return spans

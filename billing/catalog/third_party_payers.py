@@ -1,0 +1,204 @@
+"""Who pays for whom: a tenant's usage goes on the invoices of another one for a time.
+
+Plan, prices, tiers and included hours stay those of the tenant that uses; only whose invoice it goes on differs.
+None of these functions rates anything: the caller rates the tenant again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from django.db import transaction
+from django.db.models import Q
+
+from billing.catalog import billing_periods
+from billing.catalog.plans import PlanError
+from billing.catalog.tenant_lock import lock_each
+from billing.models import Archive, Payer, Settles, Subscription
+from billing.rules.days import NEVER
+from portal.core.tenants.models import Tenant
+
+
+class PayerError(PlanError):
+    """Nobody can pay so; the message says why and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """`payer` paid for `tenant` during [since, until)."""
+
+    tenant: int
+    payer: int
+    since: datetime
+    until: datetime | None
+
+    def overlaps(self, start: datetime, end: datetime) -> bool:
+        """Whether it holds at some second of [start, end)."""
+        return self.since < end and (self.until is None or self.until > start)
+
+
+@transaction.atomic
+def pay_for(*, payer: Tenant, tenant: Tenant, since: date, until: date | None = None) -> Payer:
+    """Have `payer` pay for what `tenant` uses during [since, until), days of the tenant's zone.
+
+    Whoever pays at `since` ends there. One that pays already stays since when it did, with another end where `until`
+    says one. Raises PayerError where somebody else pays later, where one of them has left or is on both sides at one
+    time, and where their plans are in different currencies.
+    """
+    tenants = lock_each([payer, tenant])
+    payer, tenant = tenants[payer.pk], tenants[tenant.pk]
+    if until is not None and until <= since:
+        raise PayerError(
+            f"{payer.slug} would pay for {tenant.slug} until {until}, no later than from {since}."
+        )
+    if payer == tenant:
+        raise PayerError(f"{tenant.slug} pays for itself where nobody else does: leave `payer` out.")
+    held = [row for row in tenant.payers.order_by("since") if row.until != row.since]
+    present = next(
+        (row for row in held if row.since <= since and (row.until is None or row.until > since)), None
+    )
+    if present is not None and present.payer == payer and until in {None, present.until}:
+        return present
+    _refuse_archived([payer, tenant])
+    _refuse_chain(payer, tenant, since, until)
+    later = next((row for row in held if row.since > since and (until is None or row.since < until)), None)
+    if later is not None:
+        raise PayerError(
+            f"{later.payer.slug} pays for {tenant.slug} from {later.since} on: end that first, or say until when "
+            f"{payer.slug} pays."
+        )
+    if present is not None and present.payer == payer and until is not None:
+        row = _ended(present, until)
+    else:
+        if present is not None:
+            _ended(present, since)
+        row = Payer.objects.create(tenant=tenant, payer=payer, since=since, until=until)
+    refuse_other_currency(tenant)
+    return row
+
+
+@transaction.atomic
+def end_payer(*, row: Payer, on: date) -> Payer:
+    """Have it pay no longer from that day on; where that is no later than its first, it never did. Again, the same.
+
+    A later day than before has it pay on. Raises PayerError where somebody else pays then, or one of them has left.
+    """
+    lock_each([row.payer, row.tenant])
+    row = Payer.objects.select_related("tenant", "payer").get(pk=row.pk)
+    following = Payer.objects.filter(tenant=row.tenant, since__gt=row.since, since__lt=on).first()
+    if following is not None and following.until != following.since:
+        raise PayerError(f"Somebody else pays for {row.tenant.slug} from {following.since} on.")
+    if row.until is not None and on > row.until:
+        _refuse_archived([row.payer, row.tenant])
+    _refuse_chain(row.payer, row.tenant, row.since, max(on, row.since), but=row)
+    row = _ended(row, max(on, row.since))
+    refuse_other_currency(row.tenant)
+    return row
+
+
+def refuse_other_currency(tenant: Tenant) -> None:
+    """Raises PayerError where the tenant, or whom it pays for, is on a plan of another currency than the payer's."""
+    for row in Payer.objects.filter(Q(tenant=tenant) | Q(payer=tenant)).select_related("tenant", "payer"):
+        stretches = _stretches([row])
+        used, paid = (_currencies(each, stretches) for each in (row.tenant, row.payer))
+        if used and paid and used != paid:
+            raise PayerError(
+                f"{row.tenant.slug} is on a plan in {' and '.join(sorted(used))} and {row.payer.slug}, which pays for "
+                f"it from {row.since} on, in {' and '.join(sorted(paid))}: an invoice has one currency, so put one "
+                f"of them on a plan of the other's, or end the payer before."
+            )
+
+
+def stretches_of(*, tenants: Iterable[int] = (), payers: Iterable[int] = ()) -> list[Stretch]:
+    """When anybody paid for one of these tenants, or one of these payers for anybody, in order. Two queries."""
+    found = Payer.objects.filter(Q(tenant__in=list(tenants)) | Q(payer__in=list(payers))).select_related(
+        "tenant"
+    )
+    return _stretches(list(found.order_by("since", "pk")))
+
+
+def own_time(stretches: Iterable[Stretch]) -> list[tuple[datetime, datetime | None]]:
+    """When a tenant paid for itself: all time but these stretches of its own, in order."""
+    found: list[tuple[datetime, datetime | None]] = []
+    begins: datetime | None = datetime.min.replace(tzinfo=UTC)
+    for each in sorted(stretches, key=lambda each: each.since):
+        if begins is not None and begins < each.since:
+            found.append((begins, each.since))
+        begins = each.until
+    return [*found, (begins, None)] if begins is not None else found
+
+
+def time_of(payer: int | None, stretches: Iterable[Stretch]) -> list[tuple[datetime, datetime | None]]:
+    """When `payer` paid, of the stretches of one tenant; None: when it paid for itself."""
+    if payer is None:
+        return own_time(stretches)
+    return [(each.since, each.until) for each in stretches if each.payer == payer]
+
+
+def by_tenant(stretches: Iterable[Stretch]) -> Mapping[int, list[Stretch]]:
+    """By whom is paid for."""
+    found: dict[int, list[Stretch]] = defaultdict(list)
+    for each in stretches:
+        found[each.tenant].append(each)
+    return found
+
+
+def left(tenant: Tenant, *, on: date) -> Payer | None:
+    """For whom the tenant pays on that day or will; it cannot leave before that ends."""
+    rows = tenant.pays_for.filter(Q(until=None) | Q(until__gt=on)).select_related("tenant").order_by("since")
+    return next((row for row in rows if row.until != row.since), None)
+
+
+def _ended(row: Payer, on: date) -> Payer:
+    if row.until != on:
+        row.until = on
+        row.save(update_fields=["until"])
+    return row
+
+
+def _refuse_archived(tenants: Iterable[Tenant]) -> None:
+    for gone in Archive.objects.filter(tenant__in=list(tenants)).select_related("tenant"):
+        raise PayerError(f"{gone.tenant.slug} has left and is archived: nobody pays for it, nor does it pay.")
+
+
+def _refuse_chain(
+    payer: Tenant, tenant: Tenant, since: date, until: date | None, *, but: Payer | None = None
+) -> None:
+    """Courtesy: the trigger `payer_has_no_payer_and_is_kept` is the law."""
+    others = Payer.objects.filter(Q(tenant=payer) | Q(payer=tenant)).select_related("tenant", "payer")
+    for row in others if but is None else others.exclude(pk=but.pk):
+        holds = row.until is None or row.until > max(row.since, since)
+        if holds and (until is None or row.since < until):
+            raise PayerError(
+                f"{row.payer.slug} pays for {row.tenant.slug} from {row.since} on, so {payer.slug} cannot pay for "
+                f"{tenant.slug} then: who pays for others has no payer. Have {row.payer.slug} pay for both."
+            )
+
+
+def _stretches(rows: Sequence[Payer]) -> list[Stretch]:
+    """By the clocks of the tenants' periods, as rating cuts what they used."""
+    days = billing_periods.days_of({row.tenant for row in rows}) if rows else {}
+    return [
+        Stretch(row.tenant_id, row.payer_id, since, None if until == NEVER else until)
+        for row in rows
+        for since, until in days[row.tenant_id].between(row.since, row.until)
+    ]
+
+
+def _currencies(tenant: Tenant, stretches: Iterable[Stretch]) -> set[str]:
+    """In which the tenant's plans charge to invoices during the stretches."""
+    plans = (
+        Subscription.objects.filter(tenant=tenant)
+        .exclude(plan__settles=Settles.WALLET)
+        .select_related("plan")
+    )
+    return {
+        each.plan.currency
+        for each in plans
+        for stretch in stretches
+        if (stretch.until is None or each.since < stretch.until)
+        and (each.until is None or each.until > stretch.since)
+    }

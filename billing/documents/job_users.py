@@ -1,0 +1,62 @@
+"""The scheduler's users as documents name them: by a number, so that a name can be erased and what is signed stays."""
+
+from __future__ import annotations
+
+import pgtrigger
+from django.db import connection, transaction
+
+from clusters import ledger
+from portal.core.tenants.models import Tenant
+
+ERASED = "'erased user ' || p.id"
+SLICE = 10_000  # records renamed by one statement
+_WALLETS = ("billing_wallettotal", "billing_wallet")
+"""Each user may have one, and what is charged to it has to go on finding it."""
+
+_NUMBER = """
+INSERT INTO billing_jobuser (tenant_id, name)
+SELECT DISTINCT u.tenant_id, u."user" FROM {table} u WHERE u.tenant_id = %s AND u."user" <> ''
+  AND NOT EXISTS (SELECT FROM billing_jobuser p WHERE p.tenant_id = u.tenant_id AND p.name = u."user")
+ORDER BY 2 ON CONFLICT DO NOTHING
+"""
+_RENAME = f"""
+UPDATE {{table}} u SET "user" = {ERASED} FROM billing_jobuser p
+WHERE u.tenant_id = %s AND p.tenant_id = u.tenant_id AND p.name = u."user" AND p.name <> {ERASED}
+"""  # noqa: S608 - built from constants
+_FORGET = f"UPDATE billing_jobuser p SET name = {ERASED} WHERE p.tenant_id = %s AND p.name <> {ERASED}"  # noqa: S608
+
+# What is another tenant's too names its people.
+_RECORDS = f"""
+SELECT j.record_id, {ERASED}
+FROM billing_ratedjob j JOIN billing_jobuser p ON p.tenant_id = j.tenant_id AND p.name = j."user"
+WHERE j.tenant_id = %s AND p.name <> {ERASED} AND NOT EXISTS (
+    SELECT FROM billing_ratedjob o WHERE o.record_id = j.record_id AND o.tenant_id <> j.tenant_id)
+"""  # noqa: S608 - built from constants
+
+
+def number_users(tenant_id: int) -> None:
+    """Give each user that anything was billed for a number; whoever has one keeps it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NUMBER.format(table="billing_usertotal"), [tenant_id])
+
+
+@transaction.atomic
+def erase_users(tenant: Tenant) -> int:
+    """Replace the names of the users of the tenant's jobs by their numbers, everywhere; how many. Again, none is left.
+
+    Digests, signatures and sums stay: what is signed has the numbers alone. For a caller that holds the tenant's lock.
+    """
+    kept = "billing.RatedJob:billed_job_is_kept_before_it_changes"
+    with connection.cursor() as cursor:
+        for table in ("billing_ratedjob", "billing_billedjob", *_WALLETS):
+            cursor.execute(_NUMBER.format(table=table), [tenant.pk])
+        number_users(tenant.pk)
+        cursor.execute(_RECORDS, [tenant.pk])
+        while rows := cursor.fetchmany(SLICE):
+            ledger.rename_users(rows)
+        with pgtrigger.ignore(kept):  # the old name is not to be kept
+            cursor.execute(_RENAME.format(table="billing_ratedjob"), [tenant.pk])
+        for table in ("billing_billedjob", "billing_usertotal", *_WALLETS):
+            cursor.execute(_RENAME.format(table=table), [tenant.pk])
+        cursor.execute(_FORGET, [tenant.pk])
+        return int(cursor.rowcount)

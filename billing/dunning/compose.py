@@ -1,0 +1,221 @@
+"""What an e-mail says: one text of short paragraphs, placed in a plain and a drawn layout; nothing in it is markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.template.loader import render_to_string
+
+from billing.dunning import compose_documents
+from billing.dunning.document_notices import KINDS
+from billing.dunning.email_text import added_up, address, day_text, one_line, transfer_facts
+from billing.dunning.notices import card_name
+from billing.models import (
+    AttemptState,
+    Invoice,
+    Letter,
+    LetterKind,
+    MethodState,
+    PaymentAttempt,
+    SavedMethod,
+    Seller,
+)
+from billing.payments import declines, gateway_access, retries
+from billing.receivables import settlement
+from billing.receivables.dunning_policies import Policies
+from billing.rules.formatting import money_text
+from billing.rules.money import Money
+from portal.core.tenants.models import Membership, Role, Tenant
+
+TOGETHER = (
+    LetterKind.ANNOUNCE,
+    LetterKind.CONFIRM,
+    LetterKind.REFUSED,
+    LetterKind.PAST_DUE,
+    LetterKind.REMINDER,
+    LetterKind.RECEIPT,
+)
+"""Whose text speaks of many at once; of any other kind, each has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One e-mail, ready to be sent."""
+
+    subject: str
+    text: str
+    html: str
+
+
+def write(letters: Sequence[Letter], *, moment: datetime) -> Written:
+    """The e-mail of these letters of one tenant, which are in order, as things stand at the moment."""
+    contexts = [_context(letter, moment) for letter in letters]
+    subject, parts = "", []
+    for kind, group in _sections(letters, contexts):
+        body = render_to_string(f"emails/{kind}.txt", _section(group)).strip()
+        head, _, rest = body.partition("\n")
+        subject = subject or one_line(head)
+        parts += [one_line(part) for part in rest.strip().split("\n\n") if part.strip()]
+    placed = contexts[0] | {"subject": subject, "parts": parts} | _placed(letters[0].tenant, contexts)
+    return Written(
+        subject[:200],
+        render_to_string("emails/letter.txt", placed).strip() + "\n",
+        render_to_string("emails/letter.html", placed),
+    )
+
+
+def recipients(tenant: Tenant) -> list[str]:
+    """Its billing address; where it has none, its owners, and whoever else sees to its bills."""
+    if tenant.email:
+        return [tenant.email]
+    people = Membership.objects.filter(
+        tenant=tenant, role__in=(Role.OWNER, Role.BILLING), user__is_active=True
+    )
+    return list(people.order_by("pk").values_list("user__email", flat=True))
+
+
+def _sections(
+    letters: Sequence[Letter], contexts: Sequence[dict[str, Any]]
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """What is said at once, in order."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for place, (letter, context) in enumerate(zip(letters, contexts, strict=True)):
+        key = (letter.kind, 0 if letter.kind in TOGETHER else place)
+        found.setdefault(key, []).append(context)
+    for (kind, _), group in found.items():
+        yield kind, group
+
+
+def _section(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    if len(group) == 1:
+        return group[0]
+    days = [context["from"] for context in group if "from" in context]
+    return group[0] | {
+        "many": True,
+        "count": len(group),
+        "items": group,
+        "amount": added_up(context["due"] for context in group),
+        "from_day": day_text(min(days)) if days else "",
+    }
+
+
+def _placed(tenant: Tenant, contexts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The table and the button: of one letter its own, of several a row each and the page that they share."""
+    if len(contexts) == 1:
+        return {}
+    rows = [context["row"] for context in contexts if "row" in context]
+    pages = {context["page"] for context in contexts}
+    button = {} if len(pages) == 1 else {"button": "Your invoices", "page": address("invoices", tenant.slug)}
+    return {"facts": list(dict.fromkeys(rows))} | button
+
+
+def _context(letter: Letter, moment: datetime) -> dict[str, Any]:
+    tenant, invoice = letter.tenant, letter.invoice
+    context: dict[str, Any] = {
+        "tenant": one_line(tenant.name),
+        "number_of_reminder": letter.told.get("number", letter.step),
+        "again": bool(letter.told.get("again")),
+        "cards": gateway_access.is_configured(),
+        "facts": [],
+        "seller": _seller(invoice),
+        "button": "Your means of payment",
+        "page": address("payment", tenant.slug),
+        "card": one_line(str(letter.told.get("card", ""))),
+        "blocked": one_line(", ".join(letter.told.get("blocked", ()))),
+    }
+    if letter.kind in KINDS:
+        return context | compose_documents.context(letter, moment)
+    if invoice is not None:
+        context |= _of_invoice(invoice, moment)
+    if letter.attempt is not None:
+        context |= _of_attempt(letter.attempt)
+    elif "last_day" in letter.told:
+        last_day = datetime.fromisoformat(letter.told["last_day"]).date()
+        context |= {"last_day": day_text(last_day), "spare": _spare(tenant, letter.key.split(":")[1])}
+    if letter.kind == LetterKind.ANNOUNCE and invoice is not None and invoice.due_on is not None:
+        policy = Policies([tenant.pk]).of(tenant.pk, invoice.due_on)
+        today = moment.astimezone(ZoneInfo(invoice.timezone)).date()
+        planned = invoice.due_on + timedelta(days=policy.suspend)
+        from_day = max(planned, today + timedelta(days=policy.announce))
+        context |= {"from": from_day, "from_day": day_text(from_day)}
+    return context
+
+
+def _of_invoice(invoice: Invoice, moment: datetime) -> dict[str, Any]:
+    stand = settlement.balance(invoice=invoice, on=moment.date())
+    number, amount = invoice.number or "", money_text(stand.due)
+    due_day = day_text(invoice.due_on) if invoice.due_on else ""
+    facts = [("Invoice", number), ("To pay", amount)]
+    if due_day:
+        facts.append(("Due since", due_day))
+    if stand.due.minor > 0:
+        facts += transfer_facts(invoice)
+    else:
+        facts = [("Invoice", number), ("Paid", money_text(stand.paid + stand.from_wallet))]
+    return {
+        "ways": _ways(invoice),
+        "number": number,
+        "amount": amount,
+        "due": stand.due,
+        "due_day": due_day,
+        "facts": facts,
+        "row": (f"Invoice {number}, due since {due_day}", amount),
+        "button": f"Invoice {number}",
+        "page": address("invoice", invoice.tenant.slug, number),
+    }
+
+
+def _ways(invoice: Invoice) -> str:
+    """How it can be paid here: `by card on its page, or by bank transfer under its reference`."""
+    ways = ["by card on its page"] if gateway_access.is_configured() else []
+    if invoice.seller.get("iban"):
+        ways.append("by bank transfer under its reference")
+    return ", or ".join(ways) or "as its page says"
+
+
+def _of_attempt(attempt: PaymentAttempt) -> dict[str, Any]:
+    """Why it was refused, whether it is tried again by itself, and which other card is charged or could be."""
+    again = None
+    if attempt.invoice is not None and attempt.invoice.due_on is not None and attempt.method is not None:
+        policy = Policies([attempt.tenant_id]).of(attempt.tenant_id, attempt.invoice.due_on)
+        if attempt.method.preferred and attempt.state == AttemptState.FAILED:
+            refused = retries.refusals([attempt.invoice.pk]).get(attempt.invoice.pk, [])
+            again = retries.next_try(refused, policy.retries)
+    usable = SavedMethod.objects.filter(tenant=attempt.tenant_id, state=MethodState.USABLE, preferred=True)
+    heir = usable.exclude(pk=attempt.method_id or 0).first()
+    context = {
+        "card": one_line(card_name(attempt.method)) if attempt.method else "your means of payment",
+        "why": one_line(attempt.message) or "Your bank gave no reason.",
+        "again": day_text(again.astimezone(attempt.tenant.zone).date()) if again else "",
+        "hard": declines.is_hard(attempt),
+        "asks": attempt.state == AttemptState.NEEDS_ACTION,
+        "heir": one_line(card_name(heir)) if heir else "",
+        "spare": _spare(attempt.tenant, str(attempt.method_id)),
+    }
+    if attempt.top_up is not None:
+        context |= {
+            "amount": money_text(Money.from_minor(attempt.amount, attempt.currency)),
+            "wallet": one_line(str(attempt.top_up.wallet)),
+            "button": "Your wallet",
+            "page": address("wallet", attempt.tenant.slug, attempt.top_up.wallet_id),
+        }
+    return context
+
+
+def _spare(tenant: Tenant, method: str) -> str:
+    """Another saved card that could be charged, and is not by itself."""
+    usable = SavedMethod.objects.filter(tenant=tenant, state=MethodState.USABLE, preferred=False)
+    spare = usable.exclude(pk=method).order_by("-added_at").first() if method.isdigit() else usable.first()
+    return one_line(card_name(spare)) if spare else ""
+
+
+def _seller(invoice: Invoice | None) -> str:
+    """As on the invoice; of what is about none, as it is now."""
+    if invoice is not None and invoice.seller.get("name"):
+        return one_line(invoice.seller["name"])
+    found = Seller.objects.order_by("pk").first()
+    return one_line(found.name) if found else "ClusterTab"

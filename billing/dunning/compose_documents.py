@@ -1,0 +1,218 @@
+"""What e-mails about documents, payments and refunds say."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from billing.bank_transfers.transfer_posting import reference_of
+from billing.dunning.email_text import address, day_text, one_line, transfer_facts
+from billing.dunning.notices import card_name
+from billing.models import (
+    BillingAccount,
+    Invoice,
+    InvoiceDocument,
+    Letter,
+    LetterKind,
+    MethodState,
+    Payment,
+    PaymentAttempt,
+    PaymentRefund,
+    SavedMethod,
+    TransferPart,
+    Wallet,
+)
+from billing.payments import attempts, gateway_access, payment_posting
+from billing.payments.attempts import Held
+from billing.receivables import credit_balance, settlement
+from billing.rules.formatting import money_text
+from billing.rules.money import Money
+from billing.rules.period import last_day
+
+Context = dict[str, Any]
+
+
+def context(letter: Letter, moment: datetime) -> Context:
+    """Of a letter of these kinds, what its template places."""
+    if letter.kind == LetterKind.REFUND:
+        return _of_refund(letter)
+    if letter.kind == LetterKind.RECEIPT and letter.attempt is not None:
+        return _of_top_up(letter.attempt)
+    if "part" in letter.told:
+        return _of_transfer(
+            TransferPart.objects.select_related("transfer", "grant").get(pk=letter.told["part"])
+        )
+    if letter.invoice is None:
+        raise TypeError("a document, and a payment of an invoice, has its invoice")
+    page = _page_of(letter.invoice)
+    if letter.kind == LetterKind.RECEIPT:
+        return page | _of_payment(Payment.objects.get(pk=letter.told["payment"]), moment)
+    page |= {"attached": InvoiceDocument.objects.filter(invoice=letter.invoice_id).exists()}
+    if letter.kind == LetterKind.CREDIT_NOTE:
+        return page | _of_credit_note(letter.invoice, moment)
+    return page | _of_issued(letter.invoice, moment)
+
+
+def _page_of(invoice: Invoice) -> Context:
+    number = invoice.number or ""
+    noun = "Credit note" if invoice.original_id and invoice.total < 0 else "Invoice"
+    return {
+        "number": number,
+        "button": f"{noun} {number}",
+        "page": address("invoice", invoice.tenant.slug, number),
+    }
+
+
+def _of_issued(invoice: Invoice, moment: datetime) -> Context:
+    stand = settlement.balance(invoice=invoice, on=moment.date())
+    total = money_text(Money.from_minor(invoice.total, invoice.currency))
+    zone = ZoneInfo(invoice.timezone)
+    first = invoice.period_start.astimezone(zone).date()
+    last = last_day(invoice.period_end, zone=zone)
+    facts = [
+        ("Invoice", invoice.number or ""),
+        ("Period", f"{day_text(first)} to {day_text(last)}"),
+        ("Total", total),
+    ]
+    if stand.from_wallet.minor:
+        facts.append(("Paid from your wallet", money_text(stand.from_wallet)))
+    due_day = day_text(invoice.due_on) if invoice.due_on else ""
+    if stand.due.minor > 0:
+        facts += [("To pay", money_text(stand.due)), ("Due on", due_day), *transfer_facts(invoice)]
+    return {
+        "total": total,
+        "amount": money_text(stand.due),
+        "is_due": stand.due.minor > 0,
+        "due_day": due_day,
+        "charged": _charged(invoice, stand.due),
+        "facts": facts,
+    }
+
+
+def _charged(invoice: Invoice, due: Money) -> str:
+    """The card that is charged by itself when it is due; "" where none is, or so much or so little cannot be."""
+    by_hand = BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False)
+    chargeable = attempts.chargeable(due.minor, due.currency)
+    if not gateway_access.is_configured() or by_hand.exists() or isinstance(chargeable, Held):
+        return ""
+    usable = SavedMethod.objects.filter(tenant=invoice.tenant_id, state=MethodState.USABLE, preferred=True)
+    card = usable.first()
+    return one_line(card_name(card)) if card else ""
+
+
+def _of_credit_note(note: Invoice, moment: datetime) -> Context:
+    amount = money_text(Money.from_minor(-note.total, note.currency))
+    facts = [("Credit note", note.number or ""), ("Credited", amount)]
+    told: Context = {"amount": amount, "why": one_line(note.reason or ""), "of": ""}
+    if note.original is not None:
+        stand = settlement.balance(invoice=note.original, on=moment.date())
+        facts.insert(1, ("For invoice", note.original.number or ""))
+        told |= {
+            "of": note.original.number or "",
+            "left": money_text(stand.due) if stand.due.minor > 0 else "",
+            "back": money_text(-stand.due) if stand.due.minor < 0 else "",
+        }
+    return told | {"facts": facts}
+
+
+def _of_payment(payment: Payment, moment: datetime) -> Context:
+    invoice = payment.invoice
+    amount = Money.from_minor(payment.amount, invoice.currency)
+    left = settlement.balance(invoice=invoice, on=moment.date()).due
+    how, on = _method(payment), day_text(payment.received_on)
+    facts = [("Amount", money_text(amount)), ("Paid by", how), ("Received on", on)]
+    facts.append(("For invoice", invoice.number or ""))
+    if left.minor > 0:
+        facts.append(("Left to pay", money_text(left)))
+    return {
+        "amount": money_text(amount),
+        "due": amount,
+        "how": how,
+        "from_credit": payment.recorded_by == credit_balance.REFERENCE,
+        "received_on": on,
+        "left": money_text(left) if left.minor > 0 else "",
+        "facts": facts,
+        "row": (f"Invoice {invoice.number}, {how}, {on}", money_text(amount)),
+    }
+
+
+def _method(payment: Payment) -> str:
+    """`Visa ending in 4242`, `bank transfer`."""
+    if payment.recorded_by == credit_balance.REFERENCE:
+        return "your credit balance"
+    attempt = None
+    if payment.recorded_by == payment_posting.BY:
+        known = PaymentAttempt.objects.filter(external_id=payment.reference).select_related("method")
+        attempt = known.first()
+    return means_of(attempt) if attempt else f"bank transfer {one_line(payment.reference)}"
+
+
+def means_of(attempt: PaymentAttempt) -> str:
+    """What was paid with, as far as it is known."""
+    if attempt.method is not None and attempt.method.last4:
+        return one_line(card_name(attempt.method))
+    return one_line(attempt.paid_with) or "card"
+
+
+def _of_top_up(attempt: PaymentAttempt) -> Context:
+    if attempt.top_up is None:
+        raise TypeError("without an invoice it is for a wallet")
+    on = (attempt.settled_at or attempt.made_at).astimezone(attempt.tenant.zone).date()
+    return _for_wallet(attempt.top_up.wallet, attempt.amount, means_of(attempt), on)
+
+
+def _of_transfer(part: TransferPart) -> Context:
+    if part.grant is None:
+        raise TypeError("what paid an invoice is told of as its payment")
+    how = f"bank transfer {one_line(reference_of(part.transfer))}"
+    return _for_wallet(part.grant.wallet, part.amount, how, part.transfer.booked_on)
+
+
+def _for_wallet(filled: Wallet, minor: int, how: str, day: date) -> Context:
+    amount = Money.from_minor(minor, filled.unit)
+    wallet, on = one_line(str(filled)), day_text(day)
+    return {
+        "amount": money_text(amount),
+        "due": amount,
+        "how": how,
+        "received_on": on,
+        "wallet": wallet,
+        "facts": [
+            ("Amount", money_text(amount)),
+            ("Paid by", how),
+            ("Received on", on),
+            ("For wallet", wallet),
+        ],
+        "row": (f"Wallet {wallet}, {how}, {on}", money_text(amount)),
+        "button": "Your wallet",
+        "page": address("wallet", filled.tenant.slug, filled.pk),
+    }
+
+
+def _of_refund(letter: Letter) -> Context:
+    note = ""
+    if "refund" in letter.told:
+        refund = PaymentRefund.objects.select_related("attempt__method", "credit_note").get(
+            pk=letter.told["refund"]
+        )
+        amount = Money.from_minor(refund.amount, refund.attempt.currency)
+        how, note = means_of(refund.attempt), str(refund.credit_note or "")
+    else:
+        payment = Payment.objects.select_related("invoice").get(pk=letter.told["payment"])
+        amount = Money.from_minor(-payment.amount, payment.invoice.currency)
+        how = f"bank transfer {payment.reference}"
+    facts = [("Refund", money_text(amount)), ("To", how)]
+    told = _page_of(letter.invoice) if letter.invoice is not None else {}
+    if letter.invoice is not None:
+        facts.append(("Of invoice", letter.invoice.number or ""))
+    if note:
+        facts.append(("Credit note", note))
+    by_transfer = "payment" in letter.told
+    return told | {
+        "amount": money_text(amount),
+        "how": how,
+        "by_transfer": by_transfer,
+        "note": note,
+        "facts": facts,
+    }

@@ -1,0 +1,178 @@
+"""E-mails about what stands: invoices and credit notes with their PDF, receipts of payments, and refunds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+
+from django.db.models import CharField, Exists, OuterRef, Q, Sum, Value
+from django.db.models.functions import Cast, Concat
+
+from billing.dunning.issue_notices import OLD, TOO_OLD
+from billing.models import (
+    AttemptState,
+    InvoiceDocument,
+    InvoiceState,
+    Letter,
+    LetterKind,
+    Payment,
+    PaymentAttempt,
+    PaymentRefund,
+    RefundState,
+    TransferPart,
+)
+from billing.payments import payment_posting
+from billing.receivables.dunning_policies import Policies
+
+DOCUMENTS: Final = (LetterKind.INVOICE, LetterKind.CREDIT_NOTE)
+KINDS: Final = (*DOCUMENTS, LetterKind.RECEIPT, LetterKind.REFUND)
+LOOK: Final = timedelta(minutes=1)
+LONGEST: Final = timedelta(hours=1)
+"""So long a document waits for its PDF; then it goes without."""
+RECENT: Final = OLD
+"""So long a payment is still news: a bank's statement of a month is imported after its last day."""
+
+
+def waits_for_document(letter: Letter, *, moment: datetime) -> datetime | None:
+    """When to look again for the PDF of what is to be sent; None where it is there, or was waited for long enough."""
+    if letter.kind not in DOCUMENTS or InvoiceDocument.objects.filter(invoice=letter.invoice_id).exists():
+        return None
+    since = datetime.fromisoformat(letter.told.setdefault("since", moment.isoformat()))
+    return moment + LOOK if moment - since < LONGEST else None
+
+
+def attachments(letter: Letter) -> Iterator[tuple[str, bytes, str]]:
+    """The PDF and the e-invoice of a document, as they are kept."""
+    if letter.kind not in DOCUMENTS or letter.invoice is None:
+        return
+    kept = InvoiceDocument.objects.filter(invoice=letter.invoice_id).first()
+    if kept is None:
+        return
+    name = (letter.invoice.number or "").replace("/", "-")
+    yield f"{name}.pdf", bytes(kept.pdf), "application/pdf"
+    if kept.einvoice:
+        yield f"{name}.xml", bytes(kept.einvoice), "application/xml"
+
+
+def not_needed(letter: Letter, *, moment: datetime) -> str:
+    """What makes it pointless by now, in a sentence; "" where nothing does."""
+    invoice = letter.invoice
+    if letter.kind in DOCUMENTS and invoice is not None and invoice.issued_on is not None:
+        if invoice.state == InvoiceState.VOID:
+            return "It is void."
+        if invoice.issued_on < (moment - OLD).date() and not letter.told.get("notify"):
+            return TOO_OLD
+    if letter.kind == LetterKind.RECEIPT and "part" in letter.told:
+        taken_back = TransferPart.objects.filter(undoes=letter.told["part"]).exists()
+        return "The payment was taken back." if taken_back else ""
+    if letter.kind == LetterKind.RECEIPT and "payment" in letter.told:
+        payment = Payment.objects.get(pk=letter.told["payment"])
+        same = Payment.objects.filter(invoice=payment.invoice_id, reference=payment.reference)
+        undone = TransferPart.objects.filter(undoes__payment=payment)
+        if undone.exists() or (same.aggregate(sum=Sum("amount"))["sum"] or 0) <= 0:
+            return "The payment was taken back."
+    return ""
+
+
+def of_money(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
+    """Receipts of what came, and news of what was given back, each once. Four queries where nothing is new."""
+    yield from _of_payments(policies, moment)
+    yield from _of_top_ups(policies, moment)
+    yield from _of_transfers_to_wallets(policies, moment)
+    yield from _of_refunds(policies, moment)
+
+
+def _of_payments(policies: Policies, moment: datetime) -> Iterator[Letter]:
+    """Not of what came again after it went: a refund that failed, a dispute that was won."""
+    came = ~Q(recorded_by=payment_posting.BY) | ~Q(reference__regex=r"^(re|pyr|dp|du)_")
+    since = (moment - RECENT).date()
+    rows = Payment.objects.filter(came, ~_has_letter("receipt"), amount__gt=0, received_on__gte=since)
+    for payment in rows.select_related("invoice").order_by("pk"):
+        if policies.of(payment.tenant_id, payment.invoice.due_on or moment.date()).receipts:
+            yield Letter(
+                tenant_id=payment.tenant_id,
+                invoice=payment.invoice,
+                kind=LetterKind.RECEIPT,
+                key=f"receipt:{payment.pk}",
+                told={"payment": payment.pk},
+                made_at=moment,
+                not_before=moment,
+            )
+
+
+def _of_top_ups(policies: Policies, moment: datetime) -> Iterator[Letter]:
+    rows = PaymentAttempt.objects.filter(
+        ~_has_letter("receipt"),
+        state=AttemptState.SUCCEEDED,
+        top_up__isnull=False,
+        settled_at__gte=moment - RECENT,
+    )
+    for attempt in rows.order_by("settled_at"):
+        if policies.of(attempt.tenant_id, moment.date()).receipts:
+            yield Letter(
+                tenant_id=attempt.tenant_id,
+                attempt=attempt,
+                kind=LetterKind.RECEIPT,
+                key=f"receipt:{attempt.pk}",
+                made_at=moment,
+                not_before=moment,
+            )
+
+
+def _of_transfers_to_wallets(policies: Policies, moment: datetime) -> Iterator[Letter]:
+    rows = TransferPart.objects.filter(
+        ~_has_letter("receipt:transfer"),
+        grant__isnull=False,
+        amount__gt=0,
+        undone_by=None,
+        transfer__booked_on__gte=(moment - RECENT).date(),
+    )
+    for part in rows.order_by("pk"):
+        if policies.of(part.tenant_id, moment.date()).receipts:
+            yield Letter(
+                tenant_id=part.tenant_id,
+                kind=LetterKind.RECEIPT,
+                key=f"receipt:transfer:{part.pk}",
+                told={"part": part.pk},
+                made_at=moment,
+                not_before=moment,
+            )
+
+
+def _of_refunds(policies: Policies, moment: datetime) -> Iterator[Letter]:
+    rows = PaymentRefund.objects.filter(
+        ~_has_letter("refund"), state=RefundState.SUCCEEDED, made_at__gte=moment - RECENT
+    )
+    for refund in rows.select_related("attempt__invoice").order_by("made_at"):
+        if policies.of(refund.tenant_id, moment.date()).receipts:
+            yield Letter(
+                tenant_id=refund.tenant_id,
+                invoice=refund.attempt.invoice,
+                kind=LetterKind.REFUND,
+                key=f"refund:{refund.pk}",
+                told={"refund": str(refund.pk)},
+                made_at=moment,
+                not_before=moment,
+            )
+
+
+def of_transfer_back(payment: Payment, *, on: date) -> None:
+    """That money went back by a transfer which an operator records; for its transaction. Again, nothing more."""
+    made_at = datetime.combine(on, time.min, UTC)
+    row = Letter(
+        tenant_id=payment.tenant_id,
+        invoice=payment.invoice,
+        kind=LetterKind.REFUND,
+        key=f"refund:{payment.pk}",
+        told={"payment": payment.pk},
+        made_at=made_at,
+        not_before=made_at,
+    )
+    Letter.objects.bulk_create([row], ignore_conflicts=True)
+
+
+def _has_letter(kind: str) -> Exists:
+    """Of the outer query's row: whether it was written of already."""
+    key = Concat(Value(f"{kind}:"), Cast(OuterRef("pk"), CharField()))
+    return Exists(Letter.objects.filter(key=key))

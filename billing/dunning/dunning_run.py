@@ -1,0 +1,63 @@
+"""A round of dunning: what the days ask for is written down, whoever owes too long is suspended, who paid is not.
+
+It finds everything from the tables, so that rounds may be missed, doubled, or killed anywhere: each letter and each
+suspension has a key of its own, and is made once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from billing.dunning import document_notices, notices, overdue_invoices, suspensions
+from billing.payments import gateway_access, webhook_events
+from billing.receivables import credit_balance
+from billing.receivables.dunning_policies import Policies
+
+
+@dataclass(slots=True)
+class Dunned:
+    """What a round did, in numbers; `waits`: why it did nothing, in a sentence."""
+
+    late: int = 0
+    written: int = 0
+    suspended: int = 0
+    ended: int = 0
+    waits: str = ""
+    tenants: set[int] = field(default_factory=set)  # who are suspended
+
+
+def run(*, moment: datetime) -> Dunned:
+    """One round. Nothing is written or suspended while what was paid by card cannot be known; who paid is let go."""
+    done = Dunned()
+    policies = Policies()
+    credit_balance.use_waiting(moment=moment)
+    late = overdue_invoices.late(moment=moment)
+    done.late = len(late)
+    done.ended = suspensions.end(late, policies, moment=moment)
+    done.waits = _waits(moment)
+    if done.waits:
+        return done
+    acted = [each for each in late if not each.rests and not each.under_way]
+    rows = [
+        letter
+        for each in acted
+        for letter in notices.by_the_calendar(each, policies.of(each.tenant, each.due_on), moment=moment)
+    ]
+    rows += notices.of_attempts(late, policies, moment=moment)
+    rows += notices.of_cards(policies, moment=moment)
+    rows += notices.of_top_ups(policies, moment=moment)
+    rows += document_notices.of_money(policies, moment=moment)
+    done.written = notices.write(rows)
+    done.suspended = suspensions.begin(acted, policies, moment=moment)
+    return done
+
+
+def _waits(moment: datetime) -> str:
+    if not gateway_access.is_configured():
+        return ""
+    if overdue_invoices.locked_out():
+        return "The payment service refuses our key: what is paid is not known, and nobody is written to."
+    if webhook_events.is_behind(moment=moment):
+        return "What the payment service told of is not taken over yet: nobody is written to meanwhile."
+    return ""

@@ -1,0 +1,50 @@
+"""How e-mails write days, amounts, names, addresses of pages and where to transfer money to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+from babel.dates import format_date
+from django.conf import settings
+from django.urls import reverse
+
+from billing.models import Invoice
+from billing.rules.formatting import LOCALE, money_text
+from billing.rules.money import Money
+from billing.rules.references import creditor_reference, in_groups
+
+
+def address(page: str, *names: object) -> str:
+    """Of a page of ours; "" where nobody has said under which address people reach us."""
+    return f"{settings.PORTAL_URL}{reverse(page, args=names)}" if settings.PORTAL_URL else ""
+
+
+def one_line(text: str) -> str:
+    """As one line, whatever is in it: a name neither begins a paragraph nor another header."""
+    return " ".join(text.split())
+
+
+def day_text(on: date) -> str:
+    """`3 March 2026`"""
+    return str(format_date(on, "d MMMM y", locale=LOCALE))
+
+
+def added_up(amounts: Iterable[Money]) -> str:
+    """By currency: `$12.00`, `$12.00 + €3.00`."""
+    sums: dict[str, Money] = {}
+    for amount in amounts:
+        sums[amount.currency] = sums.get(amount.currency, Money.zero(amount.currency)) + amount
+    return " + ".join(money_text(amount) for amount in sums.values())
+
+
+def transfer_facts(invoice: Invoice) -> list[tuple[str, str]]:
+    """Where an invoice is transferred to, and under which reference; nothing without a bank account."""
+    if not invoice.seller.get("iban"):
+        return []
+    number = invoice.number or ""
+    reference = creditor_reference(number)
+    return [
+        ("By transfer to", in_groups(invoice.seller["iban"].replace(" ", "").upper())),
+        ("Reference", in_groups(reference) if reference else number),
+    ]

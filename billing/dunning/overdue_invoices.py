@@ -1,0 +1,282 @@
+"""Which invoices are late, and what is known of each: read for all of them at once, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
+
+from django.db.models import Max, QuerySet
+from django_stubs_ext import WithAnnotations
+
+from billing.dunning import reopened_invoices
+from billing.models import (
+    UNDECIDED,
+    UNDER_WAY,
+    Collector,
+    DisputeState,
+    DunningPause,
+    EventState,
+    GatewayEvent,
+    Invoice,
+    Letter,
+    LetterKind,
+    LetterState,
+    PaymentAttempt,
+    PaymentDispute,
+    Suspension,
+)
+from billing.payments import gateway_access, refunds
+from billing.receivables import invoice_balances, pauses
+from billing.receivables.dunning_policies import Policies
+from billing.rules import gateway_amounts
+from billing.rules.dunning import Policy, day_of, still_holds
+
+SLICE = 5_000
+
+STEPS = (LetterKind.PAST_DUE, LetterKind.REMINDER, LetterKind.ANNOUNCE)
+"""Letters that the calendar asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """An invoice that was not paid on the day it was due."""
+
+    pk: int
+    tenant: int
+    slug: str
+    name: str
+    number: str
+    currency: str
+    left: int  # minor units
+    due_on: date
+    today: date  # where it was issued, from eight in the morning
+    crossing: int  # how often it was due again after nothing was left of it
+    reminders: int  # the last that was written, or left out, since it was last due
+    past_due_told: bool  # since then
+    announced: bool  # since it was last due, and not so long ago that it is forgotten
+    announced_on: date | None  # when that was sent, not only kept here
+    announcements: int  # that were ever written, needed or not
+    suspended: bool
+    rests: str  # why nothing is done, a sentence; "" where it is
+    under_way: bool  # a payment of it
+
+    @property
+    def days(self) -> int:
+        return (self.today - self.due_on).days
+
+
+def late(*, moment: datetime) -> list[Late]:
+    """All of them, the longest due first."""
+    return _known(_open(moment), moment)
+
+
+def some(*, moment: datetime, after: tuple[date, int] | None, limit: int) -> list[Late]:
+    """A page of them, behind that due date and id."""
+    rows = _open(moment)
+    if after is not None:
+        day, pk = after
+        rows = rows.filter(due_on__gte=day).exclude(due_on=day, pk__lte=pk)
+    return _known(rows[:limit], moment)
+
+
+def _open(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balances.Left]]:
+    today = day_of(moment, ZoneInfo("Pacific/Kiritimati"))  # nowhere is it later
+    return (
+        invoice_balances.with_left(Invoice.objects.filter(due_on__lt=today))
+        .filter(left__gt=0)
+        .order_by("due_on", "pk")
+    )
+
+
+def _known(rows: QuerySet[WithAnnotations[Invoice, invoice_balances.Left]], moment: datetime) -> list[Late]:
+    told = list(rows.annotate(reopened=reopened_invoices.is_possible()).values_list(*_TOLD, named=True))
+    letters, suspended = _letters([row.pk for row in told]), _suspended()
+    rests, under_way, ended = _Rests(moment), _under_way(), _ended()
+    policies = Policies({row.tenant for row in told})
+    crossed = reopened_invoices.counted({row.pk: row.left for row in told if row.reopened})
+    found = []
+    for row in told:
+        zone = ZoneInfo(row.timezone)
+        today = day_of(moment, zone)
+        if row.due_on >= today:
+            continue
+        written, crossing = letters.get(row.pk, _Written()), crossed[row.pk]
+        held = None if row.tenant in suspended else policies.of(row.tenant, row.due_on)
+        announced = written.announced(crossing, held, today, ended.get(row.tenant), zone)
+        found.append(
+            Late(
+                pk=row.pk,
+                tenant=row.tenant,
+                slug=row.tenant__slug,
+                name=row.tenant__name,
+                number=row.number,
+                currency=row.currency,
+                left=row.left,
+                due_on=row.due_on,
+                today=today,
+                crossing=crossing,
+                reminders=written.reminder(crossing),
+                past_due_told=written.past_due(crossing),
+                announced=bool(announced),
+                announced_on=max((day for day in announced if day), default=None),
+                announcements=len(written.announcements),
+                suspended=row.tenant in suspended,
+                rests=rests.why(row.pk, row.tenant, row.tenant__slug) or too_little(row.left, row.currency),
+                under_way=row.pk in under_way,
+            )
+        )
+    return found
+
+
+_TOLD = (
+    "pk",
+    "tenant",
+    "tenant__slug",
+    "tenant__name",
+    "number",
+    "currency",
+    "left",
+    "due_on",
+    "timezone",
+    "reopened",
+)
+
+
+@dataclass(slots=True)
+class _Written:
+    """What the calendar had written of an invoice."""
+
+    steps: list[tuple[str, int, str, int]] = field(default_factory=list)  # kind, number, state, crossing
+    announcements: list[tuple[str, datetime | None, int]] = field(
+        default_factory=list
+    )  # state, sent, crossing
+
+    def reminder(self, crossing: int) -> int:
+        """The last one that counts: who owes again after nothing was left is reminded anew."""
+        return max(
+            (step for kind, step in self._counting(crossing) if kind == LetterKind.REMINDER), default=0
+        )
+
+    def past_due(self, crossing: int) -> bool:
+        return any(kind == LetterKind.PAST_DUE for kind, _ in self._counting(crossing))
+
+    def _counting(self, crossing: int) -> Iterator[tuple[str, int]]:
+        """What still waits counts however often it was due again: it will say how things stand when it is sent."""
+        for kind, step, state, of in self.steps:
+            if of == crossing or state == LetterState.WAITING:
+                yield kind, step
+
+    def announced(
+        self, crossing: int, policy: Policy | None, today: date, ended_at: datetime | None, zone: ZoneInfo
+    ) -> list[date | None]:
+        """The announcements that count, with the day on which each was sent, None while it was not.
+
+        One that was not needed counts no more, nor one from before the invoice was settled for a time, nor one that
+        nothing followed (`policy` is None while the tenant is suspended): the tenant is told anew.
+        """
+        found: list[date | None] = []
+        ended_on = ended_at.astimezone(zone).date() if ended_at else None
+        for state, at, of in self.announcements:
+            sent = at.astimezone(zone).date() if at and state == LetterState.SENT else None
+            if state == LetterState.SKIPPED or (state != LetterState.WAITING and of != crossing):
+                continue
+            if sent is not None and policy is not None:
+                if still_holds(policy, announced_on=sent, ended_on=ended_on, today=today):
+                    found.append(sent)
+            else:
+                found.append(sent)
+        return found
+
+
+def _letters(wanted: list[int]) -> Mapping[int, _Written]:
+    found: dict[int, _Written] = defaultdict(_Written)
+    for some_of in _slices(wanted):
+        rows = Letter.objects.filter(invoice__in=some_of, kind__in=STEPS)
+        told = rows.values_list("invoice", "kind", "step", "state", "sent_at", "told")
+        for invoice, kind, step, state, at, more in told:
+            written = found[invoice]
+            of = int(more.get("crossing", 0))
+            if kind == LetterKind.ANNOUNCE:
+                written.announcements.append((state, at, of))
+            else:
+                written.steps.append((kind, step, state, of))
+    return found
+
+
+def _slices(wanted: list[int]) -> Iterator[list[int]]:
+    return (wanted[first : first + SLICE] for first in range(0, len(wanted), SLICE))
+
+
+def _suspended() -> set[int]:
+    return set(Suspension.objects.filter(ended_at=None).values_list("tenant", flat=True))
+
+
+def _ended() -> dict[int, datetime | None]:
+    """By tenant, when it was last suspended no more."""
+    rows = Suspension.objects.exclude(ended_at=None).values("tenant").annotate(last=Max("ended_at"))
+    return dict(rows.values_list("tenant", "last"))
+
+
+def _under_way() -> set[int | None]:
+    return set(PaymentAttempt.objects.filter(UNDER_WAY).values_list("invoice", flat=True))
+
+
+class _Rests:
+    """Why nothing is done about an invoice: paused by somebody, or waiting for what only people decide."""
+
+    def __init__(self, moment: datetime) -> None:
+        self.pauses: dict[tuple[int, int | None], DunningPause] = {
+            (row.tenant_id, row.invoice_id): row for row in pauses.in_force(moment.date())
+        }
+        disputes = PaymentDispute.objects.exclude(state=DisputeState.WON)
+        self.disputes = _worst(disputes.values_list("attempt__invoice", "state"))
+        self.given_back = set(refunds.unexplained().values_list("attempt__invoice", flat=True))
+        parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
+        self.parked = set(parked.values_list("tenant_slug", flat=True))
+
+    def why(self, invoice: int, tenant: int, slug: str) -> str:
+        pause = self.pauses.get((tenant, invoice)) or self.pauses.get((tenant, None))
+        if pause is not None:
+            until = f"until {pause.until}" if pause.until else "for good"
+            return f"Paused {until} by {pause.by}: {pause.why}"
+        if invoice in self.disputes:
+            if self.disputes[invoice] in UNDECIDED:
+                return "Its payer disputes a payment at the bank."
+            return "A payment was charged back: agree with the tenant, credit it, or write it off."
+        if invoice in self.given_back:
+            return "Something was given back at the gateway: credit it, or say that it stays owed."
+        if slug in self.parked:
+            return "A payment of this tenant belongs to nothing here: look at the gateway's events."
+        return ""
+
+
+def too_little(left: int, currency: str) -> str:
+    """Why nobody is written to about so little: it cannot even be charged, and a letter would cost more."""
+    if gateway_amounts.to_stripe(left, currency)[0] >= gateway_amounts.least(currency):
+        return ""
+    return (
+        "What is left is below the smallest amount that can be charged: it waits, and nobody is written to."
+    )
+
+
+def _worst(rows: Iterable[tuple[int | None, str]]) -> dict[int | None, str]:
+    found: dict[int | None, str] = {}
+    for invoice, state in rows:
+        found[invoice] = max(state, found.get(invoice, ""))  # "open" before "lost" before "inquiry"
+    return found
+
+
+def locked_out() -> str:
+    """Why the payment service refuses our key, so that nobody knows what is paid; "" where it does not."""
+    if not gateway_access.is_configured():
+        return ""
+    rows = Collector.objects.exclude(locked_out_at=None).values_list("locked_out_why", flat=True)
+    return rows.first() or ""
+
+
+def rests(*, invoice: Invoice, moment: datetime) -> str:
+    """Why nothing is done about this one; "" where it is."""
+    return _Rests(moment).why(invoice.pk, invoice.tenant_id, invoice.tenant.slug)

@@ -1,0 +1,148 @@
+"""Having suspended tenants' accounts blocked through the acting door of clusters, and unblocked; tried until it is so.
+
+Dunning is one reason beneath the block of an account: what it takes back is its own, and others keep the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+
+import structlog
+
+from billing.dunning import suspensions
+from billing.dunning.suspensions import WANTED
+from billing.models import BlockState, SuspendedAccount
+from billing.rating.ingest import unforeseen
+from clusters import blocks, enforcement_plan, job_control
+from clusters.connectors.base import ConnectorError
+from clusters.enforcement_plan import Door, LimitError, Plan
+from clusters.models import Cluster
+from portal.core.tenants.ownership import owners_of
+
+DUNNING = "dunning"
+"""Who acts, and the source of the reason."""
+AT_ONCE = 50
+FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=6)
+"""To the next try of what could not be done; doubles with each."""
+
+Opens = Callable[[Cluster], Door]
+
+log = structlog.get_logger("billing.dunning")
+
+
+class OthersBelowError(Exception):
+    """Blocking the account would block somebody else's below it; the message says whose."""
+
+
+@dataclass(slots=True)
+class Blocked:
+    """What was done, in numbers; `troubles` in sentences."""
+
+    blocked: int = 0
+    lifted: int = 0
+    troubles: list[str] = field(default_factory=list)
+
+
+def enforce(*, moment: datetime, opens: Opens) -> Blocked:
+    """Block and unblock what is wanted, cluster by cluster, and read it back; what fails is tried again later.
+
+    Must not be called inside a transaction. By two at once, or again after a kill, each act is done once.
+    """
+    suspensions.follow_owners(moment=moment)
+    done = Blocked()
+    rows = (
+        SuspendedAccount.objects.filter(state__in=(BlockState.LIFTING, BlockState.ASKED), next_at__lte=moment)
+        .select_related("account__cluster", "suspension", "suspension__invoice", "tenant")
+        .order_by("account__cluster", "-state", "pk")[:AT_ONCE]
+    )
+    for cluster, wanted in groupby(rows, lambda row: row.account.cluster):
+        _on(cluster, list(wanted), opens, done, moment)
+    suspensions.tell(moment=moment)
+    return done
+
+
+def _on(
+    cluster: Cluster, rows: list[SuspendedAccount], opens: Opens, done: Blocked, moment: datetime
+) -> None:
+    try:
+        with opens(cluster) as door:
+            job_control.tidy(door=door)
+            for row in rows:
+                _try(door, row, done, moment)
+    except (LimitError, ConnectorError) as error:
+        for row in rows:
+            _failed(row, str(error), done, moment)
+    except Exception as error:  # and no other cluster's
+        log.exception("cluster failed", cluster=cluster.name)
+        for row in rows:
+            _failed(row, unforeseen(error), done, moment)
+
+
+def _try(door: Door, row: SuspendedAccount, done: Blocked, moment: datetime) -> None:
+    act = _lift if row.state == BlockState.LIFTING else _block
+    try:
+        state = act(door, row, moment)
+    except (LimitError, ConnectorError, OthersBelowError) as error:
+        _failed(row, str(error), done, moment)
+        return
+    except Exception as error:  # whatever it is, it is no other account's
+        log.exception("account failed", account=str(row.account))
+        _failed(row, unforeseen(error), done, moment)
+        return
+    SuspendedAccount.objects.filter(pk=row.pk, state=row.state).update(state=state, error="", tries=0)
+    done.blocked += state is BlockState.BLOCKED
+    done.lifted += state is BlockState.LIFTED
+
+
+def _block(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
+    _refuse_others(door, row, moment)
+    plan = enforcement_plan.plan_block(door=door, account=row.account.name, source=DUNNING)
+    _carry_out(door, plan, f"{row.suspension.invoice} is not paid")
+    if not blocks.is_in_force(row.account.cluster, row.account.name, source=DUNNING):
+        raise LimitError(" ".join(plan.notes))  # an act on it is not settled
+    return BlockState.BLOCKED
+
+
+def _lift(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
+    del moment
+    again = SuspendedAccount.objects.filter(account=row.account, state__in=WANTED, suspension__ended_at=None)
+    if not again.exists():
+        plan = enforcement_plan.plan_unblock(door=door, account=row.account.name, source=DUNNING)
+        _carry_out(door, plan, f"nothing demands it any more: {row.suspension.invoice}")
+    return BlockState.LIFTED
+
+
+def _carry_out(door: Door, plan: Plan, why: str) -> None:
+    done = job_control.carry_out(door=door, plan=plan, who=DUNNING, why=why)
+    if not done.good:
+        told = next((act.error for act in done.acts if act.error), "It was not read back.")
+        raise LimitError(told)
+
+
+def _refuse_others(door: Door, row: SuspendedAccount, moment: datetime) -> None:
+    """A limit of an account holds for those below it, which may be somebody else's."""
+    below = door.acts.below(row.account.name)
+    owners = owners_of(row.account.cluster, below, at=moment) if below else {}
+    others = {name: owner for name, owner in owners.items() if owner.pk != row.tenant_id}
+    if others:
+        name, owner = min(others.items())
+        raise OthersBelowError(
+            f"Below {row.account.name} lies {name} of {owner.slug}, which would be blocked too: block what is to be "
+            "blocked by hand."
+        )
+
+
+def _failed(row: SuspendedAccount, why: str, done: Blocked, moment: datetime) -> None:
+    wait = min(FIRST * (1 << min(row.tries, 16)), LONGEST)
+    SuspendedAccount.objects.filter(pk=row.pk, state=row.state).update(
+        error=why, tries=row.tries + 1, next_at=moment + wait
+    )
+    done.troubles.append(f"{row.account}: {why}")
+    log.warning(
+        "not suspended" if row.state == BlockState.ASKED else "not restored",
+        account=str(row.account),
+        why=why,
+    )

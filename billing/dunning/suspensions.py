@@ -1,0 +1,148 @@
+"""Who is suspended: begun once per crossing, and ended when nothing that is owed demands it any more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from billing.catalog.tenant_lock import lock
+from billing.dunning import notices, overdue_invoices
+from billing.dunning.overdue_invoices import Late
+from billing.models import BlockState, Invoice, LetterKind, SuspendedAccount, Suspension
+from billing.receivables import settlement
+from billing.receivables.dunning_policies import Policies
+from billing.rules.dunning import suspended_from
+from clusters.models import Account, AccountBlock
+from portal.core.tenants.models import Ownership, Tenant
+
+AT_ONCE = 200
+WANTED = (BlockState.ASKED, BlockState.BLOCKED)
+GONE = (BlockState.LIFTING, BlockState.LIFTED)
+
+
+def is_demanded(late: Late, policies: Policies) -> bool:
+    """Whether the invoice has its tenant suspended, by its policy and by when that was announced."""
+    if late.rests:
+        return False
+    policy = policies.of(late.tenant, late.due_on)
+    day = suspended_from(policy, due_on=late.due_on, announced_on=late.announced_on)
+    return day is not None and day <= late.today
+
+
+def begin(late: Iterable[Late], policies: Policies, *, moment: datetime) -> int:
+    """Suspend tenants that owe too long; how many. Of those that are suspended already, nothing."""
+    wanted: dict[int, Late] = {}
+    for each in late:
+        if not each.suspended and each.tenant not in wanted and is_demanded(each, policies):
+            wanted[each.tenant] = each
+    return sum(_begun(each, moment) for each in list(wanted.values())[:AT_ONCE])
+
+
+@transaction.atomic
+def _begun(late: Late, moment: datetime) -> bool:
+    tenant = lock(Tenant(pk=late.tenant))
+    invoice = (
+        Invoice.objects.select_related("tenant").select_for_update(of=("self",), no_key=True).get(pk=late.pk)
+    )
+    due = settlement.balance(invoice=invoice, on=late.today).due.minor
+    known = Suspension.objects.filter(tenant=tenant, ended_at=None).exists()
+    if known or due <= 0 or overdue_invoices.rests(invoice=invoice, moment=moment):
+        return False
+    row = Suspension.objects.create(tenant=tenant, invoice=invoice, began_at=moment)
+    _ask(row, {account for _, account in _owned([row.tenant_id], moment)}, moment)
+    return True
+
+
+def follow_owners(*, moment: datetime) -> None:
+    """Accounts that a suspended tenant was given since, or again, are blocked too; those that it gave away are not any
+    more, nor what is left of a suspension that is over. Where nothing changed, the same few queries for all."""
+    _lift(SuspendedAccount.objects.filter(suspension__ended_at__isnull=False), moment)
+    suspended = dict(Suspension.objects.filter(ended_at=None).values_list("tenant", "pk"))
+    if not suspended:
+        return
+    owned: dict[int, set[int]] = defaultdict(set)
+    for tenant, account in _owned(suspended, moment):
+        owned[suspended[tenant]].add(account)
+    blocked: dict[int, set[int]] = defaultdict(set)
+    known = SuspendedAccount.objects.filter(suspension__in=suspended.values(), state__in=WANTED)
+    for suspension, account in known.values_list("suspension", "account"):
+        blocked[suspension].add(account)
+    for pk in suspended.values():
+        if owned[pk] != blocked[pk]:
+            _follow(pk, moment)
+
+
+@transaction.atomic
+def _follow(pk: int, moment: datetime) -> None:
+    """Under the suspension's lock, so that none is asked for that ends meanwhile: nothing would lift it again."""
+    row = Suspension.objects.select_for_update().filter(pk=pk, ended_at=None).first()
+    if row is None:
+        return
+    owned = {account for _, account in _owned([row.tenant_id], moment)}
+    _ask(row, owned, moment)
+    back = row.accounts.filter(account__in=owned, state__in=GONE)
+    back.update(state=BlockState.ASKED, next_at=moment, tries=0, error="")
+    _lift(row.accounts.exclude(account__in=owned), moment)
+
+
+def _owned(tenants: Iterable[int], moment: datetime) -> Iterable[tuple[int, int]]:
+    """Each tenant with an account that it owns."""
+    rows = Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant__in=[*tenants])
+    return rows.filter(Q(since=None) | Q(since__lte=moment)).values_list("tenant", "account")
+
+
+def _ask(row: Suspension, accounts: Iterable[int], moment: datetime) -> None:
+    SuspendedAccount.objects.bulk_create(
+        (
+            SuspendedAccount(suspension=row, tenant_id=row.tenant_id, account_id=account, next_at=moment)
+            for account in sorted(accounts)
+        ),
+        ignore_conflicts=True,
+    )
+
+
+def _lift(rows: QuerySet[SuspendedAccount], moment: datetime) -> None:
+    rows.filter(state__in=WANTED).update(state=BlockState.LIFTING, next_at=moment, tries=0, error="")
+
+
+def end(late: Iterable[Late], policies: Policies, *, moment: datetime) -> int:
+    """End suspensions that nothing demands any more, since it was paid, credited, given up, paused or is disputed."""
+    demanded = {each.tenant for each in late if is_demanded(each, policies)}
+    rows = Suspension.objects.filter(ended_at=None).exclude(tenant__in=demanded)
+    return sum(_ended(row.pk, moment) for row in rows[:AT_ONCE])
+
+
+@transaction.atomic
+def _ended(pk: int, moment: datetime) -> bool:
+    row = Suspension.objects.select_for_update().filter(pk=pk, ended_at=None).first()
+    if row is None:
+        return False
+    row.ended_at, row.why_ended = moment, "Nothing that is owed demands it any more."
+    row.save()
+    _lift(SuspendedAccount.objects.filter(suspension=row), moment)
+    return True
+
+
+def tell(*, moment: datetime) -> None:
+    """Write to whoever was blocked, and whoever is not any more, each once. Three queries where all were."""
+    policies = Policies()
+    blocked = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.BLOCKED)
+    told, restored = notices.was_told(LetterKind.SUSPENDED), notices.was_told(LetterKind.RESTORED)
+    begun = Suspension.objects.filter(Exists(blocked), ~told, ended_at=None)
+    for row in begun.select_related("invoice"):
+        notices.of_suspension(row, LetterKind.SUSPENDED, policies, moment=moment)
+    left = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.LIFTING)
+    over = Suspension.objects.filter(~Exists(left), told, ~restored, ended_at__gte=moment - notices.RECENT)
+    for row in over.select_related("invoice"):
+        notices.of_suspension(row, LetterKind.RESTORED, policies, moment=moment, blocked=_still_blocked(row))
+
+
+def _still_blocked(row: Suspension) -> list[str]:
+    """Accounts of the suspension that are blocked for something else."""
+    accounts = Account.objects.filter(pk__in=row.accounts.values("account"))
+    blocks = AccountBlock.objects.filter(cluster=OuterRef("cluster"), account=OuterRef("name"), ended_at=None)
+    return list(accounts.filter(Exists(blocks)).order_by("name").values_list("name", flat=True))

@@ -1,0 +1,191 @@
+"""At which step an invoice is, what comes next and when, and what people have to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Q, Sum
+
+from billing.dunning import contacts, overdue_invoices
+from billing.dunning.overdue_invoices import Late
+from billing.dunning.send import UNTOLD
+from billing.models import (
+    UNDECIDED,
+    AttemptState,
+    BlockState,
+    DisputeState,
+    EventState,
+    GatewayEvent,
+    Invoice,
+    Letter,
+    LetterState,
+    PaymentAttempt,
+    PaymentDispute,
+    SuspendedAccount,
+    Suspension,
+)
+from billing.payments import refunds, refunds_due
+from billing.receivables import invoice_balances
+from billing.rules.dunning import Mark, Policy, Step, past_due_from, suspended_from, timeline
+from billing.rules.money import Money
+
+AT_ONCE = 20  # of each kind
+
+
+def upcoming(late: Late, policy: Policy) -> Mark | None:
+    """The first step that was not taken yet, with the day on which it will be; None where none is left."""
+    for mark in timeline(policy, due_on=late.due_on):
+        if mark.step is Step.SUSPEND:
+            if late.suspended:
+                continue
+            day = suspended_from(policy, due_on=late.due_on, announced_on=late.announced_on)
+            return Mark(max(day or mark.day, late.today), Step.SUSPEND)
+        if mark.step is Step.WRITE_OFF:
+            return mark
+        if policy.letters and not _is_taken(late, mark):
+            return Mark(max(mark.day, late.today), mark.step, mark.number)
+    return None
+
+
+def _is_taken(late: Late, mark: Mark) -> bool:
+    if mark.step is Step.REMINDER:
+        return mark.number <= late.reminders
+    return late.past_due_told if mark.step is Step.PAST_DUE else late.announced or late.suspended
+
+
+def is_past_due(late: Late, policy: Policy) -> bool:
+    """Whether it counts as past due today, by the policy."""
+    return late.today >= past_due_from(policy, due_on=late.due_on)
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """All that is late, in one currency."""
+
+    amount: Money
+    invoices: int
+    tenants: int
+
+
+def owed(*, moment: datetime) -> list[Owed]:
+    """By currency, what was due before today. One query."""
+    rows = invoice_balances.with_left(Invoice.objects.filter(due_on__lt=moment.date())).filter(left__gt=0)
+    told = (
+        rows.order_by()
+        .values("currency")
+        .annotate(sum=Sum("left"), count=Count("pk"), tenants=Count("tenant", distinct=True))
+    )
+    return [
+        Owed(Money.from_minor(int(row["sum"]), row["currency"]), row["count"], row["tenants"])
+        for row in told.order_by("currency")
+    ]
+
+
+def suspended() -> int:
+    """How many tenants are suspended. One query."""
+    return Suspension.objects.filter(ended_at=None).count()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Something that waits for a person."""
+
+    what: str  # "Payment", "Letter"
+    sentence: str
+    table: str  # where it is dealt with: a model's name in the administration
+    slug: str = ""
+    number: str = ""  # of the invoice that it is about
+    act: str = ""  # what can be done about it here: "refund" to the card, or a "transfer" that is recorded
+
+
+def to_look_at(*, moment: datetime) -> list[Look]:
+    """All that, twenty of each kind. A fixed number of queries."""
+    return [
+        *_locked_out(),
+        *_payments(),
+        *_refunds_due(),
+        *_letters(moment),
+        *_refused_addresses(),
+        *_accounts(),
+    ]
+
+
+def _locked_out() -> Iterator[Look]:
+    if why := overdue_invoices.locked_out():
+        yield Look("Key", f"{why} Nothing is charged and nobody is written to.", "")
+
+
+def _payments() -> Iterator[Look]:
+    attempts = PaymentAttempt.objects.filter(state=AttemptState.NEEDS_REVIEW).select_related(
+        "invoice", "tenant"
+    )
+    for each in attempts.order_by("made_at")[:AT_ONCE]:
+        number = each.invoice.number or "" if each.invoice else ""
+        yield Look("Payment", each.message, "paymentattempt", each.tenant.slug, number)
+    disputes = PaymentDispute.objects.filter(state__in=UNDECIDED).select_related("attempt__invoice", "tenant")
+    for row in disputes.order_by("opened_at")[:AT_ONCE]:
+        number = row.attempt.invoice.number or "" if row.attempt.invoice else ""
+        amount = Money.from_minor(row.amount, row.attempt.currency)
+        told = f"Its payer disputes {amount.text} {amount.currency}: answer it at the gateway."
+        if row.state == DisputeState.INQUIRY:
+            told = f"A bank asks about {amount.text} {amount.currency}: answer it at the gateway, or give it back."
+        yield Look("Dispute", told, "paymentdispute", row.tenant.slug, number)
+    given = refunds.asking()
+    for back in given.select_related("attempt__invoice", "tenant").order_by("made_at")[:AT_ONCE]:
+        number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
+        amount = Money.from_minor(back.amount, back.attempt.currency)
+        told = (
+            f"{amount.text} {amount.currency} were given back at the gateway, and are owed again: write a credit "
+            "note, or say in the administration that they stay owed."
+        )
+        yield Look("Refund", told, "paymentrefund", back.tenant.slug, number)
+    failed = refunds.come_back().select_related("attempt__invoice", "credit_note", "tenant")
+    for back in failed.order_by("made_at")[:AT_ONCE]:
+        number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
+        amount = Money.from_minor(back.amount, back.attempt.currency)
+        told = (
+            f"{amount.text} {amount.currency} were not given back for {back.credit_note}: {back.reason.rstrip('.')}. "
+            "Give them back again, or transfer them and record that."
+        )
+        yield Look("Refund", told, "paymentrefund", back.tenant.slug, number, "refund")
+    for event in GatewayEvent.objects.filter(state=EventState.PARKED).order_by("received_at")[:AT_ONCE]:
+        yield Look("Event", event.why, "gatewayevent", event.tenant_slug)
+
+
+def _refunds_due() -> Iterator[Look]:
+    """Without those whose refund failed, which `_payments` tells with its reason."""
+    failed = set(refunds.come_back().values_list("attempt__invoice", flat=True))
+    for each in refunds_due.listed(limit=AT_ONCE):
+        if each.invoice.pk not in failed:
+            act = "refund" if each.to_card.amount else "transfer"
+            number, slug = each.invoice.number or "", each.invoice.tenant.slug
+            yield Look("Refund due", each.sentence, "", slug, number, act)
+
+
+def _letters(moment: datetime) -> Iterator[Look]:
+    stuck = Q(state=LetterState.SENDING, sent_at__lt=moment - UNTOLD)
+    rows = Letter.objects.filter(stuck | Q(state=LetterState.FAILED)).select_related("tenant", "invoice")
+    for row in rows.order_by("made_at").defer("text", "html")[:AT_ONCE]:
+        why = row.why or "The mail server was not heard of again: it may have arrived or not."
+        number = row.invoice.number or "" if row.invoice else ""
+        yield Look("Letter", f"{row.get_kind_display()}: {why}", "letter", row.tenant.slug, number)
+
+
+def _refused_addresses() -> Iterator[Look]:
+    for letter, refused in contacts.all_refused(limit=AT_ONCE):
+        for to, why in refused.items():
+            told = f"The mail server refuses {to}: {why.rstrip('.')}. Correct the tenant's billing e-mail."
+            yield Look("E-mail address", told, "letter", letter.tenant.slug)
+
+
+def _accounts() -> Iterator[Look]:
+    rows = SuspendedAccount.objects.filter(state__in=(BlockState.ASKED, BlockState.LIFTING)).exclude(error="")
+    rows = rows.select_related("account__cluster", "tenant", "suspension__invoice")
+    for row in rows.order_by("pk")[:AT_ONCE]:
+        act = "blocked" if row.state == BlockState.ASKED else "unblocked"
+        told = f"{row.account} is not {act} yet: {row.error} It is tried again."
+        yield Look(
+            "Suspension", told, "suspendedaccount", row.tenant.slug, row.suspension.invoice.number or ""
+        )

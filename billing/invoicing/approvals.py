@@ -1,0 +1,221 @@
+"""Parking: an invoice that is beyond its bounds waits until an operator approves it, and stops no other.
+
+An approval holds for the figures that it was given for, and below; beyond them the invoice waits again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from django.db import transaction
+from django.db.models import F, Q, Window
+from django.db.models.functions import RowNumber
+
+from billing.catalog.tenant_lock import lock
+from billing.invoicing import line_taxes
+from billing.invoicing.invoice_drafts import Bill
+from billing.models import BillingPeriod, Bound, Decision, Invoice, InvoiceState, Measure, Parking
+from billing.rules import parking as rules
+from billing.rules.money import Money
+from billing.rules.parking import Bounds
+from portal.core.tenants.models import Tenant
+
+LAST = 3
+"""Invoices whose mean is the usual."""
+
+Limits = Mapping[tuple[str, str], Decimal]
+"""By measure and currency."""
+
+
+class ParkingError(Exception):
+    """A parked invoice cannot be decided so; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a close would bill, with tax: the period's invoice, and an invoice of corrections beside it.
+
+    `lines` are also those of the documents in other currencies, which stand beside them.
+    """
+
+    total: Money
+    lines: int
+
+
+@transaction.atomic
+def decide(
+    *,
+    period: BillingPeriod,
+    decision: Decision,
+    by: str,
+    why: str,
+    moment: datetime,
+    seen: tuple[int, int] | None = None,
+) -> Parking:
+    """Approve or refuse what is parked of the period. The next close issues what is approved.
+
+    Decided so a second time, it stays as it was decided first; a refusal can become an approval, and the
+    other way round while nothing is issued. `seen` are the total in minor units and the lines that were
+    looked at. Raises ParkingError where nothing is parked, where the figures are others by now, without
+    a reason, and where the invoice has been issued.
+    """
+    lock(period.tenant)
+    row = Parking.objects.select_related("tenant", "period").filter(period=period).first()
+    if row is None:
+        raise ParkingError(f"Nothing of {period.tenant.slug} is parked for that month: close it first.")
+    if not why.strip():
+        raise ParkingError("Say why: the reason is kept with the decision.")
+    if seen is not None and seen != (row.total, row.lines):
+        raise ParkingError(f"It comes to {amount_of(row)} on {row.lines} lines by now: look at it again.")
+    if Invoice.objects.of_periods().issued().filter(period=period).exists():
+        raise ParkingError("It has been issued already: credit it, or make it void.")
+    if row.state != decision:
+        row.state, row.by, row.why, row.decided_at = decision, by, why.strip(), moment
+        row.save()
+    return row
+
+
+def amount_of(row: Parking) -> str:
+    """`1250.00 EUR`"""
+    return f"{Money.from_minor(row.total, row.currency).text} {row.currency}"
+
+
+def undecided(periods: Iterable[BillingPeriod]) -> Mapping[int, list[Parking]]:
+    """By tenant, of whom each has one of the periods, what waits or was refused of earlier ones. One query."""
+    starts = {period.tenant_id: period.start for period in periods}
+    rows = Parking.objects.exclude(state=Decision.APPROVED).filter(
+        tenant__in=starts, period__closed_at__isnull=True
+    )
+    found: dict[int, list[Parking]] = defaultdict(list)
+    for row in rows.select_related("period").order_by("period__start"):
+        if row.period.end <= starts[row.tenant_id]:
+            found[row.tenant_id].append(row)
+    return found
+
+
+def park_each(bills: Sequence[Bill], *, moment: datetime) -> dict[int, Parking]:
+    """By tenant what must not be issued now; for a caller that holds their locks. Two queries without bounds.
+
+    What is within its bounds again, or was approved as it is, waits no more.
+    """
+    if not bills:
+        return {}
+    limits = limits_of([bill.owing.tenant for bill in bills])
+    kept = {row.period_id: row for row in Parking.objects.filter(period__in=[b.owing.period for b in bills])}
+    usual = _usual([bill for bill in bills if limits[bill.owing.tenant.pk].get((Measure.USUAL, ""))])
+    parked = {}
+    for bill in bills:
+        tenant, row = bill.owing.tenant, kept.get(bill.owing.period.pk)
+        figures = figures_of(bill)
+        bounds = _bounds(limits[tenant.pk], figures.total.currency)
+        said = [*rules.beyond(bounds, total=figures.total, lines=figures.lines, usual=usual.get(tenant.pk))]
+        beside = [*_beyond_beside(bill, limits[tenant.pk])]
+        covered = row is not None and _covers(row, figures) and all(each in row.reason for each in beside)
+        if (said or beside) and not covered:
+            parked[tenant.pk] = _waiting(row, bill, figures, " ".join([*said, *beside]), moment)
+        elif row is not None and not covered:
+            row.delete()
+    return parked
+
+
+def limits_of(tenants: Iterable[Tenant]) -> Mapping[int, Limits]:
+    """By tenant its own bounds, and beside them those of everyone. One query."""
+    ids = {tenant.pk for tenant in tenants}
+    common: dict[tuple[str, str], Decimal] = {}
+    own: dict[int, dict[tuple[str, str], Decimal]] = defaultdict(dict)
+    for row in Bound.objects.filter(Q(tenant__in=ids) | Q(tenant__isnull=True)):
+        to = common if row.tenant_id is None else own[row.tenant_id]
+        to[row.measure, row.currency] = row.limit
+    return {pk: common | own[pk] for pk in ids}
+
+
+def figures_of(bill: Bill) -> Figures:
+    """What the bill asks to be paid; what it gives back on credit notes is beside it."""
+    zero = Money.zero(bill.owing.due.currency or "USD")
+    apart = line_taxes.rows(bill.divided.apart, zero.currency)
+    total = sum((row.net + row.tax for row in (*bill.taxes, *apart)), zero)
+    beside = sum(figures_of(other).lines for other in bill.others)
+    return Figures(total, len(bill.divided.lines) + len(bill.divided.apart) + beside)
+
+
+def _beyond_beside(bill: Bill, limits: Limits) -> Iterator[str]:
+    """What documents in other currencies beside the invoice are beyond: its amount in that currency alone."""
+    for other in bill.others:
+        figures = figures_of(other)
+        bounds = Bounds(total=_bounds(limits, figures.total.currency).total)
+        yield from rules.beyond(bounds, total=figures.total, lines=0, usual=None)
+
+
+def _bounds(limits: Limits, currency: str) -> Bounds:
+    times, lines = limits.get((Measure.USUAL, "")), limits.get((Measure.LINES, ""))
+    total = limits.get((Measure.TOTAL, currency))
+    return Bounds(
+        times_usual=Fraction(times) if times else None,
+        lines=int(lines) if lines else None,
+        total=Money.of(Fraction(total), currency) if total else None,
+    )
+
+
+def _usual(bills: Sequence[Bill]) -> dict[int, Money]:
+    """By tenant the mean of its last invoices before the period, in the currency of the bill. One query, if any."""
+    if not bills:
+        return {}
+    asked = {bill.owing.tenant.pk: bill for bill in bills}
+    rows = (
+        Invoice.objects.issued()
+        .of_periods()
+        .filter(tenant__in=asked, total__gt=0, period_end__lte=max(b.owing.period.start for b in bills))
+        .annotate(place=Window(RowNumber(), partition_by=F("tenant"), order_by=F("period_start").desc()))
+        .values_list("tenant", "period_end", "currency", "total")
+        .order_by("tenant", "-period_start")
+        .filter(place__lte=LAST * 2)  # a few more than counted: some are of another currency, or too late
+    )
+    found: dict[int, list[Money]] = defaultdict(list)
+    for tenant, end, currency, total in rows:
+        bill = asked[tenant]
+        mine = end <= bill.owing.period.start and currency == bill.owing.due.currency
+        if mine and len(found[tenant]) < LAST:
+            found[tenant].append(Money.from_minor(total, currency))
+    return {tenant: usual for tenant, totals in found.items() if (usual := rules.mean(totals)) is not None}
+
+
+def _covers(row: Parking, figures: Figures) -> bool:
+    """Whether it was approved, and for no less than that."""
+    return (
+        row.state == Decision.APPROVED
+        and row.currency == figures.total.currency
+        and figures.total.minor <= row.total
+        and figures.lines <= row.lines
+    )
+
+
+def _waiting(row: Parking | None, bill: Bill, figures: Figures, reason: str, moment: datetime) -> Parking:
+    """The row that says so. What waits or was refused with just these figures stays as it is."""
+    told = {
+        "reason": reason,
+        "currency": figures.total.currency,
+        "total": figures.total.minor,
+        "lines": figures.lines,
+    }
+    if row is not None and all(getattr(row, name) == value for name, value in told.items()):
+        return row
+    row = row or Parking(tenant=bill.owing.tenant, period=bill.owing.period)
+    for name, value in told.items():
+        setattr(row, name, value)
+    row.state, row.by, row.why, row.decided_at = Decision.WAITING, "", "", None
+    row.since = moment.astimezone(UTC)
+    row.save()
+    return row
+
+
+def mark(drafts: Iterable[Invoice]) -> None:
+    """Have the drafts say that they wait."""
+    fresh = [draft for draft in drafts if draft.state != InvoiceState.PARKED]
+    Invoice.objects.filter(pk__in=[draft.pk for draft in fresh]).update(state=InvoiceState.PARKED)
+    for draft in fresh:
+        draft.state = InvoiceState.PARKED

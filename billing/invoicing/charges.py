@@ -1,0 +1,242 @@
+"""What a tenant owes, from the totals that rating keeps and the terms of its plans.
+
+Each price is computed over all projects, once. Then come flat fees, what is missing to a commitment or
+lies above it, and discounts on all of that, each once per service period.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from billing.catalog.terms import Terms
+from billing.models import Allowance, Price
+from billing.models.plans import model_of
+from billing.rules.fees import Commitment, Discount, Fee, Included, committed, included
+from billing.rules.money import Money
+from billing.rules.period import Period, unbroken
+from billing.rules.pricing import PerUnit
+from billing.rules.sharing import shared
+from billing.rules.statement import Billed, Key, LineKey, Owed, Share, TermKey, TermKind
+
+InOrder = Callable[[Period, Mapping[int, Fraction], Fraction], Mapping[int, Fraction]]
+"""By price how much of an allowance several prices, told with their use, take of it: see `billing.catalog.allowances`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What is known of one tenant: `used` are resource-seconds by key, `billed` what standing lines hold."""
+
+    used: Mapping[LineKey, Fraction]
+    billed: Mapping[Key, Billed]
+    prices: Mapping[int, Price]
+    period: Period  # that the statement is of
+    # All that are looked at, in order; those behind `period` owe advance fees alone.
+    periods: Sequence[Period]
+    terms: Terms | None
+    in_order: InOrder
+
+
+def owed(books: Books) -> dict[Key, Owed]:
+    """By key what is owed since ever, in whole minor units.
+
+    A key that was billed and holds nothing any more still has its part, of zero, in a price that is
+    computed over all projects, so that its line says how the rest is shared.
+    """
+    found: dict[Key, Owed] = {}
+    free = _allowed(books)
+    for (service, price_id), together in _groups(books).items():
+        price = books.prices[price_id]
+        part, told = free.get((service, price_id), (Fraction(0), None))
+        if price.scale or price.allowance_id is not None:
+            parts = shared(
+                together, model_of(price), price.version.plan.currency, included=part, allowance=told
+            )
+            found |= dict(parts.items())
+        else:
+            model = PerUnit(price.unit_price)
+            found |= {key: Owed(seconds, model) for key, seconds in together.items() if seconds}
+    if books.terms is not None:
+        for service in books.periods:
+            found |= _flat(books, books.terms, service, found)
+    return found
+
+
+def _groups(books: Books) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
+    """By service period and price what each key used; nothing, for keys that were only billed."""
+    groups: dict[tuple[Period, int], dict[LineKey, Fraction]] = defaultdict(dict)
+    keys = {*books.used, *(key for key in books.billed if isinstance(key, LineKey))}
+    for key in sorted(keys):
+        groups[key.service, key.price_id][key] = books.used.get(key, Fraction(0))
+    return groups
+
+
+def _allowed(books: Books) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
+    """By service period and price the resource-seconds that an allowance includes, and how it stands there."""
+    found: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
+    if books.terms is None:
+        return found
+    for version, allowances in books.terms.allowances.items():
+        periods = [
+            each for each in books.periods if each <= books.period and books.terms.seconds(version, each)
+        ]
+        for allowance in allowances:
+            if allowance.tenant_id is not None:  # which stands in the place of one that prices name
+                continue
+            for run in unbroken(periods):
+                found |= _stands(books, books.terms, allowance, run)
+    return found
+
+
+def _stands(
+    books: Books, terms: Terms, allowance: Allowance, periods: Sequence[Period]
+) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
+    """As `_allowed`, of one allowance in periods that follow each other."""
+    found: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
+    given = [_given(terms, allowance, period) for period in periods]
+    uses = [_uses(books, allowance.pk, period) for period in periods]
+    told = [
+        (_hours(each, period), sum(use.values(), Fraction(0)))
+        for each, use, period in zip(given, uses, periods, strict=True)
+    ]
+    stands = included(rollover=allowance.rollover, periods=told)
+    for period, each, use, stand in zip(periods, given, uses, stands, strict=True):
+        if stand.available >= stand.used or len(use) == 1:
+            parted = {price: min(seconds, stand.available) for price, seconds in use.items()}
+        else:
+            parted = dict(books.in_order(period, use, stand.available))
+        shown = _included_by(allowance, each, terms.seconds(allowance.version_id, period), period, stand)
+        found |= {(period, price): (part, shown) for price, part in parted.items()}
+    return found
+
+
+Given = list[tuple[Decimal, int]]
+"""Hours of an allowance per period, and for how many seconds of one they hold."""
+
+
+def _given(terms: Terms, allowance: Allowance, period: Period) -> Given:
+    """What the plan includes, and what the tenant's own do in its place."""
+    rows = [
+        row
+        for row in terms.allowances[allowance.version_id]
+        if row.name == allowance.name and terms.held(row, period)
+    ]
+    return [(row.hours, terms.held(row, period)) for row in rows]
+
+
+def _hours(given: Given, period: Period) -> Fraction:
+    return sum((Fraction(hours) * Fraction(held, period.whole_seconds) for hours, held in given), Fraction(0))
+
+
+def _included_by(
+    allowance: Allowance, given: Given, seconds: int, period: Period, stand: Included
+) -> dict[str, Any]:
+    """How it stands in the period, as the lines of the use that it covers say it."""
+    told = {
+        "name": allowance.name,
+        "of": period.whole_seconds,
+        "carried": str(stand.carried),
+        "used": str(stand.used),
+    }
+    if given == [(allowance.hours, seconds)]:
+        return told | {"hours": _plain(allowance.hours), "seconds": seconds}
+    return told | {"given": [{"hours": _plain(hours), "seconds": held} for hours, held in given]}
+
+
+def _uses(books: Books, allowance: int, period: Period) -> dict[int, Fraction]:
+    """By price what was used of those that the allowance covers."""
+    found: dict[int, Fraction] = defaultdict(Fraction)
+    for key, seconds in books.used.items():
+        if key.service == period and books.prices[key.price_id].allowance_id == allowance and seconds:
+            found[key.price_id] += seconds
+    return dict(found)
+
+
+def _flat(books: Books, terms: Terms, service: Period, use: Mapping[Key, Owed]) -> dict[Key, Owed]:
+    """Fees, the commitment and discounts of one service period, of each version that the tenant was on."""
+    found: dict[Key, Owed] = {}
+    for version, currency in terms.currencies.items():
+        seconds = terms.seconds(version, service)
+        if not seconds:
+            continue
+        of_version = dict(_fees(books, terms, service, version))
+        if service <= books.period:
+            amount = _sum(use, books, service, version, currency)
+            of_version |= _commitment(terms, service, version, amount)
+            charged = amount
+        else:
+            charged = Money.zero(currency)
+        charged = sum((each.amount(currency) for each in of_version.values()), charged)
+        found |= of_version | dict(_discounts(terms, service, version, charged))
+    return found
+
+
+def _fees(books: Books, terms: Terms, service: Period, version: int) -> Iterator[tuple[Key, Owed]]:
+    for fee in terms.fees[version]:
+        seconds = terms.held(fee, service)
+        if seconds and (fee.in_advance or service <= books.period):
+            amount = Fee(fee.amount).owed(terms.currencies[version], Fraction(seconds, service.whole_seconds))
+            told = {"fee": _plain(fee.amount), "seconds": seconds, "of": service.whole_seconds}
+            yield TermKey(service, TermKind.FEE, fee.pk), Owed(Fraction(0), None, Share(amount, told))
+
+
+def _commitment(terms: Terms, service: Period, version: int, use: Money) -> dict[Key, Owed]:
+    """One line, of the plan's commitment and the tenant's own in its place: use is not told apart in a period."""
+    rows = terms.commitments[version]
+    held = [(row, terms.held(row, service)) for row in rows if terms.held(row, service)]
+    if not held:
+        return {}
+    seconds, of = terms.seconds(version, service), service.whole_seconds
+    parts = [(Commitment(row.amount, row.overage_factor), Fraction(part, of)) for row, part in held]
+    amount = committed(parts, use, whole=Fraction(seconds, of))
+    each = [
+        {"commitment": _plain(row.amount), "factor": _plain(row.overage_factor), "seconds": part}
+        for row, part in held
+    ]
+    plain = len(held) == 1 and held[0][1] == seconds
+    told = (each[0] if plain else {"commitments": each, "seconds": seconds}) | {"of": of, "use": use.minor}
+    lasting = [row for row in rows if row.tenant_id is None] or [row for row, _ in held]
+    named = min(lasting, key=lambda row: row.pk)  # the tenant's own that does not hold yet can be dropped
+    key = TermKey(service, TermKind.COMMITMENT, named.pk)
+    return {key: Owed(Fraction(0), None, Share(amount, told))}
+
+
+def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iterator[tuple[Key, Owed]]:
+    """One after the other, each on what the ones before it leave."""
+    for discount in terms.discounts[version]:
+        if discount.percent == 0:  # a tenant's own, which has it get none
+            continue
+        seconds = terms.held(discount, service)
+        of = service.whole_seconds if discount.percent is None else terms.seconds(version, service)
+        amount = Discount(discount.percent, discount.amount).owed(base, Fraction(seconds, of))
+        told = {
+            "percent": None if discount.percent is None else _plain(discount.percent),
+            "off": None if discount.amount is None else _plain(discount.amount),
+            "seconds": seconds,
+            "of": of,
+            "base": base.minor,
+        }
+        yield TermKey(service, TermKind.DISCOUNT, discount.pk), Owed(Fraction(0), None, Share(amount, told))
+        base += amount
+
+
+def _sum(use: Mapping[Key, Owed], books: Books, service: Period, version: int, currency: str) -> Money:
+    """What the use of one service period comes to at the version's prices."""
+    return sum(
+        (
+            each.amount(currency)
+            for key, each in use.items()
+            if isinstance(key, LineKey)
+            and key.service == service
+            and books.prices[key.price_id].version_id == version
+        ),
+        Money.zero(currency),
+    )
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}"

@@ -1,0 +1,99 @@
+"""What keeps a tenant's period from closing, each as a sentence that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from django.db.models import Q
+
+from billing.catalog import billing_periods
+from billing.invoicing import missing_usage, statements
+from billing.invoicing.close_readiness import Rated
+from billing.invoicing.close_results import Block
+from billing.invoicing.missing_usage import Doubt
+from billing.models import BillingPeriod, Parking, PeriodTotal, Verdict
+from portal.core.tenants.models import Tenant
+
+
+def blocks(
+    tenant: Tenant,
+    period: BillingPeriod,
+    rated: Sequence[Rated],
+    waiting: Sequence[Parking],
+    *,
+    at: datetime,
+) -> Iterator[Block]:
+    """All that blocks at that moment, and nobody can accept. `waiting`: what is parked of earlier periods.
+
+    Of a period that is not over nothing else is said.
+    """
+    if period.end > at:
+        told = f"{_name(period)} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that."
+        yield Block("not-over", told)
+        return
+    unclosed = [each for each in rated if each.end <= period.start and not each.closed]
+    if waiting:
+        yield Block(
+            "earlier-parked",
+            f"{_name(waiting[0].period)} waits for approval and is not issued: approve it, or correct what is wrong, "
+            "and close it first.",
+        )
+    elif any(each.charged or each.unpriced for each in unclosed):
+        yield from _earlier(tenant, unclosed)
+    if any(each.unpriced for each in rated):
+        yield from _unpriced(tenant, period)
+
+
+def doubts(
+    period: BillingPeriod,
+    behind: Sequence[tuple[str, datetime | None]],
+    doubted: Sequence[Doubt],
+    *,
+    now: datetime,
+) -> list[Doubt]:
+    """What usage may be missing; the operator may accept it with a reason."""
+    return [*missing_usage.behind(_name(period), period, behind, now=now), *doubted]
+
+
+def unread(found: Sequence[Doubt]) -> Block:
+    """That usage may be missing, and nobody has accepted it."""
+    missing, todo = " ".join(doubt.fact for doubt in found), "; ".join(doubt.remedy for doubt in found)
+    told = f"{missing} {todo[0].upper()}{todo[1:]}, or give a reason with --accept-incomplete."
+    return Block("incomplete", told)
+
+
+def _earlier(tenant: Tenant, unclosed: Sequence[Rated]) -> Iterator[Block]:
+    """The first earlier period with usage that is not closed: its own, or one of a tenant that it pays for."""
+    earlier = (
+        PeriodTotal.objects.filter(
+            Q(payer=None, tenant=tenant) | Q(payer=tenant),
+            period__in=[each.period for each in unclosed],
+            units__gt=0,
+            verdict__in=(Verdict.CHARGED, Verdict.UNPRICED),
+        )
+        .select_related("period", "tenant")
+        .order_by("period__start")
+        .first()
+    )
+    if earlier is not None:
+        whose = "" if earlier.tenant == tenant else f" of {earlier.tenant.name}, which it pays for,"
+        yield Block(
+            "earlier-open", f"{_name(earlier.period)} has usage{whose} and is not closed: close it first."
+        )
+
+
+def _unpriced(tenant: Tenant, period: BillingPeriod) -> Iterator[Block]:
+    missing = statements.unpriced(tenant=tenant, period=period)
+    if missing:
+        listed = ", ".join(
+            f"{row.resource_hours} {row.resource.upper() if row.resource == 'gpu' else row.resource}-hours"
+            + (f" on {row.gpu_model}" if row.gpu_model else "")
+            for row in missing
+        )
+        told = f"No price covers {listed}: give the tenant a plan, or its plan a price, and close again."
+        yield Block("unpriced", told)
+
+
+def _name(period: BillingPeriod) -> str:
+    return billing_periods.name(period)

@@ -1,0 +1,131 @@
+"""How tenants' periods stand before a close: what was rated in them, priced or not, closed or not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.contrib.postgres.aggregates import BoolOr
+from django.db.models import Max, Q
+
+from billing.catalog import third_party_payers
+from billing.models import BillingPeriod, PeriodTotal, Verdict
+from clusters import open_runs, usage, watermark
+from clusters.open_runs import Vanished
+from portal.core.tenants.models import Ownership
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """One billing period in which a tenant has rated usage."""
+
+    tenant: int  # whose usage it is
+    period: int
+    start: datetime
+    end: datetime
+    closed: bool
+    newest: int  # its newest rated row
+    unpriced: bool  # it has totals without a price, of nothing perhaps
+    charged: bool  # it has charged use
+
+
+def rated_up_to(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Rated]]:
+    """By who pays, of whom each has one of the periods here: all that end with it or before it. One query.
+
+    Periods of tenants that others pay for are theirs; one more query then. They are closed as those of who pays are.
+    """
+    if not periods:
+        return {}
+    until = {period.tenant_id: period.end for period in periods}
+    totals = PeriodTotal.objects.filter(
+        Q(payer=None, tenant__in=until) | Q(payer__in=until), period__end__lte=max(until.values())
+    )
+    rows = (
+        totals.values_list("payer", "tenant", "period", "period__start", "period__end", "period__closed_at")
+        .annotate(
+            newest=Max("last_rated_id"),
+            unpriced=BoolOr(Q(verdict=Verdict.UNPRICED)),
+            charged=BoolOr(Q(verdict=Verdict.CHARGED, units__gt=0)),
+        )
+        .order_by("period")
+    )
+    found: dict[int, list[Rated]] = defaultdict(list)
+    for payer, tenant, period, start, end, closed_at, newest, unpriced, charged in rows:
+        if end <= until[payer or tenant]:
+            row = Rated(tenant, period, start, end, closed_at is not None, newest, unpriced, charged)
+            found[payer or tenant].append(row)
+    foreign = {payer for payer, rows in found.items() if any(row.tenant != payer for row in rows)}
+    return _closed_as(found, foreign) if foreign else found
+
+
+def _closed_as(found: Mapping[int, list[Rated]], payers: set[int]) -> dict[int, list[Rated]]:
+    """What others used is closed where who pays has closed a period that reaches as far."""
+    closed = BillingPeriod.objects.filter(tenant__in=payers, closed_at__isnull=False).order_by()
+    last = dict(closed.values_list("tenant").annotate(Max("end")))
+    return {
+        payer: [
+            row if row.tenant == payer else replace(row, closed=payer in last and row.end <= last[payer])
+            for row in rows
+        ]
+        for payer, rows in found.items()
+    }
+
+
+def owned(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:
+    """By who pays, of whom each has one of the periods, the accounts of whose use it paid in it. Two queries."""
+    own = {period.tenant_id: period for period in periods}
+    paid: dict[int, list[int]] = defaultdict(list)
+    for tenant in own:
+        paid[tenant].append(tenant)
+    for stretch in third_party_payers.stretches_of(payers=own):
+        period = own[stretch.payer]
+        if stretch.overlaps(period.start, period.end):
+            paid[stretch.tenant].append(stretch.payer)
+    accounts: dict[int, set[int]] = defaultdict(set)
+    found = Ownership.objects.filter(tenant__in=paid).values_list("tenant", "account", "since", "until")
+    for tenant, account, since, until in found:
+        for payer in paid[tenant]:
+            period = own[payer]
+            if (since is None or since < period.end) and (until is None or until > period.start):
+                accounts[payer].add(account)
+    return accounts
+
+
+def incomplete(
+    periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]], *, now: datetime
+) -> Mapping[int, list[tuple[str, datetime | None]]]:
+    """By tenant the clusters of its accounts that the period may still lack usage of: name, watermark. One query.
+
+    A watermark that lies in the future proves nothing either.
+    """
+    marks = usage.watermarks({account for ids in accounts.values() for account in ids})
+    found = {}
+    for period in periods:
+        clusters = {marks[account] for account in accounts.get(period.tenant_id, ())}
+        behind = [
+            (name, mark)
+            for name, mark in clusters
+            if mark is None or mark < period.end or watermark.is_ahead(mark, moment=now)
+        ]
+        found[period.tenant_id] = sorted(behind, key=lambda each: each[0])
+    return found
+
+
+def vanished(
+    periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]]
+) -> Mapping[int, list[Vanished]]:
+    """By tenant the runs of its accounts in the period that are open, and lost by their scheduler. One query."""
+    lost: dict[int, list[Vanished]] = defaultdict(list)
+    for run in open_runs.vanished_of({account for ids in accounts.values() for account in ids}):
+        lost[run.account_id].append(run)
+    return {
+        period.tenant_id: [
+            run
+            for account in accounts.get(period.tenant_id, ())
+            for run in lost[account]
+            if run.started < period.end and run.until > period.start
+        ]
+        for period in periods
+    }

@@ -1,0 +1,210 @@
+"""Closes that operators or the schedule ask for: kept, done by one worker at a time, gone on with where one died."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Count, QuerySet, Sum
+
+from billing.invoicing import close_reports, close_summary, month_close
+from billing.invoicing.close_results import STUCK, Closed, Outcome
+from billing.models import CloseKind, CloseResult, CloseRun
+from billing.rules.money import Money
+from billing.rules.period import parse_month
+from portal.core import locks
+from portal.core.audit import acting_as
+from portal.core.locks import Work
+from portal.core.tenants.models import Tenant
+
+ATTEMPTS = 5
+"""Workers that may die over the same tenants of a run before it is given up."""
+
+
+class RunError(Exception):
+    """A close cannot be asked for now; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many tenants of a run came out so, and what their documents come to, in minor units of one currency.
+
+    What stands beside the invoice of a period, such as a credit note, is a tally of no tenants. One of which another
+    period of the month is stuck counts twice: by that, and by what is issued.
+    """
+
+    outcome: str
+    currency: str
+    tenants: int
+    total: int
+
+
+def ask(
+    *,
+    month: str,
+    kind: CloseKind,
+    by: str,
+    moment: datetime,
+    accept_incomplete: str = "",
+    scheduled: int = 0,
+) -> CloseRun:
+    """Keep that the month is to be rehearsed or closed for all tenants, and when that was asked for.
+
+    `scheduled`: for so many alone, whom the caller names by `ScheduledClose` in the same transaction.
+    The results of the month's runs before are dropped. Raises RunError while another run of the month
+    is under way, and for a month that is none or has not begun.
+    """
+    try:
+        year, number = parse_month(month)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+    if not (2000, 1) <= (year, number) <= (moment.year, moment.month):
+        raise RunError(f"{month} is no month that can be closed.")
+    try:
+        with transaction.atomic(), acting_as(by, why=accept_incomplete):
+            run = CloseRun.objects.create(
+                month=month,
+                kind=kind,
+                by=by,
+                asked_at=moment,
+                accept_incomplete=accept_incomplete.strip(),
+                scheduled=scheduled > 0,
+                total=scheduled or Tenant.objects.count(),
+            )
+            CloseResult.objects.filter(run__month=month).exclude(run=run).delete()
+    except IntegrityError as error:
+        other = CloseRun.objects.undone().filter(month=month).first()
+        if other is None:
+            raise RunError("Another close of this month has just ended: look at it first.") from error
+        doing = "rehearses" if other.kind == CloseKind.REHEARSAL else "closes"
+        raise RunError(f"{other.by} {doing} {month} at this moment: wait until that has ended.") from error
+    return run
+
+
+def perform(run_id: int, *, clock: Callable[[], datetime]) -> bool:
+    """Close tenant by tenant, and keep what becomes of each; whether this call did anything.
+
+    Called again, or by two workers at once, it goes on where it ended. What a worker had issued when it
+    died is found as issued already. Each tenant is closed as of the clock, however long ago that was asked for:
+    documents are dated, and wallets pay, when it is done. A month that is issued waits for those before it, which
+    another worker may be at.
+    """
+    with locks.alone(Work.CLOSING, run_id) as ours:
+        run = CloseRun.objects.undone().filter(pk=run_id).first() if ours else None
+        if run is None or _waits_for_another(run):
+            return False
+        known = run.results.values("tenant")
+        waiting = list(_tenants(run).exclude(pk__in=known).order_by("slug"))
+        run.begun_at, run.attempts = run.begun_at or clock(), run.attempts + 1
+        run.total = run.done + len(waiting)
+        if run.attempts > ATTEMPTS:
+            run.error = "It was begun several times and never ended: the worker's log says why. Ask again."
+            waiting = []
+        with acting_as(run.by, why=run.accept_incomplete):
+            run.save()
+            for start in range(0, len(waiting), month_close.TOGETHER):
+                _close(run, waiting[start : start + month_close.TOGETHER], clock())
+            run.ended_at = clock()
+            with transaction.atomic():
+                run.save()
+                if run.scheduled:
+                    close_reports.write(run, counts(run))
+    return True
+
+
+def _tenants(run: CloseRun) -> QuerySet[Tenant]:
+    if not run.scheduled:
+        return Tenant.objects.all()
+    return Tenant.objects.filter(pk__in=run.scheduled_closes.values("tenant"))
+
+
+def _waits_for_another(run: CloseRun) -> bool:
+    earlier = CloseRun.objects.undone().filter(kind=CloseKind.ISSUE, month__lt=run.month)
+    return run.kind == CloseKind.ISSUE and earlier.exists()
+
+
+def newest(month: str) -> CloseRun | None:
+    """The last run of the month that was asked for."""
+    return CloseRun.objects.filter(month=month).order_by("-pk").first()
+
+
+def counts(run: CloseRun) -> list[Tally]:
+    """Two queries."""
+    rows = run.results.values("outcome", "currency").annotate(tenants=Count("id"), sum=Sum("total"))
+    tallies = [
+        Tally(row["outcome"], row["currency"], row["tenants"], int(row["sum"] or 0))
+        for row in rows.order_by("outcome", "currency")
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_BESIDE, {"stuck": sorted(STUCK), "issued": Outcome.ISSUED.value, "run": run.pk})
+        return tallies + [
+            Tally(outcome, currency, tenants, Money.of(total, currency).minor)
+            for outcome, currency, tenants, total in cursor.fetchall()
+        ]
+
+
+def in_the_way(run: CloseRun) -> list[tuple[str, int]]:
+    """What blocks, by its code, and how many tenants; what blocks most is first. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(_IN_THE_WAY, [run.pk])
+        return [(code, tenants) for code, tenants in cursor.fetchall()]
+
+
+def results(
+    run: CloseRun, *, outcomes: Sequence[str] = (), code: str = "", after: int = 0, limit: int
+) -> tuple[list[CloseResult], int]:
+    """The first results behind one, by tenant, and the cursor of the page behind them; 0 where there is none."""
+    found = run.results.filter(pk__gt=after).select_related("run", "tenant").order_by("pk")
+    if outcomes:
+        found = found.filter(outcome__in=outcomes)
+    if code:
+        found = found.filter(told__blocks__contains=[{"code": code}])
+    rows = list(found[: limit + 1])
+    return rows[:limit], rows[limit - 1].pk if len(rows) > limit else 0
+
+
+def _close(run: CloseRun, tenants: Sequence[Tenant], moment: datetime) -> None:
+    year, month = parse_month(run.month)
+    closed = list(
+        month_close.close(
+            tenants=tenants,
+            year=year,
+            month=month,
+            moment=moment,
+            accept_incomplete=run.accept_incomplete,
+            rehearse=run.kind == CloseKind.REHEARSAL,
+        )
+    )
+    ids = {tenant.slug: tenant.pk for tenant in tenants}
+    with transaction.atomic():
+        CloseResult.objects.bulk_create([_result(run, ids[one.tenant], one) for one in closed])
+        run.done, run.attempts = run.done + len(closed), 1
+        run.save(update_fields=["done", "attempts"])
+
+
+def _result(run: CloseRun, tenant: int, one: Closed) -> CloseResult:
+    return CloseResult(
+        run=run,
+        tenant_id=tenant,
+        outcome=one.outcome.value,
+        number="" if run.kind == CloseKind.REHEARSAL and one.outcome == "issued" else one.number,
+        currency=one.total.currency if one.total else "",
+        total=one.total.minor if one.total else None,
+        told=close_summary.data(one, rehearsed=run.kind == CloseKind.REHEARSAL),
+    )
+
+
+_BESIDE = """
+SELECT CASE WHEN r.outcome = ANY (%(stuck)s) THEN %(issued)s ELSE r.outcome END, other ->> 'currency',
+       count(DISTINCT r.id) FILTER (WHERE r.outcome = ANY (%(stuck)s)), sum((other ->> 'total')::numeric)
+FROM billing_closeresult r, jsonb_array_elements(r.told -> 'beside') AS other
+WHERE r.run_id = %(run)s GROUP BY 1, 2 ORDER BY 1, 2
+"""
+"""What stands beside a period that is stuck is issued."""
+
+_IN_THE_WAY = """
+SELECT block ->> 'code', count(*) FROM billing_closeresult r, jsonb_array_elements(r.told -> 'blocks') AS block
+WHERE r.run_id = %s GROUP BY 1 ORDER BY 2 DESC, 1
+"""

@@ -1,0 +1,190 @@
+"""Months that close by themselves: on which days, what is due, and what comes next."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, Min, OuterRef, Subquery
+
+from billing.catalog import billing_periods
+from billing.invoicing import close_runs
+from billing.invoicing.close_runs import RunError
+from billing.models import BillingPeriod, CloseKind, CloseRun, CloseSchedule, Invoice, ScheduledClose
+from billing.models.closes import FIRST_DAY, LAST_DAY
+from billing.rules.period import midnight
+from portal.core.audit import acting_as
+from portal.core.tenants.models import Tenant
+
+BY = "schedule"
+"""Who acts, in runs and in the history of changes."""
+
+
+class ScheduleError(Exception):
+    """A month cannot be scheduled so; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A preview or an issue of one period that the schedule has not asked for yet."""
+
+    period: BillingPeriod
+    month: str
+    kind: CloseKind
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Upcoming:
+    """What the schedule does of a month on one day, and of how many tenants."""
+
+    day: date
+    month: str
+    kind: CloseKind
+    tenants: int
+
+
+@transaction.atomic
+def set_schedule(
+    *, tenant: Tenant | None, preview_day: int | None, issue_day: int | None, since: date
+) -> CloseSchedule:
+    """Have the periods of the tenant, or of everyone without a schedule of their own, close on these days.
+
+    None: by hand. Set again, nothing changes. Raises ScheduleError for days that cannot be.
+    """
+    for day in (preview_day, issue_day):
+        if day is not None and not FIRST_DAY <= day <= LAST_DAY:
+            raise ScheduleError(
+                f"Day {day} is not in every month: choose one from {FIRST_DAY} to {LAST_DAY}."
+            )
+    if preview_day and issue_day and preview_day > issue_day:
+        raise ScheduleError(
+            f"The preview on day {preview_day} comes after the issue on day {issue_day}: choose an earlier day for it."
+        )
+    kept = CloseSchedule.objects.select_for_update(of=("self",)).filter(tenant=tenant).first()
+    row = CloseSchedule(tenant=tenant) if kept is None else kept
+    days = (preview_day, issue_day, since)
+    if kept is None or days != (row.preview_day, row.issue_day, row.since):
+        row.preview_day, row.issue_day, row.since = days
+        row.save()
+    return row
+
+
+def remove_schedule(*, tenant: Tenant | None) -> None:
+    """The tenant's own goes: everyone's holds for it again. Everyone's goes: nothing closes by itself."""
+    for row in CloseSchedule.objects.filter(tenant=tenant):
+        row.delete()
+
+
+def ask_due(*, moment: datetime) -> list[CloseRun]:
+    """Ask for one run of each month and kind that has tenants whose day has come; workers take them up.
+
+    By two at once, or again after a kill, each period is asked for once of each kind. What comes of it waits for
+    people: it is not asked for again. A month that is being closed at this moment is left to the next call.
+    """
+    due: dict[tuple[str, CloseKind], list[BillingPeriod]] = defaultdict(list)
+    for step in _steps(moment=moment, making=True):
+        if step.due <= moment:
+            due[step.month, step.kind].append(step.period)
+    runs = []
+    for (month, kind), periods in sorted(due.items(), key=lambda item: item[0]):
+        try:
+            runs.append(_ask(month, kind, periods, moment))
+        except (RunError, IntegrityError):
+            continue  # somebody else closes the month, or has asked for these periods just now
+    return runs
+
+
+@transaction.atomic
+def _ask(month: str, kind: CloseKind, periods: Sequence[BillingPeriod], moment: datetime) -> CloseRun:
+    tenants = {period.tenant_id for period in periods}
+    with acting_as(BY):
+        run = close_runs.ask(month=month, kind=kind, by=BY, moment=moment, scheduled=len(tenants))
+        ScheduledClose.objects.bulk_create(
+            ScheduledClose(tenant_id=period.tenant_id, period=period, kind=kind, run=run)
+            for period in periods
+        )
+    return run
+
+
+def upcoming(*, moment: datetime) -> list[Upcoming]:
+    """What comes next, of the periods that have begun, the soonest first. Nothing is written."""
+    steps = _steps(moment=moment, making=False)
+    counts = Counter(
+        (step.due.astimezone(ZoneInfo(step.period.timezone)).date(), step.month, step.kind) for step in steps
+    )
+    return sorted(Upcoming(*key, tenants=count) for key, count in counts.items())
+
+
+def _steps(*, moment: datetime, making: bool) -> Iterator[Step]:
+    """Of all periods that have begun and are not closed. The periods that are lacking are made, or supposed."""
+    schedules = _schedules()
+    if not schedules:
+        return
+    since = {tenant: midnight(row.since, zone=tenant.zone) for tenant, row in schedules.items()}
+    # A tenant without a plan has had nothing to bill before its first usage, which makes its period.
+    reach = [
+        (tenant, min(moment, max(getattr(tenant, "first", None) or moment, since[tenant])), _past(moment))
+        for tenant in schedules
+    ]
+    lacking: list[BillingPeriod] = []
+    if making:
+        billing_periods.ensure_each(reach)
+    else:
+        lacking = billing_periods.lacking_each(reach)
+    kept = _open_periods(schedules, moment=moment, since=min(since.values()))
+    done: dict[int, set[CloseKind]] = defaultdict(set)
+    scheduled = ScheduledClose.objects.filter(period__in=[period.pk for period, _ in kept])
+    for pk, kind in scheduled.values_list("period", "kind"):
+        done[pk].add(CloseKind(kind))
+    rows = {tenant.pk: row for tenant, row in schedules.items()}
+    for period, zone_before in [*kept, *((period, "") for period in lacking if period.start <= moment)]:
+        year, month = billing_periods.month_of(period, zone_before)
+        for step, due in _due(rows[period.tenant_id], period, done[period.pk], moment):
+            yield Step(period, f"{year:04d}-{month:02d}", step, due)
+
+
+def _schedules() -> Mapping[Tenant, CloseSchedule]:
+    """Of each tenant that has one, its own or everyone's. Two queries."""
+    rows = {row.tenant_id: row for row in CloseSchedule.objects.all()}
+    if not any(row.preview_day or row.issue_day for row in rows.values()):
+        return {}
+    tenants = Tenant.objects.annotate(first=Min("subscriptions__since"))
+    chosen = {tenant: rows.get(tenant.pk, rows.get(None)) for tenant in tenants}
+    return {tenant: row for tenant, row in chosen.items() if row and (row.preview_day or row.issue_day)}
+
+
+def _past(moment: datetime) -> datetime:
+    """So that the period that holds the moment is covered."""
+    return moment + timedelta(seconds=1)
+
+
+def _open_periods(
+    schedules: Mapping[Tenant, CloseSchedule], *, moment: datetime, since: datetime
+) -> list[tuple[BillingPeriod, str]]:
+    """With the zone of the period before. One whose invoice was made void is open again, and people decide on it."""
+    numbered = Invoice.objects.filter(period=OuterRef("pk"), number__isnull=False)
+    before = BillingPeriod.objects.filter(tenant=OuterRef("tenant"), end=OuterRef("start")).values("timezone")
+    rows = BillingPeriod.objects.filter(
+        ~Exists(numbered), tenant__in=schedules, closed_at__isnull=True, start__lte=moment, end__gt=since
+    ).annotate(zone_before=Subquery(before[:1]))
+    return [(row, getattr(row, "zone_before", None) or "") for row in rows.order_by("start", "tenant")]
+
+
+def _due(
+    row: CloseSchedule, period: BillingPeriod, done: set[CloseKind], moment: datetime
+) -> Iterator[tuple[CloseKind, datetime]]:
+    """What is left to do of the period. A preview is pointless once it is issued, or about to be."""
+    last = billing_periods.last_day(period)
+    if last < row.since or CloseKind.ISSUE in done:
+        return
+    zone = ZoneInfo(period.timezone)
+    issue = midnight(last + timedelta(days=row.issue_day), zone=zone) if row.issue_day else None
+    if issue is not None:
+        yield CloseKind.ISSUE, issue
+    if row.preview_day and not done and (issue is None or issue > moment):
+        yield CloseKind.REHEARSAL, midnight(last + timedelta(days=row.preview_day), zone=zone)

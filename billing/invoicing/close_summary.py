@@ -1,0 +1,126 @@
+"""What became of a close, for programs and as lines for people: `close_period` prints it, the page keeps it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from billing.invoicing.close_results import STUCK, Closed, Outcome
+from billing.invoicing.period_comparison import Change
+from billing.models import DocumentKind
+from billing.rules.changing import Moved
+from billing.rules.formatting import money_text
+
+KINDS = {
+    DocumentKind.INVOICE.value: "Invoice",
+    DocumentKind.CREDIT_NOTE.value: "Credit note",
+    DocumentKind.CORRECTION.value: "Invoice of corrections",
+}
+SHOWN = 3  # lines that differ, of each tenant
+
+
+def data(one: Closed, *, rehearsed: bool) -> dict[str, Any]:
+    """JSON values, as `close_period --json` prints them."""
+    return {
+        "tenant": one.tenant,
+        "outcome": one.outcome.value,
+        "number": None if rehearsed and one.outcome is Outcome.ISSUED else one.number or None,
+        "currency": one.total.currency if one.total else None,
+        "total": one.total.text if one.total else None,
+        "reason": one.reason or None,
+        "note": one.note or None,
+        "blocks": [{"code": block.code, "sentence": block.sentence} for block in one.blocks],
+        "change": _change(one.change) if one.change else None,
+        "beside": [
+            {
+                "kind": other.kind,
+                "number": None if rehearsed else other.number,
+                "total": other.total.text,
+                "currency": other.total.currency,
+                "original": other.original or None,
+            }
+            for other in one.beside
+        ],
+    }
+
+
+def lines(closed: Sequence[Closed], *, rehearsed: bool) -> list[str]:
+    """One for each tenant, with what differs most beneath it, and in the end of a rehearsal who is kept by what."""
+    told = [line for one in closed for line in (_line(one, rehearsed=rehearsed), *_differing(one.change))]
+    if rehearsed:
+        told += _in_the_way(closed)
+    return told or ["There are no tenants yet."]
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "since": change.since,
+        "number": change.number,
+        "currency": change.total.before.currency,
+        **_moved(change.total),
+        "lines": [
+            {"project": project, "description": description, **_moved(pair)}
+            for (project, description), pair in change.lines.items()
+        ],
+    }
+
+
+def _moved(pair: Moved) -> dict[str, Any]:
+    return {
+        "before": pair.before.text,
+        "now": pair.now.text,
+        "difference": pair.difference.text,
+        "percent": pair.percent or None,
+    }
+
+
+def _line(one: Closed, *, rehearsed: bool) -> str:
+    outcome = "would be issued" if rehearsed and one.outcome is Outcome.ISSUED else one.outcome.value
+    number = one.number if not (rehearsed and one.outcome is Outcome.ISSUED) else ""
+    words = [f"  {one.tenant}: {outcome}", number, money_text(one.total) if one.total else ""]
+    if one.change:
+        words.append(f"({_said(one.change.total)} on {one.change.since})")
+    others = [
+        " ".join(
+            (KINDS[other.kind], "" if rehearsed else other.number, "over", money_text(other.total)),
+        ).replace("  ", " ")
+        + (f" for {other.original}" if other.original else "")
+        + "."
+        for other in one.beside
+    ]
+    sentences = [sentence for sentence in (*others, one.reason, one.note) if sentence]
+    return ". ".join(
+        [" ".join(word for word in words if word), *([" ".join(sentences)] if sentences else [])]
+    )
+
+
+def _differing(change: Change | None) -> Iterable[str]:
+    if change is None:
+        return
+    for (project, description), pair in list(change.lines.items())[:SHOWN]:
+        name = ", ".join(part for part in (project, description) if part)
+        yield f"      {name}: {money_text(pair.before)} -> {money_text(pair.now)} ({_said(pair)})"
+    if len(change.lines) > SHOWN:
+        yield f"      and {len(change.lines) - SHOWN} more lines differ"
+
+
+def _said(pair: Moved) -> str:
+    """`+$6.00, +300 %`"""
+    sign = "+" if pair.difference.amount > 0 else ""
+    percent = f", {pair.percent} %" if pair.percent else ""
+    return f"{sign}{money_text(pair.difference)}{percent}"
+
+
+def _in_the_way(closed: Sequence[Closed]) -> list[str]:
+    """By what is in the way, whom it stops."""
+    whom: dict[str, list[str]] = defaultdict(list)
+    for one in closed:
+        if one.outcome in STUCK:
+            for code in [block.code for block in one.blocks] or [one.outcome.value]:
+                whom[code].append(one.tenant)
+    if not whom:
+        return []
+    stuck = sum(one.outcome in STUCK for one in closed)
+    told = [f"  {code}: {', '.join(tenants)}" for code, tenants in sorted(whom.items())]
+    return [f"In the way of {stuck} of {len(closed)} tenants:", *told]

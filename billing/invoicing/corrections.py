@@ -1,0 +1,244 @@
+"""Where corrections of earlier periods go: on the next invoice, on credit notes, or on an invoice of their own.
+
+What is too much is taken back from the lines that billed it, the newest first, and never more than is
+left of them. What was credited by hand before stays credited, and is not given a second time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from django.db.models import QuerySet
+
+from billing.invoicing import line_taxes
+from billing.models import InvoiceLine, InvoiceState, LineKind
+from billing.rules.credit import take_back
+from billing.rules.money import Money
+from billing.rules.tax import Tax
+from portal.core.tenants.models import Corrections
+
+Key = tuple[int, int, str, int | None, int | None, str, int | None]
+"""What a line charges for, of whom, and when; lines of one key correct each other."""
+
+
+class _Known(NamedTuple):
+    """A standing line, as it was issued."""
+
+    pk: int
+    key: Key
+    amount: int
+    original: int | None
+    invoice: int
+    tax: Tax
+
+
+@dataclass(slots=True)
+class _Held:
+    """The standing lines of one key: what is left of each, in minor units, the oldest first."""
+
+    left: dict[int, int] = field(default_factory=dict)
+    forgiven: dict[int, int] = field(default_factory=dict)  # what was credited by hand, signs as billed
+
+
+@dataclass(frozen=True, slots=True)
+class Billed:
+    """What stands of some service periods."""
+
+    lines: Mapping[int, _Known]
+    held: Mapping[Key, _Held]
+    taxes: Mapping[tuple[int, int], Tax]  # of the newest line, by tenant and service period
+
+    def left(self, line: int) -> int:
+        """What is left to be taken back of a line, in minor units, sign as billed."""
+        return self.held[self.lines[line].key].left.get(line, 0)
+
+    def tax_of(self, line: InvoiceLine) -> Tax | None:
+        """How the line's use was taxed when it was billed; None where it never was."""
+        held = self.held.get(key_of(line))
+        if held and held.left:
+            return self.lines[next(reversed(held.left))].tax
+        return self.taxes.get((line.tenant_id, line.service_period_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """The lines to bill, by where they go; none of them is saved, nor has it an invoice or a position."""
+
+    lines: list[InvoiceLine]  # the period's invoice
+    apart: list[InvoiceLine] = field(default_factory=list)  # an invoice of corrections
+    credits: Mapping[int, list[InvoiceLine]] = field(default_factory=dict)  # credit notes, by their invoice
+
+    def __bool__(self) -> bool:
+        return bool(self.lines or self.apart or self.credits)
+
+
+def key_of(line: InvoiceLine) -> Key:
+    """What a line is about: lines of the same key correct one another."""
+    return (
+        line.tenant_id,
+        line.service_period_id,
+        line.kind,
+        line.term_id,
+        line.project_id,
+        line.meter,
+        line.price_id,
+    )
+
+
+def billed_of(lines: Iterable[InvoiceLine]) -> Billed:
+    """What stands of the service periods that some of these lines correct. One query, none without corrections."""
+    correcting = [line for line in lines if line.correction]
+    return billed_with(correcting) if correcting else Billed({}, {}, {})
+
+
+def billed_with(lines: Iterable[InvoiceLine]) -> Billed:
+    """What stands of the service periods of these lines. One query."""
+    found = {(line.tenant_id, line.service_period_id) for line in lines}
+    return _replayed(
+        InvoiceLine.objects.filter(
+            tenant__in={tenant for tenant, _ in found}, service_period__in={period for _, period in found}
+        )
+    )
+
+
+def divide(lines: Sequence[InvoiceLine], *, billed: Billed, policy: str, currency: str) -> Divided:
+    """The lines of one tenant's statement, by the policy of corrections; what they come to stays the same.
+
+    Lines that correct what was billed are taxed as that was.
+    """
+    own = [line for line in lines if not line.correction]
+    debits: list[InvoiceLine] = []
+    taken: dict[int, list[InvoiceLine]] = defaultdict(list)
+    for line in lines:
+        if not line.correction:
+            continue
+        rest, parts = _parts(line, billed, currency, whole=policy == Corrections.NEXT_INVOICE)
+        debits += [rest] if rest is not None else []
+        for part in parts:
+            taken[billed.lines[part.original_id or 0].invoice].append(part)
+    for invoice, parts in list(taken.items()):
+        if policy == Corrections.NEXT_INVOICE or sum(part.amount for part in parts) >= 0:
+            debits += taken.pop(invoice)
+    if policy == Corrections.OWN_INVOICE and debits and _asks(debits, currency):
+        return Divided(own, debits, taken)
+    return Divided(own + debits, [], taken)
+
+
+def taking_back(line: InvoiceLine, billed: Billed) -> InvoiceLine:
+    """As a correction where it takes back what was billed already, be it of its own period."""
+    if line.amount >= 0 or key_of(line) not in billed.held:
+        return line
+    found = copy(line)
+    found.correction = True
+    return found
+
+
+def not_below_zero(lines: list[InvoiceLine], currency: str) -> list[InvoiceLine]:
+    """All lines; where they come to less than nothing without those by hand, or else of use alone.
+
+    Use cannot wait: what an invoice covers is not looked at again. Lines by hand and terms of plans are.
+    """
+    used = [line for line in lines if line.kind in {LineKind.USAGE, LineKind.CREDIT}]
+    for some in (lines, [line for line in lines if line.kind != LineKind.MANUAL], used):
+        if line_taxes.total(line_taxes.rows(some, currency), currency).amount >= 0:
+            return some
+    return []
+
+
+def _asks(lines: Sequence[InvoiceLine], currency: str) -> bool:
+    """Whether they ask for something before tax, and give nothing back with it: rates may differ between them."""
+    sums = line_taxes.rows(lines, currency)
+    net = sum((row.net for row in sums), Money.zero(currency))
+    return net.amount > 0 and line_taxes.total(sums, currency).amount >= 0
+
+
+def _parts(
+    line: InvoiceLine, billed: Billed, currency: str, *, whole: bool
+) -> tuple[InvoiceLine | None, list[InvoiceLine]]:
+    """What of the line is no credit, and its parts that name the line that they take back from."""
+    held = billed.held.get(key_of(line), _Held())
+    newest = [(pk, Money.from_minor(left, currency)) for pk, left in reversed(held.left.items())]
+    taken = take_back(Money.from_minor(line.amount, currency), [(pk, -left) for pk, left in newest])
+    forgiven = [(pk, Money.from_minor(-part, currency)) for pk, part in reversed(held.forgiven.items())]
+    again = take_back(taken.excess, forgiven)
+    rest = again.excess.minor
+    parts = [] if whole else [_part(line, pk, part.minor, billed) for pk, part in taken.parts.items()]
+    if whole:
+        rest += sum(part.minor for part in taken.parts.values())
+    for pk, part in again.parts.items():
+        parts.append(_part(line, pk, part.minor, billed))
+        parts.append(given_back(line, billed.lines[pk], -part.minor))
+    keeps = copy(line) if rest or not parts else None
+    if keeps is not None:
+        keeps.amount = rest
+    for other in parts[:1] if keeps is None else []:
+        other.seconds_num, other.seconds_den = line.seconds_num, line.seconds_den
+    return keeps, parts
+
+
+def _part(line: InvoiceLine, original: int, amount: int, billed: Billed) -> InvoiceLine:
+    """An amount of the line, without its seconds, which stand on one part alone."""
+    part = line_taxes.stamp(copy(line), billed.lines[original].tax)
+    part.original_id, part.amount = original, amount
+    part.seconds_num, part.seconds_den = line.seconds_num * 0, 1
+    return part
+
+
+def given_back(line: InvoiceLine, original: _Known, amount: int) -> InvoiceLine:
+    """A line by hand: what is credited beside what was used, or takes such a credit back. It has no quantity."""
+    told = "Credit" if amount * original.amount < 0 else "Credited before"
+    return line_taxes.stamp(
+        InvoiceLine(
+            tenant_id=line.tenant_id,
+            service_period_id=line.service_period_id,
+            kind=LineKind.CREDIT,
+            project_id=line.project_id,
+            project=line.project,
+            description=f"{told}: {line.description}",
+            seconds_num=line.seconds_num * 0,
+            seconds_den=1,
+            amount=amount,
+            correction=line.correction,
+            original_id=original.pk,
+        ),
+        original.tax,
+    )
+
+
+_COLUMNS = (
+    *("pk", "tenant", "service_period", "kind", "term_id", "project_id", "meter", "price_id"),
+    *("amount", "original", "invoice", "tax_category", "tax_rate"),
+)
+
+
+def _replayed(found: QuerySet[InvoiceLine]) -> Billed:
+    """In the order in which they were issued; a line below zero without an original takes from the newest."""
+    lines: dict[int, _Known] = {}
+    held: dict[Key, _Held] = defaultdict(_Held)
+    taxes: dict[tuple[int, int], Tax] = {}
+    standing = found.filter(invoice__state=InvoiceState.ISSUED).order_by("pk")
+    for pk, *key, amount, original, invoice, category, rate in standing.values_list(*_COLUMNS):
+        line = lines[pk] = _Known(pk, tuple(key), amount, original, invoice, Tax(category, rate))
+        if original is None:
+            taxes[line.key[0], line.key[1]] = line.tax
+            _stack(held[line.key].left, line)
+        elif original in lines:
+            of = held[lines[original].key]
+            of.left[original] += amount
+            if line.key[2] == LineKind.CREDIT:
+                of.forgiven[original] = of.forgiven.get(original, 0) - amount
+    return Billed(lines, held, taxes)
+
+
+def _stack(left: dict[int, int], line: _Known) -> None:
+    rest = line.amount
+    for pk in reversed(left):
+        if rest * left[pk] < 0:
+            part = min(abs(rest), abs(left[pk])) * (1 if rest > 0 else -1)
+            left[pk] += part
+            rest -= part
+    left[line.pk] = rest

@@ -1,0 +1,70 @@
+"""What a credit note will do to the money, before it is issued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from django.db import transaction
+
+from billing.invoicing import credit_notes
+from billing.models import Invoice
+from billing.payments import refunds_due
+from billing.receivables import settlement
+from billing.rules.money import Money
+
+
+@dataclass(frozen=True, slots=True)
+class CreditPreview:
+    """Amounts with tax. credited = less due + to the wallet + owed to the tenant, where nothing was overpaid before."""
+
+    invoice: Invoice
+    credited: Money
+    less_due: Money
+    to_wallet: Money
+    owed_back: Money
+    to_card: Money  # of what is owed then, what can be refunded to a card
+
+    @property
+    def sentence(self) -> str:
+        currency = self.credited.currency
+        told = [
+            f"{self.invoice} of {self.invoice.tenant}: a credit note over {self.credited.text} {currency}."
+        ]
+        if self.less_due.amount:
+            told.append(f"The tenant has {self.less_due.text} less to pay.")
+        if self.to_wallet.amount:
+            told.append(f"{self.to_wallet.text} go back to its wallet.")
+        if self.owed_back.amount:
+            told.append(
+                f"{self.owed_back.text} were paid and will be owed to the tenant; no money moves by itself."
+            )
+            told.append(
+                f"{self.to_card.text} can be refunded to the card afterwards, on the page Collecting."
+                if self.to_card.amount
+                else "Transfer the money afterwards and record that, on the page Collecting."
+            )
+        return " ".join(told)
+
+
+def preview(
+    *, invoice: Invoice, on: date, moment: datetime, net: Money | None = None, position: int | None = None
+) -> CreditPreview:
+    """What `crediting.credit` would do, by doing it and undoing all of it. Raises CreditError as that does."""
+    with transaction.atomic():
+        before = settlement.balance(invoice=invoice, on=on)
+        note = credit_notes.credit(
+            invoice=invoice, reason="Preview.", by="preview", on=on, net=net, position=position, moment=moment
+        )
+        after = settlement.balance(invoice=invoice, on=on)
+        due = refunds_due.listed(limit=1, invoice=invoice)
+        transaction.set_rollback(True)
+    zero = Money.zero(invoice.currency)
+    return CreditPreview(
+        invoice=invoice,
+        credited=-Money.from_minor(note.total, note.currency),
+        less_due=max(before.due, zero) - max(after.due, zero),
+        to_wallet=before.from_wallet - after.from_wallet,
+        owed_back=max(-after.due, zero) - max(-before.due, zero),
+        to_card=due[0].to_card if due else zero,
+    )

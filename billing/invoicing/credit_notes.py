@@ -1,0 +1,125 @@
+"""Credit notes: what is taken back of an issued invoice, in a series of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+
+from django.db import transaction
+
+from billing.invoicing import corrections, invoice_drafts, line_taxes, numbering, sellers
+from billing.invoicing.invoice_drafts import Bill
+from billing.models import CLOSED_PERIOD, DocumentKind, Invoice, InvoiceLine, InvoiceState, Seller
+from billing.payments import refunds
+from billing.rules.credit import OverCreditError, spread
+from billing.rules.money import Money
+
+CORRECTED = "The usage of this invoice was corrected after it was issued."
+
+
+class CreditError(Exception):
+    """An invoice cannot be credited so; the message says why and what to do."""
+
+
+@transaction.atomic
+def credit(
+    *,
+    invoice: Invoice,
+    reason: str,
+    by: str,
+    on: date,
+    net: Money | None = None,
+    position: int | None = None,
+    moment: datetime | None = None,
+) -> Invoice:
+    """Issue a credit note for an issued invoice, for one line of it, or for `net`, an amount before tax.
+
+    What was used stays billed: the credit is given beside it. Each line is credited at the tax at which
+    it was billed, and no line beyond what is left of it, whether other credit notes or later invoices
+    took the rest back. Asked again it credits again, as far as something is left. What comes back to a
+    wallet does so at `moment`; None: when the day begins. `on` is a day where the invoice was issued, and none before
+    it was. Raises CreditError.
+    """
+    numbering.lock(invoice.tenant)
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    if invoice.kind == DocumentKind.CREDIT_NOTE or invoice.state != InvoiceState.ISSUED:
+        told = invoice.state if invoice.kind != DocumentKind.CREDIT_NOTE else "a credit note"
+        raise CreditError(f"{invoice} is {told}; only an issued invoice can be credited.")
+    if not reason.strip():
+        raise CreditError("Say why it is credited: the reason stands on the credit note.")
+    if invoice.issued_on is not None and on < invoice.issued_on:
+        raise CreditError(
+            f"{invoice} was issued on {invoice.issued_on}, and a credit note is no older than its invoice: "
+            f"date it on that day, or later."
+        )
+    lines = {line.pk: line for line in invoice.lines.order_by("position")}
+    chosen = [pk for pk, line in lines.items() if position in (None, line.position)]
+    if not chosen:
+        raise CreditError(f"{invoice} has no line {position}.")
+    billed = corrections.billed_with(lines.values())
+    lefts = [(pk, Money.from_minor(billed.left(pk), invoice.currency)) for pk in chosen]
+    taken = _taken(invoice, net, lefts)
+    note = _note(invoice, sellers.the_seller(), reason=reason.strip(), rated_through=0)
+    note.terms = {"credited_by": by}
+    given = [
+        corrections.given_back(lines[pk], billed.lines[pk], -amount.minor) for pk, amount in taken.items()
+    ]
+    _write(note, given)
+    numbering.issue_each([(invoice.tenant, note, on)], moment=moment)
+    refunds.explain_by(note, on=on)
+    return note
+
+
+def draft_notes(bill: Bill) -> list[Invoice]:
+    """The drafts of the credit notes that the bill's corrections make, one for each invoice."""
+    originals = Invoice.objects.in_bulk(bill.divided.credits) if bill.divided.credits else {}
+    notes = []
+    for pk, lines in sorted(bill.divided.credits.items()):
+        note = _note(originals[pk], bill.seller, reason=CORRECTED, rated_through=bill.owing.due.rated_through)
+        note.terms = {CLOSED_PERIOD: bill.owing.period.pk}
+        notes.append(_write(note, lines))
+    return notes
+
+
+def _taken(invoice: Invoice, net: Money | None, lefts: Sequence[tuple[int, Money]]) -> dict[int, Money]:
+    """By line what is credited of it."""
+    zero = Money.zero(invoice.currency)
+    left = sum((money for _, money in lefts), zero)
+    if left <= zero:
+        raise CreditError(f"Nothing is left to credit of {invoice}.")
+    if net is not None and net.currency != invoice.currency:
+        raise CreditError(f"{invoice} is in {invoice.currency}, not {net.currency}.")
+    if net is not None and net <= zero:
+        raise CreditError("A credit is an amount above zero.")
+    try:
+        return spread(left if net is None else net, lefts)
+    except OverCreditError as error:
+        raise CreditError(f"{invoice}: {error}") from error
+
+
+def _note(original: Invoice, seller: Seller, *, reason: str, rated_through: int) -> Invoice:
+    """With the parties and the period of its invoice; not saved, and without sums."""
+    return Invoice(
+        kind=DocumentKind.CREDIT_NOTE,
+        original=original,
+        reason=reason,
+        tenant_id=original.tenant_id,
+        period_id=original.period_id,
+        period_start=original.period_start,
+        period_end=original.period_end,
+        timezone=original.timezone,
+        currency=original.currency,
+        seller=original.seller | {"credit_prefix": seller.credit_prefix},
+        buyer=original.buyer,
+        tax_name=original.tax_name,
+        tax_rate=original.tax_rate,
+        rated_through=rated_through,
+    )
+
+
+def _write(note: Invoice, lines: Sequence[InvoiceLine]) -> Invoice:
+    if note.original is None:
+        raise TypeError("a credit note has its invoice")
+    taxes = line_taxes.credited(lines, note.original)
+    invoice_drafts.write([(invoice_drafts.add_up(note, taxes), lines, taxes)])
+    return note

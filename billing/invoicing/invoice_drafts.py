@@ -1,0 +1,343 @@
+"""From a statement to drafts: lines, taxes and sums, and where each correction goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from billing.catalog.line_descriptions import describe
+from billing.documents.parties import buyer_fields, seller_fields
+from billing.invoicing import corrections, line_taxes, manual_lines, sellers
+from billing.invoicing.active_tenants import staying
+from billing.invoicing.corrections import Billed, Divided
+from billing.invoicing.line_taxes import Taxes
+from billing.invoicing.statements import Statement
+from billing.models import (
+    BillingPeriod,
+    DocumentKind,
+    Invoice,
+    InvoiceLine,
+    InvoiceState,
+    InvoiceTax,
+    ManualLine,
+    Seller,
+    Subscription,
+    TaxCategory,
+)
+from billing.models.plans import BY_INVOICE
+from billing.rules.money import Money
+from billing.rules.statement import Key, TermKey
+from billing.rules.supply import TaxError
+from billing.rules.tax import Tax, TaxRow
+from portal.core.tenants.models import Corrections, Tenant, ZeroInvoices
+
+UNTAXED = Tax(TaxCategory.ZERO, Decimal(0))
+
+
+@dataclass(frozen=True)
+class Owing:
+    """What a tenant owes at a period's end. `tenant` is locked."""
+
+    tenant: Tenant
+    period: BillingPeriod
+    due: Statement
+    standing: Invoice | None  # the period's draft, which is written anew
+    terms: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What is owed, as the lines of the documents that are to say so."""
+
+    owing: Owing
+    divided: Divided
+    seller: Seller
+    wanted: bool  # its period has an invoice, be it of nothing
+    now: Tax = UNTAXED  # how what is supplied in its period is taxed
+    untaxed: str = ""  # why it cannot be told how its lines are taxed: then nothing can be drafted
+    others: tuple[Bill, ...] = ()  # of other currencies, whose lines are all apart or credits
+
+    @cached_property
+    def taxes(self) -> list[TaxRow]:
+        """Of the period's invoice; empty where it has no lines."""
+        return line_taxes.rows(self.divided.lines, self.owing.due.currency)
+
+    @property
+    def total(self) -> Money:
+        """What the period's invoice comes to. ValueError where there is neither a line nor a currency."""
+        return line_taxes.total(self.taxes, self.owing.due.currency)
+
+
+def bill_each(owing: Sequence[Owing]) -> list[Bill]:
+    """Their lines, those by hand among them, taxed, and divided by the policy of corrections.
+
+    Six queries at most, four more where a period comes to less than nothing, and one for each tenant that leaves so.
+    """
+    seller = sellers.the_seller()
+    waiting = manual_lines.pending([each.tenant for each in owing])
+    owing = _in_a_currency(owing, waiting, seller)
+    made = {each.tenant.pk: _per_currency(each, waiting.get(each.tenant.pk, [])) for each in owing}
+    billed = corrections.billed_of(line for parts in made.values() for _, lines in parts for line in lines)
+    taxes = line_taxes.of_tenants([each.tenant for each in owing], seller)
+    bills = []
+    for (each, lines), *others in made.values():
+        bill = _bill(each, lines, billed, taxes, seller)
+        beside = tuple(_bill(other, told, billed, taxes, seller, apart=True) for other, told in others)
+        untaxed = next((one.untaxed for one in (bill, *beside) if one.untaxed), "")
+        bills.append(replace(bill, others=beside, untaxed=untaxed))
+    below = [bill.owing.period for bill in bills if bill.wanted and bill.total.amount < 0]
+    leaving = {period.tenant_id for period in below} - staying(below) if below else set()
+    return [
+        _given_back(bill, made[bill.owing.tenant.pk][0][1]) if bill.owing.tenant.pk in leaving else bill
+        for bill in bills
+    ]
+
+
+def _given_back(bill: Bill, lines: Sequence[InvoiceLine]) -> Bill:
+    """Of a tenant that leaves: no next invoice takes off what it is owed, so credit notes do, whatever the policy.
+
+    Of its last period, too, as of a fee that was billed before it. What takes off more than was billed holds them up
+    no longer, and waits.
+    """
+    currency, billed = bill.owing.due.currency, corrections.billed_with(lines)
+    taking = [corrections.taking_back(line, billed) for line in lines]
+    divided = corrections.divide(taking, billed=billed, policy=Corrections.CREDIT_NOTE, currency=currency)
+    if not divided.credits:
+        return bill
+    own = corrections.not_below_zero(divided.lines, currency)
+    return replace(bill, divided=replace(divided, lines=own), wanted=bool(own))
+
+
+def _per_currency(owing: Owing, waiting: Sequence[ManualLine]) -> list[tuple[Owing, list[InvoiceLine]]]:
+    """What is owed in the period's currency first, then in each other one, with its lines, those by hand included.
+
+    Behind the tenant's own lines stand those of the tenants that it pays for.
+    """
+    told = [replace(owing, due=due) for due in (owing.due, *owing.due.others)]
+    known = {each.due.currency for each in told}
+    apart = {each.currency: each for each in owing.due.paid if each.lines and each.currency not in known}
+    told += [replace(owing, due=replace(each, lines=[])) for each in apart.values()]
+    known |= apart.keys()
+    told += [
+        replace(owing, due=replace(owing.due, lines=[], currency=currency))
+        for currency in sorted({line.currency for line in waiting} - known)
+        if owing.due.currency
+    ]
+    return [
+        (
+            each,
+            [*_lines(each.tenant, each.due)]
+            + [
+                line
+                for paid in owing.due.paid
+                if paid.currency == each.due.currency
+                for line in _paid(owing, paid)
+            ]
+            + manual_lines.as_lines(waiting, period=each.period, currency=each.due.currency),
+        )
+        for each in told
+    ]
+
+
+def _bill(
+    owing: Owing,
+    lines: list[InvoiceLine],
+    billed: Billed,
+    taxes: Taxes,
+    seller: Seller,
+    *,
+    apart: bool = False,
+) -> Bill:
+    """Corrections are taxed as what they correct was, and all else as its service period is.
+
+    `apart`: in another currency than the period's invoice, so all of it stands beside that.
+    """
+    try:
+        supplied = {line.service_period_id: line.service_period for line in lines if not line.correction}
+        known = {pk: taxes.of(owing.tenant, period) for pk, period in supplied.items()}
+        for line in lines:
+            before = billed.tax_of(line) if line.correction else known[line.service_period_id]
+            line_taxes.stamp(line, before or taxes.of(owing.tenant, line.service_period))
+    except TaxError as error:
+        return Bill(owing, Divided([]), seller, wanted=False, untaxed=str(error))
+    currency = owing.due.currency
+    fixed = lines[0].taxed_as if lines else Tax(TaxCategory.STANDARD, owing.tenant.tax_rate)
+    policy = Corrections.OWN_INVOICE if apart else owing.tenant.corrections or seller.corrections
+    divided = corrections.divide(lines, billed=billed, policy=policy, currency=currency)
+    if apart:
+        divided = _beside(divided, currency)
+    empty = bool(currency) and not divided and not apart and _issues_zeros(owing.tenant, seller)
+    now = known.get(owing.period.pk, fixed)
+    return Bill(owing, divided, seller, wanted=bool(divided.lines) or empty, now=now)
+
+
+def _beside(divided: Divided, currency: str) -> Divided:
+    """All that is no credit as an invoice apart; what takes off more than there is waits until there is more."""
+    return Divided([], corrections.not_below_zero(divided.lines + divided.apart, currency), divided.credits)
+
+
+def draft_each(bills: Sequence[Bill]) -> list[Invoice]:
+    """The drafts of their periods with their lines, in that order, for a caller that holds the tenants' locks."""
+    if not bills:
+        return []
+    replaced = _replaced([bill.owing.period for bill in bills])
+    invoices = []
+    for bill in bills:
+        owing = bill.owing
+        invoice = owing.standing or Invoice(tenant=owing.tenant, period=owing.period)
+        invoice.replaces_id = replaced.get(owing.period.pk)
+        invoices.append(_filled(invoice, bill))
+        if owing.standing is not None:
+            invoice.taxes.all().delete()
+            invoice.lines.all().delete()
+    write([(invoice, bill.divided.lines, bill.taxes) for invoice, bill in zip(invoices, bills, strict=True)])
+    return invoices
+
+
+def draft_apart(bill: Bill) -> Invoice:
+    """The draft of an invoice of corrections, of the bill's lines that are to be apart."""
+    owing = bill.owing
+    invoice = Invoice(kind=DocumentKind.CORRECTION, tenant=owing.tenant, period=owing.period)
+    taxes = line_taxes.rows(bill.divided.apart, owing.due.currency)
+    write([(_filled(invoice, bill, taxes), bill.divided.apart, taxes)])
+    return invoice
+
+
+def write(documents: Sequence[tuple[Invoice, Sequence[InvoiceLine], Sequence[TaxRow]]]) -> None:
+    """Save drafts with their lines, numbered in that order, and their taxes; those that are saved are saved again."""
+    for invoice, _, _ in documents:
+        if invoice.pk:
+            invoice.save()
+    Invoice.objects.bulk_create([invoice for invoice, _, _ in documents if not invoice.pk])
+    placed = []
+    for invoice, lines, _ in documents:
+        for position, line in enumerate(lines, start=1):
+            line.invoice, line.position = invoice, position
+            placed.append(line)
+    InvoiceLine.objects.bulk_create(placed)
+    reasons = line_taxes.reasons_of([(invoice, taxes) for invoice, _, taxes in documents])
+    InvoiceTax.objects.bulk_create(
+        [
+            record
+            for (invoice, _, taxes), told in zip(documents, reasons, strict=True)
+            for record in line_taxes.records(invoice, taxes, told)
+        ]
+    )
+
+
+def add_up(invoice: Invoice, taxes: Sequence[TaxRow]) -> Invoice:
+    """The invoice with the sums that its taxes come to."""
+    zero = Money.zero(invoice.currency)
+    subtotal, tax = sum((row.net for row in taxes), zero), sum((row.tax for row in taxes), zero)
+    invoice.subtotal, invoice.tax, invoice.total = subtotal.minor, tax.minor, (subtotal + tax).minor
+    return invoice
+
+
+def _filled(invoice: Invoice, bill: Bill, taxes: Sequence[TaxRow] | None = None) -> Invoice:
+    """With everything but its lines, not saved."""
+    owing = bill.owing
+    invoice.tenant = owing.tenant
+    invoice.currency = owing.due.currency
+    invoice.period_start, invoice.period_end = owing.period.start, owing.period.end
+    invoice.timezone = owing.period.timezone
+    invoice.seller, invoice.buyer, invoice.terms = (
+        seller_fields(bill.seller),
+        buyer_fields(owing.tenant),
+        owing.terms,
+    )
+    invoice.tax_name, invoice.tax_rate = bill.seller.tax_name, bill.now.rate
+    invoice.rated_through = owing.due.rated_through
+    return add_up(invoice, bill.taxes if taxes is None else taxes)
+
+
+def _issues_zeros(tenant: Tenant, seller: Seller) -> bool:
+    return (tenant.zero_invoices or seller.zero_invoices) == ZeroInvoices.ISSUE
+
+
+def _in_a_currency(
+    owing: Sequence[Owing], waiting: Mapping[int, Sequence[ManualLine]], seller: Seller
+) -> list[Owing]:
+    """Those without use in the currency of what was added by hand, or of the plan that holds at the period's end."""
+    found: dict[int, str] = {
+        pk: min(line.currency for line in lines) for pk, lines in waiting.items() if lines
+    }
+    bare = [
+        each
+        for each in owing
+        if not each.due.currency and each.tenant.pk not in found and _issues_zeros(each.tenant, seller)
+    ]
+    if bare:
+        ends = {each.tenant.pk: each.period.end for each in bare}
+        plans = Subscription.objects.filter(tenant__in=ends, plan__settles__in=BY_INVOICE).order_by("since")
+        rows = plans.values_list("tenant", "since", "until", "plan__currency")
+        found |= {
+            tenant: currency
+            for tenant, since, until, currency in rows
+            if since < ends[tenant] and (until is None or until >= ends[tenant])
+        }
+    return [
+        replace(each, due=replace(each.due, currency=found[each.tenant.pk]))
+        if not each.due.currency and each.tenant.pk in found
+        else each
+        for each in owing
+    ]
+
+
+def _replaced(periods: Sequence[BillingPeriod]) -> dict[int, int]:
+    """By period the newest of its invoices that are void."""
+    void = Invoice.objects.of_periods().filter(period__in=periods, state=InvoiceState.VOID)
+    return dict(void.order_by("pk").values_list("period", "pk"))
+
+
+def _paid(owing: Owing, paid: Statement) -> list[InvoiceLine]:
+    """The lines of what another tenant used, which say its name before each project."""
+    found = _lines(owing.tenant, paid)
+    users = {each.user.slug: each.user.name for each in owing.due.paid if each.user is not None}
+    if paid.user is not None:
+        name = paid.user.name
+        if list(users.values()).count(name) > 1:
+            name = f"{name} ({paid.user.slug})"
+        for line in found:
+            line.project = f"{name}: {line.project}" if line.project else name
+    return found
+
+
+def _lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
+    """The statement's lines on an invoice to the tenant, which they do not have yet."""
+    return [
+        InvoiceLine(
+            tenant=tenant,
+            service_period=due.periods[line.key.service],
+            seconds_num=Decimal(line.resource_seconds.numerator),
+            seconds_den=line.resource_seconds.denominator,
+            unit_price=line.unit_price,
+            terms=dict(line.terms),
+            amount=line.amount.minor,
+            correction=line.correction,
+            first_charge=line.first_charge,
+            **_subject(line.key, due),
+        )
+        for line in due.lines
+    ]
+
+
+def _subject(key: Key, due: Statement) -> dict[str, Any]:
+    """What a line is for: use of a project, or a term of the plan."""
+    if isinstance(key, TermKey):
+        term = due.terms.get((key.kind, key.term_id))
+        return {
+            "kind": key.kind.value,
+            "term_id": key.term_id,
+            "description": term.name if term else key.kind.value.capitalize(),
+        }
+    return {
+        "project_id": due.projects[key.project],
+        "project": key.project,
+        "meter": key.meter.value,
+        "price_id": key.price_id,
+        "description": describe(due.prices[key.price_id]),
+        "unit": key.meter.unit,
+    }

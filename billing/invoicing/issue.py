@@ -1,0 +1,168 @@
+"""Issuing what is owed at the end of a period: the invoice, and what stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
+
+from billing.catalog import billing_periods
+from billing.documents import xrechnung
+from billing.documents.parties import buyer_fields, seller_fields
+from billing.invoicing import approvals, credit_notes, invoice_drafts, numbering, period_comparison, sellers
+from billing.invoicing.close_results import Block, Closed, Outcome, beside, blocked, closed
+from billing.invoicing.invoice_drafts import Bill, Owing
+from billing.models import BillingPeriod, CloseProof, Decision, Invoice, LineKind, Parking
+from billing.proof.checks import tenant_sums
+from billing.rules.money import Money
+from portal.core import vault
+from portal.core.tenants.models import Tenant
+
+
+def issue_each(owing: Sequence[Owing], *, moment: datetime, compare: bool = False) -> dict[int, Closed]:
+    """Issue what is owed, and mark the periods closed. By tenant, for a caller that holds their locks.
+
+    `compare`: say what differs from the period before.
+    """
+    bills = invoice_drafts.bill_each(owing)
+    outcomes = _issue(bills, moment)
+    changes = period_comparison.with_last([bill for bill in bills if not bill.untaxed]) if compare else {}
+    return {pk: replace(outcome, change=changes.get(pk)) for pk, outcome in outcomes.items()}
+
+
+def _blocks(bill: Bill) -> list[Block]:
+    """What keeps documents from being issued; nothing is asked of a seller in whose name nothing is."""
+    issues = bill.wanted or bill.others or bill.divided.credits
+    no_seller = sellers.missing(bill.seller) if issues else ""
+    no_xrechnung = "" if no_seller else _no_xrechnung(bill)
+    found = {
+        "no-seller": no_seller,
+        "no-key": vault.lacking() if issues else "",  # evidence is signed
+        "no-xrechnung": no_xrechnung,
+        "untaxed": bill.untaxed,
+    }
+    return [Block(code, sentence) for code, sentence in found.items() if sentence]
+
+
+def _no_xrechnung(bill: Bill) -> str:
+    """Nothing is asked where no invoice is issued: a credit note has the parties of its invoice."""
+    if not (bill.wanted or bill.divided.apart or any(other.divided.apart for other in bill.others)):
+        return ""
+    return xrechnung.missing(seller_fields(bill.seller), buyer_fields(bill.owing.tenant))
+
+
+def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:
+    outcomes = {
+        bill.owing.tenant.pk: blocked(bill.owing.tenant.slug, found)
+        for bill in bills
+        if (found := _blocks(bill))
+    }
+    bills = [bill for bill in bills if bill.owing.tenant.pk not in outcomes]
+    carried = {bill.owing.tenant.pk: bill for bill in bills if bill.wanted and bill.total.amount < 0}
+    due = [bill for bill in bills if bill.owing.tenant.pk not in carried]
+    parked = approvals.park_each(due, moment=moment)
+    waiting = [bill for bill in due if bill.owing.tenant.pk in parked]
+    due = [bill for bill in due if bill.owing.tenant.pk not in parked]
+    billed = [bill for bill in due if bill.wanted]
+    drafted = [*billed, *(bill for bill in waiting if bill.wanted)]
+    for bill in bills:
+        if bill.owing.standing is not None and bill not in drafted:
+            numbering.discard(invoice=bill.owing.standing)
+    drafts = dict(
+        zip([bill.owing.tenant.pk for bill in drafted], invoice_drafts.draft_each(drafted), strict=True)
+    )
+    approvals.mark(draft for pk, draft in drafts.items() if pk in parked)
+    invoices = {pk: draft for pk, draft in drafts.items() if pk not in parked}
+    others = {bill.owing.tenant.pk: _beside(bill) for bill in due}
+    documents = [(bill, invoices[bill.owing.tenant.pk]) for bill in billed]
+    documents += [(bill, other) for bill in due for other in others[bill.owing.tenant.pk]]
+    numbering.issue_each(
+        [
+            (bill.owing.tenant, invoice, _dated(moment, bill.owing.period, invoice))
+            for bill, invoice in documents
+        ],
+        moment=moment,
+    )
+    _mark_closed(moment, [bill.owing.period for bill in bills if bill.owing.tenant.pk not in parked])
+    _keep_proofs(moment, due)
+    outcomes |= {pk: _carried(bill) for pk, bill in carried.items()}
+    outcomes |= {bill.owing.tenant.pk: _parked(bill, parked[bill.owing.tenant.pk]) for bill in waiting}
+    for bill in due:
+        tenant = bill.owing.tenant
+        outcomes[tenant.pk] = _outcome(tenant, invoices.get(tenant.pk), others[tenant.pk])
+    return outcomes
+
+
+def _dated(moment: datetime, period: BillingPeriod, invoice: Invoice) -> date:
+    """Where a tenant moved west meanwhile, its day may be the one before its invoice's: a credit note is no older."""
+    day = billing_periods.day_of(moment, period)
+    if invoice.original is None or invoice.original.issued_on is None:
+        return day
+    return max(day, invoice.original.issued_on)
+
+
+def _beside(bill: Bill) -> list[Invoice]:
+    """The drafts of what is issued beside the period's invoice: corrections, and what other currencies have."""
+    apart = [invoice_drafts.draft_apart(bill)] if bill.divided.apart else []
+    own = apart + credit_notes.draft_notes(bill)
+    return own + [document for other in bill.others for document in _beside(other)]
+
+
+def _outcome(tenant: Tenant, invoice: Invoice | None, others: Sequence[Invoice]) -> Closed:
+    if invoice is not None:
+        outcome = closed(tenant.slug, invoice, Outcome.ISSUED)
+    else:
+        outcome = Closed(tenant.slug, Outcome.CORRECTED if others else Outcome.NOTHING)
+    return replace(outcome, beside=tuple(beside(other) for other in others))
+
+
+def _carried(bill: Bill) -> Closed:
+    """More is taken off than the period costs: no invoice says so, the next one takes all of it up."""
+    total = bill.total
+    if any(line.kind == LineKind.MANUAL and line.amount < 0 for line in bill.divided.lines):
+        return Closed(
+            bill.owing.tenant.slug,
+            Outcome.CARRIED,
+            reason=f"What is taken off by hand or corrected exceeds this period's charges by {(-total).text} "
+            f"{total.currency}; the next invoice takes the difference up.",
+        )
+    return Closed(
+        bill.owing.tenant.slug,
+        Outcome.CARRIED,
+        reason=f"Corrections of earlier periods exceed this period's charges by {(-total).text} {total.currency}; "
+        f"they go on invoices here, so the next invoice takes the difference up.",
+    )
+
+
+def _parked(bill: Bill, row: Parking) -> Closed:
+    """It is beyond its bounds, and nobody has approved as much."""
+    slug = bill.owing.tenant.slug
+    month = f"{bill.owing.period.start.astimezone(ZoneInfo(bill.owing.period.timezone)):%Y-%m}"
+    why, todo = row.reason, f"Approve or refuse it: approve_invoice {slug} {month} --why REASON."
+    if row.state == Decision.REFUSED:
+        why = f"{why} {row.by} refused it: {row.why.rstrip('.')}."
+        todo = "Correct what is wrong and close again."
+    total = Money.from_minor(row.total, row.currency)
+    told = (Block("parked", why),)
+    return Closed(slug, Outcome.PARKED, total=total, reason=f"{why} {todo}", blocks=told)
+
+
+def _mark_closed(moment: datetime, periods: Sequence[BillingPeriod]) -> None:
+    BillingPeriod.objects.filter(pk__in=[period.pk for period in periods]).update(closed_at=moment)
+
+
+def _keep_proofs(moment: datetime, bills: Sequence[Bill]) -> None:
+    sums = tenant_sums([bill.owing.period for bill in bills])
+    CloseProof.objects.bulk_create(
+        [
+            CloseProof(
+                period=bill.owing.period,
+                tenant=bill.owing.tenant,
+                closed_at=moment,
+                accepted_incomplete=bill.owing.terms.get("accepted_incomplete", ""),
+                sums=sums[bill.owing.period.pk],
+            )
+            for bill in bills
+        ]
+    )

@@ -1,0 +1,88 @@
+"""Lines by hand: adding one to a tenant's next invoice, and taking it off again before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import date
+from decimal import Decimal
+
+from django.db import transaction
+
+from billing.catalog.tenant_lock import lock
+from billing.models import BillingPeriod, InvoiceLine, LineKind, ManualLine, Subscription
+from billing.rules.money import TOKENS, Money
+from portal.core.tenants.models import Tenant
+
+
+class ManualLineError(Exception):
+    """A line cannot be added or removed so; the message says why and what to do."""
+
+
+@transaction.atomic
+def add(*, tenant: Tenant, description: str, net: Money, why: str, by: str, on: date) -> ManualLine:
+    """Put an amount before tax, below zero to take off, on the tenant's next invoice in that currency.
+
+    Each call adds a line. Raises ManualLineError for nothing, and without what it is or why.
+    """
+    lock(tenant)
+    if not description.strip() or not why.strip():
+        raise ManualLineError("Say what the line is, as it stands on the invoice, and why it is added.")
+    if net != net.rounded() or not net.amount:
+        raise ManualLineError(f"A line is an amount in whole coins of {net.currency}, and not nothing.")
+    try:
+        net.check_bookable()
+    except ValueError as error:
+        raise ManualLineError(str(error)) from error
+    plans = Subscription.objects.filter(tenant=tenant).order_by("plan__currency").distinct()
+    currencies = [each for each in plans.values_list("plan__currency", flat=True) if each != TOKENS]
+    if currencies and net.currency not in currencies:
+        raise ManualLineError(f"{tenant} is billed in {' and '.join(currencies)}, not in {net.currency}.")
+    return ManualLine.objects.create(
+        tenant=tenant,
+        description=description.strip(),
+        amount=net.minor,
+        currency=net.currency,
+        why=why.strip(),
+        by=by,
+        added_on=on,
+    )
+
+
+@transaction.atomic
+def remove(*, line: ManualLine) -> None:
+    """Take the line off again; one that was taken off is gone. Raises ManualLineError where an invoice holds it."""
+    lock(line.tenant)
+    if InvoiceLine.objects.filter(
+        kind=LineKind.MANUAL, term_id=line.pk, invoice__number__isnull=False
+    ).exists():
+        raise ManualLineError(
+            f"{line.description} was billed: credit the invoice, or add a line that takes it off."
+        )
+    line.delete()
+
+
+def pending(tenants: Iterable[Tenant]) -> Mapping[int, list[ManualLine]]:
+    """By tenant what waits for its next invoice, the oldest first. One query."""
+    found: dict[int, list[ManualLine]] = defaultdict(list)
+    for line in ManualLine.objects.pending().filter(tenant__in=tenants).order_by("pk"):
+        found[line.tenant_id].append(line)
+    return found
+
+
+def as_lines(waiting: Iterable[ManualLine], *, period: BillingPeriod, currency: str) -> list[InvoiceLine]:
+    """The lines of that currency for an invoice of the period; not saved, and not taxed yet."""
+    return [
+        InvoiceLine(
+            tenant_id=line.tenant_id,
+            service_period=period,
+            kind=LineKind.MANUAL,
+            term_id=line.pk,
+            description=line.description,
+            seconds_num=Decimal(0),
+            seconds_den=1,
+            amount=line.amount,
+        )
+        for line in waiting
+        if line.currency == currency
+    ]

@@ -1,0 +1,209 @@
+"""Closing a month: its `gates`, then draft and issue.
+
+One tenant's trouble never stops the others: what keeps one from closing is an outcome with a
+sentence, not an error. Tenants are locked, read and written some at a time, since asking the
+database for each alone takes most of a close; where that fails, each of them is closed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+
+import structlog
+from django.db import transaction
+
+from billing.catalog import billing_periods
+from billing.invoicing import approvals, close_blockers, issue, missing_usage, numbering, statements
+from billing.invoicing.close_readiness import incomplete, owned, rated_up_to, vanished
+from billing.invoicing.close_results import Block, Closed, Outcome, all_of_month, blocked, closed
+from billing.invoicing.invoice_drafts import Owing
+from billing.models import BillingPeriod, InvoiceState
+from clusters.open_runs import Vanished
+from portal.core.tenants.models import Tenant
+
+__all__ = ["Closed", "Outcome", "close"]
+
+log = structlog.get_logger("billing.invoicing.month_close")
+
+TOGETHER = 25
+"""Tenants in one transaction. Meanwhile nothing is rated for them: it is short."""
+
+APART = "closing apart"
+"""What is logged where tenants could not be closed in one transaction, and each is closed in its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is asked of all tenants alike."""
+
+    year: int
+    month: int
+    moment: datetime
+    now: datetime
+    accept_incomplete: str
+    rehearse: bool
+
+
+def close(
+    *,
+    tenants: Iterable[Tenant],
+    year: int,
+    month: int,
+    moment: datetime,
+    accept_incomplete: str = "",
+    rehearse: bool = False,
+    progress: Callable[[Closed], None] | None = None,
+    now: datetime | None = None,
+) -> Iterator[Closed]:
+    """Close the period that starts in that month, in each tenant's zone, as of `moment`.
+
+    Issued once; asked again, the same invoices. `rehearse` does everything, keeps nothing, and says what differs
+    from the period before.
+    `accept_incomplete` is the operator's reason for billing although a cluster has not been read
+    through the period's end, or was not seen all along; it is kept on the invoice. `now` is the present,
+    where the close is dated back.
+    """
+    run = _Run(year, month, moment, now or moment, accept_incomplete, rehearse)
+    waiting = iter(tenants)
+    while together := list(islice(waiting, TOGETHER)):
+        for one in _rehearsed(run, together) if rehearse else _all_periods(run, together):
+            if progress is not None:
+                progress(one)
+            yield one
+
+
+def _rehearsed(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+    """All periods of a month, each over the one before it, and nothing is kept of any."""
+    with transaction.atomic():
+        outcomes = _all_periods(run, tenants)
+        transaction.set_rollback(True)
+    return outcomes
+
+
+def _all_periods(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+    return _with_rest_of_month(run, tenants, _close(run, tenants))
+
+
+def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+    """In one transaction; where that fails, each tenant in its own."""
+    try:
+        with transaction.atomic():
+            outcomes = _close_locked(run, tenants)
+    except Exception as error:  # whatever it is, the other tenants are closed
+        month = f"{run.year}-{run.month:02d}"
+        if len(tenants) > 1:  # it can go well one by one: what is wrong in asking together is told here alone
+            slugs = [tenant.slug for tenant in tenants]
+            log.warning(APART, tenants=slugs, month=month, exc_info=True)
+            return [one for tenant in tenants for one in _close(run, [tenant])]
+        slug = tenants[0].slug
+        log.exception("close failed", tenant=slug, month=month)
+        return [Closed(slug, Outcome.FAILED, reason=f"{type(error).__name__}: {error}".strip())]
+    return outcomes
+
+
+_DONE = (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY, Outcome.NOTHING, Outcome.CARRIED)
+
+
+def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence[Closed]) -> list[Closed]:
+    """Changed anchor days have several periods begin in one month: all are closed with the first, or named.
+
+    Left open, one would keep the next month from closing, and nobody would know why.
+    """
+    by_slug = {one.tenant: [one] for one in outcomes}
+    going = [tenant for tenant in tenants if by_slug[tenant.slug][0].outcome in _DONE]
+    rest = billing_periods.open_each(going, year=run.year, month=run.month) if going else {}
+    names = {
+        tenant.slug: [billing_periods.name(period) for period in rest.get(tenant.pk, ())] for tenant in going
+    }
+    while going := [
+        tenant for tenant in going if rest.get(tenant.pk) and rest[tenant.pk].pop(0).end <= run.moment
+    ]:
+        again = _close(run, going)
+        for one in again:
+            nameless = run.rehearse and one.change  # the number of the invoice before it is nobody's
+            by_slug[one.tenant].append(replace(one, change=replace(nameless, number="")) if nameless else one)
+        going = [tenant for tenant, one in zip(going, again, strict=True) if one.outcome in _DONE]
+    return [all_of_month(each, names.get(slug, [])) for slug, each in by_slug.items()]
+
+
+def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+    locked = numbering.lock_each(tenants)
+    periods = billing_periods.starting_in_each(locked.values(), year=run.year, month=run.month)
+    asked = [periods[tenant.pk] for tenant in tenants if tenant.pk in periods]
+    accounts = owned(asked)
+    outcomes = _close_periods(run, locked, asked, accounts)
+    lost = vanished(asked, accounts)
+    none = "No period of the tenant starts in that month."
+    return [
+        _noted(outcomes[tenant.pk], lost.get(tenant.pk, []))
+        if tenant.pk in outcomes
+        else Closed(locked[tenant.pk].slug, Outcome.NOTHING, reason=none)
+        for tenant in tenants
+    ]
+
+
+def _close_periods(
+    run: _Run,
+    tenants: Mapping[int, Tenant],
+    periods: Sequence[BillingPeriod],
+    accounts: Mapping[int, set[int]],
+) -> dict[int, Closed]:
+    """By tenant, as are the accounts."""
+    standing = numbering.standing_each(periods)
+    outcomes: dict[int, Closed] = {}
+    terms: dict[int, dict[str, str]] = {}
+    for period in periods:
+        invoice = standing.get(period.pk)
+        if invoice is not None and invoice.state == InvoiceState.ISSUED:
+            slug = tenants[period.tenant_id].slug
+            outcomes[period.tenant_id] = closed(slug, invoice, Outcome.ALREADY)
+    asked = [period for period in periods if period.tenant_id not in outcomes]
+    rated, doubted = rated_up_to(asked), missing_usage.doubts(asked, accounts)
+    behind = incomplete(asked, accounts, now=run.now)
+    waiting = approvals.undecided(asked)
+    for period in asked:
+        tenant = tenants[period.tenant_id]
+        doubts = close_blockers.doubts(
+            period, behind.get(tenant.pk, []), doubted.get(tenant.pk, []), now=run.now
+        )
+        blocks = list(
+            close_blockers.blocks(
+                tenant, period, rated.get(tenant.pk, []), waiting.get(tenant.pk, []), at=run.moment
+            )
+        )
+        if doubts and not run.accept_incomplete and period.end <= run.moment:
+            blocks.append(close_blockers.unread(doubts))
+        if blocks:
+            outcomes[tenant.pk] = blocked(tenant.slug, blocks)
+        else:
+            missing = " ".join(doubt.fact for doubt in doubts)
+            accepted = {"accepted_incomplete": run.accept_incomplete, "incomplete": missing}
+            terms[tenant.pk] = accepted if missing else {}
+    open_periods = [period for period in asked if period.tenant_id not in outcomes]
+    due = statements.pending_each(open_periods, rated)
+    owing: list[Owing] = []
+    for period in open_periods:
+        tenant, found = tenants[period.tenant_id], due[period.tenant_id]
+        if isinstance(found, statements.MixedCurrenciesError):
+            outcomes[tenant.pk] = blocked(tenant.slug, [Block("mixed-currencies", str(found))])
+        else:
+            owing.append(Owing(tenant, period, found, standing.get(period.pk), terms[tenant.pk]))
+    return outcomes | issue.issue_each(owing, moment=run.moment, compare=run.rehearse)
+
+
+def _noted(closed: Closed, lost: Sequence[Vanished]) -> Closed:
+    """With a sentence where runs of the period are open and their scheduler has lost them."""
+    if not lost or closed.outcome is Outcome.BLOCKED:
+        return closed
+    until = f"{max(run.until for run in lost):%Y-%m-%d %H:%M} UTC"
+    if len(lost) == 1:
+        note = f"1 run is open here but the scheduler no longer knows it: it is billed until {until}."
+        return replace(closed, note=note)
+    note = (
+        f"{len(lost)} runs are open here but the scheduler no longer knows them: they are billed until {until} "
+        f"at the latest."
+    )
+    return replace(closed, note=note)

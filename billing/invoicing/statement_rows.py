@@ -1,0 +1,182 @@
+"""The rows that statements are made of: totals of usage, and lines of standing invoices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple, TypeVar
+
+from billing.models import (
+    BillingPeriod,
+    InvoiceLine,
+    InvoiceState,
+    LineKind,
+    PeriodTotal,
+    Price,
+    Settles,
+    Verdict,
+)
+from billing.rules.money import Money
+from billing.rules.period import Period
+from billing.rules.pricing import Meter
+from billing.rules.statement import Billed, Key, LineKey, TermKey, TermKind
+from portal.core.tenants.models import Project
+
+
+class Who(NamedTuple):
+    """Whose use it is, and who pays for it: mostly the same."""
+
+    payer: int
+    tenant: int
+
+
+Touched = Mapping[Who, Sequence[BillingPeriod]]
+"""The periods of the tenant that are looked at."""
+
+
+class Total(NamedTuple):
+    """What a project used at a price in a period."""
+
+    who: Who
+    period: int
+    project: int
+    name: str
+    own: int  # whose project it is
+    price_id: int
+    share_den: int
+    units: Decimal
+
+
+class IssuedLine(NamedTuple):
+    """A line of an invoice that was issued and is not void."""
+
+    who: Who
+    period: int
+    kind: str
+    term: int | None
+    project: int | None
+    name: str
+    meter: str
+    price_id: int | None
+    seconds_num: Decimal
+    seconds_den: int
+    amount: int
+    unit_price: Decimal | None
+    currency: str
+
+
+R = TypeVar("R", Total, IssuedLine)
+
+
+def totals(touched: Touched) -> list[Total]:
+    """What is charged to invoices."""
+    found = PeriodTotal.objects.filter(
+        tenant__in={who.tenant for who in touched},
+        period__in=[period for periods in touched.values() for period in periods],
+        verdict=Verdict.CHARGED,
+        price_id__isnull=False,
+    ).exclude(price_id__in=Price.objects.filter(version__plan__settles=Settles.WALLET).values("pk"))
+    columns = (
+        *(
+            "payer",
+            "tenant",
+            "period",
+            "project",
+            "project__name",
+            "project__tenant",
+            "price_id",
+            "share_den",
+            "units",
+        ),
+    )
+    rows = (Total(Who(payer or tenant, tenant), *row) for payer, tenant, *row in found.values_list(*columns))
+    return _looked_at(rows, touched)
+
+
+def lines(touched: Touched) -> list[IssuedLine]:
+    """What standing invoices hold of these periods, by use and by terms of plans."""
+    tenants = {period.pk: who.tenant for who, periods in touched.items() for period in periods}
+    found = InvoiceLine.objects.filter(
+        tenant__in={who.payer for who in touched},
+        service_period__in=tenants,
+        invoice__state=InvoiceState.ISSUED,
+        kind__in=[LineKind.USAGE, *TermKind],
+    ).order_by("pk")
+    columns = (
+        *("tenant", "service_period", "kind", "term_id", "project_id", "project", "meter", "price_id"),
+        *("seconds_num", "seconds_den", "amount", "unit_price", "invoice__currency"),
+    )
+    rows = (
+        IssuedLine(Who(payer, tenants[period]), period, *row)
+        for payer, period, *row in found.values_list(*columns)
+    )
+    return _looked_at(rows, touched)
+
+
+def _looked_at(rows: Iterable[R], touched: Touched) -> list[R]:
+    """Periods are asked of all at once: of a tenant for whom another pays, one of the two may look at fewer."""
+    periods = {who: {period.pk for period in each} for who, each in touched.items()}
+    return [row for row in rows if row.period in periods.get(row.who, ())]
+
+
+def names(rows: Iterable[Total], standing: Iterable[IssuedLine]) -> Mapping[int, dict[int, str]]:
+    """By tenant the present names of its projects: of all where a line names one without totals."""
+    found: dict[int, dict[int, str]] = defaultdict(dict)
+    for row in rows:
+        if row.own == row.who.tenant:
+            found[row.who.tenant][row.project] = row.name
+    lacking = {
+        line.who.tenant
+        for line in standing
+        if line.project is not None and line.project not in found[line.who.tenant]
+    }
+    if lacking:
+        known = Project.objects.filter(tenant__in=lacking).values_list("tenant", "pk", "name")
+        for tenant, pk, name in known:
+            found[tenant][pk] = name
+    return found
+
+
+def prices(ids: Iterable[int | None]) -> dict[int, Price]:
+    """By id, with their plans."""
+    wanted = {pk for pk in ids if pk is not None}
+    return {p.pk: p for p in Price.objects.filter(pk__in=wanted).select_related("version__plan")}
+
+
+def used(
+    rows: Iterable[Total], known: Mapping[int, Price], periods: Mapping[int, Period]
+) -> dict[LineKey, Fraction]:
+    """Resource-seconds by key."""
+    seconds: dict[LineKey, Fraction] = defaultdict(Fraction)
+    for row in rows:
+        meter = Meter(known[row.price_id].meter)
+        key = LineKey(periods[row.period], row.name, meter, row.price_id)
+        seconds[key] += Fraction(int(row.units), row.share_den)
+    return seconds
+
+
+def billed(
+    standing: Iterable[IssuedLine], named: Mapping[int, str], periods: Mapping[int, Period]
+) -> dict[Key, Billed]:
+    """The lines by key, under the projects' present names."""
+    found: dict[Key, Billed] = {}
+    for line in standing:
+        key = _key(line, named, periods[line.period])
+        amount = Money.from_minor(line.amount, line.currency)
+        before = found.get(key)
+        found[key] = Billed(
+            (before.resource_seconds if before else Fraction(0))
+            + Fraction(int(line.seconds_num), line.seconds_den),
+            before.amount + amount if before else amount,
+            line.unit_price,
+        )
+    return found
+
+
+def _key(line: IssuedLine, named: Mapping[int, str], service: Period) -> Key:
+    if line.kind != LineKind.USAGE:
+        return TermKey(service, TermKind(line.kind), line.term or 0)
+    name = named.get(line.project or 0, line.name)
+    return LineKey(service, name, Meter(line.meter), line.price_id or 0)

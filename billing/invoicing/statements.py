@@ -1,0 +1,327 @@
+"""What a tenant's statement says, read from the totals that rating keeps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from django.db.models import Q, Sum
+
+from billing.catalog import allowances, billing_periods
+from billing.catalog.billing_periods import Lacking
+from billing.catalog.terms import Named
+from billing.invoicing import charges, close_readiness, payer_statements
+from billing.invoicing import statement_rows as rows
+from billing.invoicing.charges import Books
+from billing.invoicing.close_readiness import Rated
+from billing.invoicing.statement_rows import IssuedLine, R, Total, Who
+from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
+from billing.rating import billed_usage
+from billing.rules import period as rules
+from billing.rules.money import rounded_text
+from billing.rules.statement import Billed, Key, Line, LineKey, Owed, TermKind, statement
+from portal.core.tenants.models import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The lines to bill at a period's end and how far into rated usage they reach.
+
+    What the lines name by key stands beside them: all of their prices, projects and periods.
+    """
+
+    lines: list[Line]
+    currency: str
+    rated_through: int
+    prices: Mapping[int, Price]
+    projects: Mapping[str, int]
+    periods: Mapping[rules.Period, BillingPeriod]
+    terms: Mapping[tuple[TermKind, int], Named] = field(default_factory=dict)
+    # Billed or not, of all periods that were looked at.
+    owed: Mapping[Key, Owed] = field(default_factory=dict)
+    books: Books | None = None  # that it was made of
+    others: tuple[Statement, ...] = ()  # what is to be billed in other currencies than this one's
+    # What others used that the tenant pays for, each by whom and in one currency.
+    paid: tuple[Statement, ...] = ()
+    user: Tenant | None = None  # whose use it is, where another pays
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """Charged usage that no price covers."""
+
+    resource: str
+    gpu_model: str
+    resource_hours: Decimal  # rounded, to be read by people
+
+
+class MixedCurrenciesError(Exception):
+    """What a period itself costs is in two currencies, so no invoice is the one of the period."""
+
+
+def unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
+    """Usage up to the period's end that blocks its close."""
+    found = (
+        PeriodTotal.objects.filter(
+            Q(payer=None, tenant=tenant) | Q(payer=tenant),
+            period__end__lte=period.end,
+            verdict=Verdict.UNPRICED,
+        )
+        .values("resource", "gpu_model", "share_den")
+        .annotate(sum=Sum("units"))
+        .filter(sum__gt=0)
+        .order_by("resource", "gpu_model", "share_den")
+    )
+    return [
+        Unpriced(
+            row["resource"],
+            row["gpu_model"],
+            Decimal(rounded_text(Fraction(int(row["sum"]), row["share_den"] * 3600), 2, fixed=True)),
+        )
+        for row in found
+    ]
+
+
+def pending(*, tenant: Tenant, period: BillingPeriod) -> Statement:
+    """All that is owed up to the period's end and not billed yet, corrections of earlier periods included.
+
+    A pure function of the totals and of the lines already issued. Raises MixedCurrenciesError.
+    """
+    found = pending_each([period], close_readiness.rated_up_to([period]))[tenant.pk]
+    if isinstance(found, MixedCurrenciesError):
+        raise found
+    return found
+
+
+def pending_each(
+    periods: Sequence[BillingPeriod],
+    rated: Mapping[int, Sequence[Rated]],
+    *,
+    lacking: Lacking = Lacking.MADE,
+) -> dict[int, Statement | MixedCurrenciesError]:
+    """As `pending`, by tenant, of whom each has one of the periods; `rated` is `standing.rated_up_to` of them.
+
+    Eight queries at most, however many they are, where plans have prices alone and nobody pays for another.
+    `lacking` says what becomes of periods in which terms of plans hold and that there are not yet.
+    """
+    books, supposed = payer_statements.of_periods(periods, rated, lacking=lacking)
+    made = _made(books, rated, supposed)
+    return {period.tenant_id: _together(period.tenant_id, made) for period in periods}
+
+
+def paid_by_others(periods: Sequence[BillingPeriod]) -> dict[int, list[tuple[Tenant, Statement]]]:
+    """By tenant, of whom each has one of the periods, who else pays for what it used in it, and what that comes to.
+
+    What their invoices hold of it already is not looked at. One query where nobody does.
+    """
+    books = payer_statements.by_others(periods)
+    found: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
+    if books:
+        tenants = Tenant.objects.in_bulk({who.payer for who in books})
+        for who, told in _made(books, {}, []).items():
+            if not isinstance(told, MixedCurrenciesError):
+                found[who.tenant].append((tenants[who.payer], told))
+    return found
+
+
+def _made(
+    books: Mapping[Who, payer_statements.Book],
+    rated: Mapping[int, Sequence[Rated]],
+    supposed: Sequence[BillingPeriod],
+) -> dict[Who, Statement | MixedCurrenciesError]:
+    """By whose use it is, and who pays. `supposed`: periods that are not kept, and count as if they were."""
+    reach = billed_usage.of_tenants(rated)
+    news = {
+        who: _with_news(each.period, who, rated.get(who.payer, []), reach.get(who.payer, []))
+        for who, each in books.items()
+    }
+    earlier = BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids})
+    touched = {who: [*(earlier[pk] for pk in news[who]), each.period] for who, each in books.items()}
+    touched |= _of_terms(books, touched, supposed)
+    totals, lines = rows.totals(touched), rows.lines(touched)
+    names = rows.names(totals, lines)
+    prices = rows.prices({row.price_id for row in totals} | {line.price_id for line in lines})
+    own_totals, own_lines = _by_who(totals), _by_who(lines)
+    return {
+        who: _statement(
+            _Asked(each, who, touched[who], names[who.tenant], prices),
+            own_totals[who],
+            own_lines[who],
+            max((row.newest for row in rated.get(who.payer, [])), default=0),
+        )
+        for who, each in books.items()
+    }
+
+
+def _together(
+    payer: int, made: Mapping[Who, Statement | MixedCurrenciesError]
+) -> Statement | MixedCurrenciesError:
+    """What the tenant used, with what it pays for others beside it."""
+    own = made[Who(payer, payer)]
+    if isinstance(own, MixedCurrenciesError):
+        return own
+    paid: list[Statement] = []
+    for who, found in made.items():
+        if who.payer != payer or who.tenant == payer:
+            continue
+        if isinstance(found, MixedCurrenciesError):
+            return found
+        paid += [found, *found.others]
+    currency = own.currency or next((each.currency for each in paid if each.lines), "")
+    return replace(own, currency=currency, paid=tuple(paid))
+
+
+def _of_terms(
+    books: Mapping[Who, payer_statements.Book],
+    touched: Mapping[Who, Sequence[BillingPeriod]],
+    supposed: Sequence[BillingPeriod],
+) -> dict[Who, list[BillingPeriod]]:
+    """Every period in which a term of its plans holds, and the one behind where a fee is billed in advance.
+
+    Terms can be given for what is past, as a subscription can begin there: all of it is compared. What somebody was
+    billed for another's terms is looked at again, too, since who pays can be told late.
+    """
+    asked = {who: (each.said, each.period) for who, each in books.items() if each.said is not None}
+    if not asked:
+        return {}
+    kept = BillingPeriod.objects.filter(
+        tenant__in={who.tenant for who in asked}, start__lte=max(period.end for _, period in asked.values())
+    )
+    by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
+    for each in sorted([*kept, *supposed], key=lambda each: each.start):
+        by_tenant[each.tenant_id].append(each)
+    found: dict[Who, list[BillingPeriod]] = {}
+    for who, (said, period) in asked.items():
+        last = period.end if said.in_advance else period.start  # the next one begins where this one ends
+        known = {each.pk for each in touched[who]} | books[who].billed
+        found[who] = [
+            each
+            for each in by_tenant[who.tenant]
+            if each.start <= last and (each.pk in known or said.touches(each.start, each.end))
+        ]
+    return found
+
+
+def _with_news(
+    period: BillingPeriod, who: Who, rated: Sequence[Rated], reach: billed_usage.Reach
+) -> list[int]:
+    """The earlier periods that were rated differently since an invoice last covered them, in order."""
+    return [
+        each.period
+        for each in sorted(rated, key=lambda each: each.start)
+        if each.tenant == who.tenant
+        and each.period != period.pk
+        and each.newest > billed_usage.through(reach, each.end)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Whose statement it is, and what its rows refer to."""
+
+    book: payer_statements.Book
+    who: Who
+    touched: Sequence[BillingPeriod]
+    names: Mapping[int, str]
+    prices: dict[int, Price]
+
+
+def _by_who(found: Iterable[R]) -> Mapping[Who, list[R]]:
+    kept: dict[Who, list[R]] = defaultdict(list)
+    for row in found:
+        kept[row.who].append(row)
+    return kept
+
+
+def _statement(
+    asked: _Asked, totals: Sequence[Total], lines: Sequence[IssuedLine], through: int
+) -> Statement | MixedCurrenciesError:
+    book = asked.book
+    rules_of = {each.pk: billing_periods.as_rule(each) for each in asked.touched}
+    own = rules_of[book.period.pk]
+    billed = rows.billed(lines, asked.names, rules_of)
+    books = _books(asked, totals, billed, rules_of)
+    owed = charges.owed(books)
+    found = _per_currency(owed, billed, own, asked.prices)
+    if book.begins is not None:
+        found = _within_its_payer(found, book.begins)
+    billing = [currency for currency, lines in found.items() if lines]
+    of_period = [currency for currency in billing if any(_costs(line, own) for line in found[currency])]
+    if len(of_period) > 1:
+        return MixedCurrenciesError(
+            f"Usage up to the end of this period is priced in {' and '.join(sorted(of_period))}; "
+            f"an invoice has one currency: change plans of another currency at a period border only."
+        )
+    leading = next(iter([*of_period, *billing, *found]), "")
+    told = Statement(
+        found.get(leading, []),
+        leading,
+        through,
+        asked.prices,
+        {name: pk for pk, name in asked.names.items()},
+        {rules_of[each.pk]: each for each in asked.touched},
+        book.said.by_key() if book.said else {},
+        owed,
+        books,
+        user=book.user,
+    )
+    beside = (currency for currency in billing if currency != leading)
+    return replace(told, others=tuple(replace(told, lines=found[each], currency=each) for each in beside))
+
+
+def _books(
+    asked: _Asked, totals: Sequence[Total], billed: Mapping[Key, Billed], rules_of: Mapping[int, rules.Period]
+) -> Books:
+    """What is owed for what was used up to the end of the period, made ready to be reckoned."""
+    own = rules_of[asked.book.period.pk]
+    kept = {rules_of[each.pk]: each for each in asked.touched}
+    payer = None if asked.book.user is None else asked.who.payer
+    due = [row for row in totals if rules_of[row.period] <= own]
+    return Books(
+        used=rows.used(due, asked.prices, rules_of),
+        billed=billed,
+        prices=asked.prices,
+        period=own,
+        periods=sorted(kept),
+        terms=asked.book.said,
+        in_order=lambda period, prices, available: allowances.in_order(
+            kept[period], prices, available, payer=payer
+        ),
+    )
+
+
+def _within_its_payer(found: Mapping[str, list[Line]], begins: datetime) -> dict[str, list[Line]]:
+    """What another used is no correction where its period ended within the payer's."""
+    return {
+        currency: [replace(line, correction=line.key.service.end <= begins) for line in lines]
+        for currency, lines in found.items()
+    }
+
+
+def _costs(line: Line, own: rules.Period) -> bool:
+    return line.key.service == own and not line.correction
+
+
+def _per_currency(
+    owed: Mapping[Key, Owed], billed: Mapping[Key, Billed], period: rules.Period, prices: Mapping[int, Price]
+) -> dict[str, list[Line]]:
+    """By currency the lines that are to be billed in it."""
+    currencies = {key: each.amount.currency for key, each in billed.items()}
+    for key, each in owed.items():
+        if isinstance(key, LineKey):
+            currencies[key] = prices[key.price_id].version.plan.currency
+        elif each.share is not None:
+            currencies[key] = each.share.amount.currency
+    return {
+        currency: statement(
+            owed={key: each for key, each in owed.items() if currencies[key] == currency},
+            billed={key: each for key, each in billed.items() if currencies[key] == currency},
+            period=period,
+            currency=currency,
+        )
+        for currency in sorted(set(currencies.values()))
+    }

@@ -1,0 +1,104 @@
+"""Taking back an invoice that nobody paid: it keeps its number, and its usage is pending again."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+from django.db.models import Q, Sum
+
+from billing.invoicing import numbering
+from billing.models import (
+    CLOSED_PERIOD,
+    OPEN_LINKS,
+    UNDER_WAY,
+    BillingPeriod,
+    DocumentKind,
+    Invoice,
+    InvoiceState,
+    PayLink,
+    PaymentAttempt,
+    Voiding,
+)
+from billing.rules.money import Money
+from billing.rules.period import midnight
+from billing.wallets import paying
+
+
+class VoidError(Exception):
+    """An invoice cannot be made void; the message says why and what to do."""
+
+
+def effect(invoice: Invoice) -> str:
+    """What making it void would do, for whoever confirms it."""
+    total = Money.from_minor(invoice.total, invoice.currency)
+    return (
+        f"{invoice} of {invoice.tenant} over {total.text} {total.currency} becomes void: it is not to be paid any "
+        "more, what a wallet paid of it goes back there, and its period is open again."
+    )
+
+
+@transaction.atomic
+def void(*, invoice: Invoice, reason: str, by: str, on: date, moment: datetime | None = None) -> Invoice:
+    """Make an issued, unpaid invoice void and open its period again; the next close of it issues another.
+
+    What a wallet paid on it goes back to the grants that it came from, at `moment`; None: when the day begins where
+    the invoice was issued.
+
+    Refused the second time, as for a draft, a credit note, an invoice that was paid or credited, and one
+    after which another document of the tenant was issued, which counts on what this one billed: those
+    can be credited. Raises VoidError.
+    """
+    numbering.lock(invoice.tenant)
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    if not reason.strip():
+        raise VoidError("Say why it is void: the reason is kept with it.")
+    _refuse(invoice)
+    Voiding.objects.create(invoice=invoice, tenant_id=invoice.tenant_id, on=on, reason=reason.strip(), by=by)
+    BillingPeriod.objects.filter(pk=invoice.period_id).update(closed_at=None)  # grants wait for it again
+    paying.take_back(invoice=invoice, at=moment or midnight(on, zone=ZoneInfo(invoice.timezone)))
+    Invoice.objects.filter(pk=invoice.pk).update(state=InvoiceState.VOID)
+    invoice.state = InvoiceState.VOID
+    return invoice
+
+
+def _refuse(invoice: Invoice) -> None:
+    if invoice.kind == DocumentKind.CREDIT_NOTE:
+        raise VoidError(f"{invoice} is a credit note; what it gave back stays given.")
+    if invoice.state == InvoiceState.VOID:
+        raise VoidError(f"{invoice} is void already.")
+    if invoice.state != InvoiceState.ISSUED:
+        raise VoidError(f"{invoice} is {invoice.state}; only an issued invoice can become void.")
+    if invoice.payments.aggregate(sum=Sum("amount"))["sum"]:
+        raise VoidError(f"{invoice} was paid; credit it instead.")
+    if PaymentAttempt.objects.filter(UNDER_WAY, invoice=invoice).exists():
+        raise VoidError(
+            f"A payment of {invoice} is under way: wait until it has settled, then credit the invoice."
+        )
+    if PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS).exists():
+        raise VoidError(
+            f"A page to pay {invoice} is open: wait until it is closed, then make the invoice void."
+        )
+    note = invoice.credit_notes.issued().order_by("pk").first()
+    if note is not None:
+        raise VoidError(f"{invoice} was credited by {note}; credit the rest of it instead.")
+    after = _after(invoice)
+    if after is not None:
+        raise VoidError(
+            f"{after} was issued with or after {invoice} and counts on it: credit {invoice} instead, or make "
+            f"{after} void first."
+        )
+
+
+def _after(invoice: Invoice) -> Invoice | None:
+    """The last document that was billed on top of this one; what was credited by hand is not.
+
+    Where nothing was ever used, all of them reach as far: to nowhere.
+    """
+    by_hand = Q(kind=DocumentKind.CREDIT_NOTE, rated_through=0) & ~Q(terms__has_key=CLOSED_PERIOD)
+    later = Q(rated_through__gt=invoice.rated_through) | Q(rated_through=invoice.rated_through) & (
+        Q(pk__gt=invoice.pk) | Q(period=invoice.period_id)
+    )
+    found = Invoice.objects.issued().filter(later & ~by_hand, tenant=invoice.tenant_id).exclude(pk=invoice.pk)
+    return found.order_by("-rated_through", "-pk").first()

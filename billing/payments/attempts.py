@@ -1,0 +1,373 @@
+"""Charging a saved means of payment: an attempt is committed, then sent, then its answer applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists
+
+from billing.models import (
+    IN_FLIGHT,
+    OPEN_LINKS,
+    UNDECIDED,
+    UNDER_WAY,
+    AttemptState,
+    AutomaticTopUp,
+    BillingAccount,
+    DisputeState,
+    DocumentKind,
+    EventState,
+    GatewayEvent,
+    Invoice,
+    InvoiceState,
+    MethodState,
+    PayLink,
+    PaymentAttempt,
+    PaymentDispute,
+    SavedMethod,
+)
+from billing.payments import customers, gateway_access, payment_posting, refunds, retries, saved_methods, sync
+from billing.payments.gateways.base import Gateway, GatewayError, Happened
+from billing.receivables import credit_balance, pauses, settlement
+from billing.receivables.dunning_policies import Policies
+from billing.rules import gateway_amounts
+from billing.wallets import entries
+from portal.core.tenants.models import Tenant
+
+OUT_OF_BOUNDS: Final = frozenset({"amount_too_small", "amount_too_large"})
+"""Of an account that settles in another currency only the gateway knows the bounds."""
+BOUNDS_HOLD: Final = timedelta(days=1)
+"""How long an amount that only the gateway knew to be too small, or too large, is not asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why an invoice is not charged now, in a sentence."""
+
+    why: str
+
+
+def charge(*, invoice: Invoice, gateway: Gateway, moment: datetime, on: date) -> PaymentAttempt | Held:
+    """Charge what is due of an invoice to the tenant's preferred means of payment, off session.
+
+    By two at once, or again after a kill, one attempt is made: a second call sends or follows the first.
+    Raises GatewayError where nothing can be told; the attempt stands and is followed later.
+    """
+    found = flying(invoice)
+    if found is None:
+        customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
+        made = prepare(invoice=invoice, customer=customer, moment=moment, on=on)
+        if isinstance(made, Held):
+            return made
+        found = made
+    follow(attempt=found, gateway=gateway, moment=moment)
+    found.refresh_from_db()
+    return found
+
+
+def flying(invoice: Invoice) -> PaymentAttempt | None:
+    """The attempt that was made for the invoice and has not ended."""
+    return PaymentAttempt.objects.filter(invoice=invoice, state__in=IN_FLIGHT).first()
+
+
+def is_under_way(invoice: Invoice, *, beside: PaymentAttempt | None = None) -> bool:
+    """Whether money may yet come for the invoice, by an attempt or by a page that was used."""
+    found = PaymentAttempt.objects.filter(UNDER_WAY, invoice=invoice)
+    return (found.exclude(pk=beside.pk) if beside else found).exists()
+
+
+@transaction.atomic
+def prepare(*, invoice: Invoice, customer: str, moment: datetime, on: date) -> PaymentAttempt | Held:
+    """Commit an attempt over what is due, to be sent; or say why not. The invoice's row is locked meanwhile."""
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    method = SavedMethod.objects.filter(
+        tenant=invoice.tenant, preferred=True, state=MethodState.USABLE
+    ).first()
+    held = _held(invoice, method, moment)
+    if held is not None or method is None:
+        return Held(held or "No means of payment is saved.")
+    due = settlement.balance(invoice=invoice, on=on).due.minor
+    if isinstance(asked := chargeable(due, invoice.currency), Held):
+        return asked
+    amount, over = asked
+    attempt = PaymentAttempt(
+        tenant=invoice.tenant,
+        invoice=invoice,
+        amount=due - over,
+        currency=invoice.currency,
+        method=method,
+        made_at=moment,
+    )
+    attempt.params = params_of(attempt, amount, customer, method, f"Invoice {invoice.number}")
+    attempt.save(force_insert=True)
+    return attempt
+
+
+def params_of(
+    attempt: PaymentAttempt, amount: int, customer: str, method: SavedMethod, told: str
+) -> dict[str, object]:
+    """Of the call that charges a saved means of payment, off session; `amount` is the gateway's."""
+    return {
+        "amount": amount,
+        "currency": attempt.currency.lower(),
+        "customer": customer,
+        "payment_method": method.external_id,
+        "allowed_payment_method_types": [method.kind],
+        "confirm": True,
+        "off_session": True,
+        "description": told,
+        "metadata": tags_of(attempt),
+    }
+
+
+def on_session(params: dict[str, object], method: SavedMethod, return_url: str) -> dict[str, object]:
+    """The same while whoever pays is there: the bank may ask, and leads back. A debit was agreed to when saved."""
+    if method.kind != "card":
+        return params
+    return {name: value for name, value in params.items() if name != "off_session"} | {
+        "return_url": return_url
+    }
+
+
+def follow(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> None:
+    """Send the attempt, or find out what became of it; the same call, with the same key, however often.
+
+    Raises GatewayError where that cannot be told yet.
+    """
+    PaymentAttempt.objects.filter(pk=attempt.pk).update(looked_at=moment)
+    if attempt.external_id is not None:
+        _ended(sync.read_charge(attempt.external_id, gateway=gateway, moment=moment), gateway, moment)
+        return
+    if not _may_send(attempt, moment):
+        look_for(attempt=attempt, gateway=gateway, moment=moment)
+        return
+    first = attempt.sent_at is None
+    if first and not _send_off(attempt, moment):
+        return
+    try:
+        told = gateway.charge(attempt.params, key=gateway_access.key_for("pi", attempt.pk))
+    except GatewayError as error:
+        _heed(attempt, error, moment, first=first)
+        return
+    _ended(sync.apply_charge(told, moment=moment), gateway, moment)
+
+
+def _ended(attempt: PaymentAttempt | None, gateway: Gateway, moment: datetime) -> None:
+    """Give up a charge that the gateway made and never tried: nobody can confirm it any more."""
+    if attempt is None or attempt.external_id is None or PayLink.objects.filter(attempt=attempt).exists():
+        return
+    if attempt.state == AttemptState.OFFERED:
+        key = gateway_access.key_for("pi-cancel", attempt.pk)
+        sync.apply_charge(gateway.cancel_charge(attempt.external_id, key=key), moment=moment)
+
+
+def look_for(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> None:
+    """Find the charge of an attempt that must not be sent again, by listing: the gateway's search lags behind.
+
+    Where there is none hours after a failure that was told, or of one that was never sent, it was not made; where
+    nothing was ever told, people look.
+    """
+    since = int((attempt.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
+    for found in gateway.charges(since=since, customer=attempt.params.get("customer", "")):
+        if found.tags.get("ct_attempt") == str(attempt.pk):
+            sync.apply_charge(found, moment=moment)
+            return
+    if attempt.sent_at is None:
+        _never_sent(attempt.pk)
+    elif attempt.resend:
+        told = "It was sent, never answered, and cannot be found there: see whether the money came."
+        _end(attempt.pk, AttemptState.NEEDS_REVIEW, message=told)
+    elif moment - attempt.sent_at >= refunds.LOOKS_AFTER_FAILURE:
+        _end(attempt.pk, AttemptState.CANCELED, message="The gateway failed, and made nothing of it.")
+
+
+def tags_of(attempt: PaymentAttempt) -> dict[str, str]:
+    """What the charge carries, so that it is known again without any row of ours."""
+    if attempt.invoice is None:
+        top_up = attempt.top_up
+        if top_up is None:
+            raise TypeError("an attempt is for an invoice or a top-up")
+        crossing = {} if top_up.crossing is None else {"crossing": top_up.crossing}
+        return gateway_access.tags(
+            tenant=attempt.tenant.slug,
+            kind="topup",
+            attempt=attempt.pk,
+            topup=top_up.pk,
+            wallet=top_up.wallet_id,
+            **crossing,
+        )
+    return gateway_access.tags(
+        tenant=attempt.tenant.slug,
+        kind="invoice",
+        attempt=attempt.pk,
+        invoice=attempt.invoice.pk,
+        number=attempt.invoice.number,
+    )
+
+
+def chargeable(due: int, currency: str) -> tuple[int, int] | Held:
+    """(The gateway's amount, what is left over of ours), or why nothing can be charged."""
+    if due <= 0:
+        return Held("Nothing is due.")
+    amount, over = gateway_amounts.to_stripe(due, currency)
+    if amount < gateway_amounts.least(currency):
+        return Held("What is due is below the smallest amount that can be charged; it waits for a transfer.")
+    if amount > gateway_amounts.MOST:
+        return Held(
+            "What is due is above the largest amount that can be charged at once; ask for a transfer."
+        )
+    return amount, over
+
+
+def _held(
+    invoice: Invoice, method: SavedMethod | None, moment: datetime, *, beside: PaymentAttempt | None = None
+) -> str | None:
+    """Why it is not charged, asked before an attempt is made and again before it is sent."""
+    if (why := refusal(invoice, method, beside=beside)) is not None:
+        return why
+    by_itself = beside is None or not beside.asked_by
+    return _rests(invoice, moment) if by_itself else None
+
+
+def refusal(
+    invoice: Invoice, method: SavedMethod | None, *, beside: PaymentAttempt | None = None
+) -> str | None:
+    """Why nobody can have it charged to that means of payment now."""
+    if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
+        return f"{invoice} cannot be paid."
+    if method is None:
+        return "No means of payment is saved that can be charged."
+    if method.state != MethodState.USABLE:
+        return "The means of payment cannot be charged any more."
+    if is_under_way(invoice, beside=beside):
+        return "A payment is under way."
+    if PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS).exists():
+        return "A page to pay on is open."
+    if PaymentDispute.objects.filter(attempt__invoice=invoice, state__in=UNDECIDED).exists():
+        return "A payment of it is disputed at the bank: until that is decided, nothing is charged."
+    return None
+
+
+def _rests(invoice: Invoice, moment: datetime) -> str | None:
+    """Why people, or the credit balance, come first."""
+    if BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False).exists():
+        return "Automatic payment is turned off."
+    if Invoice.objects.filter(Exists(pauses.of_invoices(moment.date())), pk=invoice.pk).exists():
+        return "Somebody paused it."
+    if _is_parked(invoice.tenant_id):
+        return (
+            "Something that the gateway told of its tenant belongs to nothing yet: people look at it first."
+        )
+    if PaymentDispute.objects.filter(attempt__invoice=invoice, state=DisputeState.LOST).exists():
+        return "A payment of it was charged back."
+    if credit_balance.of(invoice.tenant_id, invoice.currency) > 0:
+        return "The credit balance pays it first."
+    if refunds.unexplained(attempt__invoice=invoice).exists():
+        return "Something was given back at the gateway: write a credit note, or say that it stays owed."
+    rest = retries.card_rests([invoice.tenant_id], Policies([invoice.tenant_id])).get(invoice.tenant_id)
+    if rest is not None and rest.until > moment:
+        return f"The card was refused: it is charged again from {rest.until:%Y-%m-%d} on."
+    return None
+
+
+def _is_parked(tenant: int) -> bool:
+    """Whether money of the tenant may have moved that is booked nowhere: nothing is charged beside it."""
+    slugs = Tenant.objects.filter(pk=tenant).values("slug")
+    return GatewayEvent.objects.filter(state=EventState.PARKED, tenant_slug__in=slugs).exists()
+
+
+def _may_send(attempt: PaymentAttempt, moment: datetime) -> bool:
+    """Whether its key does what it did before: one that is older may stem from before a backup was restored."""
+    unanswered = attempt.state in {AttemptState.READY, AttemptState.UNKNOWN}
+    return (
+        unanswered
+        and attempt.resend
+        and gateway_access.is_fresh(attempt.sent_at or attempt.made_at, moment=moment)
+    )
+
+
+@transaction.atomic
+def _send_off(attempt: PaymentAttempt, moment: datetime) -> bool:
+    """Committed before the call: from now on money may have moved. False, and canceled, if it is not wanted any more.
+
+    It may have waited since a worker died, and a transfer may have come meanwhile.
+    """
+    row = payment_posting.locked(pk=attempt.pk)
+    if row is None or row.sent_at is not None or row.state != AttemptState.READY:
+        return False
+    if row.top_up is not None and not _still_wanted(row):
+        _end(row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent.")
+        return False
+    if row.invoice is not None:
+        held = _held(row.invoice, row.method, moment, beside=row)
+        due = settlement.balance(invoice=row.invoice, on=moment.date()).due.minor
+        asked = chargeable(due, row.currency)
+        if held is not None or isinstance(asked, Held) or due - asked[1] != row.amount:
+            _end(row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent.")
+            return False
+    PaymentAttempt.objects.filter(pk=row.pk).update(sent_at=moment, state=AttemptState.UNKNOWN)
+    return True
+
+
+def _still_wanted(row: PaymentAttempt) -> bool:
+    """Whether a top-up may be charged: its card stands, and an automatic one is neither turned off nor too late, nor
+    does anything of its tenant wait for people.
+
+    The wallet's row is locked: a transfer that fills it comes before or after, not beside.
+    """
+    if row.method is None or row.method.state != MethodState.USABLE or row.top_up is None:
+        return False
+    if row.top_up.crossing is None:
+        return True
+    if _is_parked(row.tenant_id):
+        return False
+    wallet = entries.locked([row.top_up.wallet_id])[row.top_up.wallet_id]
+    return AutomaticTopUp.objects.filter(wallet=wallet, active=True, below__gt=wallet.balance).exists()
+
+
+def _heed(attempt: PaymentAttempt, error: GatewayError, moment: datetime, *, first: bool) -> None:
+    """What a call without an answer leaves of the attempt; raises the error where it is to be tried again."""
+    if error.happened is Happened.REFUSED:
+        _refused(attempt, error, moment)
+        return
+    unanswered = PaymentAttempt.objects.filter(pk=attempt.pk, external_id=None)
+    if error.happened is Happened.STORED:
+        unanswered.update(resend=False)
+    if error.happened is Happened.LOCKED_OUT and first:
+        unanswered.update(
+            sent_at=None, state=AttemptState.READY
+        )  # nothing was sent that could have done anything
+    gateway_access.heed(error, moment=moment)
+    raise error
+
+
+def _refused(attempt: PaymentAttempt, error: GatewayError, moment: datetime) -> None:
+    """What is refused for itself has failed; anything else is ours to mend, and no payer is told of it."""
+    if error.code == "resource_missing" and error.about in {"payment_method", "customer"}:
+        if error.about == "customer":
+            customers.forget_customer(attempt.params.get("customer", ""), moment=moment)
+        elif attempt.method is not None:
+            saved_methods.lost(attempt.method.external_id, moment=moment)
+        _end(attempt.pk, AttemptState.CANCELED, code=error.code, message="The card is not saved any more.")
+    elif error.code in OUT_OF_BOUNDS:
+        _end(attempt.pk, AttemptState.CANCELED, code=error.code, message=str(error))
+    else:
+        _end(attempt.pk, AttemptState.NEEDS_REVIEW, code=error.code, message=str(error))
+
+
+def _never_sent(attempt: UUID) -> None:
+    """End it, unless somebody has sent it meanwhile: the next round makes another one."""
+    PaymentAttempt.objects.filter(pk=attempt, external_id=None, sent_at=None).update(
+        state=AttemptState.CANCELED, message="It was never sent."
+    )
+
+
+def _end(attempt: UUID, state: AttemptState, *, code: str = "", message: str) -> None:
+    """End an attempt of which the gateway has no charge."""
+    PaymentAttempt.objects.filter(pk=attempt, external_id=None).exclude(state=AttemptState.SUCCEEDED).update(
+        state=state, code=code, message=message
+    )

@@ -1,0 +1,230 @@
+"""Topping wallets up by themselves: once each time that one falls below its mark, up to so much a month.
+
+Whether it fires is decided under the wallet's row; the time at which it fell is part of a unique key. So two
+rounds at once, a kill anywhere and a payment that takes days still buy once. What was refused stops it until
+another card is there, or somebody sets it anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Sum
+
+from billing.models import (
+    IN_FLIGHT,
+    UNDER_WAY,
+    Archive,
+    AttemptState,
+    AutomaticTopUp,
+    EntrySide,
+    EventState,
+    GatewayEvent,
+    GrantKind,
+    MethodState,
+    PaymentAttempt,
+    SavedMethod,
+    TopUp,
+    Wallet,
+    WalletEntry,
+)
+from billing.payments import attempts, customers, top_ups
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import Gateway
+from billing.rules.money import Money
+from billing.rules.period import period_starting_in
+from billing.wallets import entries
+
+AT_ONCE = 200
+SLICE = 200  # entries looked at in one query
+BY = "automatic top-up"
+REFUSED = (AttemptState.FAILED, AttemptState.NEEDS_ACTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a wallet's automatic top-up would fire; `stopped` and `full` say in a sentence why not."""
+
+    stopped: str = ""
+    full: str = ""
+
+
+def set_rule(
+    *, wallet: Wallet, active: bool, below: int, amount: int, most: int, by: str, moment: datetime
+) -> AutomaticTopUp:
+    """Set it, or turn it off; set again, what was refused before is forgotten. Raises CollectingError."""
+    if active:
+        customers.refuse_archived(wallet.tenant)
+        top_ups.asked(amount, wallet.unit)
+        if below < 0:
+            raise CollectingError("The mark is an amount of zero or more.")
+        if most < amount:
+            raise CollectingError(
+                "The most of a month leaves room for no top-up: raise it, or buy less at once."
+            )
+    told = {"active": active, "below": below, "amount": amount, "most": most, "set_at": moment, "set_by": by}
+    row, _ = AutomaticTopUp.objects.update_or_create(
+        wallet=wallet, defaults=told | {"tenant_id": wallet.tenant_id}
+    )
+    return row
+
+
+def turn_off(*, wallet: Wallet, by: str, moment: datetime) -> None:
+    """Nothing is bought by itself any more, also nothing that was not sent yet. Again: it is off."""
+    AutomaticTopUp.objects.filter(wallet=wallet, active=True).update(active=False, set_by=by, set_at=moment)
+
+
+def due() -> list[AutomaticTopUp]:
+    """Those whose wallet is below its mark while a card is there, no top-up of it is under way, and nothing is parked.
+
+    None of a tenant that has left. One query.
+    """
+    found = AutomaticTopUp.objects.filter(active=True, wallet__balance__lt=F("below"), tenant__archive=None)
+    usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
+    found = found.filter(Exists(usable))
+    flying = PaymentAttempt.objects.filter(UNDER_WAY, top_up__isnull=False)
+    parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
+    found = found.exclude(wallet__in=flying.values("top_up__wallet"))
+    found = found.exclude(tenant__slug__in=parked.values("tenant_slug"))
+    return list(found.select_related("wallet__tenant", "tenant").order_by("pk")[:AT_ONCE])
+
+
+def fire(*, rule: AutomaticTopUp, gateway: Gateway, moment: datetime) -> PaymentAttempt | None:
+    """Top the wallet up if it is to be; None where it is not. By two at once, or again after a kill: once.
+
+    Raises GatewayError where the outcome is not known yet; the attempt stands and is followed later.
+    """
+    if _usable(rule.tenant_id) is None:
+        return None
+    customer = customers.customer_of(rule.tenant, gateway=gateway, moment=moment)
+    attempt = prepare(rule=rule, customer=customer, moment=moment)
+    if attempt is not None:
+        attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
+        attempt.refresh_from_db()
+    return attempt
+
+
+@transaction.atomic
+def prepare(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> PaymentAttempt | None:
+    """Commit the attempt, to be sent; None where nothing is to be bought now. The wallet's row is locked meanwhile."""
+    wallet = entries.locked([rule.wallet_id])[rule.wallet_id]
+    rule = AutomaticTopUp.objects.select_for_update().get(pk=rule.pk)
+    method = _usable(rule.tenant_id)
+    if not rule.active or method is None or wallet.balance >= rule.below:
+        return None
+    if Archive.objects.filter(tenant=rule.tenant_id).exists():
+        return None
+    if PaymentAttempt.objects.filter(UNDER_WAY, top_up__wallet=wallet).exists():
+        return None
+    stand = standing(rule, moment=moment)
+    if stand.stopped or stand.full:
+        return None
+    top_up, made = TopUp.objects.get_or_create(
+        wallet=wallet,
+        crossing=crossing(wallet, rule.below),
+        defaults={
+            "tenant_id": wallet.tenant_id,
+            "amount": rule.amount,
+            "made_at": moment,
+            "asked_by": BY,
+        },
+    )
+    if not made and top_up.attempts.filter(state=AttemptState.SUCCEEDED).exists():
+        return None  # its credit was taken back since: people decide
+    if top_up.amount != rule.amount:  # set anew since it was refused
+        top_up.amount = rule.amount
+        top_up.save(update_fields=["amount"])
+    return top_ups.attempt_of(top_up, customer, method, moment)
+
+
+def standing(rule: AutomaticTopUp, *, moment: datetime) -> Readiness:
+    """How it stands now. Four queries."""
+    newest = (
+        PaymentAttempt.objects.filter(top_up__wallet=rule.wallet_id, top_up__crossing__isnull=False)
+        .order_by("-made_at")
+        .first()
+    )
+    method = _usable(rule.tenant_id)
+    stopped = ""
+    if method is None:
+        stopped = "No card is saved that can be charged: add one, and it goes on."
+    elif (
+        newest is not None
+        and newest.state in REFUSED
+        and newest.made_at >= rule.set_at
+        and newest.method_id == method.pk
+        and newest.made_at >= method.added_at  # not renewed since
+    ):
+        why = newest.message or "The card was refused."
+        if newest.state == AttemptState.NEEDS_ACTION:
+            why = "The bank wants to be asked by its customer each time."
+        stopped = f"Stopped: {why} It goes on with another card, or when you set it anew."
+    elif newest is not None and _is_out_of_bounds(newest, rule, moment):
+        stopped = f"Stopped: {newest.message} It is tried again after a day, or when you set another amount."
+    elif _was_taken_back(rule):
+        stopped = (
+            "Stopped: credit that was bought was given back, or its payment is disputed. "
+            "It goes on when you set it anew."
+        )
+    full = ""
+    if _bought(rule, moment) + rule.amount > rule.most:
+        most = Money.from_minor(rule.most, rule.wallet.unit).text
+        full = f"This month's {most} {rule.wallet.unit} are bought: it goes on next month."
+    return Readiness(stopped, full)
+
+
+def crossing(wallet: Wallet, below: int) -> int:
+    """The newest entry by which the wallet fell below the mark, or by which a top-up did not lift it above; 0 for none.
+
+    A top-up that was not enough is so followed by the next one. For a caller that holds the wallet's row.
+    """
+    balance, before = wallet.balance, None
+    while True:
+        rows = WalletEntry.objects.filter(wallet=wallet, side=EntrySide.BALANCE)
+        if before is not None:
+            rows = rows.filter(pk__lt=before)
+        columns = rows.order_by("-pk").values_list(
+            "pk", "amount", "grant__kind", "grant__amount", "day", "invoice"
+        )
+        found = list(columns[:SLICE])
+        for pk, amount, kind, granted, day, invoice in found:
+            balance -= amount
+            bought = kind == GrantKind.TOP_UP and amount == granted and day is None and invoice is None
+            if balance >= below or bought:
+                return int(pk)
+            before = pk
+        if len(found) < SLICE:
+            return before or 0
+
+
+def _is_out_of_bounds(newest: PaymentAttempt, rule: AutomaticTopUp, moment: datetime) -> bool:
+    """Whether the gateway found the amount too small or too large a short time ago, and nobody set it anew since."""
+    told = newest.state == AttemptState.CANCELED and newest.code in attempts.OUT_OF_BOUNDS
+    return told and newest.made_at >= rule.set_at and newest.made_at > moment - attempts.BOUNDS_HOLD
+
+
+def _was_taken_back(rule: AutomaticTopUp) -> bool:
+    """Whether bought credit went again since it was set: what was given back is not to be bought anew by itself."""
+    rows = WalletEntry.objects.filter(wallet=rule.wallet_id, side=EntrySide.GRANTED, amount__gt=0)
+    return rows.filter(at__gte=rule.set_at).exists()
+
+
+def _bought(rule: AutomaticTopUp, moment: datetime) -> int:
+    """What it bought in the calendar month of the tenant's zone, or is buying."""
+    zone: ZoneInfo = rule.tenant.zone
+    today = moment.astimezone(zone)
+    month = period_starting_in(today.year, today.month, zone=zone, anchor_day=1)
+    rows = PaymentAttempt.objects.filter(
+        top_up__wallet=rule.wallet_id,
+        top_up__crossing__isnull=False,
+        made_at__gte=month.start,
+        state__in=(*IN_FLIGHT, AttemptState.SUCCEEDED),
+    )
+    return int(rows.aggregate(sum=Sum("amount"))["sum"] or 0)
+
+
+def _usable(tenant: int) -> SavedMethod | None:
+    return SavedMethod.objects.filter(tenant=tenant, preferred=True, state=MethodState.USABLE).first()

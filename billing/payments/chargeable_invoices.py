@@ -1,0 +1,110 @@
+"""Which invoices are to be charged now: due, not paid, not held, and not tried in vain a short time ago."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django_stubs_ext import WithAnnotations
+
+from billing.models import (
+    OPEN_LINKS,
+    UNDER_WAY,
+    AttemptState,
+    DisputeState,
+    EventState,
+    GatewayEvent,
+    Invoice,
+    MethodState,
+    PayLink,
+    PaymentAttempt,
+    PaymentDispute,
+    SavedMethod,
+)
+from billing.payments import refunds, retries
+from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, Held, chargeable
+from billing.receivables import credit_balance, invoice_balances, pauses
+from billing.receivables.dunning_policies import Policies
+
+SLICE = 500
+TYPING = timedelta(minutes=10)
+"""So long whoever opened a page to pay on is left alone with it, although a charge of its invoice is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An invoice that is to be charged, and the day it is where it was issued."""
+
+    invoice: Invoice
+    on: date
+
+
+def invoices(*, moment: datetime, limit: int) -> list[Due]:
+    """Longest due first, leaving out what waits for its next try, and what is too little or too much for a charge:
+    however much of that there is, it keeps nobody from being charged. A query each for slices of candidates."""
+    rows = _unpaid(moment).order_by("due_on", "pk").values_list("pk", "left", "currency")
+    wanted = [pk for pk, left, currency in rows if not isinstance(chargeable(left, currency), Held)]
+    found: list[Due] = []
+    for first in range(0, len(wanted), SLICE):
+        if len(found) >= limit:
+            break
+        found += _to_be_tried(wanted[first : first + SLICE], moment)
+    return found[:limit]
+
+
+def _to_be_tried(wanted: list[int], moment: datetime) -> list[Due]:
+    refused = retries.refusals(wanted)
+    policies = Policies()
+    candidates = Invoice.objects.filter(pk__in=wanted).select_related("tenant").order_by("due_on", "pk")
+    rests = retries.card_rests({invoice.tenant_id for invoice in candidates}, policies)
+    due = []
+    for invoice in candidates:
+        if invoice.tenant_id in rests and rests[invoice.tenant_id].until > moment:
+            continue
+        today = moment.astimezone(ZoneInfo(invoice.timezone)).date()
+        if invoice.due_on is None or invoice.due_on > today:
+            continue
+        days = policies.of(invoice.tenant_id, invoice.due_on).retries
+        if _is_time(refused.get(invoice.pk, []), days, moment):
+            due.append(Due(invoice, today))
+    return due
+
+
+def _is_time(refused: Sequence[PaymentAttempt], days: Sequence[int], moment: datetime) -> bool:
+    if not refused:
+        return True
+    again = retries.next_try(refused, days)
+    return again is not None and again <= moment
+
+
+def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balances.Left]]:
+    usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
+    flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
+    disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
+    given_back = refunds.unexplained(attempt__invoice=OuterRef("pk"))
+    open_pages = PayLink.objects.filter(
+        attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS, made_at__gt=moment - TYPING
+    )  # an older one is closed before the charge
+    refused = PaymentAttempt.objects.filter(
+        invoice=OuterRef("pk"),
+        state=AttemptState.CANCELED,
+        code__in=OUT_OF_BOUNDS,
+        made_at__gt=moment - BOUNDS_HOLD,
+    )
+    today = moment.date() + timedelta(days=1)  # somewhere it is tomorrow
+    rows = (
+        invoice_balances.with_left(Invoice.objects.filter(due_on__lte=today))
+        .filter(left__gt=0)
+        .filter(Exists(usable))
+        .filter(
+            ~Exists(flying), ~Exists(disputed), ~Exists(given_back), ~Exists(open_pages), ~Exists(refused)
+        )
+        .filter(Q(tenant__billing_account__isnull=True) | Q(tenant__billing_account__automatic=True))
+        .filter(~Exists(credit_balance.held_for()))
+        .filter(~Exists(pauses.of_invoices(moment.date())))
+    )
+    parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
+    return rows.exclude(tenant__slug__in=parked.values("tenant_slug"))

@@ -1,0 +1,269 @@
+"""A round of collecting: what was left behind is finished, what was told is applied, what is due is charged.
+
+It finds everything from the tables, so that rounds may be missed, doubled, or killed anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import structlog
+from django.db.models import F, Q
+
+from billing.models import (
+    AttemptState,
+    AutomaticTopUp,
+    Invoice,
+    LinkState,
+    PayLink,
+    PaymentAttempt,
+    PaymentRefund,
+    RefundState,
+)
+from billing.payments import (
+    attempts,
+    automatic,
+    chargeable_invoices,
+    checkout_sessions,
+    customers,
+    gateway_access,
+    refunds,
+    webhook_events,
+)
+from billing.payments.gateways.base import Gateway, GatewayError, Happened
+from billing.receivables import credit_balance, invoice_balances
+from portal.core import locks
+from portal.core.locks import Work
+
+LOOK_AGAIN = timedelta(minutes=10)
+"""How long a page or a payment under way is left to what the gateway tells, before it is asked."""
+DISTANCES = (
+    (timedelta(hours=1), LOOK_AGAIN),
+    (timedelta(days=1), timedelta(hours=1)),
+    (timedelta(days=4000), timedelta(hours=6)),
+)
+"""(Up to which age, how long after the last look) the gateway is asked again about what is under way."""
+AT_ONCE = 200
+OPENING = timedelta(minutes=1)
+"""How long whoever opens a page is left alone with it."""
+PATIENCE = 3
+"""Calls without an answer, one after the other, after which a round ends: each may have taken 20 seconds."""
+LONGEST_AGO = F("looked_at").asc(nulls_first=True)
+"""Order by it, and what fails each time comes after what has not been tried."""
+
+Clock = Callable[[], datetime]
+"""What time it is: a round may take long, and the gateway forgets keys by its own time."""
+
+ONLY_FOR_BOOKS = frozenset(("Balance: read", "Balance transactions: read", "Payouts: read"))
+"""Rights without which money is collected all the same, and only the books cannot be compared."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger("billing.payments")
+
+
+@dataclass(slots=True)
+class Sweep:
+    """What a round did, in numbers; `troubles` in sentences."""
+
+    followed: int = 0
+    applied: int = 0
+    charged: int = 0
+    held: int = 0
+    unanswered: int = 0  # calls without an answer, one after the other, up to now
+    troubles: list[str] = field(default_factory=list)
+
+
+def run(*, gateway: Gateway, clock: Clock) -> Sweep:
+    """One round; nothing while another is under way. Where the key is refused, only whether it is accepted again.
+
+    Where the gateway does not answer, it ends: the next one goes on with what waited the longest.
+    """
+    with locks.alone(Work.COLLECTING) as ours:
+        return _run(gateway, clock) if ours else Sweep()
+
+
+def _run(gateway: Gateway, clock: Clock) -> Sweep:
+    done, moment = Sweep(), clock()
+    if gateway_access.is_locked_out() and not _let_in(gateway, done, moment):
+        return done
+    # What is known there comes first: what is left to send here may be paid already.
+    told = _each(done, [None], lambda _: webhook_events.poll(gateway=gateway, moment=clock()), clock)
+    done.applied = _each(
+        done,
+        [*webhook_events.waiting(before=moment), *webhook_events.parked(moment=moment)],
+        lambda event: webhook_events.apply(event, gateway=gateway, moment=clock()),
+        clock,
+    )
+    if told and not webhook_events.is_behind(moment=moment):
+        done.followed += _each(
+            done,
+            _unfinished(moment),
+            lambda attempt: attempts.follow(attempt=attempt, gateway=gateway, moment=clock()),
+            clock,
+        )
+        done.followed += _each(
+            done,
+            _unfinished_refunds(moment),
+            lambda refund: refunds.follow(refund=refund, gateway=gateway, moment=clock()),
+            clock,
+        )
+    done.followed += _each(
+        done,
+        _open_pages(moment),
+        lambda link: checkout_sessions.follow(link=link, gateway=gateway, moment=clock()),
+        clock,
+    )
+    _each(
+        done,
+        _outlived_pages(moment),
+        lambda link: checkout_sessions.close(link=link, gateway=gateway, moment=clock()),
+        clock,
+    )
+    _each(
+        done,
+        customers.with_changed_contacts()[:AT_ONCE],
+        lambda account: customers.send_contacts(account=account, gateway=gateway, moment=clock()),
+        clock,
+    )
+    _each(
+        done,
+        _outdated_pages(),
+        lambda invoice: checkout_sessions.close_pages(invoice=invoice, gateway=gateway, moment=clock()),
+        clock,
+    )
+    credit_balance.use_waiting(moment=clock())  # behind the pages: one that has ended frees its invoice
+    if told and not webhook_events.is_behind(moment=moment):
+        for invoice in chargeable_invoices.invoices(moment=moment, limit=AT_ONCE):
+            if gateway_access.is_locked_out() or done.unanswered >= PATIENCE:
+                break
+            _charge(done, invoice, gateway, clock)
+        _each(done, automatic.due(), lambda rule: _top_up(done, rule, gateway, clock), clock)
+    return done
+
+
+def _top_up(done: Sweep, rule: AutomaticTopUp, gateway: Gateway, clock: Clock) -> None:
+    if automatic.fire(rule=rule, gateway=gateway, moment=clock()) is not None:
+        done.charged += 1
+
+
+def _charge(done: Sweep, invoice: chargeable_invoices.Due, gateway: Gateway, clock: Clock) -> None:
+    def ask(wanted: chargeable_invoices.Due) -> None:
+        checkout_sessions.close_pages(invoice=wanted.invoice, gateway=gateway, moment=clock())
+        made = attempts.charge(invoice=wanted.invoice, gateway=gateway, moment=clock(), on=wanted.on)
+        if isinstance(made, attempts.Held):
+            done.held += 1
+        else:
+            done.charged += 1
+
+    _each(done, [invoice], ask, clock)
+
+
+def _let_in(gateway: Gateway, done: Sweep, moment: datetime) -> bool:
+    """The key is tried for all that it has to be able to do, not for what it was refused last."""
+    try:
+        missing = gateway.missing_rights(key=gateway_access.key_for("rights", f"{moment:%Y%m%dT%H%M%S%f}"))
+    except GatewayError as error:
+        done.troubles.append(str(error))
+        return False
+    if missing := [right for right in missing if right not in ONLY_FOR_BOOKS]:
+        done.troubles.append(gateway_access.lacks(missing))
+        gateway_access.stay_out(done.troubles[-1])
+        return False
+    gateway_access.let_in()
+    return True
+
+
+def _unfinished(moment: datetime) -> Iterable[PaymentAttempt]:
+    """What was not answered first; then what takes its bank days, of which the gateway tells by itself."""
+    rows = PaymentAttempt.objects.select_related("method", "invoice", "tenant").order_by(
+        LONGEST_AGO, "made_at"
+    )
+    unanswered = rows.filter(state__in=(AttemptState.READY, AttemptState.UNKNOWN))
+    yield from unanswered.filter(resend=True)[:AT_ONCE]
+    yield from unanswered.filter(_to_look_again(moment), resend=False)[:AT_ONCE]
+    yield from rows.filter(_to_look_again(moment), state=AttemptState.PROCESSING)[:AT_ONCE]
+
+
+def _to_look_again(moment: datetime) -> Q:
+    """At growing distances: what has not changed for long will not change within the next minutes."""
+    found = Q(looked_at=None)
+    for age, distance in DISTANCES:
+        found |= Q(made_at__gt=moment - age, looked_at__lte=moment - distance)
+    return found
+
+
+def _open_pages(moment: datetime) -> Iterable[PayLink]:
+    """Those that brought no answer first; then those that were used; then those looked at the longest ago."""
+    rows = PayLink.objects.select_related("attempt", "tenant")
+    rows = rows.order_by(LONGEST_AGO, "made_at")
+    unanswered = rows.filter(state__in=(LinkState.READY, LinkState.UNKNOWN), made_at__lt=moment - OPENING)
+    yield from unanswered[:AT_ONCE]
+    yield from rows.filter(attempt__state=AttemptState.OFFERED, attempt__page_used=True)[:AT_ONCE]
+    left_open = rows.filter(_to_look_again(moment), state=LinkState.OPEN, made_at__lt=moment - LOOK_AGAIN)
+    yield from left_open.exclude(attempt__page_used=True)[:AT_ONCE]
+
+
+def _outlived_pages(moment: datetime) -> Iterable[PayLink]:
+    rows = PayLink.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
+    yield from rows.filter(state=LinkState.OPEN, made_at__lte=moment - checkout_sessions.PAGE_LIVES)[:AT_ONCE]
+
+
+def _outdated_pages() -> Iterable[Invoice]:
+    """Invoices with an open page that asks for something else than what is due now: a transfer came, or a credit.
+
+    Two queries, however many pages are open.
+    """
+    rows = PayLink.objects.filter(state=LinkState.OPEN, attempt__invoice__isnull=False)
+    opened = list(rows.select_related("attempt__invoice").order_by("made_at"))
+    invoices = Invoice.objects.filter(attempts__link__in=[link.pk for link in opened])
+    left = dict(invoice_balances.with_left(invoices).values_list("pk", "left"))
+    for link in opened:
+        attempt = link.attempt
+        if attempt is None or attempt.invoice is None:
+            continue
+        if not checkout_sessions.is_current(attempt, due=left.get(attempt.invoice.pk, 0)):
+            yield attempt.invoice
+
+
+def _unfinished_refunds(moment: datetime) -> Iterable[PaymentRefund]:
+    """What was not answered first; then what is under way, of which the gateway tells by itself."""
+    rows = PaymentRefund.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
+    yield from rows.filter(state__in=(RefundState.READY, RefundState.UNKNOWN))[:AT_ONCE]
+    yield from rows.filter(_to_look_again(moment), state=RefundState.PENDING)[:AT_ONCE]
+
+
+def _each(done: Sweep, things: Iterable[T], act: Callable[[T], object], clock: Clock) -> int:
+    """Act on each; one's trouble stops no other, but a refused key stops all, as does a gateway that is away.
+
+    How many went well.
+    """
+    well = 0
+    for thing in things:
+        if done.unanswered >= PATIENCE:
+            break
+        try:
+            act(thing)
+        except GatewayError as error:
+            _trouble(done, thing, str(error))
+            gateway_access.heed(error, moment=clock())
+            done.unanswered = done.unanswered + 1 if error.happened is Happened.LOST else 0
+            if error.happened is Happened.LOCKED_OUT:
+                break
+        except gateway_access.UnplacedError as error:
+            _trouble(done, thing, str(error))
+        except Exception as error:
+            log.exception("collecting failed", what=str(thing))
+            _trouble(done, thing, f"{type(error).__name__}: the log says more.")
+        else:
+            well += 1
+            done.unanswered = 0
+    return well
+
+
+def _trouble(done: Sweep, thing: object, why: str) -> None:
+    done.troubles.append(f"{thing}: {why}" if thing is not None else why)
+    log.warning("not collected", what=str(thing), why=why)

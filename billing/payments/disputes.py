@@ -1,0 +1,80 @@
+"""Payments that their payer took up with the bank: collection rests, and a lost one is owed again.
+
+The credit of a top-up goes at once, and comes back if the dispute is won. An inquiry takes nothing: collection rests,
+and the payment can still be given back.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.db import transaction
+
+from billing.models import AttemptState, DisputeState, PaymentAttempt, PaymentDispute
+from billing.payments import gateway_access, payment_posting
+from billing.payments.gateways.base import Dispute
+from billing.rules import gateway_amounts
+
+_RANK = {DisputeState.INQUIRY: 0, DisputeState.OPEN: 1, DisputeState.WON: 2, DisputeState.LOST: 2}
+
+
+@transaction.atomic
+def apply_dispute(told: Dispute, *, moment: datetime) -> PaymentDispute | None:
+    """Take over how a dispute stands; None for one of a charge that is not ours. Any number of times.
+
+    Raises UnplacedError for one in another currency than its payment.
+    """
+    attempt = payment_posting.locked(external_id=told.charge)
+    if attempt is None:
+        return None
+    if told.currency != attempt.currency:
+        raise gateway_access.UnplacedError(
+            f"Dispute {told.id} is in {told.currency}, its payment in {attempt.currency}.",
+            tenant=attempt.tenant.slug,
+        )
+    state = DisputeState(told.state.value)
+    row, _ = PaymentDispute.objects.select_for_update().get_or_create(
+        external_id=told.id,
+        defaults={
+            "tenant_id": attempt.tenant_id,
+            "attempt": attempt,
+            "amount": gateway_amounts.from_stripe(told.amount, told.currency),
+            "state": state,
+            "reason": told.reason,
+            "fee": told.fee,
+            "opened_at": datetime.fromtimestamp(told.created, UTC),
+        },
+    )
+    if _RANK[state] < _RANK[DisputeState(row.state)]:
+        return row
+    row.state, row.fee = state, max(row.fee, told.fee)
+    row.save()
+    if attempt.state == AttemptState.SUCCEEDED:
+        _booked(attempt, row, moment)
+    return row
+
+
+def book_known(attempt: PaymentAttempt, *, moment: datetime) -> None:
+    """Book what became of disputes of a charge before the charge itself was booked; again, nothing more."""
+    for row in attempt.disputes.all():
+        _booked(attempt, row, moment)
+
+
+def _booked(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> None:
+    """Only beside the payment itself: what came by a charge that is to be looked at is no payment here."""
+    if attempt.invoice_id is not None:
+        _book(attempt, row, moment)
+    elif row.state == DisputeState.INQUIRY:
+        return
+    elif row.state == DisputeState.WON:
+        payment_posting.undo_credit(attempt, row.external_id, because="won", at=moment)
+    else:  # while it is open too: the gateway has taken the money, and nobody is to spend it
+        payment_posting.book_credit(attempt, -row.amount, cause=row.external_id, at=moment)
+
+
+def _book(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> None:
+    lost = f"{row.external_id} lost"
+    if row.state == DisputeState.LOST:
+        payment_posting.book(attempt, -row.amount, cause=lost, at=moment)
+    elif row.state == DisputeState.WON and payment_posting.is_booked(lost):
+        payment_posting.book(attempt, row.amount, cause=f"{row.external_id} won", at=moment)

@@ -1,0 +1,164 @@
+"""The gateway that this deployment collects through, what it is called there, and whether it lets us in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Final
+from uuid import UUID, uuid4
+
+from django.conf import settings
+
+from billing.models import Collector
+from billing.payments.gateways.base import Gateway, GatewayError, Happened
+
+KEY_LIVES: Final = timedelta(hours=23)
+"""For so long the same key is sent again; Stripe forgets it after 24 hours, and would do all of it once more."""
+
+
+class UnplacedError(Exception):
+    """Something of ours at the gateway that belongs to nothing here: people look, and the tenant is not charged."""
+
+    def __init__(self, message: str, *, tenant: str) -> None:
+        super().__init__(message)
+        self.tenant = tenant
+
+
+class CollectingError(Exception):
+    """Nothing can be collected so; the message says why and what to do."""
+
+
+CLOCKS_DIFFER: Final = timedelta(days=1)
+"""How much earlier than here something is looked for there; more is only more to read."""
+
+
+def is_configured() -> bool:
+    return bool(settings.STRIPE_SECRET_KEY)
+
+
+def is_sandbox() -> bool:
+    """Whether no money moves here: the gateway is the stand-in."""
+    return is_configured() and bool(settings.STRIPE_API_BASE)
+
+
+def gateway() -> Gateway:
+    """The gateway of the key that is set; at the first call of a database's life, what we are called there is settled.
+
+    Raises CollectingError where no key is set, where the database is another one at Stripe than STRIPE_DEPLOYMENT
+    says, where it collected in the other mode, and where nobody knows, or can be asked, what it is called there.
+    """
+    if not is_configured():
+        raise CollectingError("Nothing is collected here yet: set STRIPE_SECRET_KEY, as docs/stripe.md says.")
+    found = _gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
+    row = Collector.objects.filter(pk=1).first() or _first(found)
+    if settings.STRIPE_DEPLOYMENT not in ("", str(row.deployment)):
+        raise CollectingError(
+            f"This database is {row.deployment} at Stripe, and STRIPE_DEPLOYMENT says {settings.STRIPE_DEPLOYMENT}: "
+            "set it to the former, or use the database that belongs to it."
+        )
+    if row.live is None:
+        Collector.objects.filter(pk=row.pk, live=None).update(live=found.live)
+    elif row.live is not found.live:
+        modes = ("live", "test") if row.live else ("test", "live")
+        raise CollectingError(
+            f"This database has collected in {modes[0]} mode, and the key is a {modes[1]} one: what was paid in one "
+            "mode is nothing in the other. Set a key of the same mode, or use another database."
+        )
+    return found
+
+
+@cache
+def _gateway(key: str, base: str) -> Gateway:
+    from billing.payments.gateways.stripe import Stripe  # 9 MiB, which only who collects needs
+
+    return Stripe(key=key, base=base)
+
+
+def collector() -> Collector:
+    """The row of it. Raises CollectingError as `gateway` does, where this database has collected nothing yet."""
+    row = Collector.objects.filter(pk=1).first()
+    if row is None:
+        gateway()
+        row = Collector.objects.get(pk=1)
+    return row
+
+
+def _first(found: Gateway) -> Collector:
+    """What this deployment is called from now on. Never another name than before, which would forget all it charged.
+
+    A database that was made anew, or restored from before its first charge, does not know: the customers there do.
+    """
+    told = settings.STRIPE_DEPLOYMENT
+    if not told and (others := _named(found)):
+        raise CollectingError(
+            f"Stripe has customers of a portal that is called {' or '.join(others)}, and this database does not know "
+            f"whether it is that one. Set STRIPE_DEPLOYMENT={others[0]} if it was restored or made anew, so that "
+            f"nothing is charged twice; or STRIPE_DEPLOYMENT={uuid4()} if it is another portal in the same account."
+        )
+    return Collector.objects.get_or_create(pk=1, defaults={"deployment": UUID(told) if told else uuid4()})[0]
+
+
+def _named(found: Gateway) -> list[str]:
+    """What deployments are called that have customers there; asked once in the life of a database."""
+    try:
+        return sorted({name for _, told in found.customers(since=0) if (name := told.get("ct_deployment"))})
+    except GatewayError as error:
+        raise CollectingError(f"Nothing can be collected yet: {error}") from error
+
+
+def key_for(operation: str, name: object) -> str:
+    """The idempotency key of a row's call: the same for ever."""
+    return f"ct:{collector().deployment}:{operation}:{name}"
+
+
+def tags(**told: object) -> dict[str, str]:
+    """The metadata of an object of ours; `is_ours` knows it again."""
+    return {"ct_deployment": str(collector().deployment)} | {
+        f"ct_{name}": str(value) for name, value in told.items()
+    }
+
+
+def is_ours(told: Mapping[str, str]) -> bool:
+    """Whether an object at the gateway is of this deployment: an account there may be shared."""
+    return told.get("ct_deployment") == str(collector().deployment)
+
+
+def row_of(told: Mapping[str, str], noun: str) -> UUID:
+    """The row that an object's metadata name; where they name none, an id that no row has."""
+    try:
+        return UUID(told.get(f"ct_{noun}", ""))
+    except ValueError:
+        return UUID(int=0)
+
+
+def is_fresh(sent_at: datetime, *, moment: datetime) -> bool:
+    """Whether the gateway still knows the key of a call made then."""
+    return moment - sent_at < KEY_LIVES
+
+
+def heed(error: GatewayError, *, moment: datetime) -> None:
+    """Stop collecting where the key is refused: every call would be, and no payer is to hear of it."""
+    if error.happened is Happened.LOCKED_OUT:
+        Collector.objects.filter(pk=collector().pk, locked_out_at=None).update(
+            locked_out_at=moment, locked_out_why=str(error)
+        )
+
+
+def is_locked_out() -> bool:
+    return Collector.objects.filter(pk=1, locked_out_at__isnull=False).exists()
+
+
+def lacks(rights: Sequence[str]) -> str:
+    """What a key may not do and has to, in a sentence."""
+    return f"The key of Stripe lacks rights: {', '.join(rights)}. Give it them, as docs/stripe.md lists them."
+
+
+def stay_out(why: str) -> None:
+    """The key is still refused, for this reason."""
+    Collector.objects.filter(pk=1).update(locked_out_why=why)
+
+
+def let_in() -> None:
+    """Collect again, after the key was mended."""
+    Collector.objects.filter(pk=1).update(locked_out_at=None, locked_out_why="")

@@ -1,0 +1,345 @@
+"""Stripe: PaymentIntents off session, hosted Checkout, refunds, disputes, events. The only importer of `stripe`.
+
+The library's own retries are off and each call that changes something carries a key of ours: its
+keys are random, and forgotten when the process dies.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import stripe
+from stripe import StripeClient
+
+from billing.payments.gateways import stripe_values as values
+from billing.payments.gateways.base import (
+    Charge,
+    Dispute,
+    Event,
+    GatewayError,
+    Happened,
+    Method,
+    Movement,
+    Params,
+    Payout,
+    Refund,
+    Session,
+    SignatureError,
+)
+
+VERSION: Final = "2026-10-28.endive"
+TIMEOUT: Final = 20  # seconds; the library would wait 80
+PAGE: Final = 100
+TOLERANCE: Final = 300  # seconds that a notification may be old
+
+_EXPANDED: Final = ["latest_charge.balance_transaction"]
+HEARD: Final = (
+    "payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.processing",
+    "payment_intent.canceled", "payment_intent.requires_action", "checkout.session.completed",
+    "checkout.session.expired", "checkout.session.async_payment_succeeded",
+    "checkout.session.async_payment_failed", "refund.created", "refund.updated", "refund.failed",
+    "charge.dispute.created", "charge.dispute.updated", "charge.dispute.closed",
+    "charge.dispute.funds_reinstated", "setup_intent.succeeded", "payment_method.detached",
+    "payment_method.automatically_updated", "customer.deleted", "payout.paid",
+)  # fmt: skip
+"""The types of events that are asked for, and subscribed to."""
+
+RIGHT: Final = re.compile(r"'rak_(\w+)_(read|write)'")
+"""What Stripe says that a restricted key lacks."""
+
+T = TypeVar("T")
+
+
+class Stripe:
+    """One Stripe account, by one key. `base` is where its API is, if not at Stripe."""
+
+    def __init__(self, *, key: str, base: str = "") -> None:
+        self.live = key.startswith(("sk_live_", "rk_live_"))
+        self._client = StripeClient(
+            key,
+            stripe_version=VERSION,
+            base_addresses={"api": base} if base else None,
+            max_network_retries=0,
+            http_client=stripe.RequestsClient(timeout=TIMEOUT),
+        ).v1
+
+    def missing_rights(self, *, key: str) -> Sequence[str]:
+        """What the key may not do and has to, in words; nothing is changed by asking.
+
+        Reading is tried. Writing is tried on objects that do not exist: who may write is told that, who may not is
+        refused before. Raises GatewayError where the key itself is refused, or nothing can be told.
+        """
+        return [right for right, ask in self._rights(key).items() if _is_refused(ask)]
+
+    def _rights(self, key: str) -> dict[str, Callable[[], object]]:
+        of, one, none = self._client, _typed({"limit": 1}), "none_such"
+
+        def keyed(right: str) -> Any:
+            return _keyed(f"{key}:{right}")
+
+        return {
+            "Balance: read": of.balance.retrieve,
+            "Balance transactions: read": lambda: of.balance_transactions.list(one),
+            "Payouts: read": lambda: of.payouts.list(one),
+            "Events: read": lambda: of.events.list(one),
+            "Disputes: read": lambda: of.disputes.list(one),
+            "Customers: write": lambda: of.customers.update(f"cus_{none}", {}, keyed("customers")),
+            "PaymentMethods: write": lambda: of.payment_methods.detach(f"pm_{none}", {}, keyed("methods")),
+            "PaymentIntents: write": lambda: of.payment_intents.cancel(f"pi_{none}", {}, keyed("intents")),
+            "SetupIntents: write": lambda: of.setup_intents.cancel(f"seti_{none}", {}, keyed("setups")),
+            "Checkout Sessions: write": lambda: of.checkout.sessions.expire(
+                f"cs_{none}", {}, keyed("sessions")
+            ),
+            "Charges and Refunds: write": lambda: of.refunds.update(f"re_{none}", {}, keyed("refunds")),
+        }
+
+    def create_customer(self, params: Params, *, key: str) -> str:
+        return _asked(lambda: self._client.customers.create(_typed(params), _keyed(key))).id
+
+    def update_customer(self, customer: str, params: Params, *, key: str) -> None:
+        _asked(lambda: self._client.customers.update(customer, _typed(params), _keyed(key)))
+
+    def customer_exists(self, customer: str) -> bool:
+        try:
+            found = _plain(_asked(lambda: self._client.customers.retrieve(customer)))
+        except GatewayError as error:
+            if error.code == "resource_missing":
+                return False
+            raise
+        return not found.get("deleted")
+
+    def customers(self, *, since: int) -> Iterator[tuple[str, Mapping[str, str]]]:
+        for each in _listed(self._client.customers.list, {"created": {"gte": since}}):
+            yield each["id"], each.get("metadata") or {}
+
+    def methods(self, customer: str) -> Sequence[Method]:
+        found = _listed(self._client.payment_methods.list, {"customer": customer})
+        return [values.method(each) for each in found]
+
+    def find_method(self, method: str) -> Method:
+        return values.method(_plain(_asked(lambda: self._client.payment_methods.retrieve(method))))
+
+    def detach(self, method: str, *, key: str) -> None:
+        _asked(lambda: self._client.payment_methods.detach(method, {}, _keyed(key)))
+
+    def charge(self, params: Params, *, key: str) -> Charge:
+        """A refusal by the bank is an answer: a charge that failed or needs its owner."""
+        wanted = _typed(params | {"expand": _EXPANDED})
+        try:
+            made = _asked(lambda: self._client.payment_intents.create(wanted, _keyed(key)))
+        except _DeclinedError as declined:
+            return values.charge(declined.intent)
+        return values.charge(_plain(made))
+
+    def find_charge(self, charge: str) -> Charge:
+        wanted = _typed({"expand": _EXPANDED})
+        return values.charge(_plain(_asked(lambda: self._client.payment_intents.retrieve(charge, wanted))))
+
+    def cancel_charge(self, charge: str, *, key: str) -> Charge:
+        """Give up a charge that nobody has confirmed."""
+        return values.charge(
+            _plain(_asked(lambda: self._client.payment_intents.cancel(charge, {}, _keyed(key))))
+        )
+
+    def charges(self, *, since: int, until: int | None = None, customer: str = "") -> Iterator[Charge]:
+        """Newest first, of both seconds and between them."""
+        made = {"gte": since} | ({"lte": until} if until is not None else {})
+        wanted: Params = {"created": made, "expand": [f"data.{each}" for each in _EXPANDED]}
+        if customer:
+            wanted["customer"] = customer
+        for each in _listed(self._client.payment_intents.list, wanted):
+            yield values.charge(each)
+
+    def open_session(self, params: Params, *, key: str) -> Session:
+        made = _asked(lambda: self._client.checkout.sessions.create(_typed(params), _keyed(key)))
+        return values.session(_plain(made))
+
+    def find_session(self, session: str) -> Session:
+        wanted = _typed({"expand": ["setup_intent", "payment_intent"]})
+        return values.session(
+            _plain(_asked(lambda: self._client.checkout.sessions.retrieve(session, wanted)))
+        )
+
+    def sessions(self, *, since: int, customer: str = "") -> Iterator[Session]:
+        wanted: Params = {"created": {"gte": since}}
+        if customer:
+            wanted["customer"] = customer
+        for each in _listed(self._client.checkout.sessions.list, wanted):
+            yield values.session(each)
+
+    def expire_session(self, session: str, *, key: str) -> Session:
+        done = _asked(lambda: self._client.checkout.sessions.expire(session, {}, _keyed(key)))
+        return values.session(_plain(done))
+
+    def refund(self, params: Params, *, key: str) -> Refund:
+        return values.refund(_plain(_asked(lambda: self._client.refunds.create(_typed(params), _keyed(key)))))
+
+    def find_refund(self, refund: str) -> Refund:
+        return values.refund(_plain(_asked(lambda: self._client.refunds.retrieve(refund))))
+
+    def refunds(self, *, since: int, charge: str = "") -> Iterator[Refund]:
+        wanted: Params = {"created": {"gte": since}}
+        if charge:
+            wanted["payment_intent"] = charge
+        for each in _listed(self._client.refunds.list, wanted):
+            yield values.refund(each)
+
+    def find_dispute(self, dispute: str) -> Dispute:
+        return values.dispute(_plain(_asked(lambda: self._client.disputes.retrieve(dispute))))
+
+    def disputes(self, *, since: int) -> Iterator[Dispute]:
+        for each in _listed(self._client.disputes.list, {"created": {"gte": since}}):
+            yield values.dispute(each)
+
+    def events(self, *, since: int, undelivered: bool = False) -> Iterator[Event]:
+        """Newest first, of the types in `HEARD`; Stripe keeps them for 30 days."""
+        wanted: Params = {"created": {"gte": since}}
+        if undelivered:
+            wanted["delivery_success"] = False
+        for each in _listed(self._client.events.list, wanted):
+            if each["type"] in HEARD:
+                yield values.event(each)
+
+    def verified(self, payload: bytes, signature: str, secrets: Sequence[str]) -> Event:
+        """What a notification says, if one of the secrets signed it; several are valid while one is replaced."""
+        for secret in secrets if signature.isascii() else ():
+            try:
+                stripe.WebhookSignature.verify_header(payload.decode(), signature, secret, TOLERANCE)
+            except (stripe.SignatureVerificationError, UnicodeDecodeError):
+                continue
+            return values.event(_loaded(payload))
+        raise SignatureError("The notification is signed by no secret of ours, or was signed too long ago.")
+
+    def payouts(self, *, since: int) -> Iterator[Payout]:
+        for each in _listed(self._client.payouts.list, {"created": {"gte": since}}):
+            yield values.payout(each)
+
+    def movements(self, *, since: int = 0, payout: str = "") -> Iterator[Movement]:
+        wanted: Params = {"payout": payout} if payout else {"created": {"gte": since}}
+        wanted["expand"] = ["data.source"]
+        for each in _listed(self._client.balance_transactions.list, wanted):
+            yield values.movement(each)
+
+
+class _ForbiddenError(GatewayError):
+    """The key is accepted, and may not do this."""
+
+
+class _DeclinedError(Exception):
+    """The bank refused; the PaymentIntent came with the refusal."""
+
+    def __init__(self, intent: values.Object) -> None:
+        super().__init__()
+        self.intent = intent
+
+
+def _asked(call: Callable[[], T]) -> T:
+    """The answer; GatewayError says what may have happened where there is none."""
+    try:
+        return call()
+    except stripe.CardError as error:
+        body: Any = error.json_body or {}
+        intent = (body.get("error") or {}).get("payment_intent")
+        if intent:
+            raise _DeclinedError(intent) from None
+        raise GatewayError(_said(error), Happened.REFUSED, code=error.code or "") from None
+    except stripe.PermissionError as error:
+        raise _ForbiddenError(_said(error), Happened.LOCKED_OUT) from None
+    except stripe.StripeError as error:
+        told = {name: getattr(error, name, "") or "" for name in ("code", "param")}
+        raise GatewayError(_said(error), _happened(error), code=told["code"], about=told["param"]) from None
+
+
+def _is_refused(ask: Callable[[], object]) -> bool:
+    """Whether the key has no right to it; that it names nothing means that it has."""
+    try:
+        _asked(ask)
+    except _ForbiddenError:
+        return True
+    except GatewayError as error:
+        if error.happened is not Happened.REFUSED:
+            raise
+    return False
+
+
+def _happened(error: stripe.StripeError) -> Happened:
+    status = error.http_status
+    if isinstance(error, stripe.AuthenticationError | stripe.PermissionError):
+        return Happened.LOCKED_OUT
+    if isinstance(error, stripe.RateLimitError) or status in {409, 429}:
+        return Happened.BUSY
+    if isinstance(error, stripe.IdempotencyError):
+        return Happened.STORED  # a call with this key arrived before, and may have done something
+    if isinstance(error, stripe.InvalidRequestError):
+        return Happened.REFUSED
+    if status is not None and status >= 500 and _is_told(error):
+        return Happened.STORED  # replayed for as long as the key lives
+    return Happened.LOST
+
+
+def _is_told(error: stripe.StripeError) -> bool:
+    """Whether Stripe itself answered: something in between may have, or half of the answer is missing."""
+    body: Any = error.json_body
+    return isinstance(body, dict) and isinstance(body.get("error"), dict)
+
+
+def _said(error: stripe.StripeError) -> str:
+    """In a sentence. Stripe repeats a wrong key, of which it hides most; nothing of it is needed."""
+    if isinstance(error, stripe.PermissionError) and (right := RIGHT.search(str(error.user_message or ""))):
+        noun, may = right[1].replace("_", " "), right[2]
+        return f"The key of Stripe may not {may} {noun}s: give it that right, as docs/stripe.md lists them."
+    if isinstance(error, stripe.AuthenticationError | stripe.PermissionError):
+        return "Stripe does not accept the key: set STRIPE_SECRET_KEY to one that may do this."
+    if isinstance(error, stripe.APIConnectionError):
+        return "Stripe could not be reached, or its answer was lost."
+    if error.http_status is not None and not _is_told(error):
+        return f"Stripe answered with {error.http_status} and nothing that can be read."
+    return f"Stripe: {error.user_message or error.code or error.http_status}"
+
+
+def _listed(ask: Callable[..., Any], wanted: Params) -> Iterator[dict[str, Any]]:
+    """All objects, newest first, page by page."""
+    after: Params = {}
+    while True:
+        page = _plain(_asked(partial(ask, _typed(wanted | {"limit": PAGE} | after))))
+        yield from page["data"]
+        if not page["has_more"]:
+            return
+        after = {"starting_after": page["data"][-1]["id"]}
+
+
+def _keyed(key: str) -> Any:
+    return {"idempotency_key": key}
+
+
+def _typed(params: Params) -> Any:
+    """In canonical order, since a resend has to be the same bytes under the same key, and the database keeps the
+    parameters of a row in an order of its own. The tests check each request against the library's own types.
+    """
+    return _in_order(params)
+
+
+def _in_order(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _in_order(value[name]) for name in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_in_order(each) for each in value]
+    return value
+
+
+def _plain(answer: Any) -> dict[str, Any]:
+    told: dict[str, Any] = answer.to_dict()
+    return told
+
+
+def _loaded(payload: bytes) -> object:
+    """Raises ValueError for what is no JSON."""
+    try:
+        told: object = json.loads(payload)
+    except RecursionError as error:
+        raise ValueError("brackets within brackets") from error
+    return told

@@ -1,0 +1,216 @@
+"""Charging the saved card because somebody asks for it: one invoice, or all that are open, each by its own attempt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID, uuid5
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+from django_stubs_ext import WithAnnotations
+
+from billing.models import (
+    AttemptState,
+    Invoice,
+    LinkState,
+    MethodState,
+    PayLink,
+    PaymentAttempt,
+    SavedMethod,
+)
+from billing.payments import attempts, checkout_sessions, customers
+from billing.payments.attempts import Held
+from billing.payments.checkout_sessions import Back
+from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateways.base import Gateway, GatewayError
+from billing.receivables import invoice_balances, settlement
+from billing.receivables.settlement import Settlement
+from portal.core.tenants.models import Tenant
+
+MOST_CHARGES: Final = 60
+"""Charges that people of a tenant ask for within an hour: each may be one more try at somebody's card."""
+AT_ONCE: Final = 12
+"""Invoices that one click pays at most: whoever clicked waits for each."""
+PATIENCE: Final = timedelta(seconds=20)
+"""After so long no further charge is begun for a click."""
+MORE: Final = "More is due by now than the page said, and nothing was charged: look at it again."
+TO_BE_PAID: Final = (Settlement.DUE, Settlement.PAST_DUE)
+
+
+@dataclass(slots=True)
+class PaidOpen:
+    """What one click came to: `stopped` is the attempt after which nothing more was charged, `why` says it."""
+
+    paid: list[PaymentAttempt] = field(default_factory=list)
+    stopped: PaymentAttempt | None = None
+    why: str = ""
+    unanswered: Invoice | None = None  # the gateway did not answer: what was sent for it may be paid
+    left: int = 0  # invoices
+
+
+def pay(
+    *,
+    invoice: Invoice,
+    key: UUID,
+    gateway: Gateway,
+    back: Back,
+    who: str,
+    moment: datetime,
+    most: int | None = None,
+) -> PaymentAttempt:
+    """Charge what is due of the invoice to the preferred card; under the same key the same attempt, sent once.
+
+    `most`: what somebody agreed to, in minor units; where more is due by now, nothing is charged.
+
+    Its bank may ask for a confirmation: then `confirmation` leads there. A page to pay on that is open is closed
+    before. Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
+    """
+    attempt = _of(key, invoice)
+    if attempt is None:
+        checkout_sessions.close_pages(invoice=invoice, gateway=gateway, moment=moment)
+        customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
+        attempt = _prepare(invoice, key, customer, back, who, moment, most)
+    if attempt.state in {AttemptState.READY, AttemptState.UNKNOWN}:
+        attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
+        attempt.refresh_from_db()
+    return attempt
+
+
+def pay_open(
+    *,
+    tenant: Tenant,
+    key: UUID,
+    gateway: Gateway,
+    back: Back,
+    who: str,
+    clock: Callable[[], datetime],
+    most: Mapping[str, int] | None = None,
+) -> PaidOpen:
+    """Charge each open invoice to the preferred card, the longest due first, up to the first that is not paid by it.
+
+    One attempt each, whose key derives from the click's, so that a form that is sent twice charges once. What a
+    payment is under way for, is disputed, or cannot be charged by card is left out. `most`: by currency what somebody
+    agreed to, in minor units. Raises CollectingError where nothing can be charged at all, or more is open by now.
+    """
+    began, done = clock(), PaidOpen()
+    waiting = open_invoices(tenant, moment=began)
+    if not waiting:
+        raise CollectingError("No invoice is open that can be paid by card now.")
+    if most is not None:
+        _refuse_more(waiting, most, began)
+    done.left = len(waiting)
+    for invoice in waiting[:AT_ONCE]:
+        if clock() - began > PATIENCE:
+            break
+        try:
+            attempt = pay(
+                invoice=invoice,
+                key=uuid5(key, str(invoice.pk)),
+                gateway=gateway,
+                back=back,
+                who=who,
+                moment=clock(),
+            )
+        except CollectingError as refusal:
+            done.why = str(refusal)
+            break
+        except (GatewayError, UnplacedError):
+            done.unanswered = invoice
+            break
+        if attempt.state not in {AttemptState.SUCCEEDED, AttemptState.PROCESSING}:
+            done.stopped, done.why = attempt, attempt.message
+            break
+        done.paid.append(attempt)
+        done.left -= 1
+    return done
+
+
+def _refuse_more(
+    invoices: Sequence[WithAnnotations[Invoice, invoice_balances.Sums]],
+    most: Mapping[str, int],
+    moment: datetime,
+) -> None:
+    """An invoice that was issued since, or money that went back, is charged to nobody who has not seen it."""
+    due: Counter[str] = Counter()
+    for invoice in invoices:
+        due[invoice.currency] += settlement.standing(invoice=invoice, on=moment.date()).due.minor
+    if any(amount > most.get(currency, 0) for currency, amount in due.items()):
+        raise CollectingError(MORE)
+
+
+def open_invoices(
+    tenant: Tenant, *, moment: datetime
+) -> list[WithAnnotations[Invoice, invoice_balances.Sums]]:
+    """What one click would pay, the longest due first. One query."""
+    rows = invoice_balances.with_sums(Invoice.objects.issued().filter(tenant=tenant, due_on__isnull=False))
+    found: list[WithAnnotations[Invoice, invoice_balances.Sums]] = []
+    for row in rows.select_related("tenant").order_by("due_on", "pk"):
+        stand = settlement.standing(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
+        chargeable = attempts.chargeable(stand.due.minor, row.currency)
+        if stand.settlement in TO_BE_PAID and not isinstance(chargeable, Held):
+            found.append(row)
+    return found
+
+
+def confirmation(*, attempt: PaymentAttempt) -> PayLink | None:
+    """The page of the bank on which the charge waits to be confirmed; None where none is open."""
+    return PayLink.objects.filter(attempt=attempt, confirms=True, state=LinkState.OPEN).first()
+
+
+def _of(key: UUID, invoice: Invoice) -> PaymentAttempt | None:
+    """The attempt of that key. CollectingError for one of another invoice."""
+    known = PaymentAttempt.objects.filter(pk=key).first()
+    if known is not None and known.invoice_id != invoice.pk:
+        raise CollectingError("This form was sent before for another invoice: open the invoice again.")
+    return known
+
+
+@transaction.atomic
+def _prepare(
+    invoice: Invoice, key: UUID, customer: str, back: Back, who: str, moment: datetime, most: int | None
+) -> PaymentAttempt:
+    """Commit the attempt, to be sent. The invoice's row is locked meanwhile."""
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    known = _of(key, invoice)
+    if known is not None:
+        return known
+    method = SavedMethod.objects.filter(
+        tenant=invoice.tenant, preferred=True, state=MethodState.USABLE
+    ).first()
+    if method is None:
+        raise CollectingError("No card is saved that can be charged: pay with another card.")
+    if (why := attempts.refusal(invoice, method)) is not None:
+        raise CollectingError(why)
+    _refuse_many(invoice.tenant, moment)
+    due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
+    if most is not None and due > most:
+        raise CollectingError(MORE)
+    if isinstance(asked := attempts.chargeable(due, invoice.currency), Held):
+        raise CollectingError(asked.why)
+    amount, over = asked
+    attempt = PaymentAttempt(
+        pk=key,
+        tenant=invoice.tenant,
+        invoice=invoice,
+        amount=due - over,
+        currency=invoice.currency,
+        method=method,
+        made_at=moment,
+        asked_by=who,
+    )
+    params = attempts.params_of(attempt, amount, customer, method, f"Invoice {invoice.number}")
+    attempt.params = attempts.on_session(params, method, back.done)
+    attempt.save(force_insert=True)
+    return attempt
+
+
+def _refuse_many(tenant: Tenant, moment: datetime) -> None:
+    asked = PaymentAttempt.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1))
+    if asked.exclude(asked_by="").count() >= MOST_CHARGES:
+        raise CollectingError(
+            f"{MOST_CHARGES} payments were asked for within an hour: please try again later."
+        )

@@ -1,0 +1,86 @@
+"""Charges of ours that this database forgot: a backup was restored, and the gateway went on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from billing.models import AttemptState, Invoice, PaymentAttempt, TopUp, Wallet
+from billing.payments import gateway_access
+from billing.payments.gateway_access import UnplacedError
+from billing.payments.gateways.base import Charge
+from billing.rules import gateway_amounts
+
+
+def adopted(charge: Charge, key: UUID) -> PaymentAttempt:
+    """A row for the charge, of the very invoice or top-up that its tags name; UnplacedError where there is none."""
+    slug = charge.tags.get("ct_tenant", "")
+    try:
+        amount = gateway_amounts.from_stripe(charge.amount, charge.currency)
+    except ValueError as error:
+        raise UnplacedError(str(error), tenant=slug) from error
+    made = datetime.fromtimestamp(charge.created, UTC)
+    invoice = _invoice(charge, slug)
+    top_up = _top_up(charge, slug, amount, made) if invoice is None and key.int else None
+    tenant = invoice.tenant if invoice else top_up.tenant if top_up else None
+    if tenant is None or not key.int:
+        raise UnplacedError(
+            f"{charge.id} over {charge.amount} {charge.currency} is for {charge.tags.get('ct_number') or 'a top-up'}, "
+            "which is not known here: give it back, or record it by hand.",
+            tenant=slug,
+        )
+    return PaymentAttempt.objects.create(
+        pk=key,
+        tenant=tenant,
+        invoice=invoice,
+        top_up=top_up,
+        amount=amount,
+        currency=charge.currency,
+        state=AttemptState.OFFERED,
+        made_at=made,
+        sent_at=made,
+        external_id=charge.id,
+    )
+
+
+def _invoice(charge: Charge, slug: str) -> Invoice | None:
+    return (
+        Invoice.objects.filter(
+            number=charge.tags.get("ct_number", ""),
+            pk=_number(charge, "invoice") or 0,
+            currency=charge.currency,
+            tenant__slug=slug,
+        )
+        .select_related("tenant")
+        .first()
+    )
+
+
+def _top_up(charge: Charge, slug: str, amount: int, made: datetime) -> TopUp | None:
+    """The top-up that it pays, made again where it was forgotten too, with its crossing: that fires no other."""
+    name = gateway_access.row_of(charge.tags, "topup")
+    wallet = Wallet.objects.filter(
+        pk=_number(charge, "wallet") or 0, tenant__slug=slug, unit=charge.currency
+    ).first()
+    if wallet is None or not name.int:
+        return None
+    crossing = _number(charge, "crossing")
+    if crossing is not None and wallet.top_ups.filter(crossing=crossing).exclude(pk=name).exists():
+        crossing = None  # there is another one for it by now
+    row, _ = TopUp.objects.get_or_create(
+        pk=name,
+        defaults={
+            "tenant_id": wallet.tenant_id,
+            "wallet": wallet,
+            "amount": amount,
+            "made_at": made,
+            "asked_by": "found at the gateway",
+            "crossing": crossing,
+        },
+    )
+    return row if (row.wallet_id, row.amount) == (wallet.pk, amount) else None
+
+
+def _number(charge: Charge, noun: str) -> int | None:
+    told = charge.tags.get(f"ct_{noun}", "")
+    return int(told) if told.isdecimal() and len(told) < 19 else None

@@ -1,0 +1,297 @@
+"""Giving money back to where it came from, below a credit note; and what is given back at the gateway by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from django.db import transaction
+from django.db.models import QuerySet, Sum
+
+from billing.models import (
+    AttemptState,
+    DisputeState,
+    DocumentKind,
+    Invoice,
+    InvoiceState,
+    PaymentAttempt,
+    PaymentRefund,
+    RefundState,
+)
+from billing.payments import gateway_access, payment_posting
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import Gateway, GatewayError, Happened, Refund
+from billing.receivables import invoice_balances, settlement
+from billing.rules import gateway_amounts
+
+LOOKS_AFTER_FAILURE: Final = timedelta(hours=3)
+"""So long what the gateway failed over (a 5xx) is looked for before it counts as not made, a charge as a refund: what
+it began may be listed late, and no money is moved a second time meanwhile."""
+GIVEN = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING, RefundState.SUCCEEDED)
+"""States in which the money is, or may be, on its way back."""
+
+
+@transaction.atomic
+def prepare(*, credit_note: Invoice, who: str, moment: datetime) -> list[PaymentRefund]:
+    """Commit the refunds of what a credit note gives back of paid money, newest payment first; to be sent.
+
+    Never more than was paid beyond what is owed, nor than is left of each payment. What the gateway cannot
+    express in the currency is left for a transfer. Asked again, only what is still to be given back. Raises
+    CollectingError where that is nothing.
+    """
+    if credit_note.kind != DocumentKind.CREDIT_NOTE or credit_note.original is None:
+        raise CollectingError(f"{credit_note} is no credit note: money is given back below one.")
+    if credit_note.state != InvoiceState.ISSUED:
+        raise CollectingError(f"{credit_note} is not issued.")
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=credit_note.original.pk)
+    over = -settlement.balance(invoice=invoice, on=moment.date()).due.minor
+    under_way = sum(
+        PaymentRefund.objects.filter(attempt__invoice=invoice, state__in=GIVEN)
+        .exclude(state=RefundState.SUCCEEDED)
+        .values_list("amount", flat=True)
+    )
+    given = _given(credit_note.refunds.all())
+    wanted = min(over - under_way, credit_note.prepaid - credit_note.total - given)
+    rows = []
+    for attempt in _paid(invoice):
+        amount = max(min(wanted, attempt.amount - _given(attempt.refunds.all())), 0)
+        asked, over = gateway_amounts.to_stripe(amount, attempt.currency)
+        if asked > 0:
+            rows.append(_row(attempt, credit_note, amount - over, asked, who, moment))
+            wanted -= amount - over
+    if not rows:
+        raise CollectingError(
+            f"Nothing that was paid through the gateway is to be given back for {credit_note}."
+        )
+    return rows
+
+
+def follow(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None:
+    """Send a refund, or find out what became of it. Raises GatewayError where that cannot be told yet."""
+    PaymentRefund.objects.filter(pk=refund.pk).update(looked_at=moment)
+    if refund.external_id is not None:
+        apply_refund(gateway.find_refund(refund.external_id), moment=moment)
+        return
+    fresh = gateway_access.is_fresh(refund.sent_at or refund.made_at, moment=moment)
+    if not (fresh and refund.resend):
+        if _is_found(refund, gateway, moment):
+            return
+        if refund.sent_at is not None and moment - refund.sent_at < LOOKS_AFTER_FAILURE:
+            return
+        if refund.sent_at is not None:
+            _end(refund, RefundState.CANCELED, "The gateway knows nothing of it: ask for it again.")
+            return
+    PaymentRefund.objects.filter(pk=refund.pk, sent_at=None).update(sent_at=moment, state=RefundState.UNKNOWN)
+    try:
+        told = gateway.refund(refund.params, key=gateway_access.key_for("refund", refund.pk))
+    except GatewayError as error:
+        if error.happened is Happened.REFUSED:
+            _end(refund, RefundState.FAILED, str(error))
+            return
+        if error.happened is Happened.STORED:
+            PaymentRefund.objects.filter(pk=refund.pk).update(resend=False)
+        gateway_access.heed(error, moment=moment)
+        raise
+    apply_refund(told, moment=moment)
+
+
+@transaction.atomic
+def apply_refund(told: Refund, *, moment: datetime) -> PaymentRefund | None:
+    """Take over how a refund stands; None for one of a charge that is not ours. Any number of times, in any order.
+
+    One that was made at the gateway by hand becomes a row without a credit note, to be looked at while its invoice
+    asks for money again.
+
+    Raises UnplacedError for one whose amount, currency or metadata fit nothing here.
+    """
+    attempt = payment_posting.locked(external_id=told.charge)
+    if attempt is None:
+        return None
+    if told.currency != attempt.currency:
+        raise gateway_access.UnplacedError(
+            f"Refund {told.id} is in {told.currency}, its payment in {attempt.currency}.",
+            tenant=attempt.tenant.slug,
+        )
+    refund = _of(told, attempt, _minor(told, attempt))
+    if refund.state == RefundState.FAILED or (
+        refund.state == RefundState.SUCCEEDED and told.state.value == RefundState.PENDING
+    ):  # what was read earlier and comes later
+        return refund
+    refund.external_id = told.id
+    refund.state = RefundState(told.state.value)
+    refund.reason = told.reason
+    refund.sent_at = refund.sent_at or moment
+    refund.save()
+    if attempt.state == AttemptState.SUCCEEDED:
+        _booked(attempt, refund, datetime.fromtimestamp(told.created, UTC), moment)
+    return refund
+
+
+def book_known(attempt: PaymentAttempt, *, moment: datetime) -> None:
+    """Book what was given back of a charge before the charge itself was booked; again, nothing more."""
+    for refund in attempt.refunds.exclude(external_id=None):
+        _booked(attempt, refund, refund.made_at, moment)
+
+
+def unexplained(**whose: object) -> QuerySet[PaymentRefund]:
+    """Refunds of booked payments that were made at the gateway, while nobody said here what for.
+
+    What they gave back is owed again, unless more was paid than was owed: until a credit note says otherwise, or
+    somebody that it stays owed, nothing is charged.
+    """
+    return PaymentRefund.objects.filter(
+        credit_note=None, dealt_with="", state__in=GIVEN, attempt__state=AttemptState.SUCCEEDED, **whose
+    )
+
+
+def asking() -> QuerySet[PaymentRefund]:
+    """Those of them that people have to look at: something is left to be paid of their invoices."""
+    return unexplained(
+        attempt__invoice__in=invoice_balances.with_left(Invoice.objects.all()).filter(left__gt=0).values("pk")
+    )
+
+
+def come_back() -> QuerySet[PaymentRefund]:
+    """Refunds below a credit note that were not made, or failed, while what they were to give back is still here."""
+    return PaymentRefund.objects.filter(
+        credit_note__isnull=False,
+        dealt_with="",
+        state__in=(RefundState.FAILED, RefundState.CANCELED),
+        attempt__invoice__in=invoice_balances.with_left(Invoice.objects.all())
+        .filter(left__lt=0)
+        .values("pk"),
+    )
+
+
+def explain_by(note: Invoice, *, on: date) -> None:
+    """Put what was given back at the gateway by hand below the credit note after which nothing is owed any more.
+
+    One over less than that leaves it to people whether the rest stays owed. What does not fit below the note alone
+    is said to be credited, so that the note can still give back the rest of itself. Again, nothing more.
+    """
+    if note.original is None:
+        return
+    due = settlement.balance(invoice=note.original, on=on).due.minor
+    owed = due + note.prepaid - note.total  # before the note
+    if due > 0 or owed <= 0:  # where nothing was owed, what went back was paid too much, or is not gone yet
+        return
+    room = min(owed, note.prepaid - note.total - _given(note.refunds.all()))
+    for row in unexplained(attempt__invoice=note.original).order_by("made_at"):
+        if row.amount <= room:
+            row.credit_note, room = note, room - row.amount
+        else:
+            row.dealt_with = f"Credited by {note.number}, beside others."
+        row.save(update_fields=["credit_note", "dealt_with"])
+
+
+def _booked(attempt: PaymentAttempt, refund: PaymentRefund, made: datetime, moment: datetime) -> None:
+    """Only beside the payment itself: what came by a charge that is to be looked at is no payment here."""
+    if attempt.invoice_id is not None:
+        _book(attempt, refund, made, moment)
+    else:
+        _book_credit(attempt, refund, made, moment)
+
+
+def _book(attempt: PaymentAttempt, refund: PaymentRefund, made: datetime, moment: datetime) -> None:
+    """The money left when it was given back, and is here again when that failed."""
+    if refund.external_id is None:
+        return
+    if refund.state == RefundState.SUCCEEDED:
+        payment_posting.book(attempt, -refund.amount, cause=refund.external_id, at=made)
+    elif refund.state in {RefundState.FAILED, RefundState.CANCELED} and payment_posting.is_booked(
+        refund.external_id
+    ):
+        payment_posting.book(attempt, refund.amount, cause=f"{refund.external_id} {refund.state}", at=moment)
+
+
+def _book_credit(attempt: PaymentAttempt, refund: PaymentRefund, made: datetime, moment: datetime) -> None:
+    """Credit goes as soon as its money is on the way, so that it is not spent meanwhile."""
+    if refund.external_id is None:
+        return
+    if refund.state in {RefundState.PENDING, RefundState.SUCCEEDED}:
+        payment_posting.book_credit(attempt, -refund.amount, cause=refund.external_id, at=made)
+    elif refund.state in {RefundState.FAILED, RefundState.CANCELED}:
+        payment_posting.undo_credit(attempt, refund.external_id, because=str(refund.state), at=moment)
+
+
+def _minor(told: Refund, attempt: PaymentAttempt) -> int:
+    try:
+        return gateway_amounts.from_stripe(told.amount, told.currency)
+    except ValueError as error:
+        raise gateway_access.UnplacedError(
+            f"Refund {told.id}: {error}", tenant=attempt.tenant.slug
+        ) from error
+
+
+def _of(told: Refund, attempt: PaymentAttempt, amount: int) -> PaymentRefund:
+    rows = PaymentRefund.objects.select_for_update()
+    known = rows.filter(external_id=told.id).first()
+    if known is None and gateway_access.is_ours(told.tags):
+        known = rows.filter(pk=gateway_access.row_of(told.tags, "refund"), external_id=None).first()
+    if known is not None and known.amount != amount:
+        raise gateway_access.UnplacedError(
+            f"Refund {told.id} is over {told.amount} {told.currency} there, and not over what was asked for here.",
+            tenant=attempt.tenant.slug,
+        )
+    if known is not None:
+        return known
+    note = Invoice.objects.filter(number=told.tags.get("ct_credit_note"), original=attempt.invoice_id).first()
+    return PaymentRefund(
+        tenant=attempt.tenant,
+        attempt=attempt,
+        credit_note=note if gateway_access.is_ours(told.tags) else None,
+        amount=amount,
+        made_at=datetime.fromtimestamp(told.created, UTC),
+        asked_by="made at the gateway",
+    )
+
+
+def _row(
+    attempt: PaymentAttempt, note: Invoice, amount: int, asked: int, who: str, moment: datetime
+) -> PaymentRefund:
+    """`asked`: the same amount in the gateway's units."""
+    row = PaymentRefund(
+        tenant=attempt.tenant,
+        attempt=attempt,
+        credit_note=note,
+        amount=amount,
+        made_at=moment,
+        asked_by=who,
+    )
+    row.params = {
+        "payment_intent": attempt.external_id,
+        "amount": asked,
+        "reason": "requested_by_customer",
+        "metadata": gateway_access.tags(tenant=attempt.tenant.slug, credit_note=note.number, refund=row.pk),
+    }
+    row.save(force_insert=True)
+    return row
+
+
+def _paid(invoice: Invoice) -> list[PaymentAttempt]:
+    """Payments of the invoice from which money can be given back, newest first, locked."""
+    return list(
+        PaymentAttempt.objects.select_for_update()
+        .filter(invoice=invoice, state=AttemptState.SUCCEEDED)
+        .exclude(disputes__state__in=[DisputeState.OPEN, DisputeState.LOST])
+        .order_by("-settled_at")
+    )
+
+
+def _given(refunds: QuerySet[PaymentRefund]) -> int:
+    told = refunds.filter(state__in=GIVEN).aggregate(sum=Sum("amount"))["sum"]
+    return int(told or 0)
+
+
+def _is_found(refund: PaymentRefund, gateway: Gateway, moment: datetime) -> bool:
+    """Whether the gateway has it, by its tag; it is taken over then."""
+    since = int((refund.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
+    for found in gateway.refunds(since=since, charge=refund.attempt.external_id or ""):
+        if found.tags.get("ct_refund") == str(refund.pk):
+            apply_refund(found, moment=moment)
+            return True
+    return False
+
+
+def _end(refund: PaymentRefund, state: RefundState, why: str) -> None:
+    PaymentRefund.objects.filter(pk=refund.pk, external_id=None).update(state=state, reason=why)

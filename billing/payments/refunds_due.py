@@ -1,0 +1,153 @@
+"""Money that tenants are owed: more was paid of an invoice than is owed for it, mostly since it was credited."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Final
+
+from django.db import transaction
+from django.db.models import Count, F, Q, QuerySet, Sum
+from django_stubs_ext import WithAnnotations
+
+from billing.dunning import document_notices
+from billing.models import (
+    AttemptState,
+    DisputeState,
+    Invoice,
+    Payment,
+    PaymentAttempt,
+    PaymentRefund,
+    RefundState,
+)
+from billing.payments import refunds
+from billing.payments.gateway_access import CollectingError
+from billing.payments.refunds import GIVEN
+from billing.receivables import invoice_balances, settlement
+from billing.rules import gateway_amounts
+from billing.rules.money import Money
+
+BY_CARD: Final = Q(state=AttemptState.SUCCEEDED) & ~Q(
+    disputes__state__in=[DisputeState.OPEN, DisputeState.LOST]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RefundDue:
+    """What one invoice's tenant is owed, less what is on its way back."""
+
+    invoice: Invoice
+    amount: Money
+    to_card: Money  # of it, what can be refunded to where it came from
+
+    @property
+    def sentence(self) -> str:
+        owed = (
+            f"{self.amount.text} {self.amount.currency} are owed to {self.invoice.tenant}: more was paid of "
+        )
+        owed += f"{self.invoice.number} than is owed for it."
+        if not self.to_card.amount:
+            return f"{owed} Transfer the money and record the transfer."
+        rest = self.amount - self.to_card
+        told = f"{owed} {self.to_card.text} {self.to_card.currency} can be refunded to the card."
+        return f"{told} Transfer the other {rest.text}." if rest.amount else told
+
+
+@dataclass(frozen=True, slots=True)
+class TotalDue:
+    """All that tenants are owed, in one currency."""
+
+    amount: Money
+    invoices: int
+
+
+def overpaid() -> QuerySet[WithAnnotations[Invoice, invoice_balances.Left]]:
+    """Invoices of which more is paid than is owed, refunds on their way included."""
+    return invoice_balances.with_left(Invoice.objects.all()).filter(left__lt=0)
+
+
+def totals() -> list[TotalDue]:
+    """By currency. One query."""
+    rows = overpaid().order_by().values("currency").annotate(sum=Sum("left"), count=Count("pk"))
+    return [
+        TotalDue(Money.from_minor(-int(row["sum"]), row["currency"]), row["count"])
+        for row in rows.order_by("currency")
+    ]
+
+
+def listed(*, limit: int, invoice: Invoice | None = None) -> list[RefundDue]:
+    """The oldest first, without those whose money is on its way back. Five queries, however many."""
+    rows = overpaid() if invoice is None else overpaid().filter(pk=invoice.pk)
+    found = list(rows.select_related("tenant").order_by("pk")[:limit])
+    under_way, by_card, noted = _under_way(found), _left_on_cards(found), _left_on_notes(found)
+    due = []
+    for row in found:
+        owed = -row.left - under_way.get(row.pk, 0)
+        card = max(min(owed, by_card.get(row.pk, 0), noted.get(row.pk, 0)), 0)
+        _, over = gateway_amounts.to_stripe(card, row.currency)
+        if owed > 0:
+            amount, to_card = (Money.from_minor(minor, row.currency) for minor in (owed, card - over))
+            due.append(RefundDue(row, amount, to_card))
+    return due
+
+
+@transaction.atomic
+def refund_to_card(*, invoice: Invoice, who: str, moment: datetime) -> Money:
+    """Commit the refunds of what is owed, below the invoice's credit notes; how much. The next round sends them.
+
+    Asked again, only what is still owed. Raises CollectingError where nothing can be refunded to a card.
+    """
+    total = 0
+    for note in invoice.credit_notes.issued().order_by("pk"):
+        try:
+            total += sum(row.amount for row in refunds.prepare(credit_note=note, who=who, moment=moment))
+        except CollectingError:
+            continue
+    if not total:
+        raise CollectingError(
+            f"Nothing of {invoice} can be refunded to a card: transfer the money and record that."
+        )
+    return Money.from_minor(total, invoice.currency)
+
+
+@transaction.atomic
+def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> Payment:
+    """Record that all that is owed was transferred to the tenant, which is told so.
+
+    Raises CollectingError where nothing is.
+    """
+    due = listed(limit=1, invoice=invoice)
+    if not due:
+        raise CollectingError(f"Nothing of {invoice} is owed to its tenant, or it is on its way already.")
+    payment = settlement.record_payment(
+        invoice=invoice, amount=-due[0].amount, received_on=on, reference=reference, recorded_by=who
+    )
+    document_notices.of_transfer_back(payment, on=on)
+    return payment
+
+
+def _under_way(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
+    rows = PaymentRefund.objects.filter(attempt__invoice__in=invoices, state__in=GIVEN)
+    by_invoice = rows.exclude(state=RefundState.SUCCEEDED).values("attempt__invoice")
+    return dict(by_invoice.annotate(sum=Sum("amount")).values_list("attempt__invoice", "sum"))
+
+
+def _left_on_cards(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
+    found: dict[int | None, int] = defaultdict(int)
+    rows = PaymentAttempt.objects.filter(BY_CARD, invoice__in=invoices)
+    given = Sum("refunds__amount", filter=Q(refunds__state__in=GIVEN), default=0)
+    for invoice, amount, back in rows.annotate(given=given).values_list("invoice", "amount", "given"):
+        found[invoice] += amount - int(back)
+    return found
+
+
+def _left_on_notes(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
+    found: dict[int | None, int] = defaultdict(int)
+    rows = Invoice.objects.issued().filter(original__in=invoices)
+    given = Sum("refunds__amount", filter=Q(refunds__state__in=GIVEN), default=0)
+    rows_of = rows.annotate(credited=F("prepaid") - F("total"), given=given)
+    for invoice, credited, back in rows_of.values_list("original", "credited", "given"):
+        found[invoice] += max(int(credited) - int(back), 0)
+    return found

@@ -1,0 +1,201 @@
+"""Buying credit for a wallet: on a hosted page, or with the saved card. It is credited when its money has come.
+
+Each is asked for under a key of its own, so that a form that is sent twice buys once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID, uuid4
+
+from django.db import transaction
+
+from billing.catalog.tenant_lock import lock
+from billing.models import (
+    AttemptState,
+    LinkState,
+    MethodState,
+    PayLink,
+    PaymentAttempt,
+    SavedMethod,
+    TopUp,
+    Wallet,
+)
+from billing.payments import attempts, checkout_sessions, customers
+from billing.payments.attempts import Held
+from billing.payments.checkout_sessions import Back
+from billing.payments.gateway_access import CollectingError
+from billing.payments.gateways.base import Gateway
+from billing.rules.money import TOKENS
+from billing.wallets import entries
+
+MOST_CHARGES: Final = 60
+"""Top-ups that people of a tenant have charged to cards within an hour."""
+
+
+def page(
+    *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, back: Back, who: str, moment: datetime
+) -> PayLink:
+    """An open page on which `amount` is paid for the wallet; under the same key the same page.
+
+    Raises CollectingError where nothing can be paid there, GatewayError where no page can be had now.
+    """
+    customers.refuse_archived(wallet.tenant)
+    customer = customers.customer_of(wallet.tenant, gateway=gateway, moment=moment)
+    link = _prepare_page(wallet, amount, key, customer, back, who, moment)
+    if link.state in {LinkState.COMPLETE, LinkState.EXPIRED}:
+        raise CollectingError("This page was used or closed: ask for the top-up again.")
+    return link if link.state == LinkState.OPEN else checkout_sessions.opened(link, gateway, moment)
+
+
+def charge(
+    *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, back: Back, who: str, moment: datetime
+) -> PaymentAttempt:
+    """Charge `amount` to the saved card; under the same key the same attempt, sent once. Its bank may ask for a
+    confirmation: then `on_demand.confirmation` leads there.
+
+    Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
+    """
+    customers.refuse_archived(wallet.tenant)
+    customer = customers.customer_of(wallet.tenant, gateway=gateway, moment=moment)
+    attempt = _prepare_charge(wallet, amount, key, customer, back, who, moment)
+    if attempt.state != AttemptState.OFFERED:
+        attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
+    attempt.refresh_from_db()
+    return attempt
+
+
+def asked(amount: int, currency: str) -> int:
+    """The gateway's amount. CollectingError where that much cannot be charged exactly."""
+    if currency == TOKENS:
+        raise CollectingError("This wallet is in tokens, which cannot be bought.")
+    told = attempts.chargeable(amount, currency)
+    if isinstance(told, Held):
+        raise CollectingError("That is below the smallest or above the largest amount that can be charged.")
+    if told[1]:
+        raise CollectingError("That amount cannot be charged to the last digit: choose a rounder one.")
+    return told[0]
+
+
+def attempt_of(
+    top_up: TopUp,
+    customer: str,
+    method: SavedMethod,
+    moment: datetime,
+    *,
+    who: str = "",
+    back: Back | None = None,
+) -> PaymentAttempt:
+    """An attempt to be sent; with `back`, while `who` is there. For a caller that holds the wallet's row."""
+    attempt = PaymentAttempt(
+        tenant_id=top_up.tenant_id,
+        top_up=top_up,
+        amount=top_up.amount,
+        currency=top_up.wallet.unit,
+        method=method,
+        made_at=moment,
+        asked_by=who,
+    )
+    told = f"Top-up of the wallet {top_up.wallet}"
+    params = attempts.params_of(attempt, asked(top_up.amount, top_up.wallet.unit), customer, method, told)
+    attempt.params = attempts.on_session(params, method, back.done) if back else params
+    attempt.save(force_insert=True)
+    return attempt
+
+
+@transaction.atomic
+def _prepare_charge(
+    wallet: Wallet, amount: int, key: UUID, customer: str, back: Back, who: str, moment: datetime
+) -> PaymentAttempt:
+    customers.refuse_archived(lock(wallet.tenant))  # who may have left since the gateway was asked
+    row = entries.locked([wallet.pk])[wallet.pk]
+    top_up, made = _top_up(row, amount, key, who, moment)
+    if not made:
+        known = top_up.attempts.order_by("-made_at").first()
+        if known is None:
+            raise TypeError("a top-up is committed with its attempt")
+        return known
+    _refuse_many(row, moment)
+    method = SavedMethod.objects.filter(tenant=row.tenant, preferred=True, state=MethodState.USABLE).first()
+    if method is None:
+        raise CollectingError("No card is saved that can be charged: pay on the payment page.")
+    return attempt_of(top_up, customer, method, moment, who=who, back=back)
+
+
+@transaction.atomic
+def _prepare_page(
+    wallet: Wallet, amount: int, key: UUID, customer: str, back: Back, who: str, moment: datetime
+) -> PayLink:
+    customers.refuse_archived(lock(wallet.tenant))  # who may have left since the gateway was asked
+    row = entries.locked([wallet.pk])[wallet.pk]
+    top_up, made = _top_up(row, amount, key, who, moment)
+    if not made:
+        known = PayLink.objects.filter(attempt__top_up=top_up).first()
+        if known is None:
+            raise CollectingError("This top-up was charged to the card: ask for another one.")
+        return known
+    checkout_sessions.refuse_many(row.tenant, moment)
+    cents = asked(amount, row.unit)
+    attempt = PaymentAttempt(
+        pk=uuid4(), tenant=row.tenant, top_up=top_up, amount=amount, currency=row.unit, state=AttemptState.OFFERED,
+        made_at=moment,
+    )  # fmt: skip
+    link = PayLink(tenant=row.tenant, attempt=attempt, made_at=moment, asked_by=who)
+    told = attempts.tags_of(attempt)
+    name = f"Top-up of the wallet {row}"
+    link.params = checkout_sessions.page_of(customer, back, told | {"ct_link": str(link.pk)}) | {
+        "mode": "payment",
+        "allowed_payment_method_types": ["card", *(["sepa_debit"] if row.unit == "EUR" else [])],
+        "client_reference_id": str(attempt.pk),
+        "line_items": [
+            {
+                "quantity": 1,
+                "price_data": {
+                    "currency": row.unit.lower(),
+                    "unit_amount": cents,
+                    "product_data": {"name": name},
+                },
+            }
+        ],
+        "payment_intent_data": {"description": name, "metadata": told},
+    }
+    attempt.save(force_insert=True)
+    link.save(force_insert=True)
+    return link
+
+
+def _top_up(row: Wallet, amount: int, key: UUID, who: str, moment: datetime) -> tuple[TopUp, bool]:
+    """The one of that key, and whether it was made now."""
+    asked(amount, row.unit)
+    top_up, made = TopUp.objects.get_or_create(
+        pk=key,
+        defaults={
+            "tenant_id": row.tenant_id,
+            "wallet": row,
+            "amount": amount,
+            "made_at": moment,
+            "asked_by": who,
+        },
+    )
+    if (top_up.wallet_id, top_up.amount) != (row.pk, amount):
+        raise CollectingError("This form was sent before with another amount: open the wallet again.")
+    return top_up, made
+
+
+def _refuse_many(row: Wallet, moment: datetime) -> None:
+    """Each charge is calls that all tenants share, and may be one more try at somebody's card."""
+    asked = PaymentAttempt.objects.filter(top_up__crossing=None, link=None, top_up__tenant=row.tenant_id)
+    tried = asked.filter(made_at__gt=moment - timedelta(hours=1)).count()
+    if tried >= MOST_CHARGES:
+        raise CollectingError(
+            f"{tried} top-ups were charged to cards within an hour: please try again later."
+        )
+
+
+def key_of(text: str) -> UUID:
+    """The key that a form carries. CollectingError for a text that is none."""
+    try:
+        return UUID(text)
+    except ValueError as error:
+        raise CollectingError("Open the wallet again and send its form anew.") from error

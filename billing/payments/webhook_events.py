@@ -1,0 +1,302 @@
+"""What the gateway tells of: stored once, and applied from the object as it stands when it is applied."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+
+from django.db.models import F, Min, Q
+
+from billing.models import (
+    AttemptState,
+    BillingAccount,
+    Collector,
+    EventState,
+    GatewayEvent,
+    Invoice,
+    PayLink,
+    PaymentAttempt,
+    PaymentDispute,
+    PaymentRefund,
+    SavedMethod,
+    WalletScheme,
+)
+from billing.payments import (
+    checkout_sessions,
+    customers,
+    disputes,
+    gateway_access,
+    refunds,
+    saved_methods,
+    sync,
+)
+from billing.payments.gateway_access import UnplacedError
+from billing.payments.gateways.base import Event, Gateway, GatewayError, Happened
+
+OVERLAP = timedelta(minutes=10)
+"""So much of what was read before is read again: the gateway lists an event a little after it happened."""
+KEPT = timedelta(days=29)  # by the gateway, 30
+KEPT_EVERY = 100  # charges: a page of them
+TRIES = 60  # an hour of rounds
+TRIES_UNANSWERED = 24 * 60
+AGAIN = timedelta(hours=1)
+"""How long what is parked is left alone, before it is tried again."""
+PARKED_AT_ONCE = 50
+UNANSWERED = frozenset({Happened.LOST, Happened.BUSY, Happened.LOCKED_OUT})
+"""What says nothing about the object that was asked for: the gateway is out, or keeps us out."""
+TAGGED = frozenset({"payment_intent", "checkout.session"})
+"""Kinds whose objects of ours always carry our tags."""
+
+
+def store(event: Event, *, moment: datetime) -> bool:
+    """Keep that something was told of, once; whether it was new. What another deployment tagged is kept as not ours."""
+    if event.unread:
+        return _store_unread(event, moment)
+    tagged = event.object_kind in TAGGED
+    foreign = tagged and not gateway_access.is_ours(event.tags)
+    _, made = GatewayEvent.objects.get_or_create(
+        pk=event.id,
+        defaults={
+            "type": event.type,
+            "object_id": event.object_id,
+            "object_kind": event.object_kind,
+            "live": event.live,
+            "created": event.created,
+            "received_at": moment,
+            "state": EventState.IGNORED if foreign else EventState.STORED,
+            "tenant_slug": event.tags.get("ct_tenant", "")[:50] if gateway_access.is_ours(event.tags) else "",
+            "why": "It belongs to nothing of ours." if foreign else "",
+        },
+    )
+    return made and not foreign
+
+
+def _store_unread(event: Event, moment: datetime) -> bool:
+    """What is not understood waits for somebody to look: told again, it would be as little understood."""
+    row = {"type": event.type, "live": event.live, "created": event.created, "received_at": moment}
+    GatewayEvent.objects.get_or_create(
+        pk=event.id, defaults={**row, "state": EventState.PARKED, "why": event.unread, "applied_at": moment}
+    )
+    return False
+
+
+def poll(*, gateway: Gateway, moment: datetime) -> int:
+    """Store what happened since the last time, for whom no notification reaches; how many were new.
+
+    As good as notifications, only later; both at once store each event once. Where the last time is longer ago
+    than the gateway keeps events, the charges themselves are read.
+    """
+    collector = gateway_access.collector()
+    oldest = int((moment - KEPT).timestamp())
+    if collector.events_through < oldest:
+        catch_up(gateway=gateway, moment=moment)
+    new, newest = 0, collector.events_through
+    since = max(collector.events_through - int(OVERLAP.total_seconds()), oldest)
+    for event in gateway.events(since=since):
+        new += store(event, moment=moment)
+        newest = max(newest, event.created)
+    newest = max(
+        newest, int((moment - gateway_access.CLOCKS_DIFFER).timestamp())
+    )  # read that far, though nothing happened
+    Collector.objects.filter(pk=collector.pk, events_through__lt=newest).update(
+        events_through=newest, charges_begun=None, charges_down_to=None
+    )
+    return new
+
+
+def catch_up(*, gateway: Gateway, moment: datetime) -> None:
+    """Take over every charge of ours that events do not tell of, and what became of it: a database that is new, or
+    was restored, knows nothing of them.
+
+    Newest first; how far it came is kept, and after an error the next call goes on there. What is charged meanwhile,
+    events tell of. Charges of others in the account are passed over.
+    """
+    collector = gateway_access.collector()
+    begun = int(moment.timestamp())
+    if collector.charges_begun is None or collector.charges_begun < begun - int(KEPT.total_seconds()):
+        # From the newest on: of what was charged since an earlier beginning, events tell no more.
+        collector.charges_begun, collector.charges_down_to = begun, None
+        collector.save(update_fields=["charges_begun", "charges_down_to"])
+    since = _unknown_since(collector, moment)
+    for number, charge in enumerate(gateway.charges(since=since, until=collector.charges_down_to), start=1):
+        if charge.tags.get("ct_deployment") == str(collector.deployment):
+            try:
+                sync.apply_charge(charge, moment=moment)
+            except UnplacedError as error:
+                park(f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment)
+        if number % KEPT_EVERY == 0:
+            Collector.objects.filter(pk=collector.pk).update(charges_down_to=charge.created)
+    Collector.objects.filter(pk=collector.pk).update(charges_down_to=since)
+    _catch_up_on_what_went_back(since, gateway, moment)
+
+
+def _catch_up_on_what_went_back(since: int, gateway: Gateway, moment: datetime) -> None:
+    for refund in gateway.refunds(since=since):
+        try:
+            refunds.apply_refund(refund, moment=moment)
+        except UnplacedError as error:
+            park(f"refund {refund.id}", refund.id, "refund", error, gateway, moment)
+    for dispute in gateway.disputes(since=since):
+        try:
+            disputes.apply_dispute(dispute, moment=moment)
+        except UnplacedError as error:
+            park(f"dispute {dispute.id}", dispute.id, "dispute", error, gateway, moment)
+
+
+def _unknown_since(collector: Collector, moment: datetime) -> int:
+    """The epoch second before which no charge of ours can lie that this database does not know.
+
+    One that never read any: the gateway is asked no further back than the first invoice or wallet that could have
+    been charged.
+    """
+    if collector.events_through:
+        return collector.events_through - int(OVERLAP.total_seconds())
+    firsts = [moment - KEPT]
+    issued = Invoice.objects.issued().aggregate(first=Min("issued_on"))["first"]
+    if issued is not None:
+        firsts.append(datetime.combine(issued, time(), tzinfo=UTC) - gateway_access.CLOCKS_DIFFER)
+    opened = WalletScheme.objects.aggregate(first=Min("since"))["first"]
+    if opened is not None:
+        firsts.append(opened - gateway_access.CLOCKS_DIFFER)
+    return int(min(firsts).timestamp())
+
+
+def apply(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> None:
+    """Read the object and take over how it stands; again, nothing more. Raises GatewayError to be tried again.
+
+    What is parked is tried in the same way, and stays parked while it cannot be applied.
+    """
+    if event.state not in {EventState.STORED, EventState.PARKED}:
+        return
+    row = GatewayEvent.objects.filter(pk=event.pk, state=event.state)
+    try:
+        why = _applied(event, gateway, moment)
+    except UnplacedError as error:
+        row.update(state=EventState.PARKED, why=str(error), tenant_slug=error.tenant, applied_at=moment)
+        return
+    except GatewayError as error:
+        gateway_access.heed(error, moment=moment)
+        if error.code != "resource_missing":
+            _in_vain(
+                event, str(error), moment, most=TRIES_UNANSWERED if error.happened in UNANSWERED else TRIES
+            )
+            raise
+        why = str(error)
+    except Exception as error:
+        _in_vain(event, f"{type(error).__name__}: {error}", moment, most=TRIES)
+        raise
+    row.update(state=EventState.IGNORED if why else EventState.APPLIED, why=why, applied_at=moment)
+
+
+def _in_vain(event: GatewayEvent, why: str, moment: datetime, *, most: int) -> None:
+    """Try again later; after so many tries people look, and only its own tenant waits for it."""
+    parked = event.state == EventState.PARKED or event.tries + 1 >= most
+    GatewayEvent.objects.filter(pk=event.pk, state=event.state).update(
+        tries=F("tries") + 1,
+        why=why,
+        state=EventState.PARKED if parked else EventState.STORED,
+        tenant_slug=event.tenant_slug or (_tenant_of(event) if parked else ""),
+        applied_at=moment if parked else None,
+    )
+
+
+def _tenant_of(event: GatewayEvent) -> str:
+    """Whose object it is that cannot be read, where a row of ours has it; "" for none."""
+    kinds = (PaymentAttempt.objects, PayLink.objects, PaymentRefund.objects, PaymentDispute.objects)
+    for rows in kinds:
+        found = rows.filter(external_id=event.object_id).values_list("tenant__slug", flat=True).first()
+        if found:
+            return str(found)
+    return ""
+
+
+def is_behind(*, moment: datetime) -> bool:
+    """Whether something told of by then is not taken over yet: what is charged now may be paid already."""
+    return GatewayEvent.objects.filter(state=EventState.STORED, received_at__lte=moment).exists()
+
+
+def park(name: str, about: str, kind: str, error: UnplacedError, gateway: Gateway, moment: datetime) -> None:
+    """Keep something of ours that belongs to nothing here, once: its tenant is charged nothing until people looked."""
+    GatewayEvent.objects.get_or_create(
+        pk=name,
+        defaults={
+            "type": "found",
+            "object_id": about,
+            "object_kind": kind,
+            "live": gateway.live,
+            "created": int(moment.timestamp()),
+            "received_at": moment,
+            "state": EventState.PARKED,
+            "why": str(error),
+            "tenant_slug": error.tenant,
+        },
+    )
+
+
+def waiting(*, before: datetime) -> list[GatewayEvent]:
+    """What was stored and not applied: a worker died, or the broker lost its call. What failed comes last."""
+    return list(
+        GatewayEvent.objects.filter(state=EventState.STORED, received_at__lte=before).order_by(
+            "tries", "created"
+        )[:500]
+    )
+
+
+def parked(*, moment: datetime) -> list[GatewayEvent]:
+    """What is parked and is to be tried again: the gateway may answer by now, or its invoice be known."""
+    rows = (
+        GatewayEvent.objects.filter(state=EventState.PARKED)
+        .exclude(object_kind="")
+        .filter(Q(applied_at=None) | Q(applied_at__lte=moment - AGAIN))
+    )
+    return list(rows.order_by(F("applied_at").asc(nulls_first=True), "created")[:PARKED_AT_ONCE])
+
+
+def _applied(event: GatewayEvent, gateway: Gateway, moment: datetime) -> str:
+    """Why it is not ours; '' where it was."""
+    if event.live is not gateway.live:
+        return "It is of the other mode, test or live."
+    kind, name = event.object_kind, event.object_id
+    if kind == "payment_intent":
+        found: object = sync.read_charge(name, gateway=gateway, moment=moment)
+    elif kind == "checkout.session":
+        found = checkout_sessions.take_over(
+            session=gateway.find_session(name), gateway=gateway, moment=moment
+        )
+    elif kind == "refund":
+        refund = gateway.find_refund(name)
+        _know(refund.charge, gateway, moment)
+        found = refunds.apply_refund(refund, moment=moment)
+    elif kind == "dispute":
+        dispute = gateway.find_dispute(name)
+        _know(dispute.charge, gateway, moment)
+        found = disputes.apply_dispute(dispute, moment=moment)
+    elif kind in {"payment_method", "customer"}:
+        found = _changed(event, gateway, moment)
+    else:
+        return f"Nothing is done about {event.type}."
+    return "" if found is not None else "It belongs to nothing of ours."
+
+
+def _know(charge: str, gateway: Gateway, moment: datetime) -> None:
+    """What is told of a charge may be told before it is paid; and a charge that is to be looked at may end with it."""
+    paid = PaymentAttempt.objects.filter(external_id=charge, state=AttemptState.SUCCEEDED)
+    if charge and not paid.exists():
+        sync.read_charge(charge, gateway=gateway, moment=moment)
+
+
+def _changed(event: GatewayEvent, gateway: Gateway, moment: datetime) -> object:
+    if event.object_kind == "customer":
+        if not BillingAccount.objects.filter(customer=event.object_id).exists():
+            return None
+        if not gateway.customer_exists(event.object_id):
+            customers.forget_customer(event.object_id, moment=moment)
+        return event
+    known = SavedMethod.objects.select_related("tenant").filter(external_id=event.object_id).first()
+    if known is None:
+        return None
+    told = gateway.find_method(event.object_id)
+    if told.customer:
+        saved_methods.keep(tenant=known.tenant, method=told, moment=moment)
+    else:
+        saved_methods.lost(event.object_id, moment=moment)
+    return known

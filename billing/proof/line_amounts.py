@@ -1,0 +1,99 @@
+"""Whether issued lines cost what they say, computed again from their frozen prices and terms alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from billing.models import InvoiceLine, InvoiceState, LineKind
+from billing.proof.names import mark
+from billing.rules.fees import amount_of
+from billing.rules.pricing import PerUnit
+from billing.rules.sharing import recomputed
+from billing.rules.statement import TermKind
+
+
+@dataclass(slots=True)
+class _Price:
+    """All lines of one price in one service period: by project, or together where terms say so."""
+
+    currency: str = ""
+    terms: dict[str, Any] = field(default_factory=dict)  # of the newest line that has any
+    amounts: dict[int | None, int] = field(default_factory=lambda: defaultdict(int))
+    seconds: dict[int | None, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    unit_prices: dict[int | None, Decimal] = field(default_factory=dict)
+
+    def broken(self) -> Iterator[str]:
+        """The projects whose lines do not cost what they hold."""
+        if self.terms:
+            whole = sum(self.seconds.values(), Fraction(0))
+            amount = recomputed(self.terms, self.currency).minor
+            billed = sum(self.amounts.values())
+            if (billed, self.terms["amount"], Fraction(self.terms["of"])) != (amount, amount, whole):
+                yield "all projects"
+            return
+        for project, seconds in self.seconds.items():
+            model = PerUnit(self.unit_prices[project])
+            if model.amount(seconds, self.currency).rounded().minor != self.amounts[project]:
+                yield mark("project", project) if project is not None else "no project"
+
+
+def lines_that_cost_something_else() -> list[str]:
+    """One text per place where issued lines together are not their seconds at their price, rounded once."""
+    prices: dict[tuple[int, int, int | None], _Price] = defaultdict(_Price)
+    lines = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED, kind=LineKind.USAGE).values_list(
+        *(
+            "tenant",
+            "service_period",
+            "project_id",
+            "price_id",
+            "seconds_num",
+            "seconds_den",
+            "amount",
+            "unit_price",
+        ),
+        *("terms", "invoice__currency"),
+    )
+    for payer, period, project, price_id, num, den, amount, unit_price, terms, currency in lines.order_by(
+        "pk"
+    ):
+        price = prices[payer, period, price_id]
+        price.currency, price.terms = currency, terms or price.terms
+        price.amounts[project] += amount
+        price.seconds[project] += Fraction(int(num), den)
+        price.unit_prices[project] = unit_price or Decimal(0)
+    broken = [
+        f"{mark('period', period)}, {where}, {mark('price', price_id) if price_id is not None else 'no price'}"
+        for (_, period, price_id), price in prices.items()
+        for where in price.broken()
+    ]
+    return broken + _terms_that_come_to_something_else()
+
+
+def _terms_that_come_to_something_else() -> list[str]:
+    """Fees, commitments and discounts whose lines together are not what the newest of them states."""
+    sums: dict[tuple[int, int, str, int | None], int] = defaultdict(int)
+    newest: dict[tuple[int, int, str, int | None], tuple[dict[str, Any], str, str]] = {}
+    lines = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED, kind__in=list(TermKind))
+    columns = (
+        "tenant",
+        "service_period",
+        "kind",
+        "term_id",
+        "amount",
+        "terms",
+        "invoice__currency",
+        "description",
+    )
+    for payer, period, kind, term, amount, *rest in lines.order_by("pk").values_list(*columns):
+        sums[payer, period, kind, term] += amount
+        newest[payer, period, kind, term] = rest[0], rest[1], rest[2]
+    return [
+        f"{mark('period', period)}, {kind} “{description}”"
+        for (payer, period, kind, term), (terms, currency, description) in newest.items()
+        if sums[payer, period, kind, term] != (amount_of(terms, currency).minor if terms else 0)
+    ]

@@ -1,0 +1,292 @@
+"""What an open period has come to so far, and what it will: by the statement that its close would make now.
+
+Nothing here is written. Periods that a close would make, as where a fee is billed in advance, are only supposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fractions import Fraction
+
+from billing.catalog.billing_periods import Lacking
+from billing.invoicing import charges, close_readiness, manual_lines, statements
+from billing.invoicing.charges import Books
+from billing.models import BillingPeriod, Price
+from billing.queries.costs import per_currency
+from billing.rules.money import Money
+from billing.rules.period import Period
+from billing.rules.pricing import Meter
+from billing.rules.statement import Key, Line, LineKey, Owed, TermKey, TermKind
+from portal.core.tenants.asking import Ask
+from portal.core.tenants.models import Tenant
+
+EARLIER, AHEAD, BY_HAND, BILLED = (
+    "Earlier periods, not billed yet",
+    "Fees billed in advance",
+    "Lines added by hand",
+    "Billed already",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What another tenant used of the payer's period, by project."""
+
+    user: str
+    project: str  # "" of terms of its plan
+    gpu_seconds: Fraction
+    amount: Money
+
+
+@dataclass(frozen=True, slots=True)
+class BesideUse:
+    """What a tenant has beside use at prices of single units."""
+
+    terms: bool  # of its plans, or of whom it pays for and who pays for it
+    by_hand: bool  # lines that no invoice has yet
+    left_since: datetime | None  # the end of the first period of which something is not billed
+
+
+@dataclass(frozen=True, slots=True)
+class Accrued:
+    """What the use of a period, and the terms of its plans, come to so far, whoever pays.
+
+    `beside` is what its invoice would hold besides, were it made now: with it, it comes to `due` before tax.
+    """
+
+    use: Mapping[tuple[str, int], Money]  # by project and price, as its lines have it
+    terms: list[tuple[str, Money]]
+    beside: list[tuple[str, Money]]
+    due: list[Money]
+    books: Sequence[Books]
+    paid: list[Paid]  # for others, in periods of theirs that end with this one
+    others: Sequence[statements.Statement]  # of each of these, once
+
+    @property
+    def sums(self) -> list[Money]:
+        """One per currency."""
+        return per_currency([*self.use.values(), *(amount for _, amount in self.terms)])
+
+    def of_use(self, factor: Fraction) -> list[Money]:
+        """What the period would come to with so many times its use, in the same mix of prices."""
+        return per_currency([each for books in self.books for each in scaled(books, factor)])
+
+
+def accrued(*, tenant: Tenant, period: BillingPeriod, known: BesideUse | None = None) -> Accrued | None:
+    """What the tenant's period has come to; None where prices of single units alone tell all of it.
+
+    That is: each line of use is its quantity times its price, there is nothing beside them, and nobody pays for
+    another. One query then, or none where that is `known`; else those of a close.
+    """
+    if _is_plain(known or ask_beside(tenant).asked(), period):
+        return None
+    rated = close_readiness.rated_up_to([period])
+    found = statements.pending_each([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
+    others = statements.paid_by_others([period]).get(tenant.pk, [])
+    if isinstance(found, statements.MixedCurrenciesError) or found.books is None:
+        return None
+    own = found.books.period
+    lines = [line for each in (found, *found.others) for line in each.lines]
+    waiting = [
+        Money.from_minor(line.amount, line.currency) for line in manual_lines.pending([tenant])[tenant.pk]
+    ]
+    beside = [
+        *(
+            (f"Paid by {payer.name}", _sum(-amount for amount in _of_period(each).values()))
+            for payer, each in others
+        ),
+        (BILLED, _sum(-each.amount for key, each in found.books.billed.items() if key.service == own)),
+        *((name, _sum(line.amount for line in lines if _is(line, name, own))) for name in (EARLIER, AHEAD)),
+        *(
+            (f"Used by {each.user.name}", _sum(line.amount for line in each.lines))
+            for each in found.paid
+            if each.user is not None
+        ),
+        (BY_HAND, per_currency(waiting)),
+    ]
+    told = [(name, amount) for name, amounts in beside for amount in amounts if amount.amount]
+    whole = [found, *(each for _, each in others)]
+    amounts = [amount for each in whole for amount in _of_period(each).values()]
+    return Accrued(
+        _use(whole),
+        [term for each in whole for term in _terms(each)],
+        told,
+        per_currency([*amounts, *(amount for _, amount in told)]),
+        [each.books for each in whole if each.books is not None],
+        [row for each in _by_user(found) for row in _paid(each)],
+        _by_user(found),
+    )
+
+
+def _of_period(found: statements.Statement) -> dict[Key, Money]:
+    """What is owed for the statement's own period, billed or not."""
+    own = found.books.period if found.books else None
+    return _amounts({key: each for key, each in found.owed.items() if key.service == own}, found.prices)
+
+
+def _use(whole: Iterable[statements.Statement]) -> dict[tuple[str, int], Money]:
+    use: dict[tuple[str, int], Money] = {}
+    for each in whole:
+        for key, amount in _of_period(each).items():
+            if isinstance(key, LineKey):
+                name = key.project, key.price_id
+                use[name] = use[name] + amount if name in use else amount
+    return use
+
+
+def _by_user(found: statements.Statement) -> list[statements.Statement]:
+    """One of each whom the tenant pays for: its statements of other currencies tell of the same use."""
+    return list({each.user.pk: each for each in reversed(found.paid) if each.user}.values())[::-1]
+
+
+def _paid(found: statements.Statement) -> Iterator[Paid]:
+    """By project what the one whose statement it is used, and what the terms of its plan come to."""
+    sums: dict[tuple[str, str], tuple[Fraction, Money]] = {}
+    for key, amount in _of_period(found).items():
+        project = key.project if isinstance(key, LineKey) else ""
+        seconds = Fraction(0)
+        if isinstance(key, LineKey) and key.meter is Meter.GPU_HOUR:
+            seconds = found.owed[key].resource_seconds
+        before, cost = sums.get((project, amount.currency), (Fraction(0), Money.zero(amount.currency)))
+        sums[project, amount.currency] = before + seconds, cost + amount
+    for (project, _), (seconds, amount) in sorted(sums.items(), key=lambda each: (not each[0][0], each[0])):
+        yield Paid(found.user.name if found.user else "", project, seconds, amount)
+
+
+def accrued_each(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]]:
+    """By tenant, of whom each has one of the periods, what its use has come to so far, one amount per currency.
+
+    As many queries as for a close of all of them; nothing is made.
+    """
+    asked = list(periods)
+    if not asked:
+        return {}
+    found = statements.pending_each(asked, close_readiness.rated_up_to(asked), lacking=Lacking.LEFT_OUT)
+    others = statements.paid_by_others(asked)
+    sums = {}
+    for tenant, each in found.items():
+        if not isinstance(each, statements.MixedCurrenciesError) and each.books is not None:
+            whole = [each, *(told for _, told in others.get(tenant, []))]
+            sums[tenant] = per_currency([amount for one in whole for amount in _of_period(one).values()])
+    return sums
+
+
+def priced_by_totals(*, moment: datetime) -> list[BillingPeriod]:
+    """The periods around `moment` of tenants whose plans have more than prices of single units. One query."""
+    return list(BillingPeriod.objects.raw(_BY_TOTALS, {"moment": moment}))
+
+
+def ask_beside(tenant: Tenant) -> Ask[BesideUse]:
+    return Ask(_BESIDE, {"tenant": tenant.pk}, lambda rows: BesideUse(*rows[0]), kept=True)
+
+
+def _is_plain(beside: BesideUse, period: BillingPeriod) -> bool:
+    if beside.terms:
+        return False
+    left = beside.left_since is not None and beside.left_since <= period.start
+    return period.closed_at is not None or not (beside.by_hand or left)
+
+
+def _amounts(owed: Mapping[Key, Owed], prices: Mapping[int, Price]) -> dict[Key, Money]:
+    found: dict[Key, Money] = {}
+    for key, each in owed.items():
+        if isinstance(key, LineKey):
+            found[key] = each.amount(prices[key.price_id].version.plan.currency)
+        elif each.share is not None:
+            found[key] = each.share.amount
+    return found
+
+
+def _terms(found: statements.Statement) -> list[tuple[str, Money]]:
+    """Those of the period in the order of an invoice; what comes to nothing is left out."""
+    place, amounts = list(TermKind).index, _of_period(found)
+    keys = sorted(
+        (key for key in amounts if isinstance(key, TermKey)), key=lambda key: (place(key.kind), key)
+    )
+    named = [(found.terms[key.kind, key.term_id].name, amounts[key]) for key in keys]
+    return [(name, amount) for name, amount in named if amount.amount]
+
+
+def _is(line: Line, name: str, own: Period) -> bool:
+    return line.key.service < own if name == EARLIER else line.key.service > own
+
+
+def _sum(amounts: Iterable[Money]) -> list[Money]:
+    return per_currency(amounts)
+
+
+def scaled(books: Books, factor: Fraction) -> list[Money]:
+    """What the period comes to with so many times its use, by currency.
+
+    Earlier periods are looked at only where they may carry something over.
+    """
+    carried = books.terms is not None and any(
+        each.rollover for listed in books.terms.allowances.values() for each in listed
+    )
+    scaled = replace(
+        books,
+        used={
+            key: seconds * factor if key.service == books.period else seconds
+            for key, seconds in books.used.items()
+            if carried or key.service == books.period
+        },
+        billed={},
+        periods=books.periods if carried else [books.period],
+        in_order=_in_proportion,
+    )
+    owed = {key: each for key, each in charges.owed(scaled).items() if key.service == books.period}
+    return per_currency(_amounts(owed, books.prices).values())
+
+
+def _in_proportion(_: Period, use: Mapping[int, Fraction], available: Fraction) -> Mapping[int, Fraction]:
+    """What is not used yet has no order of time: all prices of an allowance use it alike."""
+    whole = sum(use.values(), Fraction(0))
+    return {price: seconds * available / whole for price, seconds in use.items()}
+
+
+_MORE = """
+EXISTS (SELECT 1 FROM billing_price c WHERE c.version_id = v.id AND (c.scale <> '{}' OR c.allowance_id IS NOT NULL))
+OR EXISTS (SELECT 1 FROM billing_fee f
+    WHERE f.version_id = v.id AND coalesce(f.tenant_id, s.tenant_id) = s.tenant_id)
+OR EXISTS (SELECT 1 FROM billing_commitment m
+    WHERE m.version_id = v.id AND coalesce(m.tenant_id, s.tenant_id) = s.tenant_id)
+OR EXISTS (SELECT 1 FROM billing_discount d
+    WHERE d.version_id = v.id AND coalesce(d.tenant_id, s.tenant_id) = s.tenant_id)
+"""
+
+# The last: what was rated beyond the invoices that cover it.
+_BESIDE = f"""
+SELECT EXISTS (
+    SELECT 1 FROM billing_payer y WHERE y.tenant_id = %(tenant)s OR y.payer_id = %(tenant)s
+) OR EXISTS (
+    SELECT 1 FROM billing_subscription s JOIN billing_planversion v ON v.plan_id = s.plan_id
+    WHERE s.tenant_id = %(tenant)s AND ({_MORE})
+), EXISTS (
+    SELECT 1 FROM billing_manualline l WHERE l.tenant_id = %(tenant)s AND NOT EXISTS (
+        SELECT 1 FROM billing_invoiceline x JOIN billing_invoice i ON i.id = x.invoice_id
+        WHERE x.kind = 'manual' AND x.term_id = l.id AND i.state = 'issued')
+), (
+    SELECT min(x.ends) FROM (
+        SELECT e.ends, e.newest, max(e.reached) OVER (ORDER BY e.ends DESC) AS reached FROM (
+            SELECT p."end" AS ends, t.newest, NULL::bigint AS reached FROM (
+                SELECT period_id, max(last_rated_id) AS newest FROM billing_periodtotal
+                WHERE tenant_id = %(tenant)s AND verdict = 'charged' GROUP BY period_id
+            ) t CROSS JOIN LATERAL (SELECT "end" FROM billing_billingperiod WHERE id = t.period_id OFFSET 0) p
+            UNION ALL
+            SELECT i.period_end, NULL, i.rated_through FROM billing_invoice i
+            WHERE i.tenant_id = %(tenant)s AND i.state = 'issued'
+        ) e
+    ) x WHERE x.newest > coalesce(x.reached, 0)
+)
+"""  # noqa: S608 - built from constants
+
+_BY_TOTALS = f"""
+SELECT b.* FROM billing_billingperiod b
+WHERE b.start <= %(moment)s AND b."end" > %(moment)s AND b.tenant_id IN (
+    SELECT s.tenant_id FROM billing_subscription s JOIN billing_planversion v ON v.plan_id = s.plan_id
+    JOIN billing_plan l ON l.id = v.plan_id
+    WHERE l.settles <> 'wallet' AND ({_MORE})
+)
+"""  # noqa: S608 - built from constants

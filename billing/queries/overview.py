@@ -1,0 +1,338 @@
+"""A tenant's billing period, from the totals that rating keeps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from math import lcm
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from django.db import DEFAULT_DB_ALIAS
+
+from billing.models import BillingPeriod, Resource, Verdict
+from billing.queries import invoices, jobs, wallets
+from billing.queries.accrued_charges import Accrued
+from billing.queries.costs import TAG, Tag, Tags, cost, per_currency, tag
+from billing.queries.jobs import Job
+from billing.rules.forecast import LAST
+from billing.rules.money import Money, split
+from portal.core.tenants.asking import Ask, Rows, together
+from portal.core.tenants.models import Tenant
+
+SERIES = 7  # projects that a chart tells apart; the others are one
+COSTLIEST = 8  # jobs
+DAYS_BEFORE = timedelta(days=LAST)  # by which a forecast may have to look back beyond the period
+
+
+class Row(NamedTuple):
+    """A total of a period."""
+
+    period: int
+    project: int
+    name: str  # the project's
+    gpu_model: str
+    resource: str
+    verdict: str
+    price: int | None
+    share_den: int
+    units: Decimal
+
+
+Key = tuple[int, str, str, Verdict]  # project, its name, GPU model, what became of the use
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a project used of one GPU model, with one verdict; `cost` is empty unless it is charged."""
+
+    project: str
+    gpu_model: str  # "" for jobs without a GPU, or where the source does not say
+    verdict: Verdict
+    gpu_seconds: Fraction
+    cost: list[Money]  # rounded as invoice lines are
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What all projects of one series used on a day; `project` is None for those without one of their own."""
+
+    day: date
+    project: int | None
+    gpu_seconds: Fraction
+    amount: Fraction  # in the period's currency
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """The first days of a period, as many as of the period that it is compared with."""
+
+    gpu_seconds: Fraction
+    amount: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """`currency` is "" where nothing is charged or, by mistake, in several currencies."""
+
+    period: BillingPeriod
+    first: date  # its days [first, end) in its own zone
+    end: date
+    currency: str
+    spend: list[Money]
+    gpu_seconds: Fraction
+    uses: list[Use]  # by cost, then by GPU time, the largest first
+    series: list[tuple[int, str]]  # projects by the same order
+    days: list[Day]  # of the period, and of the DAYS_BEFORE it
+    terms: list[tuple[str, Money]]  # what the plans charge, and take off, beside use
+    before: Elapsed | None  # the same days of the period before, unless charged in another currency
+    before_period: BillingPeriod | None
+    started: int  # jobs
+    costliest: list[Job]
+    balances: list[tuple[str, int, int]]  # of wallets: unit, sum, how many
+    open: invoices.Open  # of any period
+    owed_back: invoices.OwedBack  # of any period
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A billing period that has begun, and its neighbours that have."""
+
+    period: BillingPeriod
+    before: BillingPeriod | None
+    after: BillingPeriod | None
+
+
+def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
+    """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
+    return ask_around(tenant, moment=moment, day=day).asked()
+
+
+def ask_around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Ask[Around | None]:
+    def made(rows: Rows) -> Around | None:
+        found: dict[int, BillingPeriod] = {
+            place: BillingPeriod.from_db(DEFAULT_DB_ALIAS, _PERIOD, row) for place, *row in rows
+        }
+        return Around(found[0], found.get(-1), found.get(1)) if found else None
+
+    return Ask(_AROUND, {"tenant": tenant.pk, "moment": moment, "day": day}, made, kept=True)
+
+
+def overview(
+    tenant: Tenant,
+    period: BillingPeriod,
+    before: BillingPeriod | None,
+    *,
+    today: date,
+    accrued: Accrued | None = None,
+    beside: Sequence[Ask[Any]] = (),
+) -> Overview:
+    """Nine queries in two round trips. `today` is a day of the period's zone: later ones are not compared with.
+
+    `accrued`: what the period has come to by its statement, where prices of single units do not tell it all.
+    `beside`: what is asked along with it.
+    """
+    first, end = days_of(period)
+    begun = days_of(before)[0] if before else first
+    elapsed = min(end, today + timedelta(days=1)) - first
+    totals = _ask_totals(tenant, [p for p in (period, before) if p])
+    earlier = _ask_elapsed(tenant, begun, min(begun + elapsed, first) if today < end else first)
+    costliest = jobs.ask_costliest(tenant, period, limit=COSTLIEST)
+    started, balances = jobs.ask_count(tenant, period), wallets.ask_balances(tenant)
+    open_, owed_back = invoices.ask_open(tenant), invoices.ask_owed_back(tenant)
+    together(totals, earlier, costliest, started, balances, open_, owed_back, *beside)
+    rows, prices = totals.answer
+    own = [row for row in rows if row.period == period.pk]
+    found = _currencies(own, prices)
+    currency = found.pop() if len(found) == 1 else ""
+    uses, series = _uses(own, prices, accrued)
+    terms = accrued.terms if accrued else []
+    days = _ask_days(tenant, first - DAYS_BEFORE if today < end else first, end, [pk for pk, _ in series])
+    found_jobs = costliest.answer
+    sums = jobs.ask_sums(tenant, found_jobs.rows)
+    together(days, sums)
+    comparable = before and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}
+    return Overview(
+        period=period,
+        first=first,
+        end=end,
+        currency=currency,
+        spend=per_currency(
+            [*(amount for use in uses for amount in use.cost), *(amount for _, amount in terms)]
+        ),
+        gpu_seconds=sum((use.gpu_seconds for use in uses), Fraction(0)),
+        uses=uses,
+        series=series,
+        days=days.answer,
+        terms=terms,
+        before=earlier.answer if comparable else None,
+        before_period=before,
+        started=started.answer,
+        costliest=jobs.summed(
+            tenant, found_jobs.rows, sums.answer, prices=prices, projects=found_jobs.projects
+        ),
+        balances=balances.answer,
+        open=open_.answer,
+        owed_back=owed_back.answer,
+    )
+
+
+def days_of(period: BillingPeriod) -> tuple[date, date]:
+    """Its days [first, end) in its own zone."""
+    zone = ZoneInfo(period.timezone)
+    return period.start.astimezone(zone).date(), period.end.astimezone(zone).date()
+
+
+def _ask_totals(tenant: Tenant, periods: list[BillingPeriod]) -> Ask[tuple[list[Row], Tags]]:
+    """The totals of these periods, and the prices that they were rated by."""
+
+    def made(found: Rows) -> tuple[list[Row], Tags]:
+        rows, prices = [], dict[int, Tag]()
+        for columns in found:
+            row = Row(*columns[:PRICED])
+            rows.append(row)
+            if row.price is not None and row.price not in prices and columns[PRICED] is not None:
+                prices[row.price] = tag(*columns[PRICED:])
+        return rows, prices
+
+    return Ask(_TOTALS, [tenant.pk, [period.pk for period in periods]], made, kept=True)
+
+
+def _currencies(rows: Sequence[Row], prices: Tags) -> set[str]:
+    return {prices[row.price].currency for row in rows if row.price is not None and row.price in prices}
+
+
+def _uses(
+    rows: Sequence[Row], prices: Tags, accrued: Accrued | None
+) -> tuple[list[Use], list[tuple[int, str]]]:
+    hours: dict[Key, Fraction] = defaultdict(Fraction)
+    lines: dict[tuple[str, int], dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    for row in rows:
+        key = (row.project, row.name, row.gpu_model, Verdict(row.verdict))
+        seconds = Fraction(int(row.units), row.share_den)
+        if row.resource == Resource.GPU:
+            hours[key] += seconds
+        elif key[-1] != Verdict.CHARGED:
+            hours[key] += 0  # it shows, without a GPU-hour
+        if row.price is not None and row.price in prices:
+            lines[row.name, row.price][key] += seconds
+    costs = _costs(lines, prices, accrued)
+    seen = hours.keys() | costs.keys()
+    shown = {(key[0], key[2]) for key in seen if key[-1] != Verdict.WAIVED}
+    uses = {
+        key: Use(key[1], key[2], key[-1], hours[key], per_currency(costs[key]))
+        for key in seen
+        # CPU and memory beside a charged GPU are waived without a word; a waived GPU is told.
+        if key[-1] != Verdict.WAIVED or hours[key] or (key[0], key[2]) not in shown
+    }
+    ordered = sorted(uses, key=lambda key: (*_weight([uses[key]]), key[1], key[2]))
+    by_project: dict[tuple[int, str], list[Use]] = defaultdict(list)
+    for key in ordered:
+        by_project[key[0], key[1]].append(uses[key])
+    largest = sorted(by_project, key=lambda project: (*_weight(by_project[project]), project[1]))
+    return [uses[key] for key in ordered], largest[:SERIES]
+
+
+def _costs(
+    lines: Mapping[tuple[str, int], Mapping[Key, Fraction]], prices: Tags, accrued: Accrued | None
+) -> dict[Key, list[Money]]:
+    """Rounded once per project and price, as the invoice's lines are, so that a page adds up to the invoice.
+
+    Where one price covers several GPU models, its rounded amount is shared by their use.
+    """
+    costs: dict[Key, list[Money]] = defaultdict(list)
+    for name, used in lines.items():
+        line = accrued.use.get(name) if accrued else None
+        if line is None:
+            line = cost(prices[name[1]], sum(used.values(), Fraction(0))).rounded()
+        unit = lcm(*(seconds.denominator for seconds in used.values()))
+        weights = [int(seconds * unit) for seconds in used.values()]
+        shares = split(line, weights if any(weights) else [1] * len(weights))
+        for key, share in zip(used, shares, strict=True):
+            costs[key].append(share)
+    return costs
+
+
+def _weight(uses: Iterable[Use]) -> tuple[Fraction, Fraction]:
+    """Sorts the costly first, then the busy."""
+    uses = list(uses)
+    return (
+        -sum((money.amount for use in uses for money in use.cost), Fraction(0)),
+        -sum((use.gpu_seconds for use in uses), Fraction(0)),
+    )
+
+
+def _ask_days(tenant: Tenant, first: date, end: date, projects: list[int]) -> Ask[list[Day]]:
+    values = {"tenant": tenant.pk, "first": first, "end": end, "projects": projects}
+    return Ask(_DAYS, values, _days, kept=True)
+
+
+def _days(rows: Rows) -> list[Day]:
+    sums: dict[tuple[date, int | None], list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+    for day, series, share_den, gpu, amount in rows:
+        entry = sums[day, series]
+        entry[0] += Fraction(int(gpu or 0), share_den)
+        entry[1] += _amount(amount, share_den)
+    return [Day(day, project, gpu, amount) for (day, project), (gpu, amount) in sums.items()]
+
+
+def _ask_elapsed(tenant: Tenant, first: date, end: date) -> Ask[Elapsed]:
+    return Ask(_ELAPSED, {"tenant": tenant.pk, "first": first, "end": end}, _elapsed, kept=True)
+
+
+def _elapsed(rows: Rows) -> Elapsed:
+    return Elapsed(
+        sum((Fraction(int(gpu or 0), share_den) for share_den, gpu, _ in rows), Fraction(0)),
+        sum((_amount(amount, share_den) for share_den, _, amount in rows), Fraction(0)),
+    )
+
+
+_PERIOD = [field.attname for field in BillingPeriod._meta.concrete_fields]
+_COLUMNS = ", ".join(f'p."{field.column}"' for field in BillingPeriod._meta.concrete_fields)
+_AROUND = f"""
+WITH asked AS (
+    SELECT * FROM billing_billingperiod WHERE tenant_id = %(tenant)s AND start <= %(moment)s
+      AND (%(day)s::date IS NULL OR (start AT TIME ZONE timezone)::date = %(day)s::date)
+    ORDER BY start DESC LIMIT 1
+)
+SELECT 0, {_COLUMNS} FROM asked p
+UNION ALL SELECT -1, {_COLUMNS} FROM asked, LATERAL (
+    SELECT * FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < asked.start
+    ORDER BY b.start DESC LIMIT 1
+) p
+UNION ALL SELECT 1, {_COLUMNS} FROM asked, LATERAL (
+    SELECT * FROM billing_billingperiod a
+    WHERE a.tenant_id = %(tenant)s AND a.start > asked.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
+) p
+"""  # noqa: S608 - the names are the model's
+
+PRICED = len(Row._fields)
+_TOTALS = f"""
+SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units, {TAG}
+FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
+LEFT JOIN (billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id)
+    ON c.id = t.price_id
+WHERE t.tenant_id = %s AND t.period_id = ANY (%s) AND t.units <> 0
+"""  # noqa: S608 - built from constants
+
+_DAYS = """
+SELECT day, CASE WHEN project_id = ANY (%(projects)s::bigint[]) THEN project_id END AS series, share_den,
+       sum(units) FILTER (WHERE resource = 'gpu'), sum(amount)
+FROM billing_daytotal WHERE tenant_id = %(tenant)s AND day >= %(first)s AND day < %(end)s
+GROUP BY day, series, share_den ORDER BY day, series, share_den
+"""
+
+_ELAPSED = """
+SELECT share_den, sum(units) FILTER (WHERE resource = 'gpu'), sum(amount)
+FROM billing_daytotal WHERE tenant_id = %(tenant)s AND day >= %(first)s AND day < %(end)s GROUP BY share_den
+"""
+
+
+def _amount(kept: Any, share_den: int) -> Fraction:
+    """Totals keep Σ units × share_num × unit price, undivided."""
+    numerator, denominator = (kept or Decimal(0)).as_integer_ratio()
+    return Fraction(numerator, denominator * share_den * 3600)

@@ -1,0 +1,269 @@
+"""Usage in, rated in the same commit: what every import and pull runs through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from django.db import DatabaseError, OperationalError, connection, transaction
+from psycopg.errors import DeadlockDetected
+
+from billing.catalog import billing_periods
+from billing.rating import engine
+from clusters import ledger, utilisation, validation
+from clusters.connectors.base import BadRow, BusyHour, ConnectorError, Reading, Row, UsageFact
+from clusters.ledger import Stored
+from clusters.models import Cluster, Connection, Pull
+
+CUT_OFF = frozenset({"unfinished", "truncated"})  # codes of rows that stand at the end of a file that was cut
+ATTEMPTS = 3  # at a batch that meets a deadlock
+BATCH = 5_000  # rows a transaction: large enough for set-based SQL, small enough to lose little
+BATCH_TEXT = 8 << 20  # characters of text a transaction: what is no usage may be of any length
+
+Progress = Callable[[Stored], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """What a pass over a live source stands on, beside its rows. Its proof is `Reading.complete_through`.
+
+    `clock` gives the present epoch second: such a pass may last longer than a node's clock may be wrong.
+    `moves`: the watermark may follow the proof; not where something before the window was never read.
+    `ending` is called in the transaction of the last rows, when the reading is complete.
+    """
+
+    since: datetime
+    until: datetime
+    clock: Callable[[], int]
+    moves: bool
+    ending: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    """What a pass did. `as_of`: the watermark that it proved, None where it proved nothing."""
+
+    stored: Stored
+    steps: int
+    as_of: datetime | None
+
+
+def take_in(
+    *,
+    cluster: Cluster,
+    rows: Iterable[Row],
+    reading: Reading,
+    source: str,
+    moment: datetime,
+    as_of: datetime | None = None,
+    live: Live | None = None,
+    progress: Progress | None = None,
+) -> TakenIn:
+    """Store and rate all rows in transactions of 5,000; the last one moves the watermark.
+
+    Run again, or after a kill at any point, it stores what is missing and changes nothing else.
+    `as_of` defaults to the latest moment that the accepted rows prove; of a `live` source the reading
+    says it alone. What `rows` raises is kept as the pass's error and raised on; the batches before it
+    stay, the watermark does not move.
+    """
+    window = {"since": live.since, "until": live.until} if live else {}
+    pull = Pull.objects.create(cluster=cluster, source=source, started_at=moment, **window)
+    work = _Pass(pull, reading, live, progress or (lambda _: None))
+    try:
+        return work.do(rows, as_of=as_of)
+    except BaseException as error:
+        with suppress(DatabaseError):  # the first error is the one to tell of
+            Pull.objects.filter(pk=pull.pk).update(
+                outcome=Pull.Outcome.FAILED, ended_at=work.now, error=work.sentence(error)
+            )
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass at work."""
+
+    pull: Pull
+    reading: Reading
+    live: Live | None
+    progress: Progress
+
+    @property
+    def now(self) -> datetime:
+        """The clock where the source is live; a file's pass has one moment."""
+        return datetime.fromtimestamp(self.live.clock(), UTC) if self.live else self.pull.started_at
+
+    def sentence(self, error: BaseException) -> str:
+        """For the operator. What nobody foresaw may hold anything, of a live source also a secret."""
+        if self.live is not None and not isinstance(error, ConnectorError):
+            return unforeseen(error)
+        return str(error) or type(error).__name__
+
+    def do(self, rows: Iterable[Row], *, as_of: datetime | None) -> TakenIn:
+        total = Stored()
+        proved = _Proof()
+        marks = billing_periods.marks() if self.live is not None else None
+        for batch, last in _batches(rows):
+            sifted = proved.sift(batch, now=int(self.now.timestamp()))
+            if last:
+                as_of = self._proven(proved, as_of)
+            done = _Done(as_of, self._end) if last else None
+            total = _store(self.pull, sifted, total, steps=self.reading.steps, done=done, marks=marks)
+            self.progress(total)
+        return TakenIn(total, self.reading.steps, as_of)
+
+    def _proven(self, proved: _Proof, as_of: datetime | None) -> datetime | None:
+        if self.live is not None:
+            told = self.reading.complete_through if self.live.moves else None
+            return datetime.fromtimestamp(told, UTC) if told is not None else None
+        if as_of is None and Connection.objects.filter(cluster=self.pull.cluster, enabled=True).exists():
+            self.reading.notes.append(PULLED)
+            return None
+        if as_of is None and proved.torn:
+            self.reading.notes.append(TORN)
+        proves = proved.as_of if as_of is None else as_of
+        # A node's clock may be ahead of ours: no watermark passes the moment of the import.
+        return None if proves is None else min(proves, self.pull.started_at)
+
+    def _end(self, stored: Stored) -> None:
+        if self.live is not None:
+            self.live.ending()
+            notes = "\n".join([*self.reading.notes, *stored.told.sentences()])
+            Pull.objects.filter(pk=self.pull.pk).update(ended_at=self.now, notes=notes)
+
+
+def unforeseen(error: BaseException) -> str:
+    """A sentence for what failed on our side, without the error's own text."""
+    return f"Something failed here, not at the cluster ({type(error).__name__}); the worker's log says what."
+
+
+PULLED = (
+    "The cluster is pulled as well, so the watermark stays where it was: what lies between it and this file may not "
+    "have been read. Say with --as-of how far all was."
+)
+TORN = (
+    "The file ends in a torn line, so what it proves is not known and the watermark stays where it was: "
+    "export it again, or say with --as-of how far it reaches."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The pass ends with this batch, having proved so much; `end` belongs into the same transaction."""
+
+    as_of: datetime | None
+    end: Callable[[Stored], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sifted:
+    """One batch by what its rows are: those that can be true, those that cannot, and what tells of either."""
+
+    facts: list[UsageFact] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+    hours: list[BusyHour] = field(default_factory=list)
+
+
+def _store(
+    pull: Pull,
+    batch: _Sifted,
+    before: Stored,
+    *,
+    steps: int,
+    done: _Done | None,
+    marks: list[int] | None,
+) -> Stored:
+    """One batch in one transaction; chosen as a deadlock's victim, it is tried again."""
+    attempt = 1
+    while True:
+        try:
+            with transaction.atomic():
+                ledger.lock(pull.cluster)
+                stored = ledger.store(
+                    cluster=pull.cluster,
+                    facts=batch.facts,
+                    bad=batch.bad,
+                    source=pull.source,
+                    moment=pull.started_at,
+                    marks=marks,
+                )
+                told = utilisation.store(cluster=pull.cluster, hours=batch.hours)
+                total = before + stored + Stored(told=told)
+                if batch.facts:
+                    engine.rate_touched()
+                if told.changed:
+                    engine.rate_utilised()
+                if done is None:
+                    ledger.record(pull=pull, stored=total, steps=steps)
+                else:
+                    ledger.finish(
+                        cluster=pull.cluster,
+                        pull=pull,
+                        stored=total,
+                        steps=steps,
+                        as_of=done.as_of,
+                        moment=pull.started_at,
+                    )
+                    done.end(total)
+            return total
+        except OperationalError as error:
+            inner = connection.in_atomic_block
+            if inner or attempt == ATTEMPTS or not isinstance(error.__cause__, DeadlockDetected):
+                raise
+            attempt += 1
+
+
+class _Proof:
+    """Sifts what can be true from what cannot, and remembers how far the true rows reach."""
+
+    def __init__(self) -> None:
+        self.until = 0
+        self.torn = False  # the newest row was cut off: there may have been more behind it
+
+    @property
+    def as_of(self) -> datetime | None:
+        return datetime.fromtimestamp(self.until, UTC) if self.until and not self.torn else None
+
+    def sift(self, rows: Iterable[Row], *, now: int) -> _Sifted:
+        sifted = _Sifted()
+        facts, bad = sifted.facts, sifted.bad
+        row: Row | None = None
+        until = self.until
+        for row in rows:
+            if isinstance(row, BadRow):
+                bad.append(row)
+            elif isinstance(row, BusyHour):
+                sifted.hours.append(row)
+            elif (refused := validation.refuse(row, now=now)) is not None:
+                bad.append(refused)
+            else:
+                facts.append(row)
+                reaches = row.ended or row.seen_until or 0
+                if reaches > until:
+                    until = reaches
+        self.until = until
+        if row is not None:
+            self.torn = isinstance(row, BadRow) and row.code in CUT_OFF
+        return sifted
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[tuple[list[Row], bool]]:
+    """Batches of BATCH rows or BATCH_TEXT, each with whether it is the last; one empty batch for no rows at all."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        if len(batch) == BATCH or size > BATCH_TEXT:
+            yield batch, False
+            batch, size = [], 0
+        batch.append(row)
+        size += _text(row)
+    yield batch, True
+
+
+def _text(row: Row) -> int:
+    """Characters of a row that may be of any number."""
+    if isinstance(row, BadRow):
+        return len(row.raw)
+    return len(row.name) + len(row.node_list) if isinstance(row, UsageFact) else 0

@@ -1,0 +1,81 @@
+"""By which policy an invoice goes: set with dates, and read once for as many invoices as there are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import date
+from functools import cache
+from typing import Any
+
+from django.db import transaction
+
+from billing.models import DunningPolicy
+from billing.rules.dunning import Policy, Terms, policy_of, problem
+from portal.core.tenants.models import Tenant
+
+
+class PolicyError(Exception):
+    """A policy cannot be so; the message says why and what to do."""
+
+
+@transaction.atomic
+def set_policy(*, tenant: Tenant | None, since: date, **said: Any) -> DunningPolicy:
+    """Have the version that begins on that day say this, of everyone or of one tenant; what is not said stays.
+
+    Again, nothing changes. Raises PolicyError for what cannot be meant together with what holds below it, or with
+    what a tenant, or everyone, has from a later day on.
+    """
+    known = DunningPolicy.objects.filter(tenant=tenant, since=since).first()
+    row = known or DunningPolicy(tenant=tenant, since=since)
+    if known is None or any(getattr(row, name) != value for name, value in said.items()):
+        for name, value in said.items():
+            setattr(row, name, value)
+        if wrong := problem_with(row):
+            raise PolicyError(wrong)
+        row.save()
+    return row
+
+
+def together(row: DunningPolicy) -> Policy:
+    """What holds from the version's first day on, with what it leaves to those below."""
+    below = DunningPolicy.objects.filter(tenant=None) if row.tenant_id is not None else ()
+    return policy_of(row.since, [each.terms() for each in below], [row.terms()])
+
+
+def problem_with(row: DunningPolicy) -> str:
+    """Why the version cannot be meant, by itself or with any other that it would hold with; "" where it can."""
+    if wrong := problem(together(row)):
+        return wrong
+    before: dict[str | None, list[Terms]] = defaultdict(list)
+    after: dict[str | None, list[Terms]] = defaultdict(list)
+    for each in DunningPolicy.objects.select_related("tenant").order_by("tenant__slug", "since"):
+        slug = each.tenant.slug if each.tenant else None
+        before[slug].append(each.terms())
+        if each.pk != row.pk and (each.tenant_id, each.since) != (row.tenant_id, row.since):
+            after[slug].append(each.terms())
+    own = row.tenant.slug if row.tenant else None
+    after[own].append(row.terms())
+    for slug in [own] if own else [slug for slug in before if slug]:
+        days = {each.since for each in [*after[None], *after[slug]] if each.since >= row.since}
+        for day in sorted(days):
+            wrong = problem(policy_of(day, after[None], after[slug]))
+            if wrong and wrong != problem(policy_of(day, before[None], before[slug])):
+                return f"With the policy of {slug}, for what is due from {day} on: {wrong}"
+    return ""
+
+
+class Policies:
+    """All versions of those tenants, or of everybody, and of the default. One query."""
+
+    def __init__(self, tenants: Iterable[int] | None = None) -> None:
+        rows = DunningPolicy.objects.all()
+        if tenants is not None:
+            rows = rows.filter(tenant__in=[*tenants]) | rows.filter(tenant=None)
+        self._terms: dict[int | None, list[Terms]] = defaultdict(list)
+        for row in rows:
+            self._terms[row.tenant_id].append(row.terms())
+        self.of = cache(self._of)
+
+    def _of(self, tenant: int, due_on: date) -> Policy:
+        return policy_of(due_on, self._terms.get(None, ()), self._terms.get(tenant, ()))

@@ -1,0 +1,63 @@
+"""Letting an invoice rest, or all of a tenant's, for a time or for good; and going on."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from django.db import transaction
+from django.db.models import OuterRef, Q, QuerySet
+
+from billing.catalog.tenant_lock import lock
+from billing.models import DunningPause, Invoice
+from portal.core.tenants.models import Tenant
+
+
+class PauseError(Exception):
+    """It cannot be paused so; the message says why and what to do."""
+
+
+@transaction.atomic
+def pause(
+    *, tenant: Tenant, invoice: Invoice | None, until: date | None, why: str, by: str, moment: datetime
+) -> DunningPause:
+    """Charge, write and suspend nothing until that day, or until somebody resumes; of one invoice, or of all.
+
+    The same again is the same pause; another day or reason takes the place of what was said before.
+    Raises PauseError without a reason, and for a day that is not to come.
+    """
+    tenant = lock(tenant)
+    if not why.strip():
+        raise PauseError("Say why: the reason is kept with the pause.")
+    if until is not None and until <= moment.date():
+        raise PauseError(f"{until} is not to come: name a later day, or none to pause it for good.")
+    if invoice is not None and invoice.tenant_id != tenant.pk:
+        raise PauseError(f"{invoice} is not of {tenant.slug}.")
+    known = DunningPause.objects.filter(tenant=tenant, invoice=invoice, ended_at=None).first()
+    if known is not None:
+        if (known.until, known.why) == (until, why.strip()):
+            return known
+        known.ended_at, known.ended_by = moment, by
+        known.save()
+    return DunningPause.objects.create(
+        tenant=tenant, invoice=invoice, until=until, why=why.strip(), by=by, since=moment
+    )
+
+
+@transaction.atomic
+def resume(*, tenant: Tenant, invoice: Invoice | None, by: str, moment: datetime) -> bool:
+    """Go on. Whether it was paused; again, it was not."""
+    rows = DunningPause.objects.filter(tenant=lock(tenant), invoice=invoice, ended_at=None)
+    for row in rows:
+        row.ended_at, row.ended_by = moment, by
+        row.save()
+    return bool(rows)
+
+
+def in_force(on: date) -> QuerySet[DunningPause]:
+    """Pauses that hold on that day."""
+    return DunningPause.objects.filter(Q(until=None) | Q(until__gt=on), ended_at=None)
+
+
+def of_invoices(on: date) -> QuerySet[DunningPause]:
+    """Pauses that hold for the outer query's invoice: its own, or of all of its tenant's."""
+    return in_force(on).filter(Q(invoice=OuterRef("pk")) | Q(invoice=None), tenant=OuterRef("tenant"))

@@ -1,0 +1,167 @@
+"""What is paid of an invoice, and recording that it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+
+from django.db import transaction
+from django.db.models import F, Sum
+from django_stubs_ext import WithAnnotations
+
+from billing.models import UNDECIDED, DisputeState, DocumentKind, Invoice, InvoiceState, Payment
+from billing.receivables import invoice_balances
+from billing.rules import gateway_amounts
+from billing.rules.money import Money
+
+
+class Settlement(StrEnum):
+    """How an invoice stands with its payment; derived, never stored."""
+
+    DRAFT = "draft"
+    DUE = "due"
+    PAST_DUE = "past_due"
+    PROCESSING = "processing"  # something is due, and a payment is under way: nobody is to pay again
+    DISPUTED = "disputed"
+    CHARGED_BACK = "charged_back"
+    PAID = "paid"
+    CREDITED = "credited"
+    WRITTEN_OFF = "written_off"
+    CREDIT_NOTE = "credit_note"
+    VOID = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """from_wallet + paid + credited + written_off + due = total.
+
+    `due` below zero: more was paid than owed, it is to be given back. `written_off` is what is not expected any
+    more, as far as it did not come after all. `from_wallet` is what the tenant's wallet paid when the invoice was
+    issued, less what credit notes gave back to it. A credit note is credited in full: what it gives back is due, or
+    not due any more, on its invoice.
+    """
+
+    from_wallet: Money
+    paid: Money
+    credited: Money
+    written_off: Money
+    due: Money
+    settlement: Settlement
+
+
+class PaymentError(Exception):
+    """A payment cannot be recorded so; the message says why and what to do."""
+
+
+def balance(*, invoice: Invoice, on: date) -> Balance:
+    """How the invoice stands on a day. One query; of many, ask `standing` of each of `sums.with_sums`."""
+    return standing(invoice=invoice_balances.with_sums(Invoice.objects.all()).get(pk=invoice.pk), on=on)
+
+
+def standing(*, invoice: WithAnnotations[Invoice, invoice_balances.Sums], on: date) -> Balance:
+    """How an invoice that was read with its sums stands on a day. No query."""
+    credited, prepaid = invoice.credited, invoice.prepaid - invoice.to_wallet
+    if invoice.kind == DocumentKind.CREDIT_NOTE:
+        credited, prepaid = invoice.total, 0
+    if invoice.state == InvoiceState.VOID:
+        prepaid = 0
+    lost = invoice.written_off if invoice.state == InvoiceState.ISSUED else 0
+    left = invoice.total - prepaid - invoice.received - credited - lost
+    from_wallet, received, taken, written_off, due = (
+        Money.from_minor(minor, invoice.currency)
+        for minor in (prepaid, invoice.received, credited, lost, left)
+    )
+    settlement = _settlement(invoice, invoice.received + prepaid, credited, on)
+    return Balance(from_wallet, received, taken, written_off, due, settlement)
+
+
+def _settlement(
+    invoice: WithAnnotations[Invoice, invoice_balances.Sums], paid: int, credited: int, on: date
+) -> Settlement:
+    if invoice.state == InvoiceState.VOID:
+        return Settlement.VOID
+    if invoice.state != InvoiceState.ISSUED:
+        return Settlement.DRAFT
+    if invoice.kind == DocumentKind.CREDIT_NOTE:
+        return Settlement.CREDIT_NOTE
+    if invoice.disputed in UNDECIDED:
+        return Settlement.DISPUTED
+    if paid + credited >= invoice.total:
+        return Settlement.CREDITED if credited and not paid else Settlement.PAID
+    if paid + credited + invoice.written_off >= invoice.total:
+        residue = invoice.written_off < gateway_amounts.step(invoice.currency)  # too little to be charged
+        return Settlement.PAID if residue else Settlement.WRITTEN_OFF
+    return _unpaid(invoice, on)
+
+
+def _unpaid(invoice: WithAnnotations[Invoice, invoice_balances.Sums], on: date) -> Settlement:
+    if invoice.under_way:
+        return Settlement.PROCESSING
+    if invoice.disputed == DisputeState.LOST:
+        return Settlement.CHARGED_BACK
+    late = invoice.due_on is not None and (on - invoice.due_on).days >= invoice.late_from
+    return Settlement.PAST_DUE if late else Settlement.DUE
+
+
+@transaction.atomic
+def record_payment(
+    *, invoice: Invoice, amount: Money, received_on: date, reference: str, recorded_by: str
+) -> Payment:
+    """Record money that arrived by bank transfer; the same transfer again, the same payment.
+
+    A negative amount takes back one that was recorded by mistake, or is money that went back to the tenant. Raises
+    PaymentError for an invoice that is not issued, another currency, nothing at all, or taking back more than was
+    paid and more than is to be given back.
+    """
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    if invoice.state != InvoiceState.ISSUED:
+        raise PaymentError(f"{invoice} is {invoice.state}; only an issued invoice can be paid.")
+    if invoice.kind == DocumentKind.CREDIT_NOTE:
+        raise PaymentError(
+            f"{invoice} is a credit note; record what is paid back, below zero, for {invoice.original}."
+        )
+    if amount.currency != invoice.currency:
+        raise PaymentError(f"{invoice} is in {invoice.currency}, not {amount.currency}.")
+    if not amount.amount:
+        raise PaymentError("A payment of nothing cannot be recorded.")
+    try:
+        amount.check_bookable()
+    except ValueError as error:
+        raise PaymentError(str(error)) from error
+    if not reference.strip():
+        raise PaymentError("A payment needs its reference, as it stands on the bank statement.")
+    known = recorded(invoice=invoice, amount=amount, received_on=received_on, reference=reference)
+    if known is not None:
+        return known
+    paid = int(invoice.payments.aggregate(sum=Sum("amount"))["sum"] or 0)
+    if amount.minor < 0:
+        _refuse_beyond(invoice, paid, -amount.minor)
+    return Payment.objects.create(
+        invoice=invoice,
+        tenant_id=invoice.tenant_id,
+        amount=amount.minor,
+        received_on=received_on,
+        reference=reference,
+        recorded_by=recorded_by,
+    )
+
+
+def recorded(*, invoice: Invoice, amount: Money, received_on: date, reference: str) -> Payment | None:
+    """The payment that this transfer is already."""
+    rows = Payment.objects.filter(invoice=invoice, reference=reference, received_on=received_on)
+    return rows.filter(amount=amount.minor).first()
+
+
+def _refuse_beyond(invoice: Invoice, paid: int, back: int) -> None:
+    """What a wallet paid and a credit note gave back is given back in money too, by schemes that pay back."""
+    given = invoice.credit_notes.issued().aggregate(sum=Sum(F("total") - F("prepaid")))["sum"]
+    owed = paid + invoice.prepaid - invoice.total - int(given or 0)
+    if back <= max(paid, owed):
+        return
+    if owed > paid:
+        raise PaymentError(
+            f"Only {Money.from_minor(owed, invoice.currency).text} is to be given back; no more can be taken back."
+        )
+    most = Money.from_minor(max(paid, 0), invoice.currency)
+    raise PaymentError(f"Only {most.text} was paid; no more can be taken back.")

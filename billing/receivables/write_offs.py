@@ -1,0 +1,69 @@
+"""Giving up what an invoice has due: the operator's act, told apart in every sum, undone by what comes yet."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from django.db import transaction
+
+from billing.models import DocumentKind, Invoice, InvoiceState, WriteOff
+from billing.payments import attempts
+from billing.receivables import settlement
+
+
+class WriteOffError(Exception):
+    """It cannot be written off so; the message says why and what to do."""
+
+
+def effect(invoice: Invoice, *, on: date) -> str:
+    """What writing off would do on that day, for whoever confirms it."""
+    due = settlement.balance(invoice=invoice, on=on).due
+    return f"{due.text} {due.currency} of {invoice} of {invoice.tenant} are given up."
+
+
+def effect_of_taking_back(invoice: Invoice) -> str:
+    return f"{invoice} of {invoice.tenant} is due again, as far as it is not paid."
+
+
+@transaction.atomic
+def write_off(*, invoice: Invoice, why: str, by: str, on: date) -> WriteOff:
+    """Write off all that the invoice has due. Asked again, the same write-off.
+
+    Money that comes later, and credit notes, count before it: what is written off shrinks by them. Raises
+    WriteOffError without a reason, where nothing is due, and while a payment is under way.
+    """
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    if not why.strip():
+        raise WriteOffError("Say why: the reason is kept with what is written off.")
+    if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
+        raise WriteOffError(f"{invoice} is no issued invoice: nothing of it can be written off.")
+    known = WriteOff.objects.filter(invoice=invoice, undone_at=None).first()
+    due = settlement.balance(invoice=invoice, on=on).due.minor
+    if known is not None:
+        if due <= 0:
+            return known
+        raise WriteOffError(
+            f"{invoice} is written off in part: take that back first, then write off all of it."
+        )
+    if due <= 0:
+        raise WriteOffError(f"{invoice} has nothing due.")
+    if attempts.is_under_way(invoice):
+        raise WriteOffError(f"A payment of {invoice} is under way: wait until it has settled.")
+    return WriteOff.objects.create(
+        invoice=invoice, tenant_id=invoice.tenant_id, amount=due, on=on, why=why.strip(), by=by
+    )
+
+
+@transaction.atomic
+def take_back(*, invoice: Invoice, why: str, by: str, moment: datetime) -> WriteOff:
+    """Have the invoice due again, as far as it was not paid meanwhile. A second call is refused, as is one without
+    a reason: WriteOffError."""
+    invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
+    if not why.strip():
+        raise WriteOffError("Say why: the reason is kept with what is taken back.")
+    row = WriteOff.objects.filter(invoice=invoice, undone_at=None).first()
+    if row is None:
+        raise WriteOffError(f"Nothing of {invoice} is written off.")
+    row.undone_at, row.undone_by, row.undone_why = moment, by, why.strip()
+    row.save()
+    return row

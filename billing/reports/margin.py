@@ -1,0 +1,120 @@
+"""What is left of what use is charged after what capacity costs to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from fractions import Fraction
+from itertools import pairwise
+
+from billing.models import OperatingCost
+from billing.reports.capacity import capacity_of
+from billing.reports.shapes import ZERO, Report
+from clusters.models import Cluster
+
+HOUR = 3600
+
+
+class MarginError(Exception):
+    """The margin cannot be told; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """margin = revenue − operating_cost, in major units of the currency, exact."""
+
+    currency: str
+    revenue: Fraction
+    operating_cost: Fraction
+
+    @property
+    def margin(self) -> Fraction:
+        return self.revenue - self.operating_cost
+
+
+def margin(report: Report, *, operating_cost: Fraction) -> Margin:
+    """`operating_cost` is of one GPU-hour of capacity, idle or not, in the currency that everything is charged in.
+
+    Raises MarginError where that is not one currency, or where the capacity of the whole period is not known.
+    """
+    currency, revenue = _revenue(report)
+    if report.capacity is None:
+        raise MarginError(NO_CAPACITY)
+    return Margin(currency, revenue, operating_cost * report.capacity.whole.total / HOUR)
+
+
+def by_models(report: Report, cluster: Cluster) -> Margin:
+    """As `margin`, by what each model costs to run on each UTC day, as it was entered for the cluster or for all.
+
+    A model's own cost wins over that of every model, then the cluster's over that of every cluster. Raises
+    MarginError too where a model that nodes had is without a cost in the currency: it never costs nothing by accident.
+    """
+    currency, revenue = _revenue(report)
+    costs = _costs(cluster, currency)
+    borders = {_second(row) for row in costs}
+    ends = sorted({report.since, report.until, *(at for at in borders if report.since < at < report.until)})
+    cost = ZERO
+    for since, until in pairwise(ends):
+        capacity = capacity_of(cluster, since=since, until=until)
+        if capacity is None:
+            raise MarginError(NO_CAPACITY)
+        for of in capacity.models:
+            if of.total:
+                cost += of.total / HOUR * _of_model(costs, of.gpu_model, since, currency)
+    return Margin(currency, revenue, cost)
+
+
+def known(cluster: Cluster) -> bool:
+    """Whether any cost was entered that can be the cluster's."""
+    return OperatingCost.objects.filter(cluster=cluster).exists() or (
+        OperatingCost.objects.filter(cluster=None).exists()
+    )
+
+
+NO_CAPACITY = (
+    "A margin needs the capacity of the whole period, of all tenants: ask for a period in which passes looked "
+    "at the nodes, without --tenant."
+)
+
+
+def _costs(cluster: Cluster, currency: str) -> list[OperatingCost]:
+    """Those that can be the cluster's, the ones that win first."""
+    rows: Iterable[OperatingCost] = OperatingCost.objects.filter(currency=currency)
+    own = [row for row in rows if row.cluster_id in (None, cluster.pk)]
+    return sorted(
+        own, key=lambda row: (bool(row.gpu_model), row.cluster_id is not None, row.valid_from), reverse=True
+    )
+
+
+def _of_model(costs: Iterable[OperatingCost], model: str, at: int, currency: str) -> Fraction:
+    for row in costs:
+        if row.gpu_model in ("", model) and _second(row) <= at:
+            return Fraction(row.amount)
+    day = datetime.fromtimestamp(at, UTC).date()
+    raise MarginError(
+        f"No operating cost in {currency} of {model or 'a model without a name'} holds on {day}: enter it with "
+        "import_costs or [[operating_cost]]."
+    )
+
+
+def _second(row: OperatingCost) -> int:
+    return int(datetime.combine(row.valid_from, time(), UTC).timestamp())
+
+
+def _revenue(report: Report) -> tuple[str, Fraction]:
+    """What everything is charged, in its one currency; capacity has to be known for all of the period."""
+    if len(report.money) != 1:
+        raise MarginError(
+            "A margin needs use that is charged in one currency: "
+            + (
+                f"here are {' and '.join(report.money)}."
+                if report.money
+                else "nothing is charged in this period."
+            )
+        )
+    capacity = report.capacity
+    if capacity is None or (capacity.since, capacity.until) != (report.since, report.until):
+        raise MarginError(NO_CAPACITY)
+    ((currency, money),) = report.money.items()
+    return currency, money.allocated + report.other[currency]

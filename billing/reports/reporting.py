@@ -1,0 +1,256 @@
+"""Making a report: one statement, two with costliest jobs, whose sums become exact fractions here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from django.db import connection, transaction
+
+from billing.catalog import plans
+from billing.models import Price
+from billing.queries.costs import Tags, tags
+from billing.reports import sql
+from billing.reports.capacity import capacity_of, doubts
+from billing.reports.naming import named
+from billing.reports.shapes import ZERO, By, Job, Report, Row, Source, Split, Standing
+from clusters import usage_reports
+from clusters.models import Cluster
+from portal.core.tenants.models import Tenant
+
+MOST_PODS = 1_000  # told one by one, unless said otherwise
+HOUR = 3600
+UNPRICED = "Some use has no price yet: it has GPU-hours without money, and blocks its tenant's close."
+SCALED = (
+    "Some use is priced by tiers or packages: its money here is at the price of the first unit, since only an invoice "
+    "knows all that a tier counts."
+)
+Key = tuple[Any, ...]
+
+
+class ReportError(Exception):
+    """The report cannot be made; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    by: By
+    since: int
+    until: int
+    cluster: int | None
+    tenant: int | None
+    limit: int
+    costliest: int
+
+    @property
+    def own(self) -> bool:
+        """Inside a tenant's scope."""
+        return self.cluster is None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {
+            "since": self.since,
+            "until": self.until,
+            "first_month": month_of(self.since),
+            "last_month": month_of(self.until - 1),
+            "cluster": self.cluster,
+            "tenant": self.tenant,
+            "limit": self.limit,
+            "costliest": self.costliest,
+        }
+
+
+def of_cluster(
+    cluster: Cluster,
+    *,
+    since: int,
+    until: int,
+    by: By,
+    tenant: Tenant | None = None,
+    limit: int = MOST_PODS,
+    costliest: int = 0,
+) -> Report:
+    """What was held of the cluster in [since, until), epoch seconds: everybody's use, or one tenant's.
+
+    GPU-seconds that no price covers, that a plan waives and that nobody owns are rows without money, so everybody's
+    rows add up to what the ledger holds, to the second; a note says so if they ever did not. Of pods the `limit`
+    costliest are rows, the others one more. Raises ReportError for a period that is none.
+    """
+    asked = _Asked(by, since, until, cluster.pk, tenant.pk if tenant else None, limit, costliest)
+    with transaction.atomic():
+        _look_once()
+        report = _report(asked)
+        if tenant is not None:
+            return report
+        ledger = sum(usage_reports.allocated(cluster, since=since, until=until).values(), ZERO)
+        capacity = capacity_of(cluster, since=since, until=until)
+    notes = [*report.notes, *doubts(capacity, since=since, until=until)]
+    if ledger != report.seconds.allocated:
+        notes.insert(
+            0,
+            f"These rows hold {report.seconds.allocated} GPU-seconds, the ledger {ledger}: run `prove`, and report it.",
+        )
+    return replace(report, capacity=capacity, notes=notes)
+
+
+def _look_once() -> None:
+    """One sight of the database for all statements, or an import beside them would look like a difference."""
+    if not connection.savepoint_ids:
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def of_tenant(
+    tenant: Tenant, *, since: int, until: int, by: By, limit: int = MOST_PODS, costliest: int = 0
+) -> Report:
+    """What the tenant held of all clusters in [since, until). Runs inside its scope, which shows nothing of others."""
+    return _report(_Asked(by, since, until, None, tenant.pk, limit, costliest))
+
+
+def _report(asked: _Asked) -> Report:
+    if asked.since >= asked.until:
+        raise ReportError("The period ends before it begins: give a later end.")
+    with connection.cursor() as cursor:
+        cursor.execute(sql.MORE_MEMORY)
+        cursor.execute(sql.sums(asked.by, own=asked.own, by_use=plans.by_use()), asked.values)
+        found = [_Sum.read(row) for row in cursor.fetchall()]
+    jobs = next(int(one.a) for one in found if one.part == "all")
+    groups: dict[tuple[Key, str, str], _Group] = defaultdict(_Group)
+    for one in found:
+        if one.part != "all":
+            groups[one.key, one.standing, one.currency].parts.append(one)
+    prices = tags(one.price for one in found)
+    first = _costliest(asked, prices) if asked.costliest and asked.by is not By.POD else {}
+    names = named(asked.by, [key for key, _, _ in groups], own=asked.own)
+    rows = [
+        _row(names[key], Standing(standing), currency, group.parts, prices, first.get((key, currency), ()))
+        for (key, standing, currency), group in groups.items()
+    ]
+    notes = _notes(rows, prices)
+    return Report(asked.by, asked.since, asked.until, sorted(rows, key=_weight), jobs, notes=notes)
+
+
+class _Sum(NamedTuple):
+    """A row of `sql.sums`."""
+
+    part: str
+    key: Key
+    standing: str
+    currency: str
+    price: int | None
+    share_den: int
+    source: str
+    metric: str
+    a: Any
+    b: Any
+
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> _Sum:
+        standing, currency, price, den, source, metric, a, b = row[-8:]
+        return cls(
+            row[0],
+            tuple(row[1:-8]),
+            standing or "",
+            currency or "",
+            price,
+            den or 1,
+            source or "",
+            metric or "",
+            a,
+            b,
+        )
+
+
+@dataclass(slots=True)
+class _Group:
+    parts: list[_Sum] = field(default_factory=list)
+
+
+def _row(
+    labels: Mapping[str, str] | None,
+    standing: Standing,
+    currency: str,
+    parts: Iterable[_Sum],
+    prices: Tags,
+    costliest: tuple[Job, ...],
+) -> Row:
+    seconds, money, other, jobs = Split(), Split(), ZERO, 0
+    sources: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+    for one in parts:
+        if one.part == "jobs":
+            jobs = int(one.a)
+            continue
+        used = _exact(one.a, one.share_den)
+        rate = Fraction(prices[one.price].unit_price) / HOUR if one.price is not None else ZERO
+        if one.part == "other":
+            other += used * rate
+            continue
+        covered = _exact(one.b, one.share_den) if one.part == "busy" else ZERO
+        split = Split(ZERO, used, covered) if one.part == "busy" else Split(used)
+        seconds, money = seconds + split, money + split * rate
+        if one.part == "busy":
+            sources[one.source, one.metric] += covered
+    return Row(
+        labels or {},
+        standing,
+        currency,
+        seconds,
+        money if standing is Standing.CHARGED else None,
+        other,
+        jobs,
+        tuple(Source(*of, covered) for of, covered in sorted(sources.items())),
+        costliest,
+        rest=labels is None,
+    )
+
+
+def _costliest(asked: _Asked, prices: Tags) -> dict[tuple[Key, str], tuple[Job, ...]]:
+    """By group and currency, its costliest jobs, the first first."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.costliest(asked.by, own=asked.own), asked.values)
+        rows = cursor.fetchall()
+        cursor.execute(sql.described(own=asked.own), [list({row[-5] for row in rows})])
+        names = {record: told for record, *told in cursor.fetchall()}
+    sums: dict[tuple[Key, str], dict[int, list[Fraction]]] = defaultdict(dict)
+    for *key, currency, record, _, price, den, units in rows:
+        held = _exact(units, den)
+        of = sums[tuple(key), currency].setdefault(record, [ZERO, ZERO])
+        of[0] += held
+        of[1] += held * Fraction(prices[price].unit_price) / HOUR
+    found: dict[tuple[Key, str], tuple[Job, ...]] = {}
+    for group, jobs in sums.items():
+        told = []
+        for record, (held, cost) in jobs.items():
+            _, account, user, job_id, name, _ = names[record]
+            told.append(Job(job_id, name, account, user, held, cost))
+        found[group] = tuple(told)
+    return found
+
+
+def _notes(rows: Iterable[Row], prices: Tags) -> list[str]:
+    """What the figures do not tell. One query."""
+    told = []
+    if any(row.standing is Standing.UNPRICED for row in rows):
+        told.append(UNPRICED)
+    if Price.objects.filter(pk__in=list(prices)).exclude(scale={}).exists():
+        told.append(SCALED)
+    return told
+
+
+def _weight(row: Row) -> tuple[Any, ...]:
+    """Sorts the costly first, then the busy; what a limit left out comes last."""
+    return row.rest, -row.cost, -row.seconds.allocated, tuple(row.labels.values()), row.standing, row.currency
+
+
+def _exact(units: Any, den: int) -> Fraction:
+    return Fraction(units or 0) / den
+
+
+def month_of(second: int) -> date:
+    """The first of its month in UTC, by which rated rows are kept."""
+    return datetime.fromtimestamp(second, UTC).date().replace(day=1)

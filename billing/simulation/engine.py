@@ -1,0 +1,196 @@
+"""What usage would come to: rated by the engine's own statements into tables that end with the transaction.
+
+Nobody's lock is taken, so whatever is supposed, usage goes on being taken in and rated.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from django.db import connection
+
+from billing.catalog import billing_periods
+from billing.catalog.terms import Terms
+from billing.invoicing import charges
+from billing.invoicing import statement_rows as rows
+from billing.invoicing.charges import Books, InOrder
+from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
+from billing.rating import engine
+from billing.rules.money import Money
+from billing.rules.period import Period
+from billing.rules.pricing import Meter
+from billing.rules.statement import Key as StatementKey
+from billing.rules.statement import LineKey
+
+Ordered = Callable[[BillingPeriod, Collection[int], Fraction], Mapping[int, Fraction]]
+"""How an allowance is used in order of time: see `billing.catalog.allowances`."""
+
+# Cuts are kept only where an allowance has to be used in order of time.
+_PREPARE = """
+CREATE TEMP TABLE IF NOT EXISTS suppose_cut (
+    tenant_id bigint NOT NULL, period_id bigint NOT NULL, price_id bigint NOT NULL, service_month date NOT NULL,
+    record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
+    share_num int NOT NULL, share_den int NOT NULL, payer_id bigint
+) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS suppose_cut_of_price ON suppose_cut (price_id, tenant_id, period_id)
+"""
+
+_KEEP = """
+INSERT INTO suppose_cut
+SELECT o.tenant_id, o.period_id, o.price_id, o.service_month, w.record_id, w.service_from, w.service_to, w.units,
+       w.share_num, w.share_den, o.payer_id
+FROM rate_wanted w JOIN rate_offer o USING (offer_id) JOIN billing_price p ON p.id = o.price_id
+WHERE o.period_id = ANY (%(periods)s) AND p.allowance_id IS NOT NULL
+"""
+
+_SUMS = """
+SELECT o.tenant_id, o.period_id, p.name, o.resource, o.verdict, o.price_id,
+       CASE WHEN o.verdict = 'unpriced' THEN u.gpu_model ELSE '' END, o.payer_id, w.share_den,
+       sum(w.units::numeric * w.share_num)
+FROM rate_wanted w JOIN rate_offer o USING (offer_id) JOIN usage_input u USING (record_id)
+JOIN tenants_project p ON p.id = o.project_id
+WHERE o.period_id = ANY (%(periods)s) AND o.verdict <> 'waived'
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9
+"""
+
+
+class Used(NamedTuple):
+    """Whose use it is, in which period, at which price; None where no price covers it."""
+
+    tenant: int
+    period: int
+    project: str
+    resource: str
+    price: int | None
+    gpu_model: str  # of what is unpriced alone
+    payer: int | None = None  # who pays, where that is another tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Resource-seconds under a key."""
+
+    key: Used
+    seconds: Fraction
+
+
+def prepare() -> None:
+    """Begin: once per transaction, before the first `sums`."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PREPARE)
+
+
+def sums(periods: Iterable[int], *, in_order: bool) -> list[Sum]:
+    """What the records in `usage_input` come to in these billing periods, charged or unpriced.
+
+    `in_order` keeps their cuts for `allowances.in_order_supposed`. Projects of a tenant have their names alone.
+    """
+    engine.suppose()
+    values = {"periods": list(periods)}
+    with connection.cursor() as cursor:
+        if in_order:
+            cursor.execute(_KEEP, values)
+        cursor.execute(_SUMS, values)
+        rows = cursor.fetchall()
+    return [
+        Sum(Used(tenant, period, project, resource, price, model, payer), Fraction(int(units), share_den))
+        for tenant, period, project, resource, _, price, model, payer, share_den, units in rows
+    ]
+
+
+def count_cuts() -> None:
+    """Between the last `sums` and `allowances.in_order_supposed`, where many records were supposed.
+
+    Who reads cuts reads them once per tenant, period and allowance: by the index, of which the planner has to know.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE suppose_cut")
+
+
+def added(told: Sequence[Sum]) -> dict[Used, Fraction]:
+    """By key."""
+    found: dict[Used, Fraction] = {}
+    for each in told:
+        found[each.key] = found.get(each.key, Fraction(0)) + each.seconds
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Owing:
+    """What a tenant owes for some periods, in whole minor units, and the books that say so."""
+
+    amounts: Mapping[StatementKey, Money]
+    books: Books
+
+
+def standing_use(periods: Iterable[int]) -> dict[Used, Fraction]:
+    """What is charged in these billing periods as it is rated, wallets' use included. One query."""
+    totals = PeriodTotal.objects.filter(
+        period__in=list(periods), verdict=Verdict.CHARGED, price_id__isnull=False
+    )
+    columns = ("tenant", "period", "project__name", "resource", "price_id", "payer", "share_den", "units")
+    used: dict[Used, Fraction] = defaultdict(Fraction)
+    for tenant, period, project, resource, price, payer, share_den, units in totals.values_list(*columns):
+        used[Used(tenant, period, project, resource, price, "", payer)] += Fraction(int(units), share_den)
+    return dict(used)
+
+
+def paid_by(used: Mapping[Used, Fraction], payer: int | None) -> dict[Used, Fraction]:
+    """Of that use what `payer` pays; None: what tenants pay themselves."""
+    return {key: seconds for key, seconds in used.items() if key.payer == payer}
+
+
+def owed_each(
+    periods: Iterable[BillingPeriod],
+    used: Mapping[Used, Fraction],
+    said: Mapping[int, Terms],
+    in_order: Ordered,
+) -> dict[int, Owing]:
+    """By tenant what such use in its periods costs, with its terms: by the rule of the statement. One query."""
+    prices = rows.prices(key.price for key in used)
+    by_tenant: dict[int, dict[Period, BillingPeriod]] = defaultdict(dict)
+    for period in periods:
+        by_tenant[period.tenant_id][billing_periods.as_rule(period)] = period
+    seconds: dict[int, dict[LineKey, Fraction]] = defaultdict(dict)
+    services = {each.pk: rule for own in by_tenant.values() for rule, each in own.items()}
+    for key, value in used.items():
+        if key.price is not None:
+            line = LineKey(services[key.period], key.project, Meter(prices[key.price].meter), key.price)
+            seconds[key.tenant][line] = value
+    return {
+        tenant: _owing(
+            Books(
+                used=seconds[tenant],
+                billed={},
+                prices=prices,
+                period=max(own),
+                periods=sorted(own),
+                terms=said.get(tenant),
+                in_order=_by_period(own, in_order),
+            )
+        )
+        for tenant, own in by_tenant.items()
+    }
+
+
+def _owing(books: Books) -> Owing:
+    amounts: dict[StatementKey, Money] = {}
+    for key, each in charges.owed(books).items():
+        if isinstance(key, LineKey):
+            amounts[key] = each.amount(currency_of(books.prices[key.price_id]))
+        elif each.share is not None:
+            amounts[key] = each.share.amount
+    return Owing(amounts, books)
+
+
+def currency_of(price: Price) -> str:
+    """That of its plan."""
+    return price.version.plan.currency
+
+
+def _by_period(own: Mapping[Period, BillingPeriod], in_order: Ordered) -> InOrder:
+    return lambda period, use, available: in_order(own[period], list(use), available)

@@ -1,0 +1,209 @@
+"""What a job of some shape and length would cost a tenant, were it run: rated and priced by the engine itself.
+
+A quote is what the statements of the periods that the job falls into grow by. So it counts tiers that are filled
+already, included hours that are left, and a commitment that the job only helps to reach.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import partial
+
+from django.db import transaction
+from django.db.models import Min, Q
+
+from billing.catalog import allowances, billing_periods, line_descriptions, terms, third_party_payers
+from billing.catalog.terms import Terms
+from billing.models import BillingPeriod, Price
+from billing.models.rated import Resource
+from billing.queries.costs import per_currency
+from billing.rules.money import Money
+from billing.rules.pricing import Meter
+from billing.rules.statement import Key, LineKey
+from billing.simulation import engine
+from billing.simulation.engine import Owing, Used
+from clusters import usage
+from clusters.connectors.base import UsageFact
+from portal.core.tenants.models import Ownership, Tenant
+from portal.excerpt import quoted
+
+LONGEST = 366 * 86_400
+"""Seconds that a job may be quoted for."""
+
+REACH = timedelta(days=2 * 365)
+"""How far from now a job may start; further back only where its tenant has billing periods already."""
+
+
+class QuoteError(Exception):
+    """It cannot be quoted so; the message says why and what to say instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the job adds to the use at one price. `scale` says in words how the price depends on the quantity."""
+
+    description: str
+    meter: Meter
+    price: Price
+    scale: str
+    seconds: Fraction  # resource-seconds
+    amount: Money  # in whole minor units: what the lines of the price grow by
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a job adds to what its tenant owes, before tax.
+
+    `terms` are fees, commitment and discounts that come out differently with it. `unpriced`: resources and
+    their resource-seconds that no price covers; then there is no telling what the job costs.
+    """
+
+    started: datetime
+    ended: datetime
+    account: str
+    project: str
+    parts: list[Part]
+    terms: list[tuple[str, Money]]
+    unpriced: list[tuple[str, Fraction]]
+    total: list[Money]  # one per currency; none where nothing of it is charged
+
+
+def quote(*, tenant: Tenant, cluster: str, held: UsageFact, now: datetime) -> Quote:
+    """What the tenant's job would cost that holds that from `held.started` to `held.ended`, on the named cluster.
+
+    `held.account` is one that the tenant owns then; "" for any of them. It starts within two years of `now`, or in
+    a billing period that is kept. Keeps nothing, and waits for nobody who rates. Raises QuoteError.
+    """
+    if held.started is None or held.ended is None or not 0 < held.ended - held.started <= LONGEST:
+        raise QuoteError("A job is quoted for more than no time and for at most 366 days.")
+    started, ended = (datetime.fromtimestamp(at, UTC) for at in (held.started, held.ended))
+    _refuse_far(tenant, started, now)
+    with transaction.atomic():
+        account = _account(tenant, cluster, held.account, started)
+        billing_periods.ensure(tenant=tenant, since=started, until=ended)
+        if not usage.load_supposed(account.account_id, held):
+            raise QuoteError(f"There is no account {quoted(held.account)} on {cluster}.")
+        engine.prepare()
+        touched = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended, end__gt=started)
+        told = engine.sums(list(touched.values_list("pk", flat=True)), in_order=True)
+        added = {key: seconds for key, seconds in engine.added(told).items() if key.tenant == tenant.pk}
+        owed = _owed(tenant, added, ended)
+        transaction.set_rollback(True)
+    parts, changed = _parts(added, owed)
+    sums = _unpriced(added)
+    total = per_currency([*(part.amount for part in parts), *(amount for _, amount in changed)])
+    return Quote(started, ended, account.account.name, account.project.name, parts, changed, sums, total)
+
+
+def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:
+    """Every billing period from those kept to the job's is made for a quote: a far day would be thousands."""
+    latest = now + REACH
+    if started > latest:
+        raise QuoteError(
+            f"A job is quoted that starts by {latest:%Y-%m-%d}: what holds later is not known yet."
+        )
+    kept = BillingPeriod.objects.filter(tenant=tenant).aggregate(first=Min("start"))["first"]
+    earliest = min(now - REACH, kept or now)
+    if started < earliest:
+        raise QuoteError(
+            f"A job is quoted that starts from {earliest:%Y-%m-%d} on: nothing is known of before."
+        )
+
+
+def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership:
+    found = (
+        Ownership.objects.filter(
+            Q(since=None) | Q(since__lte=at),
+            Q(until=None) | Q(until__gt=at),
+            tenant=tenant,
+            account__cluster__name=cluster,
+        )
+        .select_related("account", "project")
+        .order_by("account__name")
+    )
+    chosen = found.filter(account__name=name).first() if name else found.first()
+    if chosen is None:
+        what = f"the account {quoted(name)}" if name else "any account"
+        raise QuoteError(f"{tenant.name} does not own {what} on {quoted(cluster)} at that time.")
+    return chosen
+
+
+def _owed(tenant: Tenant, added: Mapping[Used, Fraction], ended: datetime) -> list[tuple[Owing, Owing]]:
+    """What is owed without the job and with it, over all periods that bear on it, by each who pays for it."""
+    said = terms.of_tenants([tenant.pk])
+    stretches = third_party_payers.stretches_of(tenants=[tenant.pk])
+    periods = _periods(tenant, added, said, ended)
+    standing = engine.standing_use(each.pk for each in periods)
+    charged = {key: seconds for key, seconds in added.items() if key.price is not None}
+    both = dict(standing)
+    for key, seconds in charged.items():
+        both[key] = both.get(key, Fraction(0)) + seconds
+    found = []
+    for payer in sorted({key.payer for key in added} or {None}, key=lambda pk: pk or 0):
+        own = terms.paid_by(said, payer, stretches)
+        pair = [
+            engine.owed_each(periods, engine.paid_by(used, payer), own, partial(in_order, payer=payer))
+            for used, in_order in ((standing, allowances.in_order), (both, allowances.in_order_with_supposed))
+        ]
+        found.append((pair[0][tenant.pk], pair[1][tenant.pk]))
+    return found
+
+
+def _periods(
+    tenant: Tenant, added: Iterable[Used], said: Mapping[int, Terms], ended: datetime
+) -> Sequence[BillingPeriod]:
+    """Those that the job falls into; all up to its end where something may be carried over from one to the next."""
+    kept = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended)
+    rolls = tenant.pk in said and any(
+        each.rollover for listed in said[tenant.pk].allowances.values() for each in listed
+    )
+    return list(
+        kept if rolls else kept.filter(pk__in={key.period for key in added}) or kept.order_by("-start")[:1]
+    )
+
+
+def _parts(
+    added: Mapping[Used, Fraction], owed: Sequence[tuple[Owing, Owing]]
+) -> tuple[list[Part], list[tuple[str, Money]]]:
+    grown: dict[int, list[Money]] = defaultdict(list)
+    changed: dict[str, list[Money]] = defaultdict(list)
+    prices: dict[int, Price] = {}
+    for before, after in owed:
+        prices |= after.books.prices
+        named = after.books.terms.by_key() if after.books.terms else {}
+        for key, amount in _grown(before, after).items():
+            if isinstance(key, LineKey):
+                grown[key.price_id].append(amount)
+            elif amount.amount:
+                changed[named[key.kind, key.term_id].name].append(amount)
+    seconds: dict[int, Fraction] = defaultdict(Fraction)
+    for key_used, value in added.items():
+        if key_used.price is not None:
+            seconds[key_used.price] += value
+    parts = []
+    for pk, value in seconds.items():
+        price = prices[pk]
+        amount = sum(grown[pk], Money.zero(engine.currency_of(price)))
+        told = (line_descriptions.describe(price), Meter(price.meter), price, line_descriptions.scale(price))
+        parts.append(Part(*told, value, amount))
+    parts.sort(key=lambda part: (list(Meter).index(part.meter), part.description, part.price.pk))
+    return parts, [(name, each) for name, amounts in changed.items() for each in per_currency(amounts)]
+
+
+def _grown(before: Owing, after: Owing) -> dict[Key, Money]:
+    return {
+        key: amount - before.amounts.get(key, Money.zero(amount.currency))
+        for key, amount in after.amounts.items()
+    }
+
+
+def _unpriced(added: Mapping[Used, Fraction]) -> list[tuple[str, Fraction]]:
+    sums: dict[str, Fraction] = defaultdict(Fraction)
+    for key, seconds in added.items():
+        if key.price is None:
+            sums[key.resource] += seconds
+    return [(resource.value, sums[resource.value]) for resource in Resource if resource.value in sums]

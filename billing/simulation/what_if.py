@@ -1,0 +1,271 @@
+"""Trying a plan on what was used: what months that have been would have come to under it, beside what they did.
+
+The engine itself rates and prices, in transactions that are taken back, some tenants at a time. They lock the
+subscriptions of these tenants, and nothing that taking usage in, rating or closing waits for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
+from itertools import islice
+
+from django.db import connection, transaction
+from django.db.models import Q
+
+from billing.catalog import allowances, billing_periods, line_descriptions, terms, third_party_payers
+from billing.catalog.terms import Terms
+from billing.models import BillingPeriod, Plan, Subscription
+from billing.queries.costs import per_currency
+from billing.rules.money import Money
+from billing.rules.period import shifted
+from billing.rules.statement import LineKey
+from billing.simulation import engine
+from billing.simulation.engine import Owing, Used
+from clusters import usage
+from portal.core.tenants.models import Ownership, Tenant
+
+TOGETHER = 5
+"""Tenants in one transaction, all of whose months it rates: so long a change of their subscriptions waits."""
+
+Months = tuple[tuple[int, int], tuple[int, int]]
+"""The first and the last, as (year, month)."""
+
+Draft = Callable[[str], None]
+"""Writes the plan under the name that it is given, into a transaction that is taken back."""
+
+Progress = Callable[[int], None]
+"""Gets the records that were tried, slice by slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of one period, as it is owed now and as it would be; None where there is no such line."""
+
+    period: BillingPeriod
+    line: str
+    now: Money | None
+    tried: Money | None
+
+
+@dataclass(slots=True)
+class Tried:
+    """What would change for one tenant. `unpriced`: what no price of the plan covers, in resource-hours."""
+
+    tenant: str
+    rows: list[Row] = field(default_factory=list)
+    unpriced: list[tuple[str, str, Fraction]] = field(default_factory=list)  # resource, GPU model, hours
+
+    @property
+    def now(self) -> list[Money]:
+        """One sum per currency."""
+        return per_currency(row.now for row in self.rows if row.now is not None)
+
+    @property
+    def tried(self) -> list[Money]:
+        """One sum per currency."""
+        return per_currency(row.tried for row in self.rows if row.tried is not None)
+
+
+def whom(*, plan: str, months: Months) -> list[Tenant]:
+    """Whoever was on the plan of that name in these months; whoever was on any, where nobody was."""
+    first, last = months
+    since, until = _first(*first), _first(*shifted(last, 1))
+    then = Subscription.objects.filter(since__lt=until).filter(Q(until=None) | Q(until__gt=since))
+    named = then.filter(plan__name=plan)
+    asked = named if named.exists() else then
+    return list(Tenant.objects.filter(pk__in=asked.values("tenant")).order_by("slug"))
+
+
+def size(*, tenants: Sequence[Tenant], months: Months) -> int:
+    """How many records will be rated for it."""
+    reaches = (_reach(group, months) for group in _groups(tenants))
+    return sum(
+        usage.count_window(accounts, since=since, until=until) for accounts, since, until, _ in reaches
+    )
+
+
+def try_plan(
+    *, tenants: Iterable[Tenant], months: Months, draft: Draft, progress: Progress | None = None
+) -> list[Tried]:
+    """What each of the tenants owes for the periods that start in these months, and would owe under the draft.
+
+    In these months each is on the draft whenever it was on any plan, or all along where it was on none. What
+    an allowance would have carried over from before does not count. Keeps nothing. Whatever `draft` raises
+    is raised on.
+    """
+    found = []
+    for group in _groups(tenants):
+        found += _try(group, months, draft, progress or (lambda _: None))
+    return found
+
+
+def _groups(tenants: Iterable[Tenant]) -> Iterator[list[Tenant]]:
+    waiting = iter(tenants)
+    while group := list(islice(waiting, TOGETHER)):
+        yield group
+
+
+def _try(tenants: list[Tenant], months: Months, draft: Draft, progress: Progress) -> list[Tried]:
+    accounts, since, until, periods = _reach(tenants, months)
+    if not periods:
+        return [Tried(tenant.slug) for tenant in tenants]
+    now = _owed_now(periods)
+    with transaction.atomic():
+        draft(name := _scratch())
+        plan = Plan.objects.get(name=name)
+        _put_on(plan, tenants, periods)
+        engine.prepare()
+        shared = plan.versions.filter(prices__allowance__isnull=False).exists()
+        told = []
+        for after, last in usage.slices_of_window(accounts, since=since, until=until):
+            count = usage.load_window(after, last, accounts, since=since, until=until)
+            if count:
+                told += engine.sums([each.pk for each in periods], in_order=shared)
+            progress(count)
+        if shared:
+            engine.count_cuts()
+        used = engine.added(told)
+        tried = _owed_supposed(periods, used)
+        transaction.set_rollback(True)
+    return [_tried(tenant, periods, now, tried, used) for tenant in tenants]
+
+
+def _reach(tenants: Sequence[Tenant], months: Months) -> tuple[list[int], int, int, list[BillingPeriod]]:
+    """The accounts, the epoch seconds [since, until) and the periods that are looked at."""
+    periods: list[BillingPeriod] = []
+    asked, last = months
+    while asked <= last:
+        year, month = asked
+        periods += billing_periods.starting_in_each(tenants, year=year, month=month, making=False).values()
+        asked = shifted(asked, 1)
+    owned = Ownership.objects.filter(tenant__in=tenants).values_list("account", flat=True).distinct()
+    since = min((int(each.start.timestamp()) for each in periods), default=0)
+    until = max((int(each.end.timestamp()) for each in periods), default=0)
+    return sorted(owned), since, until, sorted(periods, key=lambda each: (each.tenant_id, each.start))
+
+
+def _scratch() -> str:
+    """A name that no plan has: people's have no such sign in them, and other sessions another number."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return f"trial~{cursor.fetchone()[0]}"
+
+
+def _put_on(plan: Plan, tenants: Sequence[Tenant], periods: Sequence[BillingPeriod]) -> None:
+    reach = {
+        pk: (
+            min(each.start for each in periods if each.tenant_id == pk),
+            max(each.end for each in periods if each.tenant_id == pk),
+        )
+        for pk in {each.tenant_id for each in periods}
+    }
+    standing = Subscription.objects.filter(tenant__in=tenants)
+    within = [
+        each
+        for each in standing
+        if each.tenant_id in reach
+        and each.since < reach[each.tenant_id][1]
+        and (each.until is None or each.until > reach[each.tenant_id][0])
+    ]
+    Subscription.objects.filter(pk__in=[each.pk for each in within]).update(plan=plan)
+    lacking = reach.keys() - {each.tenant_id for each in within}
+    Subscription.objects.bulk_create(
+        Subscription(tenant_id=pk, plan=plan, since=reach[pk][0], until=reach[pk][1])
+        for pk in sorted(lacking)
+    )
+
+
+Line = tuple[int, str]  # period, and what the line says
+Lines = dict[int, dict[Line, list[Money]]]  # by tenant
+
+
+def _owed_now(periods: Sequence[BillingPeriod]) -> Lines:
+    """What is owed by the plans that the tenants were on, wallets' use included: that, if anything, was billed."""
+    tenants = {each.tenant_id for each in periods}
+    said = terms.of_tenants(tenants)
+    last = max(each.end for each in periods)
+    before = BillingPeriod.objects.filter(tenant__in=said.keys(), start__lt=last) if said else []
+    known = {each.pk: each for each in [*periods, *before]}  # which may carry something over
+    return _lines(_owed(list(known.values()), engine.standing_use(known), said, allowances.in_order), periods)
+
+
+def _owed_supposed(periods: Sequence[BillingPeriod], used: Mapping[Used, Fraction]) -> Lines:
+    said = terms.of_tenants({each.tenant_id for each in periods})
+    charged = {key: seconds for key, seconds in used.items() if key.price is not None}
+    return _lines(_owed(periods, charged, said, allowances.in_order_supposed), periods)
+
+
+def _owed(
+    periods: Sequence[BillingPeriod],
+    used: Mapping[Used, Fraction],
+    said: Mapping[int, Terms],
+    in_order: Callable[..., Mapping[int, Fraction]],
+) -> list[tuple[int, Owing]]:
+    """What the tenants' use comes to, whoever pays: each who does has the tiers and terms for its own time."""
+    stretches = third_party_payers.stretches_of(tenants={each.tenant_id for each in periods})
+    paying = {each.payer for each in stretches} | {key.payer for key in used if key.payer is not None}
+    found: list[tuple[int, Owing]] = []
+    for payer in (None, *sorted(paying)):
+        own = terms.paid_by(said, payer, stretches)
+        ordered = partial(in_order, payer=payer)
+        found += engine.owed_each(periods, engine.paid_by(used, payer), own, ordered).items()
+    return found
+
+
+def _lines(found: Sequence[tuple[int, Owing]], periods: Sequence[BillingPeriod]) -> Lines:
+    shown = {(each.tenant_id, billing_periods.as_rule(each)): each.pk for each in periods}
+    told: Lines = {}
+    for tenant, each in found:
+        lines = told.setdefault(tenant, {})
+        named = each.books.terms.by_key() if each.books.terms else {}
+        for key, amount in each.amounts.items():
+            if (period := shown.get((tenant, key.service))) is None:
+                continue
+            if isinstance(key, LineKey):
+                line = f"{key.project}: {line_descriptions.describe(each.books.prices[key.price_id])}"
+            elif amount.amount:
+                line = named[key.kind, key.term_id].name
+            else:
+                continue
+            lines.setdefault((period, line), []).append(amount)
+    return told
+
+
+def _tried(
+    tenant: Tenant,
+    periods: Sequence[BillingPeriod],
+    now: Lines,
+    tried: Lines,
+    used: Mapping[Used, Fraction],
+) -> Tried:
+    found = Tried(tenant.slug)
+    before, after = now.get(tenant.pk, {}), tried.get(tenant.pk, {})
+    for period in periods:
+        if period.tenant_id == tenant.pk:
+            lines = dict.fromkeys(line for at, line in (*before, *after) if at == period.pk)
+            for line in lines:
+                found.rows += _rows(period, line, before.get((period.pk, line)), after.get((period.pk, line)))
+    sums: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+    for key, seconds in used.items():
+        if key.tenant == tenant.pk and key.price is None:
+            sums[key.resource, key.gpu_model] += seconds / 3600
+    found.unpriced = [(resource, model, hours) for (resource, model), hours in sorted(sums.items())]
+    return found
+
+
+def _rows(period: BillingPeriod, line: str, now: list[Money] | None, tried: list[Money] | None) -> list[Row]:
+    """One, or one per currency where the plan is in another one."""
+    sums = [{each.currency: each for each in per_currency(amounts or [])} for amounts in (now, tried)]
+    return [
+        Row(period, line, sums[0].get(currency), sums[1].get(currency))
+        for currency in sorted(sums[0].keys() | sums[1].keys())
+    ]
+
+
+def _first(year: int, month: int) -> datetime:
+    return datetime(year, month, 1, tzinfo=UTC)

@@ -1,0 +1,122 @@
+"""How a tenant's wallets are opened and filled: the only way in which schemes and their rules come about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from billing.models.wallets import (
+    PAYS_FIRST,
+    Accrual,
+    CreditsGo,
+    GrantEvery,
+    GrantRule,
+    Wallet,
+    WalletScheme,
+    WalletScope,
+)
+from billing.rules.money import TOKENS, is_currency
+from billing.wallets.booking import Owner, wallet_of
+from billing.wallets.entries import WalletError, pays_first
+from portal.core.tenants.models import Project, Tenant
+from portal.excerpt import quoted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of a scheme; amounts in smallest units of its unit."""
+
+    name: str
+    amount: int
+    every: GrantEvery
+    begins_at: datetime
+    ends_at: datetime | None = None
+    cap: int | None = None
+    priority: int = PAYS_FIRST
+    lasts_days: int | None = None
+
+
+@transaction.atomic
+def set_scheme(
+    *,
+    tenant: Tenant,
+    unit: str,
+    scope: WalletScope,
+    overdraft: int,
+    since: datetime,
+    credits_go: CreditsGo = CreditsGo.WALLET,
+) -> WalletScheme:
+    """The tenant's scheme for that unit, made or brought to this; asked again, nothing changes.
+
+    Wallets whose owners are known are opened: the tenant's, its projects'; a user's with its first use. Raises
+    WalletError for a unit that is none, for another scope or beginning once wallets are open, and for wallets of
+    projects or users where a plan of the tenant has its own wallet pay invoices first.
+    """
+    if not is_currency(unit) and unit != TOKENS:
+        raise WalletError(
+            f"{quoted(unit)} is no unit of a wallet; write a currency of ISO 4217, or {TOKENS}."
+        )
+    tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    scheme = WalletScheme.objects.filter(tenant=tenant, unit=unit).first()
+    if scheme is None:
+        scheme = WalletScheme(tenant=tenant, unit=unit)
+    elif (scheme.scope, scheme.since) != (scope, since) and Wallet.objects.filter(scheme=scheme).exists():
+        raise WalletError(
+            f"Wallets in {unit} are open, one for each {scheme.scope}, since {scheme.since:%Y-%m-%d %H:%M} UTC: "
+            "whose they are and when they began stays."
+        )
+    _write(scheme, {"scope": scope, "overdraft": overdraft, "since": since, "credits": credits_go})
+    if scope != WalletScope.TENANT and pays_first(tenant.pk, unit):
+        raise WalletError(
+            f"A plan of {tenant.slug} has its wallet in {unit} pay invoices first: that is one wallet, for the tenant."
+        )
+    open_known(scheme)
+    return scheme
+
+
+@transaction.atomic
+def set_rule(*, scheme: WalletScheme, rule: Rule) -> GrantRule:
+    """The scheme's rule of that name, made or brought to this; asked again, nothing changes.
+
+    Of a rule that has given something only the end can move, to after what was given: other terms are another
+    rule. Raises WalletError otherwise.
+    """
+    scheme = WalletScheme.objects.select_for_update(no_key=True).get(pk=scheme.pk)
+    standing = GrantRule.objects.filter(scheme=scheme, name=rule.name).first()
+    row = standing or GrantRule(scheme=scheme, name=rule.name)
+    wanted = {name: getattr(rule, name) for name in _TERMS}
+    given = Accrual.objects.filter(rule=row).order_by("-through").first() if standing else None
+    if given is not None:
+        if any(getattr(row, name) != value for name, value in wanted.items()):
+            raise WalletError(
+                f"{quoted(rule.name)} has given already, so it can only be ended: give it an `until` and other terms "
+                "another name."
+            )
+        if rule.ends_at is not None and rule.ends_at <= given.through:
+            raise WalletError(
+                f"{quoted(rule.name)} has given until {given.through:%Y-%m-%d %H:%M} UTC: end it after that."
+            )
+    _write(row, wanted | {"ends_at": rule.ends_at})
+    return row
+
+
+def open_known(scheme: WalletScheme) -> None:
+    """Open the wallets whose owners need no usage to be known."""
+    if scheme.scope == WalletScope.TENANT:
+        wallet_of(scheme, Owner(None, ""))
+    elif scheme.scope == WalletScope.PROJECT:
+        for project in Project.objects.filter(tenant=scheme.tenant_id).order_by("pk"):
+            wallet_of(scheme, Owner(project.pk, ""))
+
+
+_TERMS = ("amount", "every", "begins_at", "cap", "priority", "lasts_days")
+
+
+def _write(row: WalletScheme | GrantRule, wanted: Mapping[str, object]) -> None:
+    if not row.pk or any(getattr(row, name) != value for name, value in wanted.items()):
+        for name, value in wanted.items():
+            setattr(row, name, value)
+        row.save()

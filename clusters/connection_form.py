@@ -1,0 +1,212 @@
+"""The form in which the operator tells how a cluster is reached. What it keeps secret it takes and never shows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any, ClassVar, cast
+
+from django import forms
+from django.views.decorators.debug import sensitive_variables
+
+from clusters import credential_files
+from clusters.models import Cluster, Connection
+from clusters.models.connection import FITTING, SECRETS
+from clusters.models.secrets_guard import entered_for_elsewhere
+from portal.core.vault import VaultError, seal
+from portal.excerpt import NO_CHOICE
+
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+AWS = {"region", "access_key", "secret_key"}
+LABELS = {
+    "token": "Token",
+    "jwt_key": "Signing key",
+    "client_key": "Private key of the client certificate",
+    "headers": "Extra headers",
+    "password": "Password",
+    "aws": "AWS keys",
+}
+HELP = {
+    "token": "Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.",
+    "jwt_key": "Instead of a token: the bytes of jwt_hs256.key in base64 (base64 -w0 jwt_hs256.key).",
+    "client_key": "PEM.",
+    "headers": "For an authenticating proxy, or a tenant's name (X-Scope-OrgID), one a line: Name: value.",
+    "password": "Prometheus: the user's, for basic authentication.",
+    "aws": (
+        "Prometheus of AWS, one a line: region: eu-central-1, then access_key:, secret_key: and, where there is one, "
+        "session_token:."
+    ),
+}
+
+
+def misfits(kind: str) -> list[str]:
+    """Fields that a cluster of this kind has no use for."""
+    other = [name for of, columns in FITTING.items() if of != kind for name in columns]
+    return [f"new_{name}" if name in SECRETS else name for name in other]
+
+
+@sensitive_variables()
+def _lines(text: object, wanted: str) -> str:
+    """`Name: value` a line, as the text of a JSON object; "" for none. Raises ValidationError with `wanted`."""
+    told = {}
+    for line in str(text).splitlines():
+        name, colon, value = line.partition(":")
+        if line.strip() and not (colon and HEADER.fullmatch(name.strip())):
+            raise forms.ValidationError(wanted)
+        if line.strip():
+            told[name.strip()] = _no_file(value.strip())
+    return json.dumps(told, sort_keys=True) if told else ""
+
+
+def _no_file(text: str) -> str:
+    """Whoever has the session of an operator could otherwise send any file of the host to an address of their own."""
+    if credential_files.path_of(text) is not None:
+        raise forms.ValidationError(
+            "A file is named in a configuration file, for `apply` at the shell: enter the text itself here."
+        )
+    return text
+
+
+class Unseen(forms.Textarea):
+    """Takes a secret and never gives it back, not even beside a mistake in another field.
+
+    A text area, since a browser offers to keep what is typed into a field for passwords.
+    """
+
+    def __init__(self, lines: int) -> None:
+        super().__init__(attrs={"rows": lines, "autocomplete": "off", "spellcheck": "false"})
+
+    def format_value(self, value: object) -> str:  # noqa: ARG002 - that is the point
+        return ""
+
+
+class ConnectionForm(forms.ModelForm[Connection]):
+    """Secrets are entered into `new_…`; left empty, what is kept stays. `forget` takes some away."""
+
+    new_token = forms.CharField(required=False, widget=Unseen(3))
+    new_jwt_key = forms.CharField(required=False, widget=Unseen(2))
+    new_client_key = forms.CharField(required=False, widget=Unseen(4))
+    new_headers = forms.CharField(required=False, widget=Unseen(3))
+    new_password = forms.CharField(required=False, widget=Unseen(1))
+    new_aws = forms.CharField(required=False, widget=Unseen(4))
+    forget = forms.MultipleChoiceField(
+        required=False,
+        choices=list(LABELS.items()),
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        label="Take away",
+        error_messages=NO_CHOICE,
+    )
+
+    class Meta:
+        model = Connection
+        fields: ClassVar = [
+            *("cluster", "base_url", "unix_socket", "ca", "client_certificate", "user", "slurm_cluster"),
+            *("options", "first_usage_from", "every", "look_back", "coverage_needed", "enabled"),
+        ]
+        widgets: ClassVar = {
+            "ca": forms.Textarea(attrs={"rows": 3}),
+            "client_certificate": forms.Textarea(attrs={"rows": 3}),
+            "options": forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        known = self.instance.pk is not None
+        if "cluster" in self.fields:
+            clusters = cast("forms.ModelChoiceField[Cluster]", self.fields["cluster"])
+            clusters.queryset = Cluster.objects.filter(kind__in=FITTING, connection=None)
+        self.fields["coverage_needed"].required = False
+        first = self.fields["first_usage_from"]
+        first.help_text = f"In UTC. {first.help_text}"
+        for name in SECRETS:
+            field = self.fields[f"new_{name}"]
+            kept = known and bool(getattr(self.instance, name))
+            field.label = LABELS[name]
+            field.help_text = f"{'One is kept; leave empty to keep it. ' if kept else ''}{HELP[name]}"
+        held = [(name, LABELS[name]) for name in SECRETS if known and getattr(self.instance, name)]
+        cast("forms.MultipleChoiceField", self.fields["forget"]).choices = held
+        if not held:
+            del self.fields["forget"]
+        if self.instance.cluster_id:
+            for name in misfits(self.instance.cluster.kind):
+                self.fields.pop(name, None)
+
+    def clean_new_jwt_key(self) -> str:
+        text = str(self.cleaned_data["new_jwt_key"]).strip()
+        try:
+            base64.b64decode(text, validate=True)
+        except ValueError:  # of what is not ASCII, too
+            raise forms.ValidationError(
+                "This is not base64; make it with base64 -w0 jwt_hs256.key."
+            ) from None
+        return text
+
+    @sensitive_variables()
+    def clean_new_headers(self) -> str:
+        return _lines(self.cleaned_data["new_headers"], "Write one header a line, as Name: value.")
+
+    @sensitive_variables()
+    def clean_new_aws(self) -> str:
+        wanted = "Write region, access_key and secret_key, one a line, as name: value."
+        text = _lines(self.cleaned_data["new_aws"], wanted)
+        names = set(json.loads(text)) if text else AWS
+        if names - {"session_token"} != AWS:
+            raise forms.ValidationError(wanted)
+        return text
+
+    def clean_ca(self) -> str:
+        return self._named_before("ca")
+
+    def clean_client_certificate(self) -> str:
+        return self._named_before("client_certificate")
+
+    def _named_before(self, name: str) -> str:
+        """A file that `apply` named stays named."""
+        text = str(self.cleaned_data[name] or "")
+        return text if text == getattr(self.instance, name) else _no_file(text)
+
+    def clean_coverage_needed(self) -> int:
+        """Left empty, what is kept stays."""
+        told: int | None = self.cleaned_data["coverage_needed"]
+        return self.instance.coverage_needed if told is None else told
+
+    def clean_options(self) -> dict[str, Any]:
+        return self.cleaned_data["options"] or {}
+
+    @sensitive_variables()
+    def clean(self) -> dict[str, Any]:
+        """Seals what was entered, and takes the plain text out of what the form holds."""
+        cleaned = super().clean() or self.cleaned_data
+        self._refuse_another_address(cleaned)
+        cluster = cleaned.get("cluster")
+        for name in misfits(cluster.kind) if isinstance(cluster, Cluster) else ():
+            meant = cleaned.get(name)
+            if meant and meant != self.fields[name].initial:
+                self.add_error(name, "A cluster of this kind has no use for it.")
+        for name in SECRETS:
+            entered = str(cleaned.pop(f"new_{name}", "") or "").strip()
+            try:
+                if entered or name in cleaned.get("forget", ()):
+                    setattr(self.instance, name, seal(_no_file(entered)))
+            except forms.ValidationError as error:
+                self.add_error(f"new_{name}", error)
+            except VaultError as error:
+                raise forms.ValidationError(str(error)) from None
+        return cleaned
+
+    def _refuse_another_address(self, cleaned: dict[str, Any]) -> None:
+        given = {name for name in SECRETS if cleaned.get(f"new_{name}")} | {*cleaned.get("forget", ())}
+        kept = entered_for_elsewhere(self.instance, cleaned, given=given, secrets=SECRETS)
+        if kept:
+            names = ", ".join(LABELS[name] for name in kept)
+            self.add_error(
+                None,
+                "What is kept secret was entered for another address: with this one, enter it again or take it away "
+                f"({names}).",
+            )
+
+    def save(self, commit: bool = True) -> Connection:
+        """What was wrong with it may be right now, so it is due at once."""
+        self.instance.next_pull_at = None
+        return super().save(commit)

@@ -1,0 +1,279 @@
+"""The acting door: hold, release and cancel jobs, block and unblock accounts. Planned in words first.
+
+`plan_*` looks and changes nothing. `carry_out` looks again, leaves out what is no longer so, writes each act
+down before it is sent, and believes only what it reads back. What a dead process left open is settled by
+looking, never by sending again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusters import blocks
+from clusters.blocks import OPERATOR
+from clusters.connection_test import slurm
+from clusters.connectors.base import Connected, ConnectorError
+from clusters.connectors.slurm.acts import JobSeen, NoAccountError, SlurmActs
+from clusters.connectors.slurm.associations import differences
+from clusters.models import Act, ActKind, BlockReason, Cluster
+from clusters.models.acts import OPEN
+
+
+class LimitError(Exception):
+    """It cannot be done so; the message says why and what to do."""
+
+
+class StalePlanError(LimitError):
+    """What the plan was made from is no longer so. Nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door(Connected):
+    """A cluster, and the way to act on it."""
+
+    cluster: Cluster
+    acts: SlurmActs
+
+    def close(self) -> None:
+        self.acts.rest.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody wants done."""
+
+    kind: ActKind
+    account: str = ""
+    user: str = ""
+    job: int = 0
+    submits: bool = False  # a block refuses new jobs too
+    source: str = OPERATOR  # what demands the block, or demands it no more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One act on one target, in words and in values."""
+
+    target: str
+    account: str
+    words: str
+    before: Mapping[str, Any]
+    wanted: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would be done. No steps: there is nothing to do, and `notes` say why."""
+
+    request: Request
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """The same as long as the same would be done to the same world."""
+        told = [(step.target, dict(step.before), dict(step.wanted)) for step in self.steps]
+        asked = self.request
+        text = json.dumps([asked.kind, asked.account, asked.source, asked.submits, told], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def open_door(*, cluster: Cluster, clock: Callable[[], int]) -> Door:
+    """The door to the cluster's scheduler; it calls nobody yet. Raises LimitError where there is none."""
+    try:
+        connection, rest = slurm(cluster=cluster, clock=clock)
+    except ConnectorError as error:
+        raise LimitError(str(error)) from error
+    return Door(cluster, SlurmActs(rest, cluster=connection.slurm_cluster))
+
+
+def plan(*, door: Door, request: Request) -> Plan:
+    """What would be done. Raises LimitError, and ConnectorError where the scheduler cannot be asked."""
+    if request.kind != ActKind.CANCEL and not request.account.strip():
+        raise LimitError("An account must be named: none would mean the jobs of all.")
+    return _PLANNERS[request.kind](door, request)
+
+
+def plan_block(*, door: Door, account: str, submits: bool = False, source: str = OPERATOR) -> Plan:
+    """Keep GPU jobs of the account, and of those below it, from starting; `submits`: from being submitted.
+
+    Where it is blocked already for something else, this reason comes beneath the same block.
+    """
+    request = Request(kind=ActKind.BLOCK, account=account, submits=submits, source=source)
+    return plan(door=door, request=request)
+
+
+def plan_unblock(*, door: Door, account: str, source: str = OPERATOR) -> Plan:
+    """Take the source's reason back: with the last one, the account has its limits from before again.
+
+    None that somebody has changed since.
+    """
+    return plan(door=door, request=Request(kind=ActKind.UNBLOCK, account=account, source=source))
+
+
+def _plan_hold(door: Door, request: Request) -> Plan:
+    door.acts.refuse_updates()
+    found = [job for job in door.acts.jobs(account=request.account, user=request.user) if job.waits]
+    steps = [
+        Step(
+            target=_target(job),
+            account=job.account,
+            words=f"Hold {job}.",
+            before={"held": False},
+            wanted={"held": True},
+        )
+        for job in found
+        if not job.held
+    ]
+    notes = [] if steps else [f"No job of {_whose(request)} waits that could be held."]
+    if already := len(found) - len(steps):
+        notes.append(f"Held already: {already}.")
+    return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
+
+
+def _plan_release(door: Door, request: Request) -> Plan:
+    door.acts.refuse_updates()
+    ours = _held_here(door.cluster, request.account)
+    held = [
+        job for job in door.acts.jobs(account=request.account, user=request.user) if job.waits and job.held
+    ]
+    steps = [
+        Step(
+            target=_target(job),
+            account=job.account,
+            words=f"Release {job}.",
+            before={"held": True},
+            wanted={"held": False},
+        )
+        for job in held
+        if _target(job) in ours
+    ]
+    notes = [] if steps else [f"No job of {_whose(request)} is held that was held here."]
+    if others := len(held) - len(steps):
+        notes.append(f"Held by others and left so: {others}.")
+    return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
+
+
+def _held_here(cluster: Cluster, account: str) -> set[str]:
+    """Targets of the account whose last hold or release here was a hold that stood."""
+    last: dict[str, str] = {}
+    told = Act.objects.filter(
+        cluster=cluster,
+        account=account,
+        kind__in=[ActKind.HOLD, ActKind.RELEASE],
+        outcome=Act.Outcome.DONE,
+    )
+    last.update(told.order_by("pk").values_list("target", "kind"))
+    return {target for target, kind in last.items() if kind == ActKind.HOLD}
+
+
+def _plan_cancel(door: Door, request: Request) -> Plan:
+    seen = door.acts.job(request.job)
+    if not seen:
+        raise LimitError(f"{door.cluster.name} has no job {request.job} that waits or runs.")
+    live = [job for job in seen if not job.over]
+    if not live:
+        return Plan(request=request, notes=(f"Job {request.job} has ended already.",))
+    of = next((job for job in live if job.id == request.job), live[0])
+    more = f", {len(live)} of its array's entries" if len(seen) > 1 else ""
+    step = Step(
+        target=f"job {request.job}@{of.submitted}",
+        account=of.account,
+        words=f"Cancel {of} ({of.name}), which is {_state(of)}{more}.",
+        before={job.key: sorted(job.states) for job in live},
+        wanted={"over": True},
+    )
+    return Plan(request=request, steps=(step,))
+
+
+def _plan_block(door: Door, request: Request) -> Plan:
+    account = request.account
+    now = door.acts.limits(account)
+    if (open_act := _open_act(door.cluster, account)) is not None:
+        note = (
+            f"How act {open_act.pk} ended, which was to {open_act.kind} {account}, has to be looked at first."
+        )
+        return Plan(request=request, notes=(note,))
+    stands = blocks.reasons(blocks.standing(door.cluster, account))
+    ours = [row for row in stands if row.source == request.source and row.submits >= request.submits]
+    wanted = {**now, **dict.fromkeys(blocks.demanded(submits=request.submits), 0)}
+    if ours and wanted == now:
+        note = f"{account} is blocked already, by act {ours[-1].placed_by_id}."
+        return Plan(request=request, notes=(note,))
+    if wanted != now:
+        words = (
+            f"Block {account} and the accounts below it: {'; '.join(differences(now, wanted))}. "
+            "Running jobs run on."
+        )
+    else:
+        words = f"Keep {account} blocked: {_already(stands)}. Nothing is sent to Slurm."
+    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=wanted)
+    notes = ["It takes effect where slurm.conf has AccountingStorageEnforce=limits."]
+    others = [row for row in stands if row.source != request.source]
+    if others and wanted != now:
+        notes.append(f"It is blocked already for {_names(others)}.")
+    return Plan(request=request, steps=(step,), notes=tuple(notes))
+
+
+def _open_act(cluster: Cluster, account: str) -> Act | None:
+    return Act.objects.filter(cluster=cluster, target=f"account {account}", outcome__in=OPEN).first()
+
+
+def _already(stands: list[BlockReason]) -> str:
+    if stands:
+        return f"it is blocked already for {_names(stands)}, and stays so until this is taken back too"
+    return "somebody else has set its limits to 0 already, and that is what it has again afterwards"
+
+
+def _names(rows: list[BlockReason]) -> str:
+    return " and ".join(dict.fromkeys(str(row) for row in rows))
+
+
+def _plan_unblock(door: Door, request: Request) -> Plan:
+    account = request.account
+    block = blocks.standing(door.cluster, account)
+    stands = blocks.reasons(block)
+    left = [row for row in stands if row.source != request.source]
+    if block is None or len(left) == len(stands):
+        note = f"{account} is not blocked from here."
+        if left:
+            note = f"{account} is not blocked by {request.source}: it stays blocked for {_names(left)}."
+        return Plan(request=request, notes=(note,))
+    notes = []
+    try:
+        now = door.acts.limits(account)
+    except NoAccountError as error:
+        now, notes = {}, [f"{error} There is nothing to give back."]
+    wanted, kept = blocks.lifted(block, now=now, left=left)
+    back = "; ".join(differences(now, wanted))
+    if left:
+        words = f"{account} stays blocked for {_names(left)}" + (f": {back}." if back else ".")
+    else:
+        words = f"Unblock {account}: {back or 'nothing of ours is left to take back'}."
+    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=wanted)
+    return Plan(request=request, steps=(step,), notes=(*notes, *kept))
+
+
+def _target(job: JobSeen) -> str:
+    return f"job {job.key}"
+
+
+def _whose(request: Request) -> str:
+    return f"{request.user} in {request.account}" if request.user else request.account
+
+
+def _state(job: JobSeen) -> str:
+    return " and ".join(sorted(job.states)).lower() or "in an unknown state"
+
+
+_PLANNERS: dict[ActKind, Callable[[Door, Request], Plan]] = {
+    ActKind.HOLD: _plan_hold,
+    ActKind.RELEASE: _plan_release,
+    ActKind.CANCEL: _plan_cancel,
+    ActKind.BLOCK: _plan_block,
+    ActKind.UNBLOCK: _plan_unblock,
+}

@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class AuditConfig(AppConfig):
-    name = "portal.audit"
-    label = "audit"
-    verbose_name = "History"  # as the administration calls it

@@ -1,0 +1,1 @@
+"""Transactional outbox; `from portal.core.outbox import outbox`, then `outbox.add(task, ...)`."""

@@ -1,0 +1,77 @@
+"""People and how they sign in. Tenants, and what depends on what they pay, are in billing's admin."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from allauth.account.models import EmailAddress
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
+from django.contrib.auth.models import Group
+from django.http import HttpRequest
+
+from portal.admin import Recorded
+from portal.core.tenants.models import Membership, User
+
+admin.site.unregister(Group)  # roles are memberships
+admin.site.unregister(EmailAddress)  # a person's address is the person's own field
+
+
+def _plain(form: forms.BaseForm) -> str:
+    """The address as people sign in with it."""
+    return str(form.cleaned_data["email"]).lower()
+
+
+class NewPerson(AdminUserCreationForm[User]):
+    """With a password, or without one: then the person sets it from the sign-in page."""
+
+    class Meta:
+        model = User
+        fields = ("email",)
+
+    clean_email = _plain
+
+
+class ChangedPerson(UserChangeForm[User]):
+    class Meta(UserChangeForm.Meta):
+        model = User
+        field_classes: ClassVar[dict[str, Any]] = {}
+
+    clean_email = _plain
+
+
+@admin.register(User)
+class PersonAdmin(UserAdmin[User]):
+    list_display = ("email", "first_name", "last_name", "is_active", "is_staff", "last_login")
+    list_filter = ("is_staff", "is_superuser", "is_active")
+    search_fields = ("email", "first_name", "last_name")
+    ordering = ("email",)
+    add_form = NewPerson
+    form = ChangedPerson
+    filter_horizontal = ()
+    fieldsets = (
+        (None, {"fields": ("email", "password", "first_name", "last_name")}),
+        ("Operation", {"fields": ("is_active", "is_staff", "is_superuser")}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
+    )
+    add_fieldsets = (
+        (None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),
+    )
+    readonly_fields = ("last_login", "date_joined")
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        """An address that the person no longer has opens nothing: sign-in accepts what allauth keeps as well."""
+        super().save_model(request, obj, form, change)
+        EmailAddress.objects.filter(user=obj).exclude(email=obj.email).delete()
+
+
+@admin.register(Membership)
+class MembershipAdmin(Recorded[Membership]):
+    list_display = ("user", "tenant", "role")
+    list_filter = ("role", "tenant")
+    list_select_related = ("user", "tenant")
+    search_fields = ("user__email", "tenant__slug", "tenant__name")
+    ordering = ("tenant__slug", "user__email")
+    autocomplete_fields = ("user", "tenant")

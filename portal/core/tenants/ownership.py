@@ -1,0 +1,135 @@
+"""Whose account it was, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+
+from clusters.models import Account, Cluster
+from portal.core.tenants.asking import Ask
+from portal.core.tenants.models import Ownership, Project, Tenant
+
+LEFT = "tenant_that_left_owns_no_account"
+
+
+class OwnershipConflictError(Exception):
+    """The account cannot be the tenant's then; the message says why, and how to mend it."""
+
+
+@transaction.atomic
+def assign(
+    *,
+    account: Account,
+    tenant: Tenant,
+    project: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Ownership:
+    """Give the account to the tenant during [since, until); empty bounds are open.
+
+    Whoever owns it at `since` gives it up at that moment and has it back at `until`. Asked again, the
+    same ownership. Usage is not rewritten: the caller rates the account again. Raises
+    OwnershipConflictError where another ownership begins within the time asked for, and where the
+    tenant has left before its end.
+    """
+    Account.objects.select_for_update(no_key=True).get(pk=account.pk)
+    cost_centre, _ = Project.objects.get_or_create(tenant=tenant, name=project or account.name or "default")
+    same = Ownership.objects.filter(
+        account=account, tenant=tenant, project=cost_centre, since=since, until=until
+    ).first()
+    if same is not None:
+        return same
+    for present in _overlapping(account, since, until):
+        if since is None or (present.since is not None and present.since >= since):
+            raise OwnershipConflictError(
+                f"{account} belongs to {present.tenant.slug} {_span(present)}; "
+                f"say --since with a later moment to take it over from then on, or end that ownership first."
+            )
+        rest = until if until is not None and (present.until is None or present.until > until) else None
+        ends, present.until = present.until, since
+        present.save(update_fields=["until"])
+        if rest is not None:
+            back = {"tenant": present.tenant, "project": present.project}
+            Ownership.objects.create(account=account, since=rest, until=ends, **back)
+    with _none_that_left(account, tenant):
+        return Ownership.objects.create(
+            account=account, tenant=tenant, project=cost_centre, since=since, until=until
+        )
+
+
+@transaction.atomic
+def amend(*, ownership: Ownership, since: datetime | None, until: datetime | None) -> Ownership:
+    """Move the borders of an ownership; asked again, nothing changes. The caller rates the account again.
+
+    Raises OwnershipConflictError where somebody else owns the account meanwhile, or the tenant has left.
+    """
+    account = Account.objects.select_for_update(no_key=True).get(pk=ownership.account_id)
+    if since is not None and until is not None and until <= since:
+        raise OwnershipConflictError(f"An ownership of {account} would end before it begins.")
+    for other in _overlapping(account, since, until):
+        if other.pk != ownership.pk:
+            raise OwnershipConflictError(
+                f"{account} belongs to {other.tenant.slug} {_span(other)}; shorten that ownership first."
+            )
+    if (ownership.since, ownership.until) != (since, until):
+        ownership.since, ownership.until = since, until
+        with _none_that_left(account, ownership.tenant):
+            ownership.save(update_fields=["since", "until"])
+    return ownership
+
+
+@contextmanager
+def _none_that_left(account: Account, tenant: Tenant) -> Iterator[None]:
+    """Say in words what the database refuses, which alone knows who has left."""
+    try:
+        with transaction.atomic():  # so that names can be asked for
+            yield
+    except IntegrityError as error:
+        if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != LEFT:
+            raise
+        raise OwnershipConflictError(
+            f"{tenant.slug} has left and is archived, so it owns no account any more: give {account} to another "
+            f"tenant, or say until when, before it left, {tenant.slug} had it."
+        ) from error
+
+
+def _overlapping(account: Account, since: datetime | None, until: datetime | None) -> list[Ownership]:
+    overlap = Q(account=account)
+    if since is not None:
+        overlap &= Q(until__isnull=True) | Q(until__gt=since)
+    if until is not None:
+        overlap &= Q(since__isnull=True) | Q(since__lt=until)
+    return list(Ownership.objects.filter(overlap).select_related("tenant").order_by("since", "pk"))
+
+
+def _span(ownership: Ownership) -> str:
+    since = f"since {ownership.since:%Y-%m-%d %H:%M} UTC" if ownership.since else "from the beginning"
+    until = f"until {ownership.until:%Y-%m-%d %H:%M} UTC" if ownership.until else "for ever"
+    return f"{since}, {until}"
+
+
+def accounts_of(tenant: Tenant, *, at: datetime) -> list[int]:
+    """The accounts that it owns at that moment, or will. One query."""
+    return ask_accounts(tenant.slug, at=at).asked()
+
+
+def ask_accounts(slug: str, *, at: datetime) -> Ask[list[int]]:
+    """As `accounts_of`, of the tenant of that name."""
+    return Ask(_ACCOUNTS, [slug, at], lambda rows: [account for (account,) in rows], kept=True)
+
+
+_ACCOUNTS = """
+SELECT o.account_id FROM tenants_ownership o JOIN tenants_tenant t ON t.id = o.tenant_id
+WHERE t.slug = %s AND (o.until IS NULL OR o.until > %s)
+"""
+
+
+def owners_of(cluster: Cluster, names: Collection[str], *, at: datetime) -> dict[str, Tenant]:
+    """Who owns these accounts of a cluster at that moment, by name; none of those that nobody owns. One query."""
+    rows = Ownership.objects.filter(Q(since=None) | Q(since__lte=at), Q(until=None) | Q(until__gt=at))
+    rows = rows.filter(account__cluster=cluster, account__name__in=[*names])
+    return {row.account.name: row.tenant for row in rows.select_related("account", "tenant")}

@@ -1,0 +1,109 @@
+"""Reading and acting as one tenant: beneath the filters of the code, the database shows no other tenant's row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import NotSupportedError, connection, transaction
+from psycopg.pq import TransactionStatus
+
+if TYPE_CHECKING:
+    from portal.core.tenants.models import Tenant
+
+T = TypeVar("T")
+
+_TAKE = "SELECT set_config('role', %s, true), set_config('app.tenant_id', %s, true)"
+
+
+@contextmanager
+def tenant_scope(tenant: Tenant) -> Iterator[None]:
+    """A transaction in which only rows of `tenant` can be read, and nothing can be written.
+
+    Both settings end with the transaction; inside an outer one they are taken back at the end of
+    the block, and a failure takes them back with the savepoint.
+    """
+    inside = connection.in_atomic_block
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(_TAKE, ["clustertab_portal", str(tenant.pk)])
+        yield
+        if inside:
+            with connection.cursor() as cursor:
+                cursor.execute(_TAKE, ["none", ""])
+
+
+@contextmanager
+def asking_scope(tenant: Tenant) -> Iterator[None]:
+    """As `tenant_scope`, for few questions: three round trips less, since there is no transaction around them.
+
+    Each statement takes the scope in the message that carries it, and such a message is a transaction. What is not
+    one message, as reading in slices or many times over, is refused.
+    """
+    if connection.in_atomic_block:
+        with tenant_scope(tenant):
+            yield
+        return
+    with connection.execute_wrapper(_scoped("clustertab_portal", tenant)):
+        yield
+
+
+@contextmanager
+def acting_scope(tenant: Tenant) -> Iterator[None]:
+    """What is done for `tenant`, and computed by plans that its pages may not read: no other tenant's row is there.
+
+    There may be several transactions in the block, and none: each statement takes the scope in its own message.
+    """
+    inside = connection.in_atomic_block
+    try:
+        with connection.execute_wrapper(_scoped("clustertab_agent", tenant)):
+            yield
+    finally:
+        if inside and not _has_failed():  # else it ends with the transaction
+            with connection.cursor() as cursor:
+                cursor.execute(_TAKE, ["none", ""])
+
+
+def _has_failed() -> bool:
+    session = connection.connection
+    return session is not None and session.info.transaction_status == TransactionStatus.INERROR
+
+
+def own_work_tables() -> None:
+    """Let go of the session's working tables, where another role made them: who acts for a tenant makes its own.
+
+    Call it where these are undone with the transaction, as by a quote: nobody else could work in them.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_ANOTHERS)
+        if cursor.fetchone()[0]:
+            cursor.execute("DISCARD TEMP")
+
+
+_ANOTHERS = """
+SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND relowner <> current_user::regrole)
+"""
+
+
+def _scoped(role: str, tenant: Tenant) -> Callable[..., Any]:
+    taken = _TAKE % (f"'{role}'", f"'{tenant.pk:d}'") + ";"
+
+    def scoped(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        cursor = context["cursor"]
+        if many or getattr(cursor, "name", None):
+            raise NotSupportedError("What is asked so needs a transaction: tenant_scope.")
+        if _has_failed():  # all that can follow is the way back to a savepoint
+            return execute(sql, params, many, context)
+        text = sql.decode() if isinstance(sql, bytes) else sql
+        answer = execute(taken + text, params, many, context)
+        cursor.set_result(1)
+        return answer
+
+    return scoped
+
+
+def stream_in_scope(tenant: Tenant, pieces: Iterable[T]) -> Generator[T, None, None]:
+    """The pieces of an answer that is sent after its view has returned, each made inside the scope."""
+    with tenant_scope(tenant):
+        yield from pieces

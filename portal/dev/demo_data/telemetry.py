@@ -1,0 +1,100 @@
+"""How busy the pods of the Kubernetes cluster were, and what the nodes of both clusters had to give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from random import Random
+
+from django.db import transaction
+
+from clusters import capacity, declared
+from clusters.connectors.base import BusyHour, BusySource, NodeSeen, NodeState, UsageFact
+from clusters.declared import Node
+from clusters.models import CapacityInterval, Cluster
+from portal.dev.demo_data.cast import ATLAS, DAY, HOUR, NOTEBOOKS
+
+METRIC = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+SCRAPED = 30  # seconds between two samples
+NOTEBOOK = {group.namespace for group in NOTEBOOKS}
+# Per cent that a service's GPUs work by hour of the day: people ask by day.
+BY_DAY = (
+    *(12, 10, 9, 9, 10, 12, 18, 30),
+    *(46, 58, 66, 70, 64, 68, 72, 71),
+    *(65, 56, 44, 36, 30, 25, 20, 15),
+)
+UNSEEN = 7  # per cent of slices' pods whose samples carry no labels
+OUTAGE = (9 * DAY + 2 * HOUR, 9 * DAY + 8 * HOUR)  # after the beginning: no exporter answered
+
+
+def with_telemetry(facts: Iterable[UsageFact], *, since: int) -> Iterator[UsageFact | BusyHour]:
+    """Each pod and then its hours, as an exporter would have told of them; the same for the same pods."""
+    for fact in facts:
+        yield fact
+        yield from _hours(fact, since)
+
+
+def _hours(fact: UsageFact, since: int) -> Iterator[BusyHour]:
+    rng = Random(f"telemetry {fact.source_key}")  # noqa: S311 - not for secrets
+    started, end = fact.started or 0, fact.ended or fact.seen_until or 0
+    if fact.mig_profile and rng.randrange(100) < UNSEEN:
+        return
+    strength = rng.randint(70, 125)  # per cent of what is usual
+    for hour in range(started - started % HOUR, end, HOUR):
+        held = fact.gpus * (min(end, hour + HOUR) - max(started, hour))
+        covered = held - held % SCRAPED
+        if covered <= 0 or OUTAGE[0] <= hour - since < OUTAGE[1]:
+            continue
+        usual = _of_notebook(rng, hour, end) if fact.account in NOTEBOOK else 10 * BY_DAY[hour // HOUR % 24]
+        thousandths = min(usual * strength // 100 + rng.randrange(30), 1000)
+        yield BusyHour(
+            fact.source_key, hour, Decimal(covered * thousandths) / 1000, covered, BusySource.DEVICE, METRIC
+        )
+
+
+def _of_notebook(rng: Random, hour: int, end: int) -> int:
+    """In thousandths: people think more than they compute, and the last hour stands still until it is culled."""
+    if end - hour <= HOUR:
+        return 0
+    return rng.choice((0, 20, 60, 150, 300, 550))
+
+
+def declare_nodes(*, since: datetime) -> None:
+    """The nodes of the cluster that is read from files, from that day on, with one that is drained for two days.
+
+    Again, nothing.
+    """
+    first = since.date()
+    nodes = [
+        Node(f"{kind.prefix}{n}", kind.model, kind.gpus, since=first)
+        for kind in ATLAS
+        if kind.gpus
+        for n in range(1, kind.count + 1)
+    ]
+    drained, up_again = first + timedelta(days=16), first + timedelta(days=18)
+    nodes += [
+        replace(nodes[0], until=drained),
+        replace(nodes[0], state=NodeState.DRAINED, since=drained, until=up_again),
+        replace(nodes[0], since=up_again),
+    ]
+    del nodes[0]
+    declared.declare_nodes(cluster=Cluster.objects.get(name="atlas"), nodes=nodes)
+
+
+def observe_nodes(*, since: datetime) -> None:
+    """What the nodes of the other one had from `since` on, with one that was drained for two days. Again, nothing."""
+    cluster = Cluster.objects.get(name="nimbus")
+    if CapacityInterval.objects.filter(cluster=cluster).exists():
+        return
+    nodes = [
+        NodeSeen(name=f"nimbus-{kind}-{n}", gpu_model="a100", gpus=gpus, state=NodeState.UP)
+        for kind, gpus in (("gpu", 4), ("mig", 2))
+        for n in range(1, 5)
+    ]
+    kept = [replace(nodes[0], state=NodeState.DRAINED), *nodes[1:]]
+    with transaction.atomic():
+        capacity.observe(cluster, nodes, since)
+        capacity.observe(cluster, kept, since + timedelta(days=16, hours=7))
+        capacity.observe(cluster, nodes, since + timedelta(days=18, hours=14))

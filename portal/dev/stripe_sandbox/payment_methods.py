@@ -1,0 +1,221 @@
+"""Payment methods: cards and SEPA accounts, each with how it behaves kept out of sight."""
+
+from __future__ import annotations
+
+from portal.dev.stripe_sandbox import listing
+from portal.dev.stripe_sandbox.calls import Call, merged
+from portal.dev.stripe_sandbox.cards import (
+    ACCOUNT_BY_NAME,
+    BY_IBAN,
+    BY_NAME,
+    BY_NUMBER,
+    TestAccount,
+    TestCard,
+)
+from portal.dev.stripe_sandbox.declining import refused
+from portal.dev.stripe_sandbox.errors import Json, invalid, missing
+from portal.dev.stripe_sandbox.state import World
+
+NOBODY: Json = {"address": None, "email": None, "name": None, "phone": None, "tax_id": None}
+ADDRESS: Json = dict.fromkeys(("city", "country", "line1", "line2", "postal_code", "state"))
+
+
+def add_card(
+    world: World, card: TestCard, *, month: int = 12, year: int = 2034, person: Json | None = None
+) -> Json:
+    """A new card that belongs to nobody yet. The number itself is not kept."""
+    shown: Json = {
+        "brand": card.brand,
+        "checks": {"address_line1_check": None, "address_postal_code_check": None, "cvc_check": "pass"},
+        "country": "US",
+        "display_brand": card.brand,
+        "exp_month": month,
+        "exp_year": year,
+        "fingerprint": card.fingerprint,
+        "funding": "credit",
+        "generated_from": None,
+        "last4": card.last4,
+        "networks": {"available": [card.brand], "preferred": None},
+        "regulated_status": "unregulated",
+        "three_d_secure_usage": {"supported": True},
+        "wallet": None,
+    }
+    return added(world, "card", shown, {"card": card.name, "set_up": False}, person)
+
+
+def add_account(world: World, account: TestAccount, *, person: Json | None = None) -> Json:
+    """A new bank account for SEPA direct debit."""
+    shown: Json = {
+        "bank_code": account.iban[4:12],
+        "branch_code": "",
+        "country": account.iban[:2],
+        "fingerprint": account.fingerprint,
+        "generated_from": {"charge": None, "setup_attempt": None},
+        "last4": account.last4,
+    }
+    return added(world, "sepa_debit", shown, {"account": account.name, "set_up": True}, person)
+
+
+def added(world: World, kind: str, shown: Json, hidden: Json, person: Json | None) -> Json:
+    made = world.new("payment_method", "pm", type=kind)
+    for name in [
+        name for name, value in made.items() if value is None and name not in {"customer", "allow_redisplay"}
+    ]:
+        del made[name]  # only the part of its own type is there
+    made |= {
+        kind: shown,
+        "allow_redisplay": "unspecified",
+        "billing_details": {**NOBODY, "address": dict(ADDRESS), **(person or {})},
+        "customer": None,
+        "customer_account": None,
+        "metadata": {},
+    }
+    world.hidden(made["id"]).update(hidden)
+    return made
+
+
+def behaviour(world: World, method: Json) -> TestCard | TestAccount:
+    hidden = world.hidden(method["id"])
+    return BY_NAME[hidden["card"]] if "card" in hidden else ACCOUNT_BY_NAME[hidden["account"]]
+
+
+def usable(world: World, identifier: str, *, customer: str | None, param: str = "payment_method") -> Json:
+    """The method that a request names, new where it names a test card by `pm_card_…`; one of that customer."""
+    if made := stands_for(world, identifier):
+        return made
+    method = world.find("payment_method", identifier)
+    if method is None:
+        raise missing("PaymentMethod", identifier, param=param)
+    owner = method["customer"]
+    if owner is not None and owner != customer:
+        raise invalid(
+            f"The payment method {identifier} belongs to another customer than the one of this request.",
+            param=param,
+        )
+    if owner is None and world.hidden(identifier).get("used"):
+        raise invalid(
+            f"The payment method {identifier} was detached or used before without a customer. "
+            "It may not be used again.",
+            param=param,
+        )
+    return method
+
+
+def stands_for(world: World, identifier: str) -> Json | None:
+    if (card := BY_NAME.get(identifier.removeprefix("pm_card_"))) and identifier.startswith("pm_card_"):
+        return add_card(world, card)
+    if (account := ACCOUNT_BY_NAME.get(identifier.removeprefix("pm_"))) and identifier.startswith("pm_sepa"):
+        return add_account(world, account)
+    return None
+
+
+def refuse_unsavable(world: World, method: Json) -> None:
+    known = behaviour(world, method)
+    if isinstance(known, TestCard) and not known.saved and known.decline:
+        raise refused(known.decline, method=method)
+
+
+def attach_to(world: World, method: Json, customer: str) -> None:
+    """Belongs to that customer from now on; nothing happens where it does already."""
+    if method["customer"] == customer:
+        return
+    method["customer"] = customer
+    world.emit("payment_method.attached", method)
+
+
+def detach_from(world: World, method: Json) -> None:
+    """Belongs to nobody and can never be used again."""
+    previous = {"customer": method["customer"]}
+    method["customer"] = None
+    world.hidden(method["id"])["used"] = True
+    world.emit("payment_method.detached", method, previous)
+
+
+def create(call: Call) -> Json:
+    kind = call.get("type")
+    person = call.get("billing_details") or {}
+    if kind == "card" and (told := call.get("card")):
+        card = BY_NUMBER.get(told.get("number", "").replace(" ", ""))
+        if card is None:
+            raise invalid(
+                "Only the public test cards are known to the sandbox.",
+                param="card[number]",
+                code="incorrect_number",
+            )
+        made = add_card(
+            call.world, card, month=told.get("exp_month", 12), year=told.get("exp_year", 2034), person=person
+        )
+    elif kind == "sepa_debit" and (told := call.get("sepa_debit")):
+        account = BY_IBAN.get(told["iban"].replace(" ", ""))
+        if account is None:
+            raise invalid(
+                "Only the public test accounts are known to the sandbox.",
+                param="sepa_debit[iban]",
+                code="invalid_bank_account_iban",
+            )
+        made = add_account(call.world, account, person=person)
+    else:
+        raise invalid("Give type=card with card, or type=sepa_debit with sepa_debit.", param="type")
+    made["metadata"] = merged({}, call.get("metadata"))
+    return made
+
+
+def retrieve(call: Call) -> Json:
+    return call.world.named("payment_method", call.ids[0], param="payment_method", in_path=True)
+
+
+def retrieve_of_customer(call: Call) -> Json:
+    method = call.world.named("payment_method", call.ids[1], param="payment_method", in_path=True)
+    if method["customer"] != call.ids[0]:
+        raise missing("payment_method", call.ids[1], param="payment_method", status=404)
+    return method
+
+
+def update(call: Call) -> Json:
+    method = retrieve(call)
+    with call.world.updating(method, "payment_method.updated"):
+        method["metadata"] = merged(method["metadata"], call.params.get("metadata"))
+        method |= call.given("allow_redisplay")
+        if told := call.get("billing_details"):
+            method["billing_details"] = {**method["billing_details"], **told}
+        if told := call.get("card"):
+            method["card"] = {
+                **method["card"],
+                **{k: v for k, v in told.items() if k in {"exp_month", "exp_year"}},
+            }
+    return method
+
+
+def attach(call: Call) -> Json:
+    if "customer" not in call.params:
+        raise invalid("Missing required param: customer.", param="customer", code="parameter_missing")
+    customer = call.world.named("customer", call.params["customer"], param="customer")
+    method = usable(call.world, call.ids[0], customer=customer["id"])
+    refuse_unsavable(call.world, method)
+    attach_to(call.world, method, customer["id"])
+    return method
+
+
+def detach(call: Call) -> Json:
+    method = retrieve(call)
+    if method["customer"] is None:
+        raise invalid(
+            "The payment method you provided is not attached to a customer so detachment is impossible.",
+            param="payment_method",
+        )
+    detach_from(call.world, method)
+    return method
+
+
+def list_(call: Call) -> Json:
+    if told := call.get("customer"):
+        call.world.named("customer", told, param="customer")
+    owned = [one for one in call.world.all("payment_method") if one["customer"] is not None]
+    return listing.page(call, owned, url="/v1/payment_methods", equal=["customer", "type", "allow_redisplay"])
+
+
+def list_of_customer(call: Call) -> Json:
+    customer = call.world.named("customer", call.ids[0], param="customer", in_path=True)
+    owned = [one for one in call.world.all("payment_method") if one["customer"] == customer["id"]]
+    url = f"/v1/customers/{customer['id']}/payment_methods"
+    return listing.page(call, owned, url=url, equal=["type", "allow_redisplay"])

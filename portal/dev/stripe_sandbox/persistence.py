@@ -1,0 +1,37 @@
+"""The state on disk: whole or as it was before, whatever is killed in between."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import msgspec
+
+from portal.dev.stripe_sandbox.state import State
+
+NAME = "stripe-sandbox.json"
+
+
+def write(home: Path, state: State) -> None:
+    """Atomically, and on the disk when this returns; readable by its owner only."""
+    target = home / NAME
+    beside = target.with_suffix(".new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(state.as_json()))
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(target)
+
+
+def read(home: Path) -> State | None:
+    """What was written last, None if nothing was."""
+    target = home / NAME
+    if not target.exists():
+        return None
+    try:
+        told = msgspec.json.decode(target.read_bytes())
+        return State(**{field.name: told[field.name] for field in dataclasses.fields(State)})
+    except (msgspec.DecodeError, KeyError, TypeError):
+        raise SystemExit(f"{target} is not a state of the sandbox: move it away to start anew.") from None

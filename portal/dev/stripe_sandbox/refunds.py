@@ -1,0 +1,144 @@
+"""Refunds: never more than was paid and is left; some arrive later, some come back."""
+
+from __future__ import annotations
+
+from portal.dev.stripe_sandbox import balance, currencies, disputes, listing
+from portal.dev.stripe_sandbox.calls import Call, merged
+from portal.dev.stripe_sandbox.cards import TestCard
+from portal.dev.stripe_sandbox.errors import Json, invalid
+from portal.dev.stripe_sandbox.payment_methods import behaviour
+from portal.dev.stripe_sandbox.state import World
+
+CREATE = ("charge", "payment_intent", "amount", "reason", "metadata")
+LATER = 180  # seconds until a slow refund arrives or comes back
+
+
+def make(
+    world: World,
+    charge: Json,
+    *,
+    amount: int | None = None,
+    reason: str | None = None,
+    metadata: Json | None = None,
+) -> Json:
+    """Give back `amount` minor units of the charge, all that is left if none is told."""
+    left = charge["amount"] - charge["amount_refunded"]
+    refuse(world, charge, left, amount)
+    given = left if amount is None else amount
+    known = behaviour(world, world.get("payment_method", charge["payment_method"]))
+    slow = not isinstance(known, TestCard) or known.refund == "later"
+    made = world.new(
+        "refund",
+        "re" if charge["id"].startswith("ch_") else "pyr",
+        amount=given,
+        charge=charge["id"],
+        currency=charge["currency"],
+        destination_details={"type": "card", "card": {"type": "refund", "reference_status": "pending"}},
+        metadata=metadata or {},
+        payment_intent=charge["payment_intent"],
+        pending_reason="processing" if slow else None,
+        reason=reason,
+        status="pending" if slow else "succeeded",
+    )
+    booked = balance.book(world, amount=-given, charged=0, kind="refund", category="refund", source=made)
+    made["balance_transaction"] = booked["id"]
+    charge["amount_refunded"] += given
+    charge["refunded"] = charge["amount_refunded"] == charge["amount"]
+    world.emit("refund.created", made)
+    world.emit("charge.refunded", charge)
+    if charge["refunded"]:
+        disputes.satisfy(world, charge)
+    if slow:
+        world.later(world.now() + LATER, "refund_arrives", made["id"])
+    elif isinstance(known, TestCard) and known.refund == "fails":
+        world.later(world.now() + LATER, "refund_fails", made["id"])
+    return made
+
+
+def refuse(world: World, charge: Json, left: int, amount: int | None) -> None:
+    if charge["status"] != "succeeded":
+        raise invalid(
+            f"The charge {charge['id']} did not succeed, so there is nothing to refund.", param="charge"
+        )
+    if charge["disputed"] and not disputes.is_refundable(world, charge):
+        raise invalid(
+            f"Charge {charge['id']} has been charged back; cannot issue a refund.", code="charge_disputed"
+        )
+    if left == 0:
+        raise invalid(f"Charge {charge['id']} has already been refunded.", code="charge_already_refunded")
+    if amount is not None and amount < 1:
+        raise invalid("Invalid positive integer", param="amount", code="parameter_invalid_integer")
+    if amount is not None and amount > left:
+        shown = currencies.shown
+        raise invalid(
+            f"Refund amount ({shown(amount, charge['currency'])}) is greater than unrefunded amount on charge "
+            f"({shown(left, charge['currency'])})",
+            param="amount",
+        )
+
+
+def refund_arrives(world: World, identifier: str) -> None:
+    refund = world.get("refund", identifier)
+    if refund["status"] == "pending":
+        with world.updating(refund, "charge.refund.updated", "refund.updated"):
+            refund |= {"status": "succeeded", "pending_reason": None}
+
+
+def refund_fails(world: World, identifier: str) -> None:
+    """The payer's bank sends the money back: it is ours again."""
+    refund = world.get("refund", identifier)
+    if refund["status"] not in {"pending", "succeeded"}:
+        return
+    charge = world.get("charge", refund["charge"])
+    with world.updating(refund, "charge.refund.updated", "refund.updated", "refund.failed"):
+        refund |= {"status": "failed", "failure_reason": "expired_or_canceled_card", "pending_reason": None}
+        booked = balance.book(
+            world,
+            amount=refund["amount"],
+            charged=0,
+            kind="refund_failure",
+            category="refund_failure",
+            source=refund,
+        )
+        refund["failure_balance_transaction"] = booked["id"]
+    charge["amount_refunded"] -= refund["amount"]
+    charge["refunded"] = False
+
+
+def create(call: Call) -> Json:
+    world = call.world
+    if ("charge" in call.params) == ("payment_intent" in call.params):
+        raise invalid(
+            "Give charge or payment_intent, one of them.", param="payment_intent", code="parameter_missing"
+        )
+    if "charge" in call.params:
+        charge = world.named("charge", call.params["charge"], param="charge")
+    else:
+        intent = world.named("payment_intent", call.params["payment_intent"], param="payment_intent")
+        if not intent["latest_charge"]:
+            raise invalid(
+                f"The PaymentIntent {intent['id']} has no charge to refund.", param="payment_intent"
+            )
+        charge = world.get("charge", intent["latest_charge"])
+    return make(
+        world,
+        charge,
+        amount=call.get("amount"),
+        reason=call.get("reason"),
+        metadata=merged({}, call.get("metadata")),
+    )
+
+
+def retrieve(call: Call) -> Json:
+    return call.world.named("refund", call.ids[0], param="id", in_path=True)
+
+
+def update(call: Call) -> Json:
+    refund = retrieve(call)
+    with call.world.updating(refund, "charge.refund.updated", "refund.updated"):
+        refund["metadata"] = merged(refund["metadata"], call.params.get("metadata"))
+    return refund
+
+
+def list_(call: Call) -> Json:
+    return listing.page(call, call.world.all("refund"), url="/v1/refunds", equal=["charge", "payment_intent"])

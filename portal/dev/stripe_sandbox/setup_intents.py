@@ -1,0 +1,153 @@
+"""Setup intents: a card is saved, with its owner's bank asked where it wants to be, and no money moves."""
+
+from __future__ import annotations
+
+from portal.dev.stripe_sandbox import listing
+from portal.dev.stripe_sandbox.calls import Call, merged
+from portal.dev.stripe_sandbox.cards import Decline, TestCard
+from portal.dev.stripe_sandbox.declining import described, refused
+from portal.dev.stripe_sandbox.errors import Json, invalid
+from portal.dev.stripe_sandbox.payment_methods import attach_to, behaviour, usable
+from portal.dev.stripe_sandbox.state import World
+
+CREATE = (
+    "customer", "description", "metadata", "payment_method", "confirm", "usage", "return_url",
+    "allowed_payment_method_types", "automatic_payment_methods", "use_stripe_sdk",
+)  # fmt: skip
+CONFIRM = ("payment_method", "return_url", "use_stripe_sdk")
+UPDATE = ("customer", "description", "metadata", "payment_method")
+OPEN = ("requires_payment_method", "requires_confirmation", "requires_action")
+NOT_AUTHENTICATED = Decline(
+    "setup_intent_authentication_failure",
+    "authentication_not_handled",
+    "The latest attempt to set up the payment method has failed because authentication failed.",
+)
+
+
+def make(world: World, *, customer: str | None, **fields: object) -> Json:
+    intent = world.new(
+        "setup_intent",
+        "seti",
+        customer=customer,
+        payment_method_types=["card", "sepa_debit"],
+        status="requires_payment_method",
+        **{"usage": "off_session", **fields},
+    )
+    intent["client_secret"] = f"{intent['id']}_secret_{world.new_id('x')[2:]}"
+    intent["automatic_payment_methods"] = {"enabled": True, "allow_redirects": "always"}
+    world.emit("setup_intent.created", intent)
+    return intent
+
+
+def confirm(world: World, intent: Json, method: Json, *, return_url: str | None = None) -> None:
+    """Save the method with the customer, ask the owner first, or raise the 402 of a decline."""
+    intent |= {"payment_method": method["id"], "last_setup_error": None, "next_action": None}
+    world.hidden(intent["id"])["return_url"] = return_url
+    known = behaviour(world, method)
+    if isinstance(known, TestCard) and known.decline and not known.saved:
+        give_up(world, intent, described(known.decline, method=method))
+        raise refused(known.decline, method=method, intent=intent)
+    if isinstance(known, TestCard) and known.authentication in {"unless_set_up", "always"}:
+        url = f"{world.base}/authenticate/{intent['id']}"
+        kind = "redirect_to_url" if return_url else "use_stripe_sdk"
+        told = {"return_url": return_url, "url": url} if return_url else {"stripe_js": url}
+        intent |= {"status": "requires_action", "next_action": {"type": kind, kind: told}}
+        world.emit("setup_intent.requires_action", intent)
+        return
+    succeed(world, intent, method)
+
+
+def authenticated(world: World, intent: Json, *, passed: bool) -> None:
+    method = world.get("payment_method", intent["payment_method"])
+    intent["next_action"] = None
+    if passed:
+        succeed(world, intent, method)
+    else:
+        give_up(world, intent, described(NOT_AUTHENTICATED, method=method))
+
+
+def succeed(world: World, intent: Json, method: Json) -> None:
+    world.hidden(method["id"]).update(set_up=True, used=True)
+    intent["status"] = "succeeded"
+    if intent["customer"]:
+        attach_to(world, method, intent["customer"])
+    world.emit("setup_intent.succeeded", intent)
+
+
+def give_up(world: World, intent: Json, error: Json) -> None:
+    intent |= {"status": "requires_payment_method", "payment_method": None, "next_action": None}
+    intent["last_setup_error"] = error
+    world.emit("setup_intent.setup_failed", intent)
+
+
+def create(call: Call) -> Json:
+    world, customer = call.world, call.get("customer")
+    if customer:
+        world.named("customer", customer, param="customer")
+    chosen = call.get("payment_method")
+    method = usable(world, chosen, customer=customer) if chosen else None
+    if call.get("confirm") and method is None:
+        raise invalid(
+            "You cannot confirm this SetupIntent because it's missing a payment method.", param="confirm"
+        )
+    fields = call.given("description", "usage", "allowed_payment_method_types")
+    intent = make(world, customer=customer, metadata=merged({}, call.get("metadata")), **fields)
+    if method is not None:
+        intent |= {"payment_method": method["id"], "status": "requires_confirmation"}
+        if call.get("confirm"):
+            confirm(world, intent, method, return_url=call.get("return_url"))
+    return intent
+
+
+def retrieve(call: Call) -> Json:
+    return call.world.named("setup_intent", call.ids[0], param="intent", in_path=True)
+
+
+def update(call: Call) -> Json:
+    intent = retrieve(call)
+    refuse_ended(intent, "update")
+    if chosen := call.get("payment_method"):
+        method = usable(call.world, chosen, customer=call.get("customer") or intent["customer"])
+        intent |= {"payment_method": method["id"], "status": "requires_confirmation"}
+    intent |= call.given("customer", "description")
+    intent["metadata"] = merged(intent["metadata"], call.params.get("metadata"))
+    return intent
+
+
+def refuse_ended(intent: Json, verb: str) -> None:
+    if intent["status"] not in OPEN:
+        raise invalid(
+            f"You cannot {verb} this SetupIntent because it has a status of {intent['status']}.",
+            code="setup_intent_unexpected_state",
+        )
+
+
+def confirm_(call: Call) -> Json:
+    intent = retrieve(call)
+    refuse_ended(intent, "confirm")
+    chosen = call.get("payment_method") or intent["payment_method"]
+    if not chosen:
+        raise invalid(
+            "You cannot confirm this SetupIntent because it's missing a payment method.",
+            param="payment_method",
+        )
+    method = usable(call.world, chosen, customer=intent["customer"])
+    confirm(call.world, intent, method, return_url=call.get("return_url"))
+    return intent
+
+
+def cancel(call: Call) -> Json:
+    intent = retrieve(call)
+    refuse_ended(intent, "cancel")
+    intent |= {
+        "status": "canceled",
+        "cancellation_reason": call.get("cancellation_reason"),
+        "next_action": None,
+    }
+    call.world.emit("setup_intent.canceled", intent)
+    return intent
+
+
+def list_(call: Call) -> Json:
+    equal = ["customer", "payment_method"]
+    return listing.page(call, call.world.all("setup_intent"), url="/v1/setup_intents", equal=equal)

@@ -1,1 +1,0 @@
-"""Transactional outbox; `from portal.outbox import outbox`, then `outbox.add(task, ...)`."""

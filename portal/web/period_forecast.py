@@ -1,0 +1,267 @@
+"""What a running period will come to, as its overview tells it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from billing.queries.accrued_charges import Accrued, Paid
+from billing.queries.overview import Overview
+from billing.queries.third_party_charges import Going
+from billing.rules.forecast import DEVIATIONS, FEWEST, LAST, Coming, Pace, pace
+from billing.rules.money import Money
+from portal.web import drawing
+from portal.web import format as say
+from portal.web.shapes import Fact, Forecast, Plot
+
+DAY = timedelta(days=1)
+NUMBERS = {2: "two", 3: "three", 7: "seven"}
+
+
+@dataclass(frozen=True)
+class _Days:
+    """The period's days in the use of first units' prices."""
+
+    first: date
+    end: date
+    values: dict[date, Fraction]
+
+    def until(self, day: date) -> Fraction:
+        """What the period's days up to and with that one come to."""
+        return sum((self.values[each] for each in self.values if self.first <= each <= day), Fraction(0))
+
+
+Amount = Callable[[Fraction], Money]
+"""What a period comes to when so much more is used, valued as its days are."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Whose use is carried on at its own pace: the tenant's own, or that of one whom it pays for."""
+
+    days: _Days
+    last: date  # that is being read
+    rest: Fraction  # days left
+    amount: Amount
+
+    @property
+    def pace(self) -> Pace | None:
+        return pace(_whole(self.days, self.last)) if self.days.until(self.days.end) else None
+
+    def ends(self) -> tuple[Money, Money, Money]:
+        """The lowest, what is expected, and the highest; as it stands where too few days tell a pace."""
+        going = self.pace
+        if going is None:
+            return (self.amount(Fraction(0)),) * 3
+        return _ends(going.coming(self.rest), self.amount)
+
+    def by(self, day: date) -> Money:
+        """What it had come to at the end of that day."""
+        return self.amount(self.days.until(day) - self.days.until(self.days.end))
+
+
+def forecast(
+    found: Overview, accrued: Accrued | None, others: Sequence[Going], through: datetime | None
+) -> Forecast | None:
+    """None where nothing is charged yet, or in several currencies, and where a cluster was never read.
+
+    `others` are those for whom the tenant pays, whose use its invoice will hold as well.
+    """
+    period = found.period
+    currencies = {found.currency} if found.currency else {row.amount.currency for row in _paid(accrued)}
+    if len(currencies) != 1 or through is None or not period.start < through < period.end:
+        return None
+    (currency,) = currencies
+    own = _own(found, accrued, through) if found.currency else None
+    beside = [_of(each, through, currency) for each in others]
+    parts = [own, *beside] if own else beside
+    until = say.day(found.end - DAY)
+    if not any(part.pace for part in parts):
+        told = _whole(parts[0].days, parts[0].last) if parts else []
+        why = f"A forecast takes {NUMBERS[FEWEST]} whole days of use; there {_are(len(told))} so far."
+        return Forecast(until=until, why=why)
+    ends = _added([part.ends() for part in parts])
+    sure = all(part.pace.variance is not None for part in parts if part.pace)
+    band = f"from {say.money(ends[0])} to {say.money(ends[2])}" if sure else ""
+    return Forecast(
+        until=until,
+        value=say.money(ends[1]),
+        band=band,
+        method=" ".join([*_methods(own, currency), *_of_others(own, beside)]),
+        plot=_plot(parts, through, found, ends),
+        rows=(*_rows(parts, through, found), *_expected(until, ends, band)),
+        parts=_parts(own, beside, currency),
+    )
+
+
+def _own(found: Overview, accrued: Accrued | None, through: datetime) -> _Part:
+    days, period = _days(found), found.period
+    rest = Fraction(int((period.end - through).total_seconds()), 86_400)
+    if accrued is None:
+        amount = _beside(found.spend[0])
+    else:
+        amount = _by_statement(accrued.of_use, days.until(found.end), found.currency)
+    return _Part(days, through.astimezone(ZoneInfo(period.timezone)).date(), rest, amount)
+
+
+def _of(other: Going, through: datetime, currency: str) -> _Part:
+    period = other.books.period
+    first, end = (each.astimezone(other.zone).date() for each in (period.start, period.end))
+    days = _Days(first, end, dict(other.days))
+    last = min(through, period.end).astimezone(other.zone).date()
+    amount = _by_statement(other.of_use, days.until(end), currency)
+    return _Part(days, last, other.rest(through), amount)
+
+
+def _beside(spent: Money) -> Amount:
+    def amount(more: Fraction) -> Money:
+        return (spent + Money(more, spent.currency)).rounded()
+
+    return amount
+
+
+def _by_statement(of_use: Callable[[Fraction], list[Money]], so_far: Fraction, currency: str) -> Amount:
+    def amount(more: Fraction) -> Money:
+        sums = {each.currency: each for each in of_use((so_far + more) / so_far if so_far else Fraction(1))}
+        return sums.get(currency, Money.zero(currency))
+
+    return amount
+
+
+def _paid(accrued: Accrued | None) -> Sequence[Paid]:
+    return accrued.paid if accrued else ()
+
+
+def _added(ends: Sequence[tuple[Money, Money, Money]]) -> tuple[Money, Money, Money]:
+    """Bands are added, as if all went one way: how the tenants vary together is not known."""
+    zero = Money.zero(ends[0][0].currency)
+    low, expected, high = (sum(each, zero) for each in zip(*ends, strict=True))
+    return low, expected, high
+
+
+def _parts(own: _Part | None, beside: Sequence[_Part], currency: str) -> tuple[Fact, ...]:
+    """What is expected of the tenant's own use and of all for whom it pays; nothing where it pays for nobody."""
+    if not beside:
+        return ()
+    zero = Money.zero(currency)
+    paid = sum((part.ends()[1] for part in beside), zero)
+    return (
+        Fact(label="Own use", value=say.money(own.ends()[1] if own else zero)),
+        Fact(label="Paid for others", value=say.money(paid)),
+    )
+
+
+def _ends(coming: Coming, amount: Amount) -> tuple[Money, Money, Money]:
+    """The lowest, what is expected, and the highest. Of a volume price more use may be the cheaper one."""
+    expected = amount(coming.expected)
+    if coming.low is None or coming.high is None:
+        return expected, expected, expected
+    ends = [amount(coming.low), expected, amount(coming.high)]
+    return min(ends), expected, max(ends)
+
+
+def _days(found: Overview) -> _Days:
+    values: dict[date, Fraction] = defaultdict(Fraction)
+    for day in found.days:
+        values[day.day] += day.amount
+    return _Days(found.first, found.end, values)
+
+
+def _whole(days: _Days, last: date) -> list[Fraction]:
+    """The last whole days before the one that is read at present; those before the first use do not count."""
+    asked = [last - DAY * back for back in range(LAST, 0, -1)]
+    begun = min((day for day, value in days.values.items() if value), default=last)
+    return [days.values.get(day, Fraction(0)) for day in asked if day >= begun]
+
+
+def _plot(
+    parts: Sequence[_Part], through: datetime, found: Overview, ends: tuple[Money, Money, Money]
+) -> Plot:
+    start, end = found.period.start, found.period.end
+    here = (_second(through, start), _sum(part.amount(Fraction(0)) for part in parts).amount)
+    known = [(Fraction(0), _sum(part.by(found.first - DAY) for part in parts).amount)]
+    known += [(x, money.amount) for x, _, money in _course(parts, through, found)]
+    there = _second(end, start)
+    low, expected, high = (each.amount for each in ends)
+    return drawing.plot(
+        [*known, here],
+        expected=[here, (there, expected)],
+        band=[here, (there, high), (there, low)] if high > low else [],
+        marks=(
+            say.money(max(ends)),
+            say.short_day(found.first),
+            say.short_day(found.end - DAY),
+        ),
+    )
+
+
+def _course(parts: Sequence[_Part], through: datetime, found: Overview) -> list[tuple[Fraction, date, Money]]:
+    """What had accrued at the end of each whole day that was read."""
+    last = through.astimezone(ZoneInfo(found.period.timezone)).date()
+    days = [found.first + DAY * n for n in range((last - found.first).days)]
+    return [
+        (Fraction((n + 1) * 86_400), day, _sum(part.by(day) for part in parts)) for n, day in enumerate(days)
+    ]
+
+
+def _sum(amounts: Iterable[Money]) -> Money:
+    first, *rest = amounts
+    return sum(rest, first)
+
+
+def _rows(parts: Sequence[_Part], through: datetime, found: Overview) -> tuple[Fact, ...]:
+    course = _course(parts, through, found)
+    return tuple(Fact(label=say.day(day), value=say.money(money)) for _, day, money in course)
+
+
+def _expected(until: str, ends: tuple[Money, Money, Money], band: str) -> tuple[Fact, ...]:
+    rows = (Fact(label=f"{until}, expected", value=say.money(ends[1])),)
+    return (*rows, Fact(label=f"{until}, band", value=band)) if band else rows
+
+
+def _methods(own: _Part | None, currency: str) -> Iterator[str]:
+    if own and (going := own.pace):
+        yield _method(going, currency, own.rest)
+
+
+def _of_others(own: _Part | None, beside: Sequence[_Part]) -> Iterator[str]:
+    """How the use of those is told for whom the tenant pays."""
+    if not beside:
+        return
+    going = sum(part.pace is not None for part in beside)
+    if going and own and own.pace:
+        yield "What is paid for others is carried on in the same way, each at its own pace; the bands are added."
+    elif going:
+        yield (
+            "What is paid for others is carried on by the last whole days of each, and priced as the invoice will "
+            "be; the bands are added."
+        )
+    if going < len(beside) or (own and own.pace is None):
+        yield "Those of whom too few whole days are known are in it as they stand."
+
+
+def _method(going: Pace, currency: str, rest: Fraction) -> str:
+    daily = say.money(Money(going.mean, currency))
+    left = say.plain(Fraction(round(rest * 10), 10))
+    words = (
+        f"The last {going.days} whole days used {daily} a day at the first unit’s prices. Carried on for the {left} "
+        f"days left, and priced as the invoice will be: with tiers, included hours, fees, commitment and discounts."
+    )
+    if going.variance is None:
+        return f"{words} With fewer than {NUMBERS[LAST]} whole days there is no band yet."
+    return (
+        f"{words} The band is {NUMBERS[DEVIATIONS]} standard deviations of what days like these add up to, "
+        f"as far as they vary from day to day."
+    )
+
+
+def _second(moment: datetime, start: datetime) -> Fraction:
+    return Fraction(int((moment - start).total_seconds()))
+
+
+def _are(count: int) -> str:
+    return "is one" if count == 1 else f"are {count or 'none'}"
