@@ -18,6 +18,7 @@ from billing.invoicing.invoice_drafts import Owing
 from billing.invoicing.month_close import Closed
 from billing.models import Invoice, InvoiceLine, RatedUsage, Seller, Verdict
 from billing.proof import checks
+from billing.receivables import settlement
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.core.tenants.models import Tenant
@@ -112,6 +113,16 @@ def draft(tenant: Tenant, month: str) -> Invoice:
 @transaction.atomic
 def issue(invoice: Invoice, *, on: date) -> None:
     numbering.issue_each([(numbering.lock(invoice.tenant), invoice, on)])
+
+
+def pay(invoice: Invoice, amount: str) -> None:
+    settlement.record_payment(
+        invoice=invoice,
+        amount=Money.of(amount, "USD"),
+        received_on=date(2026, 5, 5),
+        reference=f"transfer {amount}",
+        recorded_by="Op",
+    )
 
 
 def printed(invoice: Invoice) -> list[tuple[str, str, str, str]]:

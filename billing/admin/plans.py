@@ -34,7 +34,6 @@ from billing.rules.formatting import plain_price
 from billing.rules.money import rounded_text
 from billing.rules.pricing import MAX_PRICE_DECIMALS, Meter
 from billing.rules.tiers import Scale, first_price, of_terms
-from billing.tasks import rate_tenants
 from portal.admin import Choosing, ReadOnlyInline, Recorded
 from portal.core.outbox import outbox
 from portal.excerpt import NO_CHOICE
@@ -46,7 +45,7 @@ def rate_again(plan: Plan) -> None:
     """Have a worker rate whoever was ever on the plan."""
     tenants = list(plans.subscribers(plan).values_list("pk", flat=True))
     if tenants:
-        outbox.add(rate_tenants, tenant_ids=tenants)
+        outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants)
 
 
 class VersionInline(ReadOnlyInline):
@@ -268,4 +267,4 @@ class SubscriptionAdmin(Recorded[Subscription]):
 
     def save_model(self, request: HttpRequest, obj: Subscription, form: Any, change: bool) -> None:
         obj.pk = subscriptions.subscribe(tenant=obj.tenant, plan=obj.plan, since=obj.since).pk
-        outbox.add(rate_tenants, tenant_ids=[obj.tenant_id])
+        outbox.add("billing.tasks.rate_tenants", tenant_ids=[obj.tenant_id])

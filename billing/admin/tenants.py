@@ -14,7 +14,6 @@ from billing.catalog import third_party_payers
 from billing.catalog.third_party_payers import PayerError
 from billing.invoicing import line_taxes, sellers
 from billing.models import Archive, Payer, Subscription
-from billing.tasks import rate_accounts, rate_tenants
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
 from portal.core.outbox import outbox
 from portal.core.tenants import ownership
@@ -156,16 +155,16 @@ class OwnershipAdmin(Recorded[Ownership]):
                 until=obj.until,
             )
             obj.pk, obj.project = kept.pk, kept.project
-        outbox.add(rate_accounts, account_ids=[kept.account_id])
+        outbox.add("billing.tasks.rate_accounts", account_ids=[kept.account_id])
 
     def delete_model(self, request: HttpRequest, obj: Ownership) -> None:
         obj.delete()
-        outbox.add(rate_accounts, account_ids=[obj.account_id])
+        outbox.add("billing.tasks.rate_accounts", account_ids=[obj.account_id])
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Ownership]) -> None:
         accounts = sorted(set(queryset.values_list("account", flat=True)))
         queryset.delete()
-        outbox.add(rate_accounts, account_ids=accounts)
+        outbox.add("billing.tasks.rate_accounts", account_ids=accounts)
 
 
 @admin.register(Payer)
@@ -197,7 +196,7 @@ class PayerAdmin(Recorded[Payer]):
             raise PayerError(
                 "It has an end, which is moved, not taken away: write another day, or add one after it."
             )
-        outbox.add(rate_tenants, tenant_ids=[obj.tenant_id])
+        outbox.add("billing.tasks.rate_tenants", tenant_ids=[obj.tenant_id])
 
 
 @admin.register(Archive)

@@ -13,7 +13,6 @@ from django.template.loader import render_to_string
 from billing.dunning import compose_documents
 from billing.dunning.document_notices import KINDS
 from billing.dunning.email_text import added_up, address, day_text, one_line, transfer_facts
-from billing.dunning.notices import card_name
 from billing.models import (
     AttemptState,
     Invoice,
@@ -25,6 +24,7 @@ from billing.models import (
     Seller,
 )
 from billing.payments import declines, gateway_access, retries
+from billing.payments.card_notices import card_name
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
 from billing.rules.formatting import money_text

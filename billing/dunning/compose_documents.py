@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 from billing.bank_transfers.transfer_posting import reference_of
 from billing.dunning.email_text import address, day_text, one_line, transfer_facts
-from billing.dunning.notices import card_name
 from billing.models import (
     BillingAccount,
     Invoice,
@@ -25,6 +24,7 @@ from billing.models import (
 )
 from billing.payments import attempts, gateway_access, payment_posting
 from billing.payments.attempts import Held
+from billing.payments.card_notices import card_name
 from billing.receivables import credit_balance, settlement
 from billing.rules.formatting import money_text
 from billing.rules.money import Money

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db.models import CharField, Exists, OuterRef, Q, Sum, Value
@@ -155,21 +155,6 @@ def _of_refunds(policies: Policies, moment: datetime) -> Iterator[Letter]:
                 made_at=moment,
                 not_before=moment,
             )
-
-
-def of_transfer_back(payment: Payment, *, on: date) -> None:
-    """That money went back by a transfer which an operator records; for its transaction. Again, nothing more."""
-    made_at = datetime.combine(on, time.min, UTC)
-    row = Letter(
-        tenant_id=payment.tenant_id,
-        invoice=payment.invoice,
-        kind=LetterKind.REFUND,
-        key=f"refund:{payment.pk}",
-        told={"payment": payment.pk},
-        made_at=made_at,
-        not_before=made_at,
-    )
-    Letter.objects.bulk_create([row], ignore_conflicts=True)
 
 
 def _has_letter(kind: str) -> Exists:

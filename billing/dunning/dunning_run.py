@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from billing.dunning import document_notices, notices, overdue_invoices, suspensions
-from billing.payments import gateway_access, webhook_events
+from billing.payments import card_notices, gateway_access, webhook_events
 from billing.receivables import credit_balance
 from billing.receivables.dunning_policies import Policies
 
@@ -45,7 +45,7 @@ def run(*, moment: datetime) -> Dunned:
         for letter in notices.by_the_calendar(each, policies.of(each.tenant, each.due_on), moment=moment)
     ]
     rows += notices.of_attempts(late, policies, moment=moment)
-    rows += notices.of_cards(policies, moment=moment)
+    rows += card_notices.of_cards(policies, moment=moment)
     rows += notices.of_top_ups(policies, moment=moment)
     rows += document_notices.of_money(policies, moment=moment)
     done.written = notices.write(rows)

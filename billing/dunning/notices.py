@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 from django.db.models.functions import Cast, Concat
@@ -12,24 +11,18 @@ from django.db.models.functions import Cast, Concat
 from billing.dunning.overdue_invoices import Late
 from billing.models import (
     AttemptState,
-    BillingAccount,
     Letter,
     LetterKind,
     LetterState,
-    MethodState,
     PaymentAttempt,
-    SavedMethod,
     Suspension,
 )
 from billing.receivables.dunning_policies import Policies
 from billing.rules.dunning import Policy, Step, morning, timeline
-from billing.rules.period import period_starting_in
 
 BATCH = 500
 RECENT = timedelta(days=14)
 """So long what happened is still news: a refusal, a suspension."""
-AHEAD = timedelta(days=31)
-"""So long before it expires, a card is told of."""
 _KINDS = {
     Step.PAST_DUE: LetterKind.PAST_DUE,
     Step.REMINDER: LetterKind.REMINDER,
@@ -140,57 +133,6 @@ def _of_attempt(attempt: PaymentAttempt, kind: LetterKind, moment: datetime) -> 
         made_at=moment,
         not_before=max(moment, morning(moment.astimezone(zone).date(), zone)),
     )
-
-
-def of_cards(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
-    """Of cards that are charged by themselves and expire within a month, or have: the next charge would be refused."""
-    today = moment.date()
-    by_hand = BillingAccount.objects.filter(tenant=OuterRef("tenant"), automatic=False)
-    rows = SavedMethod.objects.filter(
-        ~Exists(by_hand), preferred=True, state=MethodState.USABLE, exp_year__isnull=False
-    ).filter(exp_year__lte=(today + AHEAD).year)
-    for card in rows:
-        over_on = _over_on(card)
-        if over_on > today + AHEAD or not policies.of(card.tenant_id, today).letters:
-            continue
-        kind = LetterKind.CARD_EXPIRED if over_on <= today else LetterKind.CARD_EXPIRES
-        name = f"{card.exp_year}-{card.exp_month}{'-soon' if over_on > today else ''}"
-        yield _of_card(card, kind, name, moment)
-
-
-def _over_on(card: SavedMethod) -> date:
-    """The first day on which it is not valid any more; a day that never comes for what does not expire."""
-    if card.exp_year is None:
-        return date.max
-    return period_starting_in(
-        card.exp_year, card.exp_month or 12, zone=ZoneInfo("UTC"), anchor_day=1
-    ).end.date()
-
-
-def card_is_gone(card: SavedMethod, *, moment: datetime) -> None:
-    """A card was removed, and not here: where nothing else can be charged, its owner is told. Again, nothing more."""
-    usable = SavedMethod.objects.filter(tenant=card.tenant_id, state=MethodState.USABLE).exists()
-    by_hand = BillingAccount.objects.filter(tenant=card.tenant_id, automatic=False).exists()
-    if usable or by_hand or not Policies([card.tenant_id]).of(card.tenant_id, moment.date()).letters:
-        return
-    write([_of_card(card, LetterKind.CARD_GONE, "gone", moment)])
-
-
-def _of_card(card: SavedMethod, kind: LetterKind, what: str, moment: datetime) -> Letter:
-    return Letter(
-        tenant_id=card.tenant_id,
-        kind=kind,
-        key=f"card:{card.pk}:{what}",
-        told={"card": card_name(card), "last_day": str(_over_on(card) - timedelta(days=1))},
-        made_at=moment,
-        not_before=moment,
-    )
-
-
-def card_name(card: SavedMethod) -> str:
-    """`Visa ending in 4242`"""
-    name = {"sepa_debit": "bank account"}.get(card.kind) or card.brand.title() or card.kind
-    return f"{name} ending in {card.last4}" if card.last4 else name
 
 
 def of_suspension(

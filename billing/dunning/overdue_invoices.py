@@ -15,6 +15,7 @@ from billing.dunning import reopened_invoices
 from billing.models import (
     UNDECIDED,
     UNDER_WAY,
+    UNEXPLAINED,
     Collector,
     DisputeState,
     DunningPause,
@@ -26,9 +27,10 @@ from billing.models import (
     LetterState,
     PaymentAttempt,
     PaymentDispute,
+    PaymentRefund,
     Suspension,
 )
-from billing.payments import gateway_access, refunds
+from billing.payments import gateway_access
 from billing.receivables import invoice_balances, pauses
 from billing.receivables.dunning_policies import Policies
 from billing.rules import gateway_amounts
@@ -233,7 +235,9 @@ class _Rests:
         }
         disputes = PaymentDispute.objects.exclude(state=DisputeState.WON)
         self.disputes = _worst(disputes.values_list("attempt__invoice", "state"))
-        self.given_back = set(refunds.unexplained().values_list("attempt__invoice", flat=True))
+        self.given_back = set(
+            PaymentRefund.objects.filter(UNEXPLAINED).values_list("attempt__invoice", flat=True)
+        )
         parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
         self.parked = set(parked.values_list("tenant_slug", flat=True))
 

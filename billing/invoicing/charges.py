@@ -24,7 +24,7 @@ from billing.rules.sharing import shared
 from billing.rules.statement import Billed, Key, LineKey, Owed, Share, TermKey, TermKind
 
 InOrder = Callable[[Period, Mapping[int, Fraction], Fraction], Mapping[int, Fraction]]
-"""By price how much of an allowance several prices, told with their use, take of it: see `billing.catalog.allowances`."""
+"""How much of an allowance each of several prices takes, by its use: see `billing.catalog.allowances`."""
 
 
 @dataclass(frozen=True, slots=True)

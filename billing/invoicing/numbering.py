@@ -18,7 +18,6 @@ from billing.models import (
     InvoiceState,
 )
 from billing.receivables import credit_balance
-from billing.tasks import render_document
 from billing.wallets import paying
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
@@ -74,7 +73,7 @@ def issue_each(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: dateti
             ],
         )
     credit_balance.settle_each(issued, at=moment)
-    outbox.add_each(render_document, [{"invoice_id": invoice.pk} for invoice in issued])
+    outbox.add_each("billing.tasks.render_document", [{"invoice_id": invoice.pk} for invoice in issued])
     issue_notices.of_issued(issued, moment=moment)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Sum
 
 from billing.bank_transfers import erasure
 from billing.catalog import billing_periods, subscriptions, third_party_payers
@@ -34,10 +35,10 @@ from billing.models import (
     RefundState,
     SavedMethod,
     TopUp,
+    Wallet,
     WalletGrant,
 )
 from billing.models.collecting import OPEN_LINKS, UNDECIDED, UNDER_WAY
-from billing.queries import wallets
 from billing.rating import engine
 from billing.receivables import credit_balance, invoice_balances
 from billing.rules.money import Money
@@ -110,7 +111,8 @@ def left(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
     yield from _unbilled(tenant, moment)
     yield from _unpaid(tenant)
     yield from _under_way(tenant)
-    for unit, balance, _ in wallets.balances(tenant):
+    held = Wallet.objects.filter(tenant=tenant).order_by("unit").values_list("unit").annotate(Sum("balance"))
+    for unit, balance in held:
         if balance:
             what = "pay it back, and take it off the wallet" if balance > 0 else "have it paid"
             yield f"Its wallets hold {Money.from_minor(balance, unit).text} {unit}: {what}."

@@ -11,10 +11,12 @@ from billing.models.closes import (
     ScheduledClose,
 )
 from billing.models.collecting import (
+    GIVEN,
     IN_FLIGHT,
     OPEN_LINKS,
     UNDECIDED,
     UNDER_WAY,
+    UNEXPLAINED,
     AttemptState,
     BillingAccount,
     DisputeState,
@@ -103,11 +105,13 @@ from billing.models.wallets import (
 __all__ = [
     "CLOSED_PERIOD",
     "DESCRIBED",
+    "GIVEN",
     "IN_FLIGHT",
     "MOVES",
     "OPEN_LINKS",
     "UNDECIDED",
     "UNDER_WAY",
+    "UNEXPLAINED",
     "Accrual",
     "Allowance",
     "Archive",

@@ -247,6 +247,16 @@ class RefundState(models.TextChoices):
     CANCELED = "canceled", "Not made"
 
 
+GIVEN = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING, RefundState.SUCCEEDED)
+"""States in which the money is, or may be, on its way back."""
+
+
+UNEXPLAINED = Q(credit_note=None, dealt_with="", state__in=GIVEN, attempt__state=AttemptState.SUCCEEDED)
+"""Refunds of booked payments that were made at the gateway, while nobody said here what for. What they gave back is
+owed again, unless more was paid than was owed: until a credit note says otherwise, or somebody that it stays owed,
+nothing is charged."""
+
+
 @track(exclude=["looked_at"])
 class PaymentRefund(models.Model):
     """Money given back to where it came from, below a credit note; one made at the gateway has none."""

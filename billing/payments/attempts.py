@@ -15,6 +15,7 @@ from billing.models import (
     OPEN_LINKS,
     UNDECIDED,
     UNDER_WAY,
+    UNEXPLAINED,
     AttemptState,
     AutomaticTopUp,
     BillingAccount,
@@ -28,6 +29,7 @@ from billing.models import (
     PayLink,
     PaymentAttempt,
     PaymentDispute,
+    PaymentRefund,
     SavedMethod,
 )
 from billing.payments import customers, gateway_access, payment_posting, refunds, retries, saved_methods, sync
@@ -266,7 +268,7 @@ def _rests(invoice: Invoice, moment: datetime) -> str | None:
         return "A payment of it was charged back."
     if credit_balance.of(invoice.tenant_id, invoice.currency) > 0:
         return "The credit balance pays it first."
-    if refunds.unexplained(attempt__invoice=invoice).exists():
+    if PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=invoice).exists():
         return "Something was given back at the gateway: write a credit note, or say that it stays owed."
     rest = retries.card_rests([invoice.tenant_id], Policies([invoice.tenant_id])).get(invoice.tenant_id)
     if rest is not None and rest.until > moment:

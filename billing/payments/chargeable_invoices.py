@@ -13,6 +13,7 @@ from django_stubs_ext import WithAnnotations
 from billing.models import (
     OPEN_LINKS,
     UNDER_WAY,
+    UNEXPLAINED,
     AttemptState,
     DisputeState,
     EventState,
@@ -22,9 +23,10 @@ from billing.models import (
     PayLink,
     PaymentAttempt,
     PaymentDispute,
+    PaymentRefund,
     SavedMethod,
 )
-from billing.payments import refunds, retries
+from billing.payments import retries
 from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, Held, chargeable
 from billing.receivables import credit_balance, invoice_balances, pauses
 from billing.receivables.dunning_policies import Policies
@@ -84,7 +86,7 @@ def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balan
     usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
-    given_back = refunds.unexplained(attempt__invoice=OuterRef("pk"))
+    given_back = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
     open_pages = PayLink.objects.filter(
         attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS, made_at__gt=moment - TYPING
     )  # an older one is closed before the charge

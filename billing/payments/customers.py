@@ -9,9 +9,8 @@ from django.db.models import F, Q, QuerySet, TextField, Value
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
-from billing.dunning import notices
 from billing.models import Archive, BillingAccount, MethodState, SavedMethod
-from billing.payments import gateway_access
+from billing.payments import card_notices, gateway_access
 from billing.payments.gateway_access import CollectingError
 from billing.payments.gateways.base import Gateway, GatewayError, Happened
 from portal.core.tenants.models import Tenant
@@ -99,7 +98,7 @@ def forget_customer(customer: str, *, moment: datetime) -> None:
         card = SavedMethod.objects.filter(tenant=account.tenant, preferred=True).first()
         SavedMethod.objects.filter(tenant=account.tenant).update(state=MethodState.GONE, preferred=False)
         if card is not None:
-            notices.card_is_gone(card, moment=moment)
+            card_notices.card_is_gone(card, moment=moment)
         account.customer, account.asked_at, account.params = None, None, {}
         account.turn += 1
         account.save()

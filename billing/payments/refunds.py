@@ -9,6 +9,8 @@ from django.db import transaction
 from django.db.models import QuerySet, Sum
 
 from billing.models import (
+    GIVEN,
+    UNEXPLAINED,
     AttemptState,
     DisputeState,
     DocumentKind,
@@ -27,8 +29,6 @@ from billing.rules import gateway_amounts
 LOOKS_AFTER_FAILURE: Final = timedelta(hours=3)
 """So long what the gateway failed over (a 5xx) is looked for before it counts as not made, a charge as a refund: what
 it began may be listed late, and no money is moved a second time meanwhile."""
-GIVEN = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING, RefundState.SUCCEEDED)
-"""States in which the money is, or may be, on its way back."""
 
 
 @transaction.atomic
@@ -133,21 +133,13 @@ def book_known(attempt: PaymentAttempt, *, moment: datetime) -> None:
         _booked(attempt, refund, refund.made_at, moment)
 
 
-def unexplained(**whose: object) -> QuerySet[PaymentRefund]:
-    """Refunds of booked payments that were made at the gateway, while nobody said here what for.
-
-    What they gave back is owed again, unless more was paid than was owed: until a credit note says otherwise, or
-    somebody that it stays owed, nothing is charged.
-    """
-    return PaymentRefund.objects.filter(
-        credit_note=None, dealt_with="", state__in=GIVEN, attempt__state=AttemptState.SUCCEEDED, **whose
-    )
-
-
 def asking() -> QuerySet[PaymentRefund]:
     """Those of them that people have to look at: something is left to be paid of their invoices."""
-    return unexplained(
-        attempt__invoice__in=invoice_balances.with_left(Invoice.objects.all()).filter(left__gt=0).values("pk")
+    return PaymentRefund.objects.filter(
+        UNEXPLAINED,
+        attempt__invoice__in=invoice_balances.with_left(Invoice.objects.all())
+        .filter(left__gt=0)
+        .values("pk"),
     )
 
 
@@ -176,7 +168,7 @@ def explain_by(note: Invoice, *, on: date) -> None:
     if due > 0 or owed <= 0:  # where nothing was owed, what went back was paid too much, or is not gone yet
         return
     room = min(owed, note.prepaid - note.total - _given(note.refunds.all()))
-    for row in unexplained(attempt__invoice=note.original).order_by("made_at"):
+    for row in PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=note.original).order_by("made_at"):
         if row.amount <= room:
             row.credit_note, room = note, room - row.amount
         else:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Final
 
 from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet, Sum
 from django_stubs_ext import WithAnnotations
 
-from billing.dunning import document_notices
 from billing.models import (
+    GIVEN,
     AttemptState,
     DisputeState,
     Invoice,
+    Letter,
+    LetterKind,
     Payment,
     PaymentAttempt,
     PaymentRefund,
@@ -24,7 +26,6 @@ from billing.models import (
 )
 from billing.payments import refunds
 from billing.payments.gateway_access import CollectingError
-from billing.payments.refunds import GIVEN
 from billing.receivables import invoice_balances, settlement
 from billing.rules import gateway_amounts
 from billing.rules.money import Money
@@ -124,8 +125,23 @@ def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> 
     payment = settlement.record_payment(
         invoice=invoice, amount=-due[0].amount, received_on=on, reference=reference, recorded_by=who
     )
-    document_notices.of_transfer_back(payment, on=on)
+    _announce(payment, on=on)
     return payment
+
+
+def _announce(payment: Payment, *, on: date) -> None:
+    """That money went back by a transfer which an operator records; for its transaction. Again, nothing more."""
+    made_at = datetime.combine(on, time.min, UTC)
+    row = Letter(
+        tenant_id=payment.tenant_id,
+        invoice=payment.invoice,
+        kind=LetterKind.REFUND,
+        key=f"refund:{payment.pk}",
+        told={"payment": payment.pk},
+        made_at=made_at,
+        not_before=made_at,
+    )
+    Letter.objects.bulk_create([row], ignore_conflicts=True)
 
 
 def _under_way(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:

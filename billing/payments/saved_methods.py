@@ -6,9 +6,8 @@ from datetime import datetime
 
 from django.db import transaction
 
-from billing.dunning import notices
 from billing.models import Archive, MethodState, SavedMethod
-from billing.payments import gateway_access
+from billing.payments import card_notices, gateway_access
 from billing.payments.gateway_access import CollectingError
 from billing.payments.gateways.base import Gateway, GatewayError, Happened, Method
 from portal.core.tenants.models import Tenant
@@ -92,7 +91,7 @@ def lost(external_id: str, *, moment: datetime) -> None:
     with transaction.atomic():
         mark(external_id, MethodState.GONE)
         if card is not None:
-            notices.card_is_gone(card, moment=moment)
+            card_notices.card_is_gone(card, moment=moment)
 
 
 def mark(external_id: str, state: MethodState, *, tried: datetime | None = None) -> None:

@@ -21,14 +21,15 @@ from billing.models import (
     OPEN_LINKS,
     UNDECIDED,
     UNDER_WAY,
+    UNEXPLAINED,
     CreditEntry,
     CreditKind,
     Invoice,
     PayLink,
     PaymentAttempt,
     PaymentDispute,
+    PaymentRefund,
 )
-from billing.payments import refunds
 from billing.receivables import invoice_balances, pauses, settlement
 from billing.rules.money import Money
 from billing.rules.period import midnight
@@ -237,7 +238,7 @@ def _payable(
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     offered = PayLink.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS)
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk"), state__in=UNDECIDED)
-    given_back = refunds.unexplained(attempt__invoice=OuterRef("pk"))
+    given_back = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
     rows = invoice_balances.with_left(invoices).filter(left__gt=0).filter(~Exists(flying), ~Exists(offered))
     return rows.filter(~Exists(disputed), ~Exists(given_back), ~Exists(pauses.of_invoices(on)))
 

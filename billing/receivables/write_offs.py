@@ -6,8 +6,7 @@ from datetime import date, datetime
 
 from django.db import transaction
 
-from billing.models import DocumentKind, Invoice, InvoiceState, WriteOff
-from billing.payments import attempts
+from billing.models import UNDER_WAY, DocumentKind, Invoice, InvoiceState, PaymentAttempt, WriteOff
 from billing.receivables import settlement
 
 
@@ -47,7 +46,7 @@ def write_off(*, invoice: Invoice, why: str, by: str, on: date) -> WriteOff:
         )
     if due <= 0:
         raise WriteOffError(f"{invoice} has nothing due.")
-    if attempts.is_under_way(invoice):
+    if PaymentAttempt.objects.filter(UNDER_WAY, invoice=invoice).exists():
         raise WriteOffError(f"A payment of {invoice} is under way: wait until it has settled.")
     return WriteOff.objects.create(
         invoice=invoice, tenant_id=invoice.tenant_id, amount=due, on=on, why=why.strip(), by=by

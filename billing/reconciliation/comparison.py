@@ -139,7 +139,8 @@ def _missing_there(books: Books) -> Iterator[Found]:
     for name in books.there.gone:
         row = rows[name]
         if row.state not in {AttemptState.CANCELED, AttemptState.FAILED}:
-            ours = f"{said(gateway_amounts.to_stripe(row.amount, row.currency)[0], row.currency)}, {row.get_state_display()}"
+            amount, _ = gateway_amounts.to_stripe(row.amount, row.currency)
+            ours = f"{said(amount, row.currency)}, {row.get_state_display()}"
             yield _row(row, DifferenceKind.MISSING_THERE, name, row.made_at, ours, "no such payment")
 
 

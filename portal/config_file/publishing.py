@@ -9,7 +9,6 @@ from django.db import transaction
 from billing.catalog import plans
 from billing.catalog.plans import PlanError
 from billing.models import Plan, PlanVersion
-from billing.tasks import rate_tenants
 from portal.config_file.apply import write_plans
 from portal.config_file.schema import ConfigError, PlanEntry, parse
 from portal.core.outbox import outbox
@@ -54,7 +53,7 @@ def publish(text: str) -> Published:
     )
     tenants = list(plans.subscribers(version.plan).values_list("pk", flat=True))
     if tenants:
-        outbox.add(rate_tenants, tenant_ids=tenants)
+        outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants)
     return Published(version, len(tenants))
 
 

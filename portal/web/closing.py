@@ -24,7 +24,6 @@ from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Deci
 from billing.rules.formatting import LOCALE
 from billing.rules.money import Money
 from billing.rules.period import parse_month, shifted
-from billing.tasks import closes_due
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
 from portal.web import close_confirmation, close_schedule
@@ -175,7 +174,7 @@ def _ask(kind: CloseKind, month: str, by: str, why: str, now: datetime) -> None:
     """Through the outbox: a worker takes it up although this process may die now."""
     with transaction.atomic():
         close_runs.ask(month=month, kind=kind, by=by, moment=now, accept_incomplete=why)
-        outbox.add(closes_due)
+        outbox.add("billing.tasks.closes_due")
 
 
 def _decide(posted: QueryDict, decision: Decision, by: str, why: str, now: datetime) -> Parking:

@@ -13,7 +13,6 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from billing.tasks import pull_due
 from clusters import declared, due, status, watermark
 from clusters.capacity import ModelCapacity
 from clusters.connection_form import ConnectionForm
@@ -94,7 +93,7 @@ def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse
             if found.cluster.kind != before:
                 found.cluster.save(update_fields=["kind"])
             form.save()
-            outbox.add(pull_due)
+            outbox.add("billing.tasks.pull_due")
         messages.success(request, f"The connection of {name} is kept; its first pass begins in a moment.")
         return redirect("operator_cluster", name)
     page = ConnectionPage(
@@ -119,7 +118,7 @@ def _ask(request: HttpRequest, found: Closer) -> None:
     """Through the outbox: a worker takes it up although this process may die now."""
     with transaction.atomic():
         if due.ask(found.cluster):
-            outbox.add(pull_due)
+            outbox.add("billing.tasks.pull_due")
             messages.info(request, "Asked for: a worker begins in a moment.")
 
 

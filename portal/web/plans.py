@@ -16,7 +16,6 @@ from billing.models import Allowance, Commitment, Fee, Price, Settles
 from billing.queries import plans as reading
 from billing.queries.plans import Version, VersionedPlan
 from billing.rules.formatting import grouped
-from billing.tasks import rate_tenants
 from portal.core.outbox import outbox
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
@@ -80,7 +79,7 @@ def _end(request: HttpRequest, found: VersionedPlan) -> None:
         plans.end_price(price=price, on=on)
         tenants = list(plans.subscribers(found.row).values_list("pk", flat=True))
         if tenants:
-            outbox.add(rate_tenants, tenant_ids=tenants)
+            outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants)
     messages.success(
         request, f"{line_descriptions.describe(price)} ends on {say.day(on)}; usage is rated again."
     )

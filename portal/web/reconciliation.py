@@ -17,7 +17,6 @@ from billing.payments.gateway_access import CollectingError
 from billing.queries import books as reading
 from billing.reconciliation import reconciliation_run
 from billing.rules import gateway_amounts
-from billing.tasks import reconcile_asked
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
 from portal.web import format as say
@@ -102,7 +101,7 @@ def _act(request: HttpRequest, now: datetime) -> None:
     by = str(request.user)
     if request.POST.get("act") == "run":
         with transaction.atomic():
-            outbox.add(reconcile_asked, by=by)
+            outbox.add("billing.tasks.reconcile_asked", by=by)
         messages.info(request, "Asked for: a worker compares the books in a moment.")
         return
     key, text = request.POST.get("difference", ""), request.POST.get("note", "").replace("\0", "")

@@ -10,6 +10,10 @@ from django.db import connection
 WAIT_SECONDS = 60
 
 
+def nothing(**_: object) -> None:
+    """For messages that no worker takes."""
+
+
 def record(*, mark: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO effects (mark) VALUES (%s)", [mark])

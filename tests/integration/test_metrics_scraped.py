@@ -10,7 +10,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
-from django.core.management import call_command
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
@@ -65,7 +64,7 @@ def scraping(lab: Lab, server: LiveServer, *, token: str = TOKEN) -> Iterator[st
 
 
 def a_site() -> None:
-    """Jobs of this hour, in dollars and euros; a broken cluster, unpriced and unowned use, bad rows, waiting work."""
+    """Jobs of this hour, in dollars and euros; a broken cluster, unpriced and unowned use, bad rows, work."""
     now = int(time.time())
     cluster = builders.a_cluster()
     dollars = builders.a_plan(prices=[("gpu-hour", {"gpu_model": ["h100"]}, "2.00", builders.LONG_AGO)])
@@ -84,7 +83,7 @@ def a_site() -> None:
     )
     slurm = Cluster.objects.create(name="slurm", kind=ClusterKind.SLURM)
     Connection.objects.create(cluster=slurm, base_url="http://127.0.0.1:1", failures=4)
-    outbox.add(call_command)
+    outbox.add("django.core.management.call_command")
 
 
 @pytest.fixture

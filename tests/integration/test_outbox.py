@@ -23,7 +23,7 @@ def half_a_minute_passes() -> None:
 
 
 def test_work_is_done_once_however_often_it_is_drained(effects: Marks) -> None:
-    outbox.add(effect.record, mark="invoice 7 mailed")
+    outbox.add("tests.integration.effects.record", mark="invoice 7 mailed")
 
     assert outbox.drain() == 1
     assert outbox.drain() == 0
@@ -32,7 +32,7 @@ def test_work_is_done_once_however_often_it_is_drained(effects: Marks) -> None:
 
 def test_work_of_a_transaction_that_is_rolled_back_never_happens(effects: Marks) -> None:
     with transaction.atomic():
-        outbox.add(effect.record, mark="invoice 7 mailed")
+        outbox.add("tests.integration.effects.record", mark="invoice 7 mailed")
         transaction.set_rollback(True)
 
     assert outbox.drain() == 0
@@ -42,19 +42,19 @@ def test_work_of_a_transaction_that_is_rolled_back_never_happens(effects: Marks)
 @pytest.mark.django_db(transaction=True)
 def test_work_outside_a_transaction_is_refused() -> None:
     with pytest.raises(TransactionManagementError, match="belongs into the transaction"):
-        outbox.add(effect.record, mark="invoice 7 mailed")
+        outbox.add("tests.integration.effects.record", mark="invoice 7 mailed")
 
 
 @pytest.mark.django_db
 def test_work_that_could_not_be_found_again_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be imported"):
-        outbox.add(lambda: None)
+        outbox.add("billing.tasks.render_nothing")
 
 
 def test_a_failure_undoes_its_effect_says_why_and_comes_again(
     effects: Marks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message = outbox.add(effect.record_and_fail, mark="invoice 7 mailed")
+    message = outbox.add("tests.integration.effects.record_and_fail", mark="invoice 7 mailed")
 
     assert outbox.drain() == 0
     message.refresh_from_db()
@@ -78,7 +78,7 @@ def test_the_wait_doubles_up_to_an_hour(attempts: int, seconds: int) -> None:
 
 
 def test_a_message_is_sent_once_and_again_when_nothing_came_of_it(effects: Marks) -> None:
-    message = outbox.add(effect.record, mark="invoice 7 mailed")
+    message = outbox.add("tests.integration.effects.record", mark="invoice 7 mailed")
     sent: list[int] = []
 
     def send(pk: int, task: str) -> None:
@@ -99,7 +99,7 @@ def test_a_message_is_sent_once_and_again_when_nothing_came_of_it(effects: Marks
 
 
 def test_what_waits_for_a_worker_that_is_gone_for_a_day_does_not_fill_the_broker(effects: Marks) -> None:
-    message = outbox.add(effect.record, mark="invoice 7 rendered")
+    message = outbox.add("tests.integration.effects.record", mark="invoice 7 rendered")
     sent = hours = 0
     while hours < 24:
         sent += outbox.dispatch(lambda *_: None)
@@ -116,7 +116,7 @@ def test_a_message_that_another_worker_is_doing_is_left_to_it(
     transactional_db: None, database_url: str, effects: Marks
 ) -> None:
     with transaction.atomic():
-        message = outbox.add(effect.record, mark="invoice 7 mailed")
+        message = outbox.add("tests.integration.effects.record", mark="invoice 7 mailed")
 
     with psycopg.connect(database_url) as other:
         other.execute("SELECT 1 FROM outbox_outboxmessage FOR UPDATE")
@@ -132,7 +132,7 @@ def test_of_two_dispatchers_one_does_nothing(
     transactional_db: None, database_url: str, effects: Marks
 ) -> None:
     with transaction.atomic():
-        outbox.add(effect.record, mark="invoice 7 mailed")
+        outbox.add("tests.integration.effects.record", mark="invoice 7 mailed")
 
     with psycopg.connect(database_url) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [outbox.DISPATCHER_LOCK])

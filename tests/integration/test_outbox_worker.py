@@ -19,7 +19,6 @@ from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
 from portal.env import ROOT
 from portal.ops.embedded.redis import Redis
-from tests.integration import effects as effect
 
 PATIENCE = 60  # seconds
 
@@ -67,7 +66,12 @@ def test_a_worker_killed_in_mid_effect_leaves_nothing_half_done(
 ) -> None:
     entered, released, log = tmp_path / "entered", tmp_path / "released", tmp_path / "worker.log"
     with transaction.atomic():
-        outbox.add(effect.record_and_wait, mark="mail", entered=str(entered), released=str(released))
+        outbox.add(
+            "tests.integration.effects.record_and_wait",
+            mark="mail",
+            entered=str(entered),
+            released=str(released),
+        )
 
     with Redis(tmp_path) as redis:
         environ = os.environ | {

@@ -28,7 +28,6 @@ from portal.ops.embedded.redis import Redis
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
 from tests.fakes.doors import a_world, connected
 from tests.fakes.slurmrestd import StandIn
-from tests.integration import effects as effect
 from tests.integration.test_outbox_worker import eventually, started
 from tests.stories import close
 
@@ -107,7 +106,7 @@ def test_a_long_pull_delays_no_charge_and_no_effect(
             app.send_task("billing.tasks.pull_usage", kwargs={"cluster_id": cluster.pk}, connection=told)
         eventually(lambda: len(slurm.asked) >= 2, log)  # both of its hands are full
         with transaction.atomic():
-            outbox.add(effect.record, mark="told")
+            outbox.add("tests.integration.effects.record", mark="told")
         for task in ("billing.tasks.collect", "portal.core.outbox.tasks.dispatch"):
             app.send_task(task, connection=told)
         eventually(lambda: Payment.objects.filter(amount=400).exists(), log)

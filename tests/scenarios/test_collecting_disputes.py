@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from billing.dunning import upcoming_steps
-from billing.models import Difference, PaymentAttempt, PaymentDispute, PaymentRefund
+from billing.models import UNEXPLAINED, Difference, PaymentAttempt, PaymentDispute, PaymentRefund
 from billing.payments import disputes, manual_review, refunds
 from billing.payments.attempts import Held
 from billing.payments.gateway_access import CollectingError
@@ -29,14 +29,18 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(cou
     assert counter.charge() == Held(
         "Something was given back at the gateway: write a credit note, or say that it stays owed."
     )
-    (row,) = refunds.unexplained(attempt__invoice=counter.invoice)
+    (row,) = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=counter.invoice)
     assert (row.amount, row.asked_by, counter.paid) == (150, "made at the gateway", "2.50")
     counter.books_agree()
 
     credited(counter, "1.00")
     assert isinstance(counter.charge(), Held)  # 0.50 of it are still unexplained
     note = credited(counter, "0.50")
-    assert (counter.standing, refunds.unexplained().count(), asked(counter)) == ("paid", 0, [])
+    assert (counter.standing, PaymentRefund.objects.filter(UNEXPLAINED).count(), asked(counter)) == (
+        "paid",
+        0,
+        [],
+    )
     with pytest.raises(
         CollectingError, match="Nothing that was paid through the gateway is to be given back"
     ):

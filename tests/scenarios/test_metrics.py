@@ -234,28 +234,24 @@ def test_a_part_that_cannot_be_told_leaves_the_others_standing(monkeypatch: pyte
         raise ValueError("nobody thought of that")
 
     monkeypatch.setattr(spending, "spending", broken)
-    outbox.add(effect, number=1)
+    outbox.add("tests.integration.effects.nothing", number=1)
     found = read("2026-03-02")
     assert "clustertab_tenant_spend" not in found
-    assert found["clustertab_outbox_waiting"] == {(f"{__name__}.effect",): 1}
+    assert found["clustertab_outbox_waiting"] == {("tests.integration.effects.nothing",): 1}
     failed = found["clustertab_metrics_part_failed"]
     assert [part for part, yes in failed.items() if yes] == [("spend",)]
 
 
 def test_work_that_is_left_over_is_told_by_task_with_its_age() -> None:
-    outbox.add(effect, number=1)
-    outbox.add(effect, number=2)
+    outbox.add("tests.integration.effects.nothing", number=1)
+    outbox.add("tests.integration.effects.nothing", number=2)
     OutboxMessage.objects.update(created_at=at("2026-03-02 12:00"))
     OutboxMessage.objects.filter(kwargs={"number": 2}).update(attempts=1, last_error="no")
     found = read("2026-03-02 12:10")
-    task = (f"{__name__}.effect",)
+    task = ("tests.integration.effects.nothing",)
     assert found["clustertab_outbox_waiting"] == {task: 2}
     assert found["clustertab_outbox_failed"] == {task: 1}
     assert found["clustertab_outbox_oldest_seconds"] == {task: 600}
-
-
-def effect(**_: object) -> None:
-    """Somebody's effect."""
 
 
 def test_messages_that_no_worker_has_taken_are_counted(settings: Settings, tmp_path: Path) -> None:

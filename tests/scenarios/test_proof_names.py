@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import transaction
+from django.utils.module_loading import import_string
 
-from billing import tasks
 from billing.proof import checks
 from clusters.models import Account, Cluster, UsageRecord
 from portal.core.outbox import outbox
@@ -90,13 +90,11 @@ def test_a_job_that_both_tell_differently_is_named_with_its_account(cluster: Clu
 def test_what_waits_to_be_rated_again_is_no_bug(cluster: Cluster) -> None:
     vision = a_tenant(plan=a_plan())
     take_in(cluster, a_job())
-    assert {outbox.name_of(task) for task in (tasks.rate_accounts, tasks.rate_tenants)} == set(
-        checks.RERATING
-    )
+    assert all(callable(import_string(task)) for task in checks.RERATING)
     account = Account.objects.get(name="vision")
     with transaction.atomic():
         ownership.assign(account=account, tenant=vision, project="", since=None, until=None)
-        outbox.add(tasks.rate_accounts, account_ids=[account.pk])
+        outbox.add("billing.tasks.rate_accounts", account_ids=[account.pk])
     text, code = said()
     assert code == 1
     assert "A sum does not close yet: 1 change of ownership or prices wait in the outbox" in text

@@ -32,7 +32,6 @@ from billing.models import (
 from billing.payments import automatic, checkout_sessions, customers, top_ups
 from billing.payments.checkout_sessions import Back
 from billing.payments.gateway_access import CollectingError
-from billing.receivables import settlement
 from billing.rules.money import Money
 from billing.wallets import wallet_terms
 from clusters.models import Account, Cluster
@@ -45,7 +44,7 @@ from tests import stories
 from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, an_operator, at, take_in
 from tests.collecting import a_counter
 from tests.configuring_terms import apply, refused
-from tests.stories import close, invoice_of, prove, total
+from tests.stories import close, invoice_of, pay, prove, total
 
 pytestmark = pytest.mark.django_db
 
@@ -392,13 +391,3 @@ def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_custome
             f"Stripe still knows it as customer {account.customer}, with its cards: delete that there."
         )
         counter.books_agree()
-
-
-def pay(invoice: Invoice, amount: str) -> None:
-    settlement.record_payment(
-        invoice=invoice,
-        amount=Money.of(amount, "USD"),
-        received_on=date(2026, 4, 5),
-        reference=f"transfer {amount}",
-        recorded_by="Op",
-    )

@@ -14,7 +14,6 @@ from billing.invoicing import manual_lines, offboarding
 from billing.invoicing.month_close import Outcome
 from billing.models import DocumentKind, Invoice, PlanVersion
 from billing.rating import engine
-from billing.receivables import settlement
 from billing.rules.money import Money
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
@@ -22,7 +21,7 @@ from tests.builders import at
 from tests.documentation import table
 from tests.evidence import bundle, verified
 from tests.on_terms import a_lab, used
-from tests.stories import close, invoice_of, prove, total
+from tests.stories import close, invoice_of, pay, prove, total
 from tests.terms import TWO_DOLLARS, a_version
 
 pytestmark = pytest.mark.django_db
@@ -32,16 +31,6 @@ LATER = at("2026-05-01")
 
 def what_is_left(tenant: Tenant) -> list[str]:
     return list(offboarding.left(tenant, moment=LATER))
-
-
-def pay(invoice: Invoice, amount: str) -> None:
-    settlement.record_payment(
-        invoice=invoice,
-        amount=Money.of(amount, "USD"),
-        received_on=date(2026, 5, 5),
-        reference=f"transfer {amount}",
-        recorded_by="Op",
-    )
 
 
 @pytest.fixture

@@ -32,34 +32,30 @@ LONGEST_BACKOFF = timedelta(hours=1)
 log = structlog.get_logger("portal.core.outbox")
 
 
-def add(task: Callable[..., object], **kwargs: Any) -> OutboxMessage:
+def add(task: str, **kwargs: Any) -> OutboxMessage:
     """Have `task(**kwargs)` called once, after and only if the transaction around this commits.
 
-    `task` is a function or Celery task that can be imported by name; `kwargs` are JSON values.
-    It runs inside a transaction together with its tick, so it may write but must call no network.
-    Raises TransactionManagementError outside a transaction, where the promise would be empty.
+    `task` is the dotted name of a function or Celery task, so that what asks for work need not import what does it;
+    `kwargs` are JSON values. It runs inside a transaction together with its tick, so it may write but must call no
+    network. Raises TransactionManagementError outside a transaction, where the promise would be empty.
     """
     return add_each(task, [kwargs])[0]
 
 
-def add_each(task: Callable[..., object], calls: Iterable[dict[str, Any]]) -> list[OutboxMessage]:
+def add_each(task: str, calls: Iterable[dict[str, Any]]) -> list[OutboxMessage]:
     """As `add`, once for each of the keyword arguments, by one statement."""
     if not connection.in_atomic_block:
         raise TransactionManagementError("outbox.add belongs into the transaction that causes the work.")
-    name = name_of(task)
-    return OutboxMessage.objects.bulk_create([OutboxMessage(task=name, kwargs=kwargs) for kwargs in calls])
+    if not _can_be_called(task):
+        raise ValueError(f"{task} cannot be imported, so it cannot be called later.")
+    return OutboxMessage.objects.bulk_create([OutboxMessage(task=task, kwargs=kwargs) for kwargs in calls])
 
 
-def name_of(task: Callable[..., object]) -> str:
-    """The name under which the consumer will import it; raises ValueError if it could not."""
-    name = f"{task.__module__}.{getattr(task, '__name__', '')}"
+def _can_be_called(name: str) -> bool:
     try:
-        found = import_string(name)
+        return callable(import_string(name))
     except ImportError:
-        found = None
-    if found != task:
-        raise ValueError(f"{name} cannot be imported, so it cannot be called later.")
-    return name
+        return False
 
 
 def dispatch(send: Callable[[int, str], object]) -> int:
