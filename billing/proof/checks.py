@@ -1,7 +1,7 @@
 """The sums that must always hold, computed apart from the code that keeps them.
 
-allocated = billed + waived + pending + unowned, per cluster and resource, in resource-seconds:
-allocated comes from the usage records, unowned from the gaps of ownership, the others from rated
+allocated = billed + waived + pending + unassigned, per cluster and resource, in resource-seconds:
+allocated comes from the usage records, unassigned from the gaps of ownership, the others from rated
 usage and the invoices that cover it. `pending` holds unpriced usage too.
 """
 
@@ -43,7 +43,7 @@ SLICE = 50_000  # records looked at in one statement
 RERATING = ("billing.tasks.rate_accounts", "billing.tasks.rate_tenants")
 """Until they are done, what is rated is not what is owned and priced now."""
 
-PARTS = ("allocated", "billed", "waived", "pending", "unowned")
+PARTS = ("allocated", "billed", "waived", "pending", "unassigned")
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Sums:
 
     @property
     def difference(self) -> Fraction:
-        """allocated − (billed + waived + pending + unowned); 0 where the sum closes."""
+        """allocated − (billed + waived + pending + unassigned); 0 where the sum closes."""
         return 2 * self.parts["allocated"] - sum(self.parts.values(), Fraction(0))
 
 

@@ -52,7 +52,7 @@ WITH bounds AS (
 SELECT u.cluster, r.resource, 'allocated', sum({_AMOUNT} * {active("u.lo", "u.hi", "u")}), {_DEN} AS den
 FROM held u JOIN resource r ON {_COUNT} > 0 GROUP BY u.cluster, r.resource, den
 UNION ALL
-SELECT cluster, resource, 'unowned', sum(num), den FROM (
+SELECT cluster, resource, 'unassigned', sum(num), den FROM (
     SELECT u.cluster, r.resource, {_AMOUNT} * {active("u.lo", "u.hi", "u")} AS num, {_DEN} AS den
     FROM held u JOIN resource r ON {_COUNT} > 0
     UNION ALL

@@ -126,7 +126,7 @@ def _rows(taken: Sequence[Borrowed], since: int, until: int) -> tuple[list[Lent]
         of[1] += seconds * Fraction(prices[price].unit_price) / HOUR if price is not None else ZERO
     for queue, rest in held.items():
         if rest:
-            sums[queue, None, Standing.UNOWNED, ""] = [rest, ZERO]
+            sums[queue, None, Standing.UNASSIGNED, ""] = [rest, ZERO]
     slugs = dict(Tenant.objects.filter(pk__in={key[1] for key in sums if key[1]}).values_list("pk", "slug"))
     rows = [
         Lent(queue, slugs.get(tenant or 0, ""), standing, currency, seconds, cost if currency else None)

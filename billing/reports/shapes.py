@@ -38,7 +38,7 @@ class Standing(StrEnum):
     CHARGED = "charged"
     WAIVED = "waived"
     UNPRICED = "unpriced"
-    UNOWNED = "unowned"
+    UNASSIGNED = "unassigned"
 
 
 @dataclass(frozen=True, slots=True)

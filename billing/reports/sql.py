@@ -51,9 +51,9 @@ _OWNED = f"""
 
 _HELD = "int8range(greatest(u.started, %(since)s), least(u.finish, %(until)s))"
 
-_UNOWNED = f"""
+_UNASSIGNED = f"""
     UNION ALL
-    SELECT u.record_id, NULL, NULL, true, 'unowned', NULL, lower(gap), upper(gap), u.share_num, u.share_den, {_RUN},
+    SELECT u.record_id, NULL, NULL, true, 'unassigned', NULL, lower(gap), upper(gap), u.share_num, u.share_den, {_RUN},
            u.gpus::numeric * {active("lower(gap)", "upper(gap)", "u")}
     FROM {RUNS} u LEFT JOIN (
         SELECT account_id,
@@ -171,5 +171,7 @@ def _pieces(*, own: bool) -> str:
         whose=" AND tenant_id = %(tenant)s" if own else " AND tenant_id = coalesce(%(tenant)s, tenant_id)"
     )
     run = _OWN_RUN if own else f"JOIN {RUNS} u ON u.record_id = r.record_id AND u.cluster_id = %(cluster)s"
-    pieces = _OWNED.format(run=run) + ("" if own else _UNOWNED.format() + " AND %(tenant)s::bigint IS NULL")
+    pieces = _OWNED.format(run=run) + (
+        "" if own else _UNASSIGNED.format() + " AND %(tenant)s::bigint IS NULL"
+    )
     return f"WITH {rated.strip()}, {_PIECE.format(pieces=pieces).strip()}"

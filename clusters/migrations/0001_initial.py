@@ -159,7 +159,7 @@ class Migration(migrations.Migration):
                         ('api_version', models.CharField(blank=True, editable=False, max_length=20)),
                         ('release', models.CharField(blank=True, editable=False, max_length=40)),
                         ('next_pull_at', models.DateTimeField(editable=False, help_text='Not due before; empty: due now. Put off when it is begun.', null=True)),
-                        ('failures', models.PositiveIntegerField(default=0, editable=False, help_text='Passes that failed in a row.')),
+                        ('failures', models.PositiveIntegerField(default=0, editable=False, help_text='Syncs that failed in a row.')),
                         ('last_error', models.TextField(blank=True, editable=False)),
                         ('last_success_at', models.DateTimeField(editable=False, null=True)),
                         ('deep_read_at', models.DateTimeField(editable=False, help_text='When the whole look-back was last read.', null=True)),

@@ -76,9 +76,7 @@ class Connection(Reach):
     next_pull_at = models.DateTimeField(
         null=True, editable=False, help_text="Not due before; empty: due now. Put off when it is begun."
     )
-    failures = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Passes that failed in a row."
-    )
+    failures = models.PositiveIntegerField(default=0, editable=False, help_text="Syncs that failed in a row.")
     last_error = models.TextField(blank=True, editable=False)
     last_success_at = models.DateTimeField(null=True, editable=False)
     deep_read_at = models.DateTimeField(

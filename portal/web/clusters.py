@@ -277,7 +277,7 @@ def _telemetry(row: Telemetry, now: datetime) -> tuple[Fact, ...]:
     last = say.age(row.last_success_at, now=now) + " ago" if row.last_success_at else "never"
     return (
         Fact(label="Address", value=row.address),
-        Fact(label="Complete through", value=say.moment(through, UTC_ZONE) if through else "nothing yet"),
+        Fact(label="Data through", value=say.moment(through, UTC_ZONE) if through else "nothing yet"),
         Fact(label="Last read successfully", value=last if row.enabled else f"{last}; paused"),
         *(Fact(label="Noticed", value=note) for note in row.notes.splitlines()),
     )

@@ -13,8 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from clusters import status, watermark
 from clusters.models import Pull, Quarantined
 from clusters.status import Stand
-from portal.core.tenants import unowned as reading
-from portal.core.tenants.unowned import Span, Unowned
+from portal.core.tenants import unassigned as reading
+from portal.core.tenants.unassigned import Span, Unassigned
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.shapes import (
@@ -26,8 +26,8 @@ from portal.web.shapes import (
     QuarantineRow,
     Shell,
     Tone,
-    UnownedPage,
-    UnownedRow,
+    UnassignedPage,
+    UnassignedRow,
 )
 
 UTC_ZONE = ZoneInfo("UTC")
@@ -46,10 +46,10 @@ def clusters(request: HttpRequest, shell: Shell) -> HttpResponse:
     return answer(request, shell, page, whole="operator/clusters.html")
 
 
-@operator_page("unowned")
-def unowned(request: HttpRequest, shell: Shell) -> HttpResponse:
-    page = UnownedPage(rows=tuple(_unowned(found) for found in reading.unowned()))
-    return answer(request, shell, page, whole="operator/unowned.html")
+@operator_page("unassigned")
+def unassigned(request: HttpRequest, shell: Shell) -> HttpResponse:
+    page = UnassignedPage(rows=tuple(_unassigned(found) for found in reading.unassigned()))
+    return answer(request, shell, page, whole="operator/unassigned.html")
 
 
 @operator_page("quarantine")
@@ -89,9 +89,9 @@ def _lag(through: datetime | None, now: datetime) -> Badge:
     return Badge(label=say.age(through, now=now), tone=tone)
 
 
-def _unowned(found: Unowned) -> UnownedRow:
+def _unassigned(found: Unassigned) -> UnassignedRow:
     use = found.use
-    return UnownedRow(
+    return UnassignedRow(
         cluster=use.cluster,
         account=use.account or "(no account)",
         jobs=say.whole(use.jobs),

@@ -19,7 +19,7 @@ MOST_ROWS = 100
 STANDINGS = {
     Standing.WAIVED: Badge(label="Not charged", tone="muted"),
     Standing.UNPRICED: Badge(label="No price", tone="late"),
-    Standing.UNOWNED: Badge(label="No owner", tone="wait"),
+    Standing.UNASSIGNED: Badge(label="No owner", tone="wait"),
 }
 SOURCES = {
     "device": "its devices",

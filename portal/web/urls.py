@@ -16,7 +16,7 @@ from portal.web.invoices import invoice, invoices, line
 from portal.web.jobs import job, jobs
 from portal.web.live import live
 from portal.web.nodes import cluster_nodes
-from portal.web.operator import clusters, quarantine, unowned
+from portal.web.operator import clusters, quarantine, unassigned
 from portal.web.overview import overview
 from portal.web.payment import (
     add_card,
@@ -102,7 +102,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/collecting/", collecting, name="operator_collecting"),
     path("operator/reports/", reports, name="operator_reports"),
     path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
-    path("operator/unowned/", unowned, name="operator_unowned"),
+    path("operator/unassigned/", unassigned, name="operator_unassigned"),
     path("operator/quarantine/", quarantine, name="operator_quarantine"),
     path("operator/reconciliation/", reconciliation, name="operator_reconciliation"),
     path("operator/reconciliation/payouts/<str:payout>/", payout, name="operator_payout"),

@@ -25,7 +25,7 @@ class ResetForm(forms.Form):
     """`to` in UTC; blank: to none."""
 
     to = forms.DateTimeField(
-        label="Complete through, in UTC",
+        label="Data through, in UTC",
         required=False,
         input_formats=[WRITTEN, "%Y-%m-%dT%H:%M:%S"],
         widget=forms.DateTimeInput(format=WRITTEN, attrs={"type": "datetime-local"}),

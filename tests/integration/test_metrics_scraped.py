@@ -37,7 +37,7 @@ OURS = (
         "clustertab_unpriced_gpu_seconds",
     ),
     *("clustertab_cluster_watermark_lag_seconds", "clustertab_cluster_last_success_seconds"),
-    *("clustertab_cluster_failed_passes", "clustertab_quarantined_rows", "clustertab_unowned_gpu_seconds"),
+    *("clustertab_cluster_failed_passes", "clustertab_quarantined_rows", "clustertab_unassigned_gpu_seconds"),
     *("clustertab_outbox_waiting", "clustertab_outbox_failed", "clustertab_outbox_oldest_seconds"),
     *("clustertab_metrics_part_failed", "clustertab_broker_up", "clustertab_queue_messages"),
 )
@@ -64,7 +64,7 @@ def scraping(lab: Lab, server: LiveServer, *, token: str = TOKEN) -> Iterator[st
 
 
 def a_site() -> None:
-    """Jobs of this hour, in dollars and euros; a broken cluster, unpriced and unowned use, bad rows, work."""
+    """Jobs of this hour, in dollars and euros; a broken cluster, unpriced and unassigned use, bad rows, work."""
     now = int(time.time())
     cluster = builders.a_cluster()
     dollars = builders.a_plan(prices=[("gpu-hour", {"gpu_model": ["h100"]}, "2.00", builders.LONG_AGO)])
@@ -153,7 +153,7 @@ def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab
         "ClusterTabUnpriced",
         "ClusterTabQuarantineGrows",
     }
-    quiet = {"ClusterTabDown", "ClusterTabMetricsIncomplete", "ClusterTabOutboxStuck", "ClusterTabUnowned"}
+    quiet = {"ClusterTabDown", "ClusterTabMetricsIncomplete", "ClusterTabOutboxStuck", "ClusterTabUnassigned"}
     quiet |= {"ClusterTabBooksDiffer", "ClusterTabNotReconciled", "ClusterTabWatermarkInTheFuture"}
     assert set(rules) - wrong == quiet
 

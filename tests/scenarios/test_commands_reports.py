@@ -109,7 +109,7 @@ def test_programs_get_every_quantity_as_text_with_its_digits(gpu1: Cluster) -> N
     vision, nobody = answer["rows"]
     assert vision == VISION
     assert {name: nobody[name] for name in ("tenant", "standing", "currency", "cost", "cost_per_hour")} == {
-        "tenant": "", "standing": "unowned", "currency": None, "cost": None, "cost_per_hour": None,
+        "tenant": "", "standing": "unassigned", "currency": None, "cost": None, "cost_per_hour": None,
     }  # fmt: skip
     assert answer["gpu_hours"]["allocated"] == "1.85714285714285714"
     assert answer["cost"] == {"USD": vision["cost"]}
@@ -162,7 +162,7 @@ def test_a_spreadsheet_gets_a_file_that_runs_nothing(gpu1: Cluster, tmp_path: Pa
     )
     assert (second["pod"], second["standing"], second["cost_allocated"], second["sources"]) == (
         "2",
-        "unowned",
+        "unassigned",
         "",
         "",
     )

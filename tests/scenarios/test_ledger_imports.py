@@ -109,7 +109,7 @@ def test_whatever_the_money_hangs_on_makes_a_revision(change: dict[str, object])
 
     assert counts(take_in(cluster, a_job(**(told | change))).stored) == (0, 0, 1, 0)
     assert counts(take_in(cluster, a_job(**(told | change))).stored) == (0, 1, 0, 0)
-    assert prove()["unowned"] == 0
+    assert prove()["unassigned"] == 0
 
 
 def test_a_description_is_written_in_place() -> None:

@@ -27,7 +27,7 @@ def test_a_bad_row_is_kept_once_with_its_reason_and_raw_line() -> None:
         ("truncated", "17|vision|", 18),
         ("truncated", "other|", None),
     ]
-    assert prove() == dict.fromkeys(("allocated", "billed", "waived", "pending", "unowned"), 0)
+    assert prove() == dict.fromkeys(("allocated", "billed", "waived", "pending", "unassigned"), 0)
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_usage_that_cannot_be_billed_is_told_in_seconds() -> None:
     )
     found = read("2026-03-02 12:10")
     assert found["clustertab_unpriced_gpu_seconds"] == {("vision-lab",): 4 * 3600}
-    assert found["clustertab_unowned_gpu_seconds"] == {("gpu1",): 1800 + 2 * 3600}
+    assert found["clustertab_unassigned_gpu_seconds"] == {("gpu1",): 1800 + 2 * 3600}
 
 
 def test_how_far_each_cluster_is_read_and_whether_its_passes_fail() -> None:

@@ -45,13 +45,13 @@ def test_case_018_usage_that_nobody_owns_is_kept_and_billed_for_its_own_period_o
         a_job(started="2026-03-02 10:00"),
     )
     parts = prove()
-    assert (parts["allocated"], parts["unowned"], parts["pending"]) == (hours(3), hours(3), 0)
+    assert (parts["allocated"], parts["unassigned"], parts["pending"]) == (hours(3), hours(3), 0)
     assert closed("2026-03", vision).outcome == "nothing to bill"
 
     own(vision, cluster, "vision")
 
     parts = prove()
-    assert (parts["unowned"], parts["pending"]) == (0, hours(3))
+    assert (parts["unassigned"], parts["pending"]) == (0, hours(3))
     assert closed("2026-02", vision).total.text == "4.00"  # type: ignore[union-attr]
     assert printed(invoice_of(vision, "2026-02")) == [("2026-02", "vision", "2", "4.00")]
     assert closed("2026-03", vision).outcome == "issued"
@@ -81,7 +81,7 @@ def test_an_account_taken_over_after_the_invoice_is_owed_by_the_new_owner_and_cr
     own(audio, cluster, "shared", since="2026-03-20 06:00")
 
     parts = prove()
-    assert (parts["billed"], parts["pending"], parts["unowned"]) == (hours(20), hours(20), 0)  # 20 − 4 + 4
+    assert (parts["billed"], parts["pending"], parts["unassigned"]) == (hours(20), hours(20), 0)  # 20 − 4 + 4
     assert closed("2026-03", audio).total.text == "8.00"  # type: ignore[union-attr]
     assert printed(invoice_of(audio, "2026-03")) == [("2026-03", "shared", "4", "8.00")]
     assert closed("2026-04", vision).outcome == "issued"
@@ -119,11 +119,11 @@ def test_an_account_that_was_nobodys_for_a_while_can_be_owned_again() -> None:
 
     Ownership.objects.update(until=at("2026-03-10"))
     engine.rate_tenants([vision])
-    assert prove()["unowned"] == hours(10)
+    assert prove()["unassigned"] == hours(10)
     assert not RatedJob.objects.exists()
 
     own(audio, cluster, "vision", since="2026-03-10")
-    assert (seconds(vision), seconds(audio), prove()["unowned"]) == (0, hours(10), 0)
+    assert (seconds(vision), seconds(audio), prove()["unassigned"]) == (0, hours(10), 0)
     assert RatedJob.objects.get().tenant == audio
 
 
@@ -182,7 +182,7 @@ def test_a_tenant_that_ends_its_plan_and_account_the_same_day_pays_until_then() 
     take_in(cluster, a_job())
 
     assert closed("2026-03", vision).total.text == "1.00"  # type: ignore[union-attr]
-    assert prove()["unowned"] == 1800
+    assert prove()["unassigned"] == 1800
 
 
 def test_the_ownership_borders_are_rounded_to_seconds_the_same_way_everywhere() -> None:

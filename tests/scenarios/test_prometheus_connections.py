@@ -213,7 +213,7 @@ def test_op_connects_one_with_the_form_of_its_kind(browser: Client) -> None:
     shown = words(browser.get("/operator/clusters/kube/").content.decode())
     assert "Kubernetes over Prometheus at https://prom.example.org" in shown
     assert "Secrets kept AWS keys; entered" in shown
-    assert "Slurm" not in shown.partition("Passes")[0]
+    assert "Slurm" not in shown.partition("Syncs")[0]
     assert "Test connection" in shown
     again = browser.get("/operator/clusters/kube/connection/").content.decode()
     assert "charge_from" in again

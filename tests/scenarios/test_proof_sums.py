@@ -52,8 +52,8 @@ def sql(statement: str) -> None:
         cursor.execute(statement)
 
 
-def test_case_095_allocated_is_billed_waived_pending_and_unowned(books: None) -> None:
-    assert gpu() == {"allocated": hours(28), "billed": hours(3), "pending": hours(24), "unowned": hours(1)}
+def test_case_095_allocated_is_billed_waived_pending_and_unassigned(books: None) -> None:
+    assert gpu() == {"allocated": hours(28), "billed": hours(3), "pending": hours(24), "unassigned": hours(1)}
     found = checks.prove()
     assert found.sums["gpu1", "cpu"].parts["waived"] == hours(4)
     assert dict(found.quarantined) == {"gpu1": 1}
@@ -65,7 +65,7 @@ def test_a_months_sums_hold_what_lies_in_it(books: None) -> None:
         "allocated": hours(16),
         "billed": hours(3),
         "pending": hours(12),
-        "unowned": hours(1),
+        "unassigned": hours(1),
     }
     assert gpu(april) == {"allocated": hours(12), "pending": hours(12)}
     assert gpu(date(2026, 5, 1)) == {}
@@ -89,7 +89,7 @@ def test_unpriced_use_is_pending_and_named_beside(books: None) -> None:
     own(a_tenant("audio-lab"), a_cluster(), "stray")
     sums = checks.prove().sums["gpu1", "gpu"]
     assert sums.parts["pending"] == hours(25)
-    assert sums.parts["unowned"] == 0
+    assert sums.parts["unassigned"] == 0
     assert sums.unpriced == hours(1)
 
 

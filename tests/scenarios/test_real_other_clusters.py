@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
         ("ubccr_pozidriv", "slurm/ubccr_pozidriv_2016-12.sacct.gz"),
     ],
 )
-def test_every_job_is_taken_in_and_every_second_unowned_until_somebody_owns_it(
+def test_every_job_is_taken_in_and_every_second_unassigned_until_somebody_owns_it(
     dataset: str, file: str
 ) -> None:
     total = json.loads(data("truth/summary.json").read_text())[dataset]
@@ -31,7 +31,7 @@ def test_every_job_is_taken_in_and_every_second_unowned_until_somebody_owns_it(
     sums = {row["resource"]: row for row in run("prove")["sums"]}
     for resource in ("gpu", "cpu"):
         assert sums[resource]["allocated"] == str(total[f"{resource}_seconds"])
-        assert sums[resource]["unowned"] == str(total[f"{resource}_seconds"])
+        assert sums[resource]["unassigned"] == str(total[f"{resource}_seconds"])
 
     months = truth("slurm_account_month_prorated.csv", dataset)
     plan = builders.a_plan(
@@ -52,7 +52,7 @@ def test_every_job_is_taken_in_and_every_second_unowned_until_somebody_owns_it(
         assert sums["gpu"]["allocated"] == str(sum(int(row["gpu_seconds"]) for row in of_month))
         assert sums["gpu"]["waived"] == sums["gpu"]["allocated"]
         assert sums["cpu"]["allocated"] == str(sum(int(row["cpu_seconds"]) for row in of_month))
-        assert sums["cpu"]["unowned"] == "0"
+        assert sums["cpu"]["unassigned"] == "0"
     assert run("prove")["holds"]
 
 

@@ -95,7 +95,7 @@ def test_three_months_are_billed_to_the_second_and_the_cent(philly: Path) -> Non
     assert (gpu["allocated"], gpu["billed"], gpu["pending"]) == ("3221884955", "3144715514", "77169441")
     october = run("prove", "2017-10")
     (gpu,) = [row for row in october["sums"] if row["resource"] == "gpu"]
-    assert (gpu["allocated"], gpu["billed"], gpu["unowned"]) == ("1591443406", "1591443406", "0")
+    assert (gpu["allocated"], gpu["billed"], gpu["unassigned"]) == ("1591443406", "1591443406", "0")
     assert october["holds"]
 
 

@@ -95,7 +95,7 @@ def test_use_that_is_not_charged_has_hours_without_money_and_says_why() -> None:
     found = report(cluster, by=By.TENANT)
     assert told(found) == [
         ("vision-lab", "charged", "1 = 0 + 0 + 1", "2 = 0 + 0 + 2 USD"),
-        ("–", "unowned", "4 = 0 + 0 + 4", ""),
+        ("–", "unassigned", "4 = 0 + 0 + 4", ""),
         ("new-lab", "unpriced", "3 = 0 + 0 + 3", ""),
         ("free-lab", "waived", "2 = 0 + 0 + 2", ""),
     ]
@@ -216,7 +216,7 @@ def test_use_that_changed_its_owner_is_told_of_each_for_its_part() -> None:
     assert told(report(cluster, by=By.TENANT)) == [
         ("vision-lab", "charged", "1.5 = 0.25 + 1.25 + 0", "3 = 0.5 + 2.5 + 0 USD"),
         ("speech-lab", "charged", "1.5 = 0.5 + 1 + 0", "1.875 = 0.625 + 1.25 + 0 USD"),
-        ("–", "unowned", "1 = 1 + 0 + 0", ""),
+        ("–", "unassigned", "1 = 1 + 0 + 0", ""),
     ]
     for slug, expected in (("vision-lab", "1.5 = 0.25 + 1.25 + 0"), ("speech-lab", "1.5 = 0.5 + 1 + 0")):
         with tenant_scope(labs[slug]):
@@ -249,7 +249,7 @@ def test_of_pods_only_the_costliest_are_told_one_by_one() -> None:
         ("5", "charged", "5 = 0 + 0 + 5", "10 = 0 + 0 + 10 USD"),
         ("4", "charged", "4 = 0 + 0 + 4", "8 = 0 + 0 + 8 USD"),
         ("the others", "charged", "6 = 2 + 0 + 4", "12 = 4 + 0 + 8 USD"),
-        ("the others", "unowned", "9 = 0 + 0 + 9", ""),
+        ("the others", "unassigned", "9 = 0 + 0 + 9", ""),
     ]
     assert [row.jobs for row in found.rows] == [1, 1, 3, 1]
 

@@ -80,7 +80,7 @@ def test_op_notes_what_is_known_of_a_difference(live_server: LiveServer, counter
         sign_in(seen, live_server.url)
         row = seen.page.locator("li").filter(has_text="Another amount")
         row.get_by_role("textbox").fill("Asked Stripe on the phone.")
-        row.get_by_role("button", name="Keep note").click()
+        row.get_by_role("button", name="Save note").click()
         expect(seen.page.get_by_role("status").filter(has_text="Noted of")).to_be_visible()
         expect(row.get_by_text("Asked Stripe on the phone.")).to_be_visible()
         assert seen.complaints() == []

@@ -48,7 +48,7 @@ def test_a_cluster_that_is_read_says_how_far_and_with_what(op: Client) -> None:
     slurm.pulled(cluster, "2026-03-01 12:00")
     text = shown(op)
     assert "Slurm 24.11.3 over v0.0.42 at http://127.0.0.1:6820" in text
-    assert "Complete through 1 Mar 2026, 12:00" in text
+    assert "Data through 1 Mar 2026, 12:00" in text
     assert "GPUs now 20 8 drained, 4 down" in text
     assert "a100 8 8 0 16 h100 0 0 4 4" in text
     assert "1 Mar 2026, 12:00 Done 1 Mar 2026, 00:00 – 1 Mar 2026, 12:00" in text
@@ -78,7 +78,7 @@ def test_op_pulls_now_and_watches_it(op: Client, monkeypatch: pytest.MonkeyPatch
     assert 'hx-trigger="every 15s"' in op.get(PATH).content.decode()
     assert op.post(PATH, {"act": "pull"}).headers["Location"] == PATH
     assert "Asked for: a worker begins in a moment." in shown(op)
-    assert "Next pass due now" in shown(op)
+    assert "Next sync due now" in shown(op)
     assert 'hx-trigger="every 2s"' in op.get(PATH).content.decode()
 
     sent: list[int] = []
@@ -222,7 +222,7 @@ def test_hours_that_nobody_watched_are_listed_with_what_they_mean(op: Client) ->
     hour = int(at("2026-03-01 10:00").timestamp())
     Scheduler(gaps=[(hour + 1800, hour + 3600 + 600)]).pulled(cluster, "2026-03-01 20:00")
     text = shown(op)
-    assert "1 Mar 2026, 11:00 83 % goes on 1 Mar 2026, 10:00 50 % needs your word" in text
+    assert "1 Mar 2026, 11:00 83 % goes on 1 Mar 2026, 10:00 50 % action required" in text
     assert "Below 80 %, the month is closed only with --accept-incomplete ." in text
     assert "To be seen of each hour 80 %" in text
     assert "not seen" not in shown(op, "/operator/clusters/")  # of a month that is long closed
@@ -242,7 +242,7 @@ def test_telemetry_has_its_own_standing_on_the_page(op: Client) -> None:
     row.save()
     text = shown(op)
     assert (
-        "Telemetry Address http://127.0.0.1:9090 Complete through 1 Mar 2026, 11:00 Last read successfully never"
+        "Telemetry Address http://127.0.0.1:9090 Data through 1 Mar 2026, 11:00 Last read successfully never"
         in text
     )
     assert "Noticed 2 values could not be true." in text

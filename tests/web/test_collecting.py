@@ -91,7 +91,7 @@ def test_a_letter_that_could_not_be_sent_waits_for_a_person(house: House) -> Non
 
 def test_nothing_late_is_said_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_at(monkeypatch, "2026-04-16 09:00", of="portal.web.receivables")
-    assert "Nothing is late" in page(house.op, PATH)
+    assert "Nothing is overdue" in page(house.op, PATH)
 
 
 def test_many_late_invoices_are_told_page_by_page_with_as_many_queries(house: House) -> None:

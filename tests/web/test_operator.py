@@ -12,7 +12,7 @@ from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
 
-UNOWNED = "/operator/unowned/"
+UNASSIGNED = "/operator/unassigned/"
 
 
 def test_what_nobody_owns_is_listed_with_the_command_that_assigns_it() -> None:
@@ -23,27 +23,27 @@ def test_what_nobody_owns_is_listed_with_the_command_that_assigns_it() -> None:
             account="stray cats", gpus=4, cpu_milli=2500, started="2026-05-01 10:00", ended="2026-05-01 20:00"
         ),
     )
-    text = words(page(house.op, UNOWNED))
+    text = words(page(house.op, UNASSIGNED))
     assert "stray cats gpu1 1 40.00 25.00 1 May 2026, 10:00 1 May 2026, 20:00" in text
     assert "./run manage assign_account gpu1 'stray cats' TENANT" in text
     assert "--since" not in text
     builders.own(house.vision, house.cluster, "stray cats")
-    assert "Everything has an owner" in page(house.op, UNOWNED)
+    assert "All usage is assigned" in page(house.op, UNASSIGNED)
 
 
-def test_a_job_that_was_owned_in_part_is_unowned_in_part() -> None:
+def test_a_job_that_was_owned_in_part_is_unassigned_in_part() -> None:
     house = a_house()
     builders.own(house.vision, house.cluster, "lent", since="2026-05-02 00:00", until="2026-05-03 00:00")
     builders.take_in(
         house.cluster, builders.a_job(account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00")
     )
-    text = words(page(house.op, UNOWNED))
+    text = words(page(house.op, UNASSIGNED))
     assert "lent gpu1 1 72.00 0.00" in text  # 96 hours less the 24 that the vision lab had
     assert "assign_account gpu1 lent TENANT --until 2026-05-02T00:00:00Z" in text
     assert "assign_account gpu1 lent TENANT --since 2026-05-03T00:00:00Z" in text
 
 
-def test_between_two_owners_only_the_gap_is_unowned() -> None:
+def test_between_two_owners_only_the_gap_is_unassigned() -> None:
     house = a_house()
     builders.own(house.vision, house.cluster, "lent", until="2026-05-02 00:00")
     builders.own(house.speech, house.cluster, "lent", since="2026-05-04 00:00")
@@ -53,13 +53,13 @@ def test_between_two_owners_only_the_gap_is_unowned() -> None:
             account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00", gpu_share=(1, 7), gpus=7
         ),
     )
-    text = words(page(house.op, UNOWNED))
+    text = words(page(house.op, UNASSIGNED))
     assert "lent gpu1 1 48.00 0.00" in text
     assert "TENANT --since 2026-05-02T00:00:00Z --until 2026-05-04T00:00:00Z" in text
     assert text.count("assign_account") == 1
 
 
-def test_a_suspended_job_is_unowned_for_what_it_held() -> None:
+def test_a_suspended_job_is_unassigned_for_what_it_held() -> None:
     house = a_house()
     builders.own(house.vision, house.cluster, "lent", since="2026-05-01 05:00")
     builders.take_in(
@@ -68,13 +68,13 @@ def test_a_suspended_job_is_unowned_for_what_it_held() -> None:
             account="lent", started="2026-05-01 00:00", ended="2026-05-01 10:00", suspended=18_000
         ),
     )
-    assert "lent gpu1 1 2.50 0.00" in words(page(house.op, UNOWNED))  # half of the five hours that it held
+    assert "lent gpu1 1 2.50 0.00" in words(page(house.op, UNASSIGNED))  # half of the five hours that it held
 
 
 def test_an_account_without_a_name_can_be_assigned_too() -> None:
     house = a_house()
     builders.take_in(house.cluster, builders.a_job(account=""))
-    assert "assign_account gpu1 '' TENANT" in words(page(house.op, UNOWNED))
+    assert "assign_account gpu1 '' TENANT" in words(page(house.op, UNASSIGNED))
 
 
 def test_clusters_show_how_far_they_are_read() -> None:

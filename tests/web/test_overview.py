@@ -47,7 +47,7 @@ def test_march_shows_what_ann_spent() -> None:
     assert "GPU-hours 6.50" in text
     assert "Jobs 2 started in this period" in text
     assert "Open invoices $13.00 1 to pay, the first was due 17 Apr 2026" in text
-    assert "Usage complete through 20 Apr 2026, 00:00" in text
+    assert "Data through 20 Apr 2026, 00:00" in text
 
 
 def test_a_payment_settles_what_is_open() -> None:

@@ -103,7 +103,7 @@ REGION = RegexValidator(
 class Tenant(models.Model):
     """Who is billed. Its invoices carry copies of what is here, frozen when they are issued."""
 
-    slug = models.SlugField(unique=True, help_text="Name in addresses; never changes.")
+    slug = models.SlugField(unique=True, help_text="Slug; never changes.")
     name = models.CharField(max_length=200, help_text="As it stands on invoices.")
     timezone = models.CharField(
         max_length=64, default="UTC", validators=[known_zone], help_text="IANA zone of its billing periods."

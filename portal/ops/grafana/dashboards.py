@@ -164,7 +164,7 @@ def _reading() -> list[Panel]:
             unit="s",
         ),
         _graph(
-            "Passes that failed in a row",
+            "Syncs that failed in a row",
             "0 where the last one ended well.",
             "max by (cluster) (clustertab_cluster_failed_passes)",
             "{{cluster}}",
@@ -177,11 +177,14 @@ def _reading() -> list[Panel]:
         ),
         Panel(
             title="GPU-hours that cannot be billed",
-            says="Unpriced: a tenant's close is refused. Unowned: begun within 31 days in accounts of nobody.",
+            says="Unpriced: a tenant's close is refused. Unassigned: begun within 31 days in accounts of nobody.",
             kind="timeseries",
             queries=[
                 Query(f"max by (tenant) (clustertab_unpriced_gpu_seconds) / {HOUR}", "unpriced, {{tenant}}"),
-                Query(f"max by (cluster) (clustertab_unowned_gpu_seconds) / {HOUR}", "unowned, {{cluster}}"),
+                Query(
+                    f"max by (cluster) (clustertab_unassigned_gpu_seconds) / {HOUR}",
+                    "unassigned, {{cluster}}",
+                ),
             ],
             unit="h",
         ),

@@ -17,14 +17,14 @@ from billing.rules.money import Money
 from clusters import health, status
 from clusters.health import Vital
 from portal.core.outbox.backlog import backlog
-from portal.core.tenants.unowned import unowned
+from portal.core.tenants.unassigned import unassigned
 from portal.ops.metrics import broker
 from portal.ops.metrics.exposition import OTHER, Labels, folded, gauge, seconds_since
 
 log = structlog.get_logger("portal.metrics")
 
 DOLLARS = "USD"
-UNOWNED_DAYS = 31
+UNASSIGNED_DAYS = 31
 KIND = ("job_name", "team", "gpu_type", "namespace")
 REST: Labels = (OTHER,) * len(KIND)
 
@@ -41,7 +41,7 @@ def families(*, moment: datetime, most: int) -> Iterator[Metric]:
         "unpriced": lambda: [_unpriced(most)],
         "clusters": lambda: _clusters(found, moment),
         "quarantine": lambda: [_quarantine(most)],
-        "unowned": lambda: [_unowned(found, moment)],
+        "unassigned": lambda: [_unassigned(found, moment)],
         "outbox": lambda: _outbox(moment),
         "reconciliation": lambda: _books(moment),
     }
@@ -170,13 +170,13 @@ def _quarantine(most: int) -> Metric:
     )
 
 
-def _unowned(found: list[Vital], moment: datetime) -> Metric:
+def _unassigned(found: list[Vital], moment: datetime) -> Metric:
     seconds: dict[Labels, Fraction] = {(vital.cluster,): Fraction(0) for vital in found}
-    for row in unowned(begun=moment - timedelta(days=UNOWNED_DAYS)):
+    for row in unassigned(begun=moment - timedelta(days=UNASSIGNED_DAYS)):
         seconds[(row.use.cluster,)] += row.use.gpu_seconds
     return gauge(
-        "clustertab_unowned_gpu_seconds",
-        f"GPU-seconds of jobs begun within {UNOWNED_DAYS} days that no tenant owned.",
+        "clustertab_unassigned_gpu_seconds",
+        f"GPU-seconds of jobs begun within {UNASSIGNED_DAYS} days that no tenant owned.",
         ("cluster",),
         seconds.items(),
     )

@@ -62,8 +62,8 @@ from portal.web.shapes.operator import (
     QuarantineRow,
     TenantRow,
     TenantsPage,
-    UnownedPage,
-    UnownedRow,
+    UnassignedPage,
+    UnassignedRow,
 )
 from portal.web.shapes.overview import (
     Chart,
@@ -185,8 +185,8 @@ __all__ = [
     "TenantsPage",
     "Tile",
     "Tone",
-    "UnownedPage",
-    "UnownedRow",
+    "UnassignedPage",
+    "UnassignedRow",
     "UnseenRow",
     "VanishedRow",
     "VersionCard",

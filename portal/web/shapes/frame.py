@@ -16,7 +16,7 @@ Area = Literal[
     "wallet",
     "payment",
     "tenants",
-    "unowned",
+    "unassigned",
     "clusters",
     "plans",
     "close",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnownedRow:
+class UnassignedRow:
     """An account that used something while nobody owned it."""
 
     cluster: str
@@ -25,8 +25,8 @@ class UnownedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnownedPage:
-    rows: tuple[UnownedRow, ...]
+class UnassignedPage:
+    rows: tuple[UnassignedRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

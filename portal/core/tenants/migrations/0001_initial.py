@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                     name='Tenant',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('slug', models.SlugField(help_text='Name in addresses; never changes.', unique=True)),
+                        ('slug', models.SlugField(help_text='Slug; never changes.', unique=True)),
                         ('name', models.CharField(help_text='As it stands on invoices.', max_length=200)),
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone of its billing periods.', max_length=64, validators=[portal.core.tenants.models.known_zone])),
                         ('anchor_day', models.PositiveSmallIntegerField(default=1, help_text='Day of the month on which its periods start; 31 means the last day.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(31)])),

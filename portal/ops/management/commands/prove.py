@@ -30,7 +30,7 @@ UNITS = {
 
 
 class Command(OperatorCommand):
-    help = "Prove the sums: allocated = billed + waived + pending + unowned. Exit code 1 if one is open."
+    help = "Prove the sums: allocated = billed + waived + pending + unassigned. Exit code 1 if one is open."
     refusals: ClassVar[tuple[type[Exception], ...]] = (ConnectorError,)
 
     def arguments(self, parser: CommandParser) -> None:

@@ -15,14 +15,14 @@ Span = tuple[datetime | None, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Unowned:
-    """An account's unowned usage, and the spans without an owner that its jobs touch."""
+class Unassigned:
+    """An account's unassigned usage, and the spans without an owner that its jobs touch."""
 
     use: Unclaimed
     gaps: list[Span]
 
 
-def unowned(*, begun: datetime | None = None) -> list[Unowned]:
+def unassigned(*, begun: datetime | None = None) -> list[Unassigned]:
     """All accounts that used something while nobody owned them, in jobs begun then or later. Two queries."""
     owned: dict[int, list[tuple[int | None, int | None]]] = defaultdict(list)
     for account, since, until in Ownership.objects.order_by("since", "pk").values_list(
@@ -31,7 +31,7 @@ def unowned(*, begun: datetime | None = None) -> list[Unowned]:
         owned[account].append((_second(since), _second(until)))
     claims = [(account, since, until) for account, spans in owned.items() for since, until in spans]
     return [
-        Unowned(use, _gaps(owned[use.account_id], use))
+        Unassigned(use, _gaps(owned[use.account_id], use))
         for use in usage.unclaimed(claims, begun=_second(begun) or 0)
     ]
 
