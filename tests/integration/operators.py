@@ -27,7 +27,8 @@ import django
 django.setup()
 from django.core.management import call_command
 from django.utils.module_loading import import_string
-from billing import closing, intake
+from billing.invoicing import month_close
+from billing.rating import ingest
 print("ready", flush=True)
 for line in sys.stdin:
     pid = os.fork()
