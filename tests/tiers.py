@@ -17,7 +17,7 @@ LONG = os.environ.get("CLUSTERTAB_LONG") == "1"
 DEFAULT, PEERS, SWEEPS = "default", "peers", "long"
 
 MARKERS = (
-    "peers: starts other programs; runs with ./run test --peers",
+    "peers: starts other programs, or takes long; runs with ./run test --peers",
     "long: many seeds, or minutes; runs with ./run test --long only",
     "larger: runs in its tier, and with ./run test --long once more, with more of it",
     "sample: the story of its kind against a real peer that runs by default too",

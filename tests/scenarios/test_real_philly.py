@@ -70,6 +70,7 @@ def close(month: str) -> None:
     assert {row["outcome"] for row in answer["tenants"]} <= {"issued", "nothing to bill"}
 
 
+@pytest.mark.peers  # half a minute; by default other clusters' records stand for it
 def test_three_months_are_billed_to_the_second_and_the_cent(philly: Path) -> None:
     taken = run("import_usage", "philly", philly)
     assert (taken["read"], taken["new"], taken["quarantined"]) == (74_167, 74_167, 0)
