@@ -73,7 +73,7 @@ def account_name(account: int) -> str:
 
 
 def sacct_lines(made: Iterator[Job]) -> Iterator[str]:
-    """The jobs as the command of docs/sacct.md prints them, header first, each ended by a line break."""
+    """The jobs as the command of docs/reference/sacct.md prints them, header first, each ended by a line break."""
     yield f"{COLUMNS}\n"
     for job in made:
         tres = f"billing={job.cpus},cpu={job.cpus},gres/gpu:{job.model}={job.gpus},gres/gpu={job.gpus}"

@@ -33,7 +33,8 @@ def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
         )
     if connection is None or cluster.kind != ClusterKind.SLURM:
         raise ConnectorError(
-            f"{cluster.name} has no connection to a Slurm: give it one, as docs/slurm.md says.", retry=False
+            f"{cluster.name} has no connection to a Slurm: give it one, as docs/how-to/connect-slurm.md says.",
+            retry=False,
         )
     return connection, SlurmRest(endpoint(connection), login(connection), clock=clock)
 
@@ -112,7 +113,7 @@ def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
             Finding(
                 Level.FAIL,
                 "Connection",
-                f"{cluster.name} has no connection to a Prometheus: give it one, as docs/kubernetes.md says.",
+                f"{cluster.name} has no connection to a Prometheus: give it one, as docs/how-to/connect-kubernetes.md says.",
             )
         ]
     try:

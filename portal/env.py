@@ -1,4 +1,4 @@
-"""Everything that ClusterTab reads from its environment, typed; docs/settings.md describes each name."""
+"""Everything that ClusterTab reads from its environment, typed; docs/reference/settings.md describes each name."""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ def gateway() -> Gateway:
     says, where it collected in the other mode, and where nobody knows, or can be asked, what it is called there.
     """
     if not is_configured():
-        raise CollectingError("Nothing is collected here yet: set STRIPE_SECRET_KEY, as docs/stripe.md says.")
+        raise CollectingError(
+            "Nothing is collected here yet: set STRIPE_SECRET_KEY, as docs/how-to/go-live-with-stripe.md says."
+        )
     found = _gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
     row = Collector.objects.filter(pk=1).first() or _first(found)
     if settings.STRIPE_DEPLOYMENT not in ("", str(row.deployment)):
@@ -151,7 +153,7 @@ def is_locked_out() -> bool:
 
 def lacks(rights: Sequence[str]) -> str:
     """What a key may not do and has to, in a sentence."""
-    return f"The key of Stripe lacks rights: {', '.join(rights)}. Give it them, as docs/stripe.md lists them."
+    return f"The key of Stripe lacks rights: {', '.join(rights)}. Give it them, as docs/how-to/go-live-with-stripe.md lists them."
 
 
 def stay_out(why: str) -> None:

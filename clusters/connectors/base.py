@@ -37,7 +37,7 @@ class UsageFact:
     They are made by the million. So it is not frozen, which takes three quarters of the time of making one, and
     takes its fields in this order as well as by name, which takes three times as long.
 
-    Which source fills which column is a table in docs/operators.md, held by recorded answers; the others come by files
+    Which source fills which column is a table in docs/how-to/install.md, held by recorded answers; the others come by files
     alone, or not at all.
 
     All instants are UTC epoch seconds; `started` and `ended` are half-open `[started, ended)`.

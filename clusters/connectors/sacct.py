@@ -1,4 +1,4 @@
-"""Text exports of Slurm's accounting: `sacct --parsable2`, plain or gzip. docs/sacct.md is their page."""
+"""Text exports of Slurm's accounting: `sacct --parsable2`, plain or gzip. docs/reference/sacct.md is their page."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ COMMAND = (
     "--format=JobIDRaw,JobID,Cluster,User,Account,Partition,QOS,State,ExitCode,Submit,Eligible,Start,End,"
     "ElapsedRaw,Suspended,TimelimitRaw,NNodes,NCPUS,ReqTRES,AllocTRES,JobName,NodeList"
 )
-"""What docs/sacct.md prescribes; the dates are an example."""
+"""What docs/reference/sacct.md prescribes; the dates are an example."""
 
 NEEDED = ("JobIDRaw", "Submit", "Start", "End", "State", "Account", "AllocTRES")
 ELAPSED = ("ElapsedRaw", "Elapsed")

@@ -22,7 +22,7 @@ COMMANDS = sorted(
     if path.stem != "__init__"
 )
 PAGES = sorted(
-    [*DOCS.glob("*.md"), *(ROOT / name for name in ("README.md", "DEVELOPERS.md", "CHANGELOG.md"))]
+    [*DOCS.rglob("*.md"), *(ROOT / name for name in ("README.md", "DEVELOPERS.md", "CHANGELOG.md"))]
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -90,17 +90,18 @@ def _long_options(command: BaseCommand) -> set[str]:
 def test_every_command_is_documented_with_its_options(command: str) -> None:
     """What answers programs has its section for them; anything else is at least explained to operators."""
     answers = issubclass(import_module(f"portal.ops.management.commands.{command}").Command, OperatorCommand)
-    text = (DOCS / ("integrators.md" if answers else "operators.md")).read_text()
+    text = "\n".join(page.read_text() for page in PAGES)
     if answers:
+        text = (DOCS / "reference" / "commands.md").read_text()
         section = re.search(rf"^### {command}$\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
-        assert section, f"docs/integrators.md has no section on {command}"
+        assert section, f"docs/reference/commands.md has no section on {command}"
         text = section[1]
     assert command in text
     assert {name for name in options(command) if name not in text} == set()
 
 
 def test_every_command_of_the_integrators_page_exists() -> None:
-    sections = re.findall(r"^### (\w+)$", (DOCS / "integrators.md").read_text(), re.MULTILINE)
+    sections = re.findall(r"^### (\w+)$", (DOCS / "reference/commands.md").read_text(), re.MULTILINE)
     assert [name for name in sections if name not in COMMANDS] == []
 
 

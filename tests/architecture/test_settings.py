@@ -11,7 +11,9 @@ from portal import env
 from portal.env import ROOT
 from tests.architecture.sources import nodes
 
-DOCUMENTED = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "settings.md").read_text(), re.MULTILINE))
+DOCUMENTED = set(
+    re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "reference/settings.md").read_text(), re.MULTILINE)
+)
 READERS = ("portal/env.py", "deploy/gunicorn.conf.py")
 
 

@@ -250,7 +250,7 @@ def test_rows_of_several_clusters_are_noted(tmp_path: Path) -> None:
 
 
 def test_the_page_for_operators_names_the_command_every_column_and_every_reason() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "sacct.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference/sacct.md").read_text(encoding="utf-8")
     assert COMMAND in page.replace(" \\\n  ", " ")
     for column in (*NEEDED, *ELAPSED, *OPTIONAL):
         assert f"`{column}`" in page, column

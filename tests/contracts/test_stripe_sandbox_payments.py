@@ -253,10 +253,11 @@ def test_an_intent_is_confirmed_later_or_canceled() -> None:
 
 def test_the_documentation_lists_every_test_card_and_account() -> None:
     listed = {
-        (row["number"].replace(" ", ""), row["name"].strip("`")) for row in table("sandbox.md", "Test cards")
+        (row["number"].replace(" ", ""), row["name"].strip("`"))
+        for row in table("reference/sandbox.md", "Test cards")
     }
     assert listed == {(card.number, card.name) for card in CARDS}
-    text = (DOCS / "sandbox.md").read_text()
+    text = (DOCS / "reference/sandbox.md").read_text()
     accounts = re.findall(r"^\| ([A-Z]{2}[\d ]+) \| `(\w+)` \|", text, re.MULTILINE)
     assert {(iban.replace(" ", ""), name) for iban, name in accounts} == {
         (one.iban, one.name) for one in ACCOUNTS

@@ -1,7 +1,7 @@
 """A strict, stateful stand-in of slurmrestd on 127.0.0.1, for what no package here can run.
 
 The answers' shapes are those of the recorded ones; what each version does differently with a write is
-spelled out in `docs/slurm.md`. Tokens are verified as Slurm does.
+spelled out in `docs/how-to/connect-slurm.md`. Tokens are verified as Slurm does.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def _gpus(tres: str) -> int:
 
 
 def export(lab: Lab, path: Path, *, since: int) -> Path:
-    """A file as docs/sacct.md has operators make it."""
+    """A file as docs/reference/sacct.md has operators make it."""
     command = COMMAND.replace("2026-01-01", local(since)).replace("2026-02-01", "now").split()
     path.write_text(lab.slurm(*command[1:]))  # the lab's own clock is UTC already
     return path

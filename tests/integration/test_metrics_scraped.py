@@ -174,6 +174,9 @@ def test_promtool_finds_no_fault(served: LiveServer, pushed_lab: Lab) -> None:
 
 
 def test_every_metric_and_alert_is_documented() -> None:
-    assert {row["metric"].strip("`") for row in table("monitoring.md", "What is told")} == {*OURS, *BOOKS}
-    alerts = {row["alert"].strip("`") for row in table("monitoring.md", "Alerts worth having")}
+    assert {row["metric"].strip("`") for row in table("reference/metrics.md", "What is told")} == {
+        *OURS,
+        *BOOKS,
+    }
+    alerts = {row["alert"].strip("`") for row in table("reference/metrics.md", "Alerts worth having")}
     assert alerts == {rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}

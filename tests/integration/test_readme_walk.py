@@ -1,4 +1,4 @@
-"""The five minutes of the README, word for word, and the fields that docs/integrators.md promises."""
+"""The five minutes of the README, word for word, and the fields that docs/reference/commands.md promises."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def fields(value: Any, at: str = "") -> set[str]:
 
 
 def promised(command: str) -> set[str]:
-    return {row["field"].strip("`") for row in table("integrators.md", command)}
+    return {row["field"].strip("`") for row in table("reference/commands.md", command)}
 
 
 @pytest.mark.parametrize("step", range(len(STEPS)))

@@ -44,7 +44,7 @@ def owner_of(database_url: str) -> str:
 
 
 def back_up(database_url: str, dump: str) -> None:
-    """As docs/operators.md says."""
+    """As docs/how-to/install.md says."""
     options = ("--enable-row-security", "--format=custom", "--no-owner", f"--file={dump}")
     subprocess.run([binaries() / "pg_dump", *options, owner_of(database_url)], check=True)
 

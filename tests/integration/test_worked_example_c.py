@@ -133,9 +133,9 @@ def test_february_is_invoiced_for_the_49_hours(
 
 
 def documented() -> dict[str, dict[str, tuple[str, ...]]]:
-    """The table of docs/reports.md: configuration → unit → dollars an hour."""
+    """The table of docs/explanation/efficiency.md: configuration → unit → dollars an hour."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
-    text = (DOCS / "reports.md").read_text()
+    text = (DOCS / "explanation/efficiency.md").read_text()
     for row in re.findall(r"^\| ([a-z][\w, ]*) \| (bu-[abc]) \| (.*) \|$", text, re.MULTILINE):
         found.setdefault(row[0], {})[row[1]] = tuple(row[2].split(" | "))
     return found

@@ -1,4 +1,4 @@
-"""The figures of docs/billing.md of who pays, computed again by a close."""
+"""The figures of docs/explanation/amounts.md of who pays, computed again by a close."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.terms import TWO_DOLLARS, a_version
 
 @pytest.mark.django_db
 def test_a_payer_from_11_april() -> None:
-    rows = {row["paid by"]: row for row in table("billing.md", "A payer from 11 April")}
+    rows = {row["paid by"]: row for row in table("explanation/amounts.md", "A payer from 11 April")}
     cluster = builders.a_cluster(complete_through="2026-06-01")
     version = a_version(TWO_DOLLARS, allowance="30")
     plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(300), in_advance=False)

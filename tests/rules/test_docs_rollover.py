@@ -1,4 +1,4 @@
-"""What is left of an allowance, as docs/billing.md tells it, computed again by the rules that bill."""
+"""What is left of an allowance, as docs/explanation/amounts.md tells it, computed again by the rules that bill."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from billing.rules.fees import included
 from billing.rules.period import period_starting_in, unbroken
 from tests.documentation import number, table
 
-PAGE = "billing.md"
+PAGE = "explanation/amounts.md"
 
 
 def test_case_033_what_is_left_rolls_over_once() -> None:

@@ -1,4 +1,4 @@
-"""Every figure of docs/billing.md, computed again by the rules that bill."""
+"""Every figure of docs/explanation/amounts.md, computed again by the rules that bill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.documentation import number, table
 from tests.held import held
 from tests.scenarios.real import run
 
-PAGE = "billing.md"
+PAGE = "explanation/amounts.md"
 UTC_ZONE = ZoneInfo("UTC")
 TWO = PerUnit(Decimal("2.00"))
 

@@ -1,4 +1,4 @@
-"""What follows day by day when an invoice is not paid, as docs/dunning.md tells it."""
+"""What follows day by day when an invoice is not paid, as docs/explanation/dunning.md tells it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_without_a_policy_there_are_three_reminders_and_nobody_is_suspended() ->
 
 
 def test_the_timeline_of_the_page_is_what_is_computed() -> None:
-    page = (ROOT / "docs" / "dunning.md").read_text()
+    page = (ROOT / "docs" / "explanation/dunning.md").read_text()
     table = re.search(r"<!-- timeline -->\n(.*?)<!-- end -->", page, re.DOTALL)
     assert table
     rows = [

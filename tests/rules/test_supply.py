@@ -1,4 +1,4 @@
-"""Whose tax a supply falls under: docs/taxes.md, computed again."""
+"""Whose tax a supply falls under: docs/explanation/taxes.md, computed again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from billing.rules.supply import Party, Rate, Rates, TaxError, may_reverse_charg
 from billing.rules.tax import tax_on
 from tests.documentation import table
 
-PAGE = "taxes.md"
+PAGE = "explanation/taxes.md"
 RATES = Rates(
     [
         Rate(

@@ -1,4 +1,4 @@
-"""What a wallet holds, told a second time: from its jobs and grants as they turned out, as docs/wallets.md has it.
+"""What a wallet holds, told a second time: from its jobs and grants as they turned out, as docs/explanation/wallets.md has it.
 
 It shares no line with the product and imports nothing of it (a test sees to that). It knows nothing of what was booked
 when: it is given the end of the story alone, and goes through its days once.

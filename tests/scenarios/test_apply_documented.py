@@ -1,4 +1,4 @@
-"""docs/configuration.md is complete, and what it shows works."""
+"""docs/reference/configuration.md is complete, and what it shows works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portal.dev.demo_data.seeding import CONFIG
 from portal.env import ROOT
 from tests.scenarios.configuring import Op
 
-PAGE = (ROOT / "docs" / "configuration.md").read_text()
+PAGE = (ROOT / "docs" / "reference/configuration.md").read_text()
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 # What has to stand around a table for its keys to be asked for, and how the sentences call it.

@@ -17,7 +17,7 @@ from tests.builders import a_cluster, a_job, take_in
 
 pytestmark = pytest.mark.django_db
 
-PAGE = Path(__file__).parents[2] / "docs" / "wallets.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation/wallets.md"
 REST = """
 [[cluster]]
 name = "gpu1"

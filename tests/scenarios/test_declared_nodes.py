@@ -46,7 +46,7 @@ def applied(tmp_path: Path, text: str) -> list[str]:
 
 
 def day_of_two_nodes() -> Cluster:
-    """The day of docs/reports.md."""
+    """The day of docs/explanation/efficiency.md."""
     cluster = a_cluster()
     a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     nodes = [Node("n1", "a100", 8), Node("n2", "a100", 8, state="down")]
@@ -59,7 +59,7 @@ def day_of_two_nodes() -> Cluster:
 
 
 def documented() -> dict[str, str]:
-    page = (ROOT / "docs" / "reports.md").read_text()
+    page = (ROOT / "docs" / "explanation/efficiency.md").read_text()
     table = page.partition("| part | GPU-hours |\n|---|---|\n")[2].partition("\n\n")[0]
     return dict(re.findall(r"\| (\w+) \| (\d+) \|", table))
 

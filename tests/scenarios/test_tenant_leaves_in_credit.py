@@ -70,7 +70,7 @@ def test_case_086_a_fee_in_advance_comes_back_as_a_credit_note_at_the_close_of_t
 
 
 @pytest.mark.parametrize(
-    "row", table("billing.md", "A tenant that leaves"), ids=lambda row: row["closing invoice"]
+    "row", table("explanation/amounts.md", "A tenant that leaves"), ids=lambda row: row["closing invoice"]
 )
 def test_case_086_what_it_used_last_is_billed_with_it(
     member: Tenant, row: Mapping[str, str], tmp_path: Path

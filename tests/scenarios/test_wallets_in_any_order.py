@@ -74,7 +74,7 @@ def holds() -> None:
     assert broken == []
 
 
-# -- the two examples of docs/wallets.md
+# -- the two examples of docs/explanation/wallets.md
 
 
 @pytest.mark.parametrize("order", ["grant first", "job first"])
@@ -83,7 +83,9 @@ def test_a_grant_that_pays_a_debt_and_expires_leaves_nothing_when_its_job_is_cor
     wallet = a_wallet(tenant)
     expected = [
         row[order]
-        for row in table("wallets.md", "Worked example: a job is corrected after its grant expired")
+        for row in table(
+            "explanation/wallets.md", "Worked example: a job is corrected after its grant expired"
+        )
     ]
 
     def give() -> None:
@@ -137,7 +139,8 @@ def test_a_cap_looks_at_each_hour_however_often_it_is_booked(every: int) -> None
     a_wallet(tenant, oracle_wallets.Rule("hourly", "hour", 1_00, cap=10_00))
     midnight = at("2026-09-01")
     expected = {
-        row["until"]: row["balance"] for row in table("wallets.md", "Worked example: a cap, by the hour")
+        row["until"]: row["balance"]
+        for row in table("explanation/wallets.md", "Worked example: a cap, by the hour")
     }
     grants.tend(moment=midnight)
     assert balance() == expected["00:00"]

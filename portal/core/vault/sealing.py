@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 NO_KEYS = (
     "There is no key for stored secrets: put one into CLUSTERTAB_SECRET_KEYS, the same for every process "
-    "(docs/settings.md has the command that makes one)."
+    "(docs/reference/settings.md has the command that makes one)."
 )
 NOT_A_KEY = "CLUSTERTAB_SECRET_KEYS holds something that is no key: each is 32 bytes in URL-safe base64."
 WRONG_KEYS = (

@@ -27,7 +27,7 @@ class Command(migrate.Command):
                 raise
             raise CommandError(
                 f"The login that migrates has to own the database and may create roles: name it by DATABASE_OWNER_URL, "
-                f"as docs/operators.md says ({error.__cause__.diag.message_primary})."
+                f"as docs/how-to/install.md says ({error.__cause__.diag.message_primary})."
             ) from error
 
     def _as_owner(self, *args: Any, **options: Any) -> str | None:
