@@ -113,7 +113,7 @@ def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
             Finding(
                 Level.FAIL,
                 "Connection",
-                f"{cluster.name} has no connection to a Prometheus: give it one, as docs/how-to/connect-kubernetes.md says.",
+                f"{cluster.name} has no connection to a Prometheus: docs/how-to/connect-kubernetes.md tells how.",
             )
         ]
     try:

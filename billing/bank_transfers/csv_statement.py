@@ -174,7 +174,7 @@ def _rows(text: str, columns: Mapping[str, str]) -> list[tuple[int, list[str]]]:
             return rows
     raise StatementError(
         "No line of the file is a header with the columns 'booked_on' and 'amount', or with money in and money out: "
-        "docs/how-to/bank-transfers.md says which columns there are, and --column 'NAME=amount' says what another one means."
+        "docs/how-to/bank-transfers.md lists the columns, and --column 'NAME=amount' says what another one means."
     )
 
 

@@ -153,7 +153,7 @@ def is_locked_out() -> bool:
 
 def lacks(rights: Sequence[str]) -> str:
     """What a key may not do and has to, in a sentence."""
-    return f"The key of Stripe lacks rights: {', '.join(rights)}. Give it them, as docs/how-to/go-live-with-stripe.md lists them."
+    return f"The key of Stripe lacks rights: {', '.join(rights)}; docs/how-to/go-live-with-stripe.md lists them."
 
 
 def stay_out(why: str) -> None:

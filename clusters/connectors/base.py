@@ -37,8 +37,8 @@ class UsageFact:
     They are made by the million. So it is not frozen, which takes three quarters of the time of making one, and
     takes its fields in this order as well as by name, which takes three times as long.
 
-    Which source fills which column is a table in docs/how-to/install.md, held by recorded answers; the others come by files
-    alone, or not at all.
+    Which source fills which column is a table in docs/reference/sources.md, held by recorded answers; the others
+    come by files alone, or not at all.
 
     All instants are UTC epoch seconds; `started` and `ended` are half-open `[started, ended)`.
     `started is None`: still waiting. `ended is None`: still running (or waiting).

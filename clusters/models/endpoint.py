@@ -85,7 +85,7 @@ class Reach(models.Model):
     options = models.JSONField(
         default=dict,
         blank=True,
-        help_text="How the series of a Prometheus are read, as a JSON object; docs/how-to/connect-kubernetes.md has its keys.",
+        help_text="Options of a Prometheus, as a JSON object; docs/how-to/connect-kubernetes.md lists its keys.",
     )
     credentials_changed_at = models.DateTimeField(
         null=True, editable=False, help_text="When a secret was last changed; the database writes it."

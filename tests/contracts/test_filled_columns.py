@@ -1,6 +1,6 @@
 """What each source fills, by recorded answers of real ones: a price that selects by what nobody fills bills in full.
 
-The table of docs/how-to/install.md is the one that is held here.
+The table of docs/reference/sources.md is the one that is held here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ story = Stories()
 
 def documented() -> dict[str, dict[str, bool]]:
     """By column of a fact, whether each source fills it."""
-    page = (ROOT / "docs" / "how-to/install.md").read_text()
+    page = (ROOT / "docs" / "reference/sources.md").read_text()
     table = page.partition("### What each source fills\n")[2].partition("\n#")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]

@@ -1,4 +1,4 @@
-"""A backup is restored into a second instance and proved, by the commands of docs/how-to/backup.md, with containers or not."""
+"""A backup is restored into a second instance and proved, by the commands of docs/how-to/backup.md."""
 
 from __future__ import annotations
 

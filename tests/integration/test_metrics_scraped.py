@@ -174,7 +174,7 @@ def test_promtool_finds_no_fault(served: LiveServer, pushed_lab: Lab) -> None:
 
 
 def test_every_metric_and_alert_is_documented() -> None:
-    assert {row["metric"].strip("`") for row in table("reference/metrics.md", "What is told")} == {
+    assert {row["metric"].strip("`") for row in table("reference/metrics.md", "Metrics")} == {
         *OURS,
         *BOOKS,
     }

@@ -1,4 +1,4 @@
-"""The figures of docs/explanation/amounts.md on what one tenant has of its own, computed again by the rules that bill."""
+"""The figures of docs/explanation/amounts.md on what one tenant has of its own, computed again."""
 
 from __future__ import annotations
 

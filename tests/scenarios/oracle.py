@@ -1,7 +1,7 @@
 """What the tenants of a real cluster owe, told a second time: by plain fractions over the accounting file.
 
-It shares no line with the product and imports nothing of it (a test sees to that). It follows docs/explanation/amounts.md and
-docs/explanation/wallets.md in the plainest way there is: every job is read, cut at the
+It shares no line with the product and imports nothing of it (a test sees to that). It follows amounts.md and wallets.md
+of docs/explanation in the plainest way there is: every job is read, cut at the
 borders of months and of hours that cost something else, and added up.
 """
 

@@ -1,4 +1,4 @@
-"""What a wallet holds, told a second time: from its jobs and grants as they turned out, as docs/explanation/wallets.md has it.
+"""What a wallet holds, computed apart from its jobs and grants, as docs/explanation/wallets.md says.
 
 It shares no line with the product and imports nothing of it (a test sees to that). It knows nothing of what was booked
 when: it is given the end of the story alone, and goes through its days once.

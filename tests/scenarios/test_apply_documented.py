@@ -13,6 +13,7 @@ from portal.env import ROOT
 from tests.scenarios.configuring import Op
 
 PAGE = (ROOT / "docs" / "reference/configuration.md").read_text()
+COOKBOOK = (ROOT / "docs" / "how-to/pricing.md").read_text()
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 # What has to stand around a table for its keys to be asked for, and how the sentences call it.
@@ -64,6 +65,14 @@ def test_the_examples_apply_one_after_the_other(tmp_path: Path, monkeypatch: pyt
     for example in EXAMPLES:
         assert op.applies(example) != ["Nothing to change."]
         assert op.applies(example) == ["Nothing to change."]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("recipe", re.findall(r"^```toml\n(.*?)^```", COOKBOOK, re.MULTILINE | re.DOTALL))
+def test_each_recipe_of_the_cookbook_applies_as_it_stands(recipe: str, tmp_path: Path) -> None:
+    op = Op(tmp_path)
+    assert op.applies(recipe) != ["Nothing to change."]
+    assert op.applies(recipe) == ["Nothing to change."]
 
 
 @pytest.mark.django_db

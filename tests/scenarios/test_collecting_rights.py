@@ -67,11 +67,11 @@ def test_a_round_that_lacks_a_right_stops_says_which_and_goes_on_once_it_has_it(
     counter.collect()
     assert gateway_access.is_locked_out()
     assert Collector.objects.get().locked_out_why == (
-        "The key of Stripe may not read payment intents: give it that right, as docs/how-to/go-live-with-stripe.md lists them."
+        "The key of Stripe may not read payment intents: docs/how-to/go-live-with-stripe.md lists what it needs."
     )
     counter.collect()
     assert Collector.objects.get().locked_out_why == (
-        "The key of Stripe lacks rights: PaymentIntents: write. Give it them, as docs/how-to/go-live-with-stripe.md lists them."
+        "The key of Stripe lacks rights: PaymentIntents: write; docs/how-to/go-live-with-stripe.md lists them."
     )
     assert "failed" not in counter.states
     restricted(counter, settings)

@@ -242,7 +242,7 @@ def test_what_does_not_answer_is_told_by_the_test_of_the_connection(op: Op) -> N
     assert [finding.level for finding in found] == [Level.FAIL, Level.WARN]
     assert "127.0.0.1:9" in found[0].sentence
     none = connection_test.examine(cluster=a_cluster("bare", kind=ClusterKind.PROMETHEUS), clock=lambda: 0)
-    assert none[0].sentence.endswith("give it one, as docs/how-to/connect-kubernetes.md says.")
+    assert none[0].sentence.endswith("docs/how-to/connect-kubernetes.md tells how.")
 
 
 def test_jobs_are_acted_on_in_slurm_only(op: Op) -> None:

@@ -291,7 +291,7 @@ def _said(error: stripe.StripeError) -> str:
     """In a sentence. Stripe repeats a wrong key, of which it hides most; nothing of it is needed."""
     if isinstance(error, stripe.PermissionError) and (right := RIGHT.search(str(error.user_message or ""))):
         noun, may = right[1].replace("_", " "), right[2]
-        return f"The key of Stripe may not {may} {noun}s: give it that right, as docs/how-to/go-live-with-stripe.md lists them."
+        return f"The key of Stripe may not {may} {noun}s: docs/how-to/go-live-with-stripe.md lists what it needs."
     if isinstance(error, stripe.AuthenticationError | stripe.PermissionError):
         return "Stripe does not accept the key: set STRIPE_SECRET_KEY to one that may do this."
     if isinstance(error, stripe.APIConnectionError):
