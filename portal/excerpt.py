@@ -9,10 +9,10 @@ NO_CHOICE: Final = {"invalid_choice": "Select one of the choices."}
 """The `error_messages` of a form's field with choices: Django's own repeats what was sent, however long."""
 
 
-def excerpt(given: object) -> str:
+def excerpt(given: object, most: int = MOST) -> str:
     """The first of its characters, and an ellipsis where there are more."""
     text = str(given)
-    return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def quoted(given: object) -> str:

@@ -40,7 +40,7 @@ def test_case_089_killed_at_any_moment_and_run_again_it_ends_the_same(
             known = ROWS * kill // (KILLS + 1) // BATCH * BATCH
             killed += op.is_killed_doing(
                 "import_usage", "storm", file, *read, count=stored_by_storm, at=known,
-                after=dice.uniform(0, batch),
+                after=dice.uniform(0, batch / 3),  # it is faster alone than the first time
             )  # fmt: skip
         assert killed >= 2
         op.does("import_usage", "storm", file, *read)
@@ -65,7 +65,7 @@ def test_case_089_killed_at_any_moment_and_run_again_it_ends_the_same(
                     *command,
                     count=issued_by_storm,
                     at=issued_by_storm() + (kill == 2),
-                    after=dice.uniform(0, took / 3),
+                    after=dice.uniform(0, took / 6),
                 )
             op.does("close_period", month, "--as-of", "2024-05-03", *of("storm"))
 

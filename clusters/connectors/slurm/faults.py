@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError
-from portal.excerpt import excerpt
+from portal.excerpt import MOST, excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NOTHING_FOUND = 9003  # v0.0.38 says so of every window without jobs
 _NO_AUTH, _DATABASE, _NO_JOB = 1007, 7000, 2017
 _DENIED = frozenset({2002, 2010})  # not allowed; the job is somebody else's
+_REASON = 160  # characters of why a job is refused something: the reason stands at the end of a long sentence
 _JOB_REFUSALS = range(2000, 3000)  # slurmctld's own words on a job: it is there, and will not
 _NOT_UNDERSTOOD = frozenset({9000, 9001, 9200, 9201, 9202})
 
@@ -97,7 +98,7 @@ def _by_place(
             retry=True,
         )
     if "/job/" in path and any(fault.error_number in _JOB_REFUSALS for fault in faults):
-        return ConnectorError(f"Slurm refuses it{_words(faults)}.", retry=False)
+        return ConnectorError(f"Slurm refuses it{_words(faults, _REASON)}.", retry=False)
     if path.startswith("/slurm/") and answer.status >= 500 and faults:
         if expired:
             return LoginRefusedError(expired, retry=False)
@@ -156,9 +157,9 @@ def other_form(why: str, path: str, address: str) -> UnreadableFormError:
     )
 
 
-def _words(faults: Sequence[Fault]) -> str:
+def _words(faults: Sequence[Fault], most: int = MOST) -> str:
     """What Slurm said, on one line: ` ("Unable to query jobs", 1007)`."""
     if not faults:
         return ""
-    text = excerpt(" ".join((faults[0].description or faults[0].error or "no reason").split()))
+    text = excerpt(" ".join((faults[0].description or faults[0].error or "no reason").split()), most)
     return f' ("{text}", {faults[0].error_number})'
