@@ -63,7 +63,7 @@ def test_the_documented_file_makes_the_bucket_of_the_worked_example(tmp_path: Pa
         take_in(cluster, a_job(gpus=gpus, gpu_model=model, started="2026-03-02 10:00", ended=ended))
     (wallet,) = said("show_wallets", "--tenant", "robotics")["wallets"]
     assert (wallet["owner"], wallet["unit"], wallet["used"]) == ("ben", "TOK", "84.000000")
-    spent = PAGE.read_text().split("Together ")[1].split(" tokens")[0]
+    spent = PAGE.read_text().split("Total: ")[1].split(" tokens")[0]
     assert spent == "84"
 
 
