@@ -25,7 +25,7 @@ APART = ("years", "set-up")  # only where named: the one takes half an hour, the
 
 def main() -> int:
     options = _options()
-    wanted = set(options.names or NAMES)
+    names = set(options.names or NAMES)
     scale = Scale(options.quick)
     results: list[Result] = []
     try:
@@ -34,7 +34,7 @@ def main() -> int:
             if postmaster is None:
                 raise EmbeddedError("The bench's database has ended.")
             _heading(options.json)
-            for result in _works(scale, postmaster, wanted):
+            for result in _works(scale, postmaster, names):
                 results.append(result)
                 _show(result, options.json, gated=not scale.quick)
     except (EmbeddedError, instance.BusyError) as error:
@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     from bench import (
         documents,
         growth,
@@ -87,17 +87,17 @@ def _works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
         years,
     )
 
-    yield from intake.works(scale, postmaster, wanted)
-    yield from history.works(scale, postmaster, wanted)
-    yield from rating.works(scale, postmaster, wanted)
-    yield from whatif.works(scale, postmaster, wanted)
-    yield from growth.works(scale, postmaster, wanted)
-    yield from million.works(scale, postmaster, wanted)
-    yield from documents.works(scale, postmaster, wanted)
-    yield from pulling.works(scale, postmaster, wanted)
-    yield from kubernetes.works(scale, postmaster, wanted)
-    yield from years.works(scale, postmaster, wanted)
-    yield from set_up.works(scale, postmaster, wanted)
+    yield from intake.works(scale, postmaster, names)
+    yield from history.works(scale, postmaster, names)
+    yield from rating.works(scale, postmaster, names)
+    yield from whatif.works(scale, postmaster, names)
+    yield from growth.works(scale, postmaster, names)
+    yield from million.works(scale, postmaster, names)
+    yield from documents.works(scale, postmaster, names)
+    yield from pulling.works(scale, postmaster, names)
+    yield from kubernetes.works(scale, postmaster, names)
+    yield from years.works(scale, postmaster, names)
+    yield from set_up.works(scale, postmaster, names)
 
 
 _ROW = "{:<11}{:<44}{:>13}{:>13}{:>8}{:>9}{:>9}{:>9}{:>9}  {}\n"

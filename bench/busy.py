@@ -17,11 +17,13 @@ LEAST = 30  # requests during the import; fewer say nothing
 def page(scale: Scale, web: Site, address: str) -> Result:
     """p95 of wall time, from the first row of the import to its last."""
     file = instance.HOME / "busy.sacct"
-    made = jobs.jobs(scale.of(50_000), accounts=scale.of(1_000), days=25, seed=3)
-    file.write_text("".join(jobs.sacct_lines(made)))
+    workload = jobs.jobs(scale.of(50_000), accounts=scale.of(1_000), days=25, seed=3)
+    file.write_text("".join(jobs.sacct_lines(workload)))
     alone = [_wall(web, address) for _ in range(REQUESTS)]
-    told = {"DATABASE_URL": served.url_of(closing.RUN)}
-    importing = served.run("manage.py", "import_usage", "gpu1", str(file), "--format", "sacct", environ=told)
+    environment = {"DATABASE_URL": served.url_of(closing.RUN)}
+    importing = served.run(
+        "manage.py", "import_usage", "gpu1", str(file), "--format", "sacct", environ=environment
+    )
     during: list[float] = []
     while importing.poll() is None:
         during.append(_wall(web, address))

@@ -46,8 +46,8 @@ def ledger(
     instance.copy(instance.EMPTY, name)
     cluster = world.build(tenants, borders=borders)
     first = int(borders[0].timestamp())
-    made = jobs.jobs(count or scale.of(1_000_000), accounts=tenants, days=days, first=first, largest=10)
-    world.load_records(cluster, made)
+    workload = jobs.jobs(count or scale.of(1_000_000), accounts=tenants, days=days, first=first, largest=10)
+    world.load_records(cluster, workload)
 
 
 def rate(borders: Sequence[datetime] = world.BORDERS) -> None:

@@ -14,9 +14,9 @@ from billing.documents import pdf, typesetter, typesetting
 from billing.documents.invoice import DocumentLine, InvoiceDocument, Party
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     for name, lines, copies in (("pdf20", 20, 200), ("pdf500", 500, 20)):
-        if name in wanted:
+        if name in names:
             yield _invoice(name, lines, scale.of(copies * 10) // 10 or 1, scale, postmaster)
 
 

@@ -22,9 +22,9 @@ ACCOUNTS = 40
 GROWTH = 20 * 1024  # KiB that ten times the rows may add to what the process holds
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """Taking in a file, beside a tenth of it: the batches stay as large, so it is ten times as many."""
-    if "grow" not in wanted:
+    if "grow" not in names:
         return
     instance.copy(instance.EMPTY, READY)
     world.build(ACCOUNTS)
@@ -35,9 +35,9 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
         files.append(file)
     fresh = partial(instance.copy, READY, RUN)
     large, small = (Side(partial(intake.take_in, file), fresh) for file in files)
-    cost, beside = in_turn(postmaster, large, small, rounds=scale.rounds)
+    cost, baseline = in_turn(postmaster, large, small, rounds=scale.rounds)
     title = "taking in a file, beside a tenth of it"
-    yield Result("grow", title, scale.of(100_000), "jobs", cost, beside, Goal(at_most="10.5"))
+    yield Result("grow", title, scale.of(100_000), "jobs", cost, baseline, Goal(at_most="10.5"))
     instance.drop(RUN, READY)
 
 
@@ -49,10 +49,10 @@ def rate(scale: Scale, postmaster: int) -> Result:
         Side(_rate, partial(instance.copy, ledger, run), partial(_unrated, records))
         for ledger, run, records in ((LEDGER, LARGE, count), (TENTH_LEDGER, TENTH, tenth))
     ]
-    cost, beside = in_turn(postmaster, *sides, rounds=scale.rounds)
+    cost, baseline = in_turn(postmaster, *sides, rounds=scale.rounds)
     instance.drop(LARGE, TENTH, TENTH_LEDGER)
     title = "rating, beside a tenth of the jobs"
-    return _ten_times(Result("growrate", title, count, "usage", cost, beside, Goal(at_most="10.5")))
+    return _ten_times(Result("growrate", title, count, "usage", cost, baseline, Goal(at_most="10.5")))
 
 
 def close(scale: Scale, postmaster: int) -> Result:
@@ -62,11 +62,11 @@ def close(scale: Scale, postmaster: int) -> Result:
         Side(closing.everybody, partial(instance.copy, ready, run), partial(_unbilled, tenants))
         for ready, run in ((closing.READY, LARGE), (TENTH_READY, TENTH))
     ]
-    cost, beside = in_turn(postmaster, *sides, rounds=scale.rounds)
+    cost, baseline = in_turn(postmaster, *sides, rounds=scale.rounds)
     instance.drop(LARGE, TENTH)
     instance.use(closing.RUN)
     title = "a month of as many tenants, beside a tenth of the jobs"
-    return _ten_times(Result("growclose", title, tenants, "tenants", cost, beside, Goal(at_most="1.2")))
+    return _ten_times(Result("growclose", title, tenants, "tenants", cost, baseline, Goal(at_most="1.2")))
 
 
 def page(scale: Scale, web: Site, address: str, postmaster: int) -> Result:
@@ -76,13 +76,13 @@ def page(scale: Scale, web: Site, address: str, postmaster: int) -> Result:
     tenant = Tenant.objects.get(slug=address.split("/")[2])
     try:
         with pages.ours(tenant, TENTH) as before:
-            cost, beside = pages.in_turn(web, address, before, address, postmaster)
+            cost, baseline = pages.in_turn(web, address, before, address, postmaster)
     finally:
         instance.use(closing.RUN)
         instance.drop(TENTH)
         instance.use(closing.RUN)
     title = "the overview over HTTP, p95, beside a tenth of the jobs"
-    return Result("growpage", title, 1, "pages", cost, beside, Goal(at_most="1.2"), by_wall=True)
+    return Result("growpage", title, 1, "pages", cost, baseline, Goal(at_most="1.2"), by_wall=True)
 
 
 def _ten_times(result: Result) -> Result:

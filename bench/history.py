@@ -37,8 +37,8 @@ ALTER TABLE audit_entry ENABLE TRIGGER USER; ALTER TABLE audit_commit ENABLE TRI
 UPDATE = "UPDATE tenants_ownership SET until = coalesce(until, '2027-01-01') + interval '1 day'"
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    if not wanted & set(NAMES):
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
+    if not names & set(NAMES):
         return
     count = scale.of(10_000)
     instance.copy(instance.EMPTY, RUN)
@@ -46,11 +46,11 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
     _run("VACUUM ANALYZE")
     ours, limit = (partial(_history, on) for on in ("ENABLE", "DISABLE"))
     whole, single = partial(_run, UPDATE), partial(_one_by_one, min(count, SINGLE))
-    if "history" in wanted:
+    if "history" in names:
         costs = in_turn(postmaster, Side(whole, ours), Side(whole, limit), rounds=scale.rounds)
         title = "one update of ownerships, beside the same without a history"
         yield Result("history", title, count, "rows", *costs, Goal(at_most="1.2"))
-    if "historyone" in wanted:
+    if "historyone" in names:
         costs = in_turn(postmaster, Side(single, ours), Side(single, limit), rounds=scale.rounds)
         title = "as many updates of one row each, each its own transaction"
         yield Result("historyone", title, min(count, SINGLE), "rows", *costs)

@@ -19,23 +19,23 @@ BATCH = 5_000
 RUN, READY = "bench_run", "bench_ready"
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """Taking in new jobs, taking them in again, reading the file without a database."""
-    if not wanted & {"ingest", "floor", "replay", "parse"}:
+    if not names & {"ingest", "floor", "replay", "parse"}:
         return
     count, accounts = scale.of(100_000), 40
     file = instance.HOME / "jobs.sacct"
-    made = list(jobs.jobs(count, accounts=accounts, days=45))
-    file.write_text("".join(jobs.sacct_lines(iter(made))))
-    if "parse" in wanted:
+    workload = list(jobs.jobs(count, accounts=accounts, days=45))
+    file.write_text("".join(jobs.sacct_lines(iter(workload))))
+    if "parse" in names:
         yield parse(scale, postmaster, file, count)
     instance.copy(instance.EMPTY, READY)
     cluster = world.build(accounts)
     world.resolve_terms()
     limits.tables()
-    blocks = list(_blocks(world.record_rows(cluster, made)))
+    blocks = list(_blocks(world.record_rows(cluster, workload)))
     fresh = partial(instance.copy, READY, RUN)
-    if "ingest" in wanted or "floor" in wanted:
+    if "ingest" in names or "floor" in names:
         ours = Side(partial(take_in, file), fresh, partial(limits.sums, "billing"))
         limit = Side(partial(take_in_limit, blocks), fresh, partial(limits.sums, "bench"))
         cost, least = in_turn(postmaster, ours, limit, rounds=scale.rounds)
@@ -44,12 +44,12 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
         bare = Side(partial(copy_bare, blocks), fresh)
         _, floor = in_turn(postmaster, Side(lambda: None), bare, rounds=scale.rounds)
         yield Result("floor", "the same beside a bare COPY of its rows", count, "jobs", cost, floor)
-    if "replay" in wanted:
+    if "replay" in names:
         fresh()
         take_in(file)
         again = Side(partial(take_in, file))
-        known = Side(partial(look_up, blocks))
-        cost, least = in_turn(postmaster, again, known, rounds=scale.rounds)
+        lookup = Side(partial(look_up, blocks))
+        cost, least = in_turn(postmaster, again, lookup, rounds=scale.rounds)
         yield Result("replay", "the same file again", count, "jobs", cost, least, Goal(at_least="0.40"))
     instance.drop(RUN, READY)
 

@@ -72,10 +72,10 @@ def account_name(account: int) -> str:
     return f"lab{account:04d}"
 
 
-def sacct_lines(made: Iterator[Job]) -> Iterator[str]:
+def sacct_lines(workload: Iterator[Job]) -> Iterator[str]:
     """The jobs as the command of docs/reference/sacct.md prints them, header first, each ended by a line break."""
     yield f"{COLUMNS}\n"
-    for job in made:
+    for job in workload:
         tres = f"billing={job.cpus},cpu={job.cpus},gres/gpu:{job.model}={job.gpus},gres/gpu={job.gpus}"
         submit = _local(job.submitted)
         yield (

@@ -35,26 +35,28 @@ for since, until in {windows}:
 """
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """Usage with utilisation, stored and rated. Both pulls have to come to the same rows."""
-    if not wanted & set(NAMES):
+    if not names & set(NAMES):
         return
     pods = scale.of(5_000)
     try:
         with _prometheus(pods) as (url, base):
             day, hours = [(base, base + DAY)], [(at, at + HOUR) for at in range(base, base + DAY, HOUR)]
-            kept = {}
+            outcomes = {}
             for name, windows in zip(NAMES, (day, hours), strict=True):
                 queries = _queries(url, windows)
                 ours, least = [], []
                 for _ in range(scale.rounds):
                     _connect(url, base)
                     ours.append(pulling.pulled(postmaster, PULL.format(windows=windows)))
-                    kept[name] = _rows()
+                    outcomes[name] = _rows()
                     least.append(measure(partial(_ask, url, queries), postmaster))
                 yield _result(name, pods, len(queries), middle(ours), middle(least))
-            if kept["kube"] != kept["kubehours"]:
-                raise DifferentWorkError(f"a day at once {kept['kube']}, by the hour {kept['kubehours']}")
+            if outcomes["kube"] != outcomes["kubehours"]:
+                raise DifferentWorkError(
+                    f"a day at once {outcomes['kube']}, by the hour {outcomes['kubehours']}"
+                )
     except _AbsentError as error:
         sys.stderr.write(f"kube is left out. {error}\n")
     finally:
@@ -86,19 +88,19 @@ def _prometheus(pods: int) -> Iterator[tuple[str, int]]:
     except prom_lab.AbsentError as error:
         raise _AbsentError(str(error)) from None
     try:
-        made = prom_lab.generator()
+        generator = prom_lab.generator()
         with prom_lab.bare(lab) as url:
-            made.push(url, _history(made, pods).out.runs())
-            yield url, int(made.BASE)
+            generator.push(url, _history(generator, pods).out.runs())
+            yield url, int(generator.BASE)
     finally:
         lab.purge()
 
 
-def _history(made: Any, pods: int) -> Any:
-    made.D = DAY + HOUR  # so that those which outlive the day are seen to do so
-    history = made.Lab(1, 1).scale(pods)
+def _history(generator: Any, pods: int) -> Any:
+    generator.D = DAY + HOUR  # so that those which outlive the day are seen to do so
+    history = generator.Lab(1, 1).scale(pods)
     for number, pod in enumerate(history.pods):
-        since = max(pod["scheduled"], made.BASE) + 5
+        since = max(pod["scheduled"], generator.BASE) + 5
         history.util("n-0", str(number), [(since, pod["ended"] or history.end, number % 100 / 100)], pod)
     return history
 
@@ -119,7 +121,7 @@ def _rows() -> tuple[int, int, str]:
     """Records, hours of utilisation, and a digest of both."""
     from clusters.models import UsageRecord, UtilisationHour
 
-    told = UsageRecord.objects.order_by("source_key").values_list(
+    records = UsageRecord.objects.order_by("source_key").values_list(
         "source_key", "started", "ended", "seen_until", "gpus", "state"
     )
     busy = UtilisationHour.objects.order_by("record__source_key", "hour").values_list(
@@ -127,7 +129,7 @@ def _rows() -> tuple[int, int, str]:
     )
     digest = hashlib.sha256()
     counts = []
-    for rows in (told, busy):
+    for rows in (records, busy):
         counts.append(0)
         for row in rows.iterator():
             counts[-1] += 1
@@ -140,11 +142,11 @@ def _queries(url: str, windows: Sequence[tuple[int, int]]) -> list[tuple[str, by
     from clusters.connectors.http import Answer, Endpoint, Http
     from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, client
 
-    asked: list[tuple[str, bytes]] = []
+    queries: list[tuple[str, bytes]] = []
 
     class Noting(Http):
         def call(self, method: str, path: str, **more: Any) -> Answer:
-            asked.append((path, more["content"]))
+            queries.append((path, more["content"]))
             return super().call(method, path, **more)
 
     endpoint = Endpoint(base_url=url)
@@ -153,7 +155,7 @@ def _queries(url: str, windows: Sequence[tuple[int, int]]) -> list[tuple[str, by
             source = PrometheusConnector(endpoint, login=PrometheusLogin(), clock=lambda: int(time.time()))
             for _ in source.usage(since=since, until=until, open_keys=()):
                 pass
-    return asked
+    return queries
 
 
 def _ask(url: str, queries: Sequence[tuple[str, bytes]]) -> None:

@@ -12,37 +12,37 @@ CLOSED = ("close", "growclose", "dashboard", "page", "web", "worker", "growpage"
 NAMES = ("growrate", *CLOSED)
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """The jobs are made once. Closing comes before the pages, which then show its invoices."""
     from bench import closing, growth
 
-    if not wanted & set(NAMES):
+    if not names & set(NAMES):
         return
     closing.ledger(scale, name=growth.LEDGER)
-    if "growrate" in wanted:
+    if "growrate" in names:
         yield growth.rate(scale, postmaster)
-    if wanted & set(CLOSED):
+    if names & set(CLOSED):
         instance.copy(growth.LEDGER, closing.READY)
         closing.rate()
-        yield from _closed(scale, postmaster, wanted)
+        yield from _closed(scale, postmaster, names)
     instance.drop(growth.LEDGER)
 
 
-def _closed(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def _closed(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """Those that need the month rated, and closed."""
     from bench import closing, export, growth, pages, worker
 
-    if wanted & {"growclose", "growpage"}:
+    if names & {"growclose", "growpage"}:
         closing.build(scale, name=growth.TENTH_READY, count=scale.of(100_000))
     yield closing.close(scale, postmaster)
-    if "growclose" in wanted:
+    if "growclose" in names:
         yield growth.close(scale, postmaster)
-    if "dashboard" in wanted:
+    if "dashboard" in names:
         yield pages.dashboard(scale, postmaster)
-    if "csv" in wanted:
+    if "csv" in names:
         yield export.csv(scale, postmaster)
-    if "worker" in wanted:
+    if "worker" in names:
         yield worker.memory()
-    if wanted & {"page", "web", "growpage", "busy"}:
-        yield from pages.works(scale, postmaster, wanted)
+    if names & {"page", "web", "growpage", "busy"}:
+        yield from pages.works(scale, postmaster, names)
     instance.drop(closing.RUN, closing.READY, growth.TENTH_READY)

@@ -45,7 +45,7 @@ def dashboard(scale: Scale, postmaster: int) -> Result:
     return Result("dashboard", title, 1, "pages", ours, scan, by_wall=True)  # `page` has the goal
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """What is asked over HTTP, of an ordinary tenant: `dashboard` has the largest among its own."""
     from bench import busy, growth  # which ask by what is here
 
@@ -53,14 +53,14 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
     collect()
     with ours(tenant, closing.RUN) as web:
         address = f"/t/{tenant.slug}/?period=2026-01-01"
-        if "page" in wanted:
+        if "page" in names:
             with floor() as least:
                 yield page(web, address, least, postmaster)
-        if "web" in wanted:
+        if "web" in names:
             yield memory(web, tenant)
-        if "growpage" in wanted:
+        if "growpage" in names:
             yield growth.page(scale, web, address, postmaster)
-        if "busy" in wanted:
+        if "busy" in names:
             yield busy.page(scale, web, address)
 
 
@@ -87,13 +87,13 @@ def ours(tenant: Tenant, database: str) -> Iterator[Site]:
 def floor(*, after: str = closing.RUN) -> Iterator[Site]:
     """The smallest site, with a database of its own on the same server; then `after` is in use again."""
     instance.create(FLOOR)
-    told = {"FLOOR_DATABASE_URL": served.url_of(FLOOR)}
+    environment = {"FLOOR_DATABASE_URL": served.url_of(FLOOR)}
     command = [sys.executable, "-m", "bench.floor_app"]
     key = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **told}, check=True, capture_output=True, text=True
+        command, cwd=ROOT, env={**os.environ, **environment}, check=True, capture_output=True, text=True
     )
     try:
-        with served.site(f"sessionid={key.stdout}", app="bench.floor_app", **told) as web:
+        with served.site(f"sessionid={key.stdout}", app="bench.floor_app", **environment) as web:
             yield web
     finally:
         instance.drop(FLOOR)
@@ -104,9 +104,9 @@ def page(web: Site, address: str, least: Site, postmaster: int) -> Result:
     """One request of each in turn; of the same size, to a hundredth or so."""
     size, row = len(web.get(address)), len(least.get("/floor/101/")) - len(least.get("/floor/100/"))
     rows = (size - len(least.get("/floor/0/"))) // row
-    cost, beside = in_turn(web, address, least, f"/floor/{rows}/", postmaster)
+    cost, baseline = in_turn(web, address, least, f"/floor/{rows}/", postmaster)
     title = f"the overview over HTTP, p95, beside the smallest site ({size // 1024} KiB)"
-    return Result("page", title, 1, "pages", cost, beside, Goal(at_most="2"), by_wall=True)
+    return Result("page", title, 1, "pages", cost, baseline, Goal(at_most="2"), by_wall=True)
 
 
 def in_turn(
@@ -120,10 +120,10 @@ def in_turn(
     spent = [0.0, 0.0]
     began = [family_cpu(first.process.pid), family_cpu(second.process.pid)]
     for _ in range(requests):
-        for (asked, path), taken in zip(((first, address), (second, other)), walls, strict=True):
-            taken.append(_wall(partial(asked.get, path)))
-    for place, asked in enumerate((first, second)):
-        spent[place] = (family_cpu(asked.process.pid) - began[place]) / requests
+        for (site, path), samples in zip(((first, address), (second, other)), walls, strict=True):
+            samples.append(_wall(partial(site.get, path)))
+    for place, site in enumerate((first, second)):
+        spent[place] = (family_cpu(site.process.pid) - began[place]) / requests
     return (
         Cost(spent[0], spent[0], at95(walls[0]), held(first.workers[0])),
         Cost(spent[1], spent[1], at95(walls[1]), held(second.workers[0])),
@@ -168,9 +168,9 @@ def tenant_jobs(tenant: Tenant) -> list[int]:
 
 def _queries(tenant: Tenant) -> None:
     with tenant_scope(tenant):
-        found = overview.around(tenant, moment=world.MOMENT, day=date(2026, 1, 1))
-        assert found is not None
-        period = found.period
+        periods = overview.around(tenant, moment=world.MOMENT, day=date(2026, 1, 1))
+        assert periods is not None
+        period = periods.period
         overview.overview(tenant, period, None, today=overview.days_of(period)[1])
         invoices.ask_newest(tenant, on=world.MOMENT.date(), limit=6).asked()
 

@@ -42,10 +42,10 @@ print(json.dumps([times.user + times.system, peak]))
 """
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    if "decode" in wanted:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
+    if "decode" in names:
         yield decode(scale, postmaster)
-    if "pull" in wanted:
+    if "pull" in names:
         yield from pull(scale, postmaster)
 
 
@@ -191,9 +191,9 @@ def pulled(postmaster: int, command: str) -> Cost:
 def _check(count: int) -> None:
     from clusters.models import UsageRecord
 
-    found = UsageRecord.objects.count()
-    if found != count:
-        raise DifferentWorkError(f"{count} jobs were to be pulled, and {found} were")
+    total = UsageRecord.objects.count()
+    if total != count:
+        raise DifferentWorkError(f"{count} jobs were to be pulled, and {total} were")
 
 
 def _fetch(url: str, windows: list[str], token: str) -> None:

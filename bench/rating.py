@@ -22,9 +22,9 @@ ACCOUNTS = 50
 RUN, READY = "bench_run", "bench_ready"
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """The three follow each other in the same database, since each needs what the one before has left."""
-    if not wanted & set(NAMES):
+    if not names & set(NAMES):
         return
     count = scale.of(300_000)
     instance.copy(instance.EMPTY, READY)
@@ -38,7 +38,7 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
         ours, changed = _ours(postmaster, costs)
         if ours != (limit := _limit(postmaster, costs)):
             raise DifferentWorkError(f"ours {ours}, limit {limit}")
-    of = {name: middle(taken) for name, taken in costs.items()}
+    of = {name: middle(samples) for name, samples in costs.items()}
     instance.drop(RUN, READY)
     title = "usage × 3 resources, owners, plans and prices change"
     yield Result("rate", title, count, "usage", of["rate"], of["rate limit"], Goal(at_least="0.50"))

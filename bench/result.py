@@ -77,9 +77,9 @@ def in_turn(postmaster: int, ours: Side, limit: Side, *, rounds: int) -> tuple[C
     costs: tuple[list[Cost], list[Cost]] = ([], [])
     for _ in range(rounds):
         outcomes = []
-        for side, taken in zip((ours, limit), costs, strict=True):
+        for side, samples in zip((ours, limit), costs, strict=True):
             side.prepare()
-            taken.append(measure(side.work, postmaster))
+            samples.append(measure(side.work, postmaster))
             outcomes.append(side.outcome())
         if outcomes[0] != outcomes[1]:
             raise DifferentWorkError(f"ours {outcomes[0]}, limit {outcomes[1]}")

@@ -54,9 +54,9 @@ def site(cookie: str, *, app: str = "portal.wsgi", **environ: str) -> Iterator[S
     """Serve that application until the block ends."""
     port = _free_port()
     command = [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", app]
-    told = {**os.environ, "PORT": str(port), "ALLOWED_HOSTS": "127.0.0.1", **environ}
+    environment = {**os.environ, "PORT": str(port), "ALLOWED_HOSTS": "127.0.0.1", **environ}
     with (instance.HOME / f"web-{port}.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=told, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
     try:
         _wait(process, port)
         yield Site(process, port, cookie, http.client.HTTPConnection("127.0.0.1", port, timeout=60))

@@ -31,9 +31,9 @@ OF_THE_BENCH = {
 GREETING = "ClusterTab is at"
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     del scale  # there is one size of it
-    if "set-up" not in wanted:
+    if "set-up" not in names:
         return
     project = PLACE / "project"
     shutil.copytree(ROOT, project, ignore=shutil.ignore_patterns(*UNTRACKED))

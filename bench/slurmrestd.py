@@ -11,10 +11,10 @@ from bench.jobs import Job, account_name
 GRES = {"a100": 1002, "h100": 1003, "l40s": 1004}
 
 
-def body(made: Iterable[Job]) -> bytes:
+def body(workload: Iterable[Job]) -> bytes:
     """The whole answer: some 5 KB for each job."""
     answer = {
-        "jobs": [_row(job) for job in made],
+        "jobs": [_row(job) for job in workload],
         "meta": {
             "plugin": {"type": "openapi/slurmdbd", "data_parser": "data_parser/v0.0.42"},
             "slurm": {

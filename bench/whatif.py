@@ -23,8 +23,8 @@ MONTHS = ((2025, 1), (2025, 12))
 LAST = 8  # days at the end of the year in which nothing begins, so that all ends in it
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
-    if "whatif" not in wanted:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
+    if "whatif" not in names:
         return
     count = scale.of(300_000)
     instance.copy(instance.EMPTY, READY)
@@ -44,10 +44,10 @@ def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
 
 def try_all() -> None:
     """The plan that everybody is on comes to what they owe."""
-    found = what_if.try_plan(
+    comparisons = what_if.try_plan(
         tenants=Tenant.objects.order_by("slug"), months=MONTHS, draft=partial(_same, "standard")
     )
-    if not all(each.now and each.now == each.tried for each in found):
+    if not all(each.now and each.now == each.tried for each in comparisons):
         raise DifferentWorkError("the plan in force comes to something else than what is owed")
 
 

@@ -139,10 +139,10 @@ def resolve_terms() -> None:
         cursor.execute("ANALYZE bench_terms")
 
 
-def record_rows(cluster: Cluster, made: Iterable[jobs.Job]) -> Iterator[tuple[Any, ...]]:
+def record_rows(cluster: Cluster, workload: Iterable[jobs.Job]) -> Iterator[tuple[Any, ...]]:
     """The jobs as rows of the ledger, in the order of `RECORD_COLUMNS`. One query, at once."""
     accounts = list(Account.objects.order_by("pk").values_list("pk", flat=True))
-    return (_record_row(cluster.pk, accounts[job.account], job) for job in made)
+    return (_record_row(cluster.pk, accounts[job.account], job) for job in workload)
 
 
 def _record_row(cluster: int, account: int, job: jobs.Job) -> tuple[Any, ...]:
@@ -160,9 +160,9 @@ RECORD_COLUMNS = (
 )
 
 
-def load_records(cluster: Cluster, made: Iterable[jobs.Job]) -> None:
+def load_records(cluster: Cluster, workload: Iterable[jobs.Job]) -> None:
     """Put the jobs into the ledger's table, unrated."""
-    rows = record_rows(cluster, made)
+    rows = record_rows(cluster, workload)
     with (
         connection.cursor() as cursor,
         cursor.copy(f"COPY clusters_usagerecord ({RECORD_COLUMNS}) FROM STDIN") as copy,

@@ -19,9 +19,9 @@ MONTHS = [datetime(year, month, 1, tzinfo=UTC) for year in (2023, 2024, 2025) fo
 BORDERS = [*MONTHS, datetime(2026, 1, 1, tzinfo=UTC)]
 
 
-def works(scale: Scale, postmaster: int, wanted: set[str]) -> Iterator[Result]:
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """The overview of the last of 36 closed months, for an ordinary tenant. Only where it is asked for by name."""
-    if NAME not in wanted:
+    if NAME not in names:
         return
     days = (BORDERS[-1] - BORDERS[0]).days
     closing.build(scale, name=DATABASE, count=scale.of(JOBS), borders=BORDERS, days=days)

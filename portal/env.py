@@ -210,16 +210,16 @@ def pay_pages(env: Env) -> str:
 def _kept(home: Path, name: str, make: Callable[[], str]) -> str:
     path = home / name
     home.mkdir(parents=True, exist_ok=True)
-    beside = home / f".{name}.{os.getpid()}"
+    temp_path = home / f".{name}.{os.getpid()}"
     if not path.exists():
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        handle = os.open(temp_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w") as file:
             file.write(make())
         try:
-            os.link(beside, path)  # of two first starts at once, one wins and both read its key
+            os.link(temp_path, path)  # of two first starts at once, one wins and both read its key
         except FileExistsError:
             pass
-        beside.unlink()
+        temp_path.unlink()
     return path.read_text().strip()
 
 

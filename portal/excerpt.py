@@ -9,12 +9,12 @@ NO_CHOICE: Final = {"invalid_choice": "Select one of the choices."}
 """The `error_messages` of a form's field with choices: Django's own repeats what was sent, however long."""
 
 
-def excerpt(given: object, most: int = MOST) -> str:
+def excerpt(value: object, most: int = MOST) -> str:
     """The first of its characters, and an ellipsis where there are more."""
-    text = str(given)
+    text = str(value)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def quoted(given: object) -> str:
+def quoted(value: object) -> str:
     """The same in quotes, with what is no printable character written out; a number or a day as it is."""
-    return repr(excerpt(given)) if isinstance(given, str) else excerpt(repr(given))
+    return repr(excerpt(value)) if isinstance(value, str) else excerpt(repr(value))

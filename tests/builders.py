@@ -54,8 +54,8 @@ def a_plan(
     settles: str = "invoice",
 ) -> Plan:
     """A plan, or one more version of it where it is there already."""
-    told = {"currency": currency, "settles": settles}
-    plan, _ = Plan.objects.get_or_create(name=name, defaults=told)
+    defaults = {"currency": currency, "settles": settles}
+    plan, _ = Plan.objects.get_or_create(name=name, defaults=defaults)
     version = PlanVersion.objects.create(plan=plan, effective_from=effective_from, charges=list(charges))
     for position, (meter, where, unit_price, since) in enumerate(prices):
         selected = {SELECTORS[key]: list(values) for key, values in where.items()}
@@ -72,8 +72,8 @@ def a_plan(
 
 
 def a_seller(**fields: Any) -> Seller:
-    told = {"name": "Northern Compute GmbH", "address": "Hafenstraße 1\n20457 Hamburg", **fields}
-    seller, _ = Seller.objects.update_or_create(code="default", defaults=told)
+    defaults = {"name": "Northern Compute GmbH", "address": "Hafenstraße 1\n20457 Hamburg", **fields}
+    seller, _ = Seller.objects.update_or_create(code="default", defaults=defaults)
     return seller
 
 
@@ -110,20 +110,20 @@ def own(
     until: str | None = None,
 ) -> None:
     """Give the account to the tenant and rate again what it used."""
-    known, _ = Account.objects.get_or_create(cluster=cluster, name=account)
+    stored, _ = Account.objects.get_or_create(cluster=cluster, name=account)
     ownership.assign(
-        account=known,
+        account=stored,
         tenant=tenant,
         project=project,
         since=at(since) if since else None,
         until=at(until) if until else None,
     )
-    engine.rate_accounts([known.pk])
+    engine.rate_accounts([stored.pk])
 
 
 def a_job(**fields: Any) -> UsageFact:
     """One GPU for an hour, by Ben, unless said otherwise; `submitted` … `seen_until` are written moments."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "job_id": str(next(_numbers)),
         "account": "vision",
         "user": "ben",
@@ -135,18 +135,18 @@ def a_job(**fields: Any) -> UsageFact:
         **fields,
     }
     for name in ("submitted", "eligible", "started", "ended", "seen_until"):
-        if isinstance(told.get(name), str):
-            told[name] = int(at(told[name]).timestamp())
-    told.setdefault("submitted", told["started"])
-    told.setdefault("source_key", f"{told['job_id']}@{told['submitted']}")
-    return UsageFact(**told)
+        if isinstance(values.get(name), str):
+            values[name] = int(at(values[name]).timestamp())
+    values.setdefault("submitted", values["started"])
+    values.setdefault("source_key", f"{values['job_id']}@{values['submitted']}")
+    return UsageFact(**values)
 
 
-def busy(key: str, hour: str, held: str, covered: int = 3600) -> BusyHour:
+def busy(key: str, hour: str, device_seconds: str, covered: int = 3600) -> BusyHour:
     """What devices tell of a run in the hour that begins then: so many device-seconds were busy, of those covered."""
     began = int(at(hour).timestamp())
     metric = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-    return BusyHour(key, began, Decimal(held), covered, BusySource.DEVICE, metric)
+    return BusyHour(key, began, Decimal(device_seconds), covered, BusySource.DEVICE, metric)
 
 
 def a_bad_row(**fields: Any) -> BadRow:

@@ -70,9 +70,9 @@ class Counter:
         return self._kept(self.lab, name)
 
     def _kept(self, lab: Tenant, name: str) -> SavedMethod:
-        kept = saved_methods.keep(tenant=lab, method=self.gateway.find_method(name), moment=self.now)
-        assert kept is not None
-        return kept
+        saved_method = saved_methods.keep(tenant=lab, method=self.gateway.find_method(name), moment=self.now)
+        assert saved_method is not None
+        return saved_method
 
     def collect(self) -> Sweep:
         """A round of collecting, as it runs each minute."""
@@ -123,12 +123,12 @@ def a_counter(*, currency: str = "USD", now: datetime = DUE, price: str = "2.00"
     Notifications are signed by the stand-in's clock and refused when they are old: where they matter, it is today.
     """
     with Sandbox(now=now, secret="whsec_of_the_tests") as stripe:
-        told = {
+        overrides = {
             "STRIPE_SECRET_KEY": stripe.key,
             "STRIPE_API_BASE": stripe.url,
             "STRIPE_WEBHOOK_SECRETS": ["whsec_of_the_tests"],
         }
-        with override_settings(**told):
+        with override_settings(**overrides):
             yield Counter(stripe, a_lab(currency, price), now)
 
 
@@ -153,14 +153,14 @@ def a_lab(currency: str, price: str) -> Tenant:
 def more_labs(counter: Counter, names: list[str]) -> list[Tenant]:
     """Labs beside the vision lab, each with an invoice of March over 4.00 that is due, and a card."""
     cluster, plan = a_cluster(), Plan.objects.get()
-    made = [a_tenant(name, plan=plan, accounts=[(cluster, name)]) for name in names]
+    labs = [a_tenant(name, plan=plan, accounts=[(cluster, name)]) for name in names]
     jobs = [a_job(account=name, started="2026-03-02 10:00", ended="2026-03-02 12:00") for name in names]
     take_in(cluster, *jobs, as_of="2026-04-20")
-    stories.close("2026-03", *made, on="2026-04-01")
-    Letter.objects.filter(tenant__in=made).delete()
-    for lab in made:
+    stories.close("2026-03", *labs, on="2026-04-01")
+    Letter.objects.filter(tenant__in=labs).delete()
+    for lab in labs:
         counter.save_card_of(lab)
-    return made
+    return labs
 
 
 def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -> PaymentAttempt:

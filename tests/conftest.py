@@ -72,8 +72,8 @@ def counter() -> Iterator[Counter]:
     """March's invoice of 4.00, which is due, and a stand-in for Stripe that has nothing of its tenant yet."""
     from tests.collecting import a_counter
 
-    with a_counter() as found:
-        yield found
+    with a_counter() as scenario:
+        yield scenario
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -91,12 +91,12 @@ def database_url(transactional_db: None) -> str:
     """The address of the test database, for tests that start processes of their own."""
     from django.db import connection
 
-    told = connection.settings_dict
-    user = f"{quote(told['USER'])}:{quote(told['PASSWORD'])}"
-    texts = {name: value for name, value in told["OPTIONS"].items() if isinstance(value, str)}
-    options = urlencode({"host": told["HOST"], **texts})
-    port = f":{told['PORT']}" if told["PORT"] else ""
-    return f"postgresql://{user}@{port}/{quote(told['NAME'])}?{options}"
+    config = connection.settings_dict
+    user = f"{quote(config['USER'])}:{quote(config['PASSWORD'])}"
+    texts = {name: value for name, value in config["OPTIONS"].items() if isinstance(value, str)}
+    options = urlencode({"host": config["HOST"], **texts})
+    port = f":{config['PORT']}" if config["PORT"] else ""
+    return f"postgresql://{user}@{port}/{quote(config['NAME'])}?{options}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

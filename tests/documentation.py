@@ -15,9 +15,9 @@ DOCS = ROOT / "docs"
 def table(page: str, heading: str) -> list[dict[str, str]]:
     """The rows of the first table below the heading of docs/PAGE; cells by the name of their column."""
     text = (DOCS / page).read_text()
-    found = re.search(rf"^#+ {re.escape(heading)}$\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found, f"docs/{page} has no heading {heading!r}"
-    below = dropwhile(lambda line: not line.startswith("|"), found[1].splitlines())
+    match = re.search(rf"^#+ {re.escape(heading)}$\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match, f"docs/{page} has no heading {heading!r}"
+    below = dropwhile(lambda line: not line.startswith("|"), match[1].splitlines())
     lines = list(takewhile(lambda line: line.startswith("|"), below))
     assert len(lines) > 2, f"docs/{page} has no table below {heading!r}"
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

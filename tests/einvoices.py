@@ -44,8 +44,8 @@ def a_public_buyer(cluster: Cluster, *, fee_in_advance: bool = False) -> Tenant:
     plan_versions.set_discount(
         version=version, name="Partner", percent=Decimal(10), valid_from=date(2026, 3, 1)
     )
-    told: dict[str, Any] = dict(LAB)
-    lab = a_tenant(plan=version.plan, plan_from=date(2026, 3, 1), accounts=[(cluster, "vision")], **told)
+    fields: dict[str, Any] = dict(LAB)
+    lab = a_tenant(plan=version.plan, plan_from=date(2026, 3, 1), accounts=[(cluster, "vision")], **fields)
     own(lab, cluster, "audio")
     take_in(
         cluster,
@@ -61,6 +61,6 @@ def rendered(invoice: Invoice) -> InvoiceDocument:
 
 
 def xml_of(invoice: Invoice) -> bytes:
-    kept = rendered(invoice)
-    assert kept.einvoice is not None, kept.no_einvoice
-    return bytes(kept.einvoice)
+    document = rendered(invoice)
+    assert document.einvoice is not None, document.no_einvoice
+    return bytes(document.einvoice)

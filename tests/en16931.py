@@ -33,8 +33,8 @@ class Read:
         return [Read(node) for node in self.node.xpath(path, namespaces=SPACES)]
 
     def text(self, path: str) -> str:
-        found = self.node.xpath(path, namespaces=SPACES)
-        return (found[0].text or "") if found else ""
+        elements = self.node.xpath(path, namespaces=SPACES)
+        return (elements[0].text or "") if elements else ""
 
     def number(self, path: str) -> Decimal:
         return Decimal(self.text(path) or "0")
@@ -111,11 +111,13 @@ def _categories(top: Read) -> list[str]:
             wrong.append(f"BR-{category}-05 in line {line.text('.//ram:LineID')}")
         key = category, rate or "0"
         nets[key] += line.number(".//ram:LineTotalAmount")
-    told = {(tax.text("ram:CategoryCode"), tax.text("ram:RateApplicablePercent")): tax for tax in _taxes(top)}
-    if told.keys() != nets.keys():
-        wrong.append(f"BR-x-01: {sorted(told)} are broken down, the lines have {sorted(nets)}")
+    breakdown = {
+        (tax.text("ram:CategoryCode"), tax.text("ram:RateApplicablePercent")): tax for tax in _taxes(top)
+    }
+    if breakdown.keys() != nets.keys():
+        wrong.append(f"BR-x-01: {sorted(breakdown)} are broken down, the lines have {sorted(nets)}")
     is_credit = top.text("//ram:TypeCode") == "381"
-    for (category, rate), tax in told.items():
+    for (category, rate), tax in breakdown.items():
         base, comes_to = tax.number("ram:BasisAmount"), tax.number("ram:CalculatedAmount")
         if base != nets[category, rate]:
             wrong.append(f"BR-{category}-08")
@@ -131,7 +133,7 @@ def _categories(top: Read) -> list[str]:
             wrong.append(f"BR-{category}-10")
         if not rate:
             wrong.append("BR-DE-14")
-    if ("O", "0") in told and len(told) > 1:
+    if ("O", "0") in breakdown and len(breakdown) > 1:
         wrong.append("BR-O-11")
     return wrong
 
@@ -185,7 +187,7 @@ def officially_broken(xml: bytes) -> list[str]:
     """What the rules of its specification's publishers say, warnings too."""
     specification = read(xml).text("//ram:GuidelineSpecifiedDocumentContextParameter/ram:ID")
     rules = (CEN, KOSIT) if specification == XRECHNUNG else (CEN, FERD)
-    return [told for package, path in rules for told in _failed(package, path, xml)]
+    return [failure for package, path in rules for failure in _failed(package, path, xml)]
 
 
 def _failed(package: str, path: str, xml: bytes) -> list[str]:

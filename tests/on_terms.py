@@ -21,9 +21,13 @@ def a_lab(version: PlanVersion, *accounts: str, since: date = MARCH) -> tuple[Cl
     return cluster, a_tenant(plan=version.plan, plan_from=since, accounts=[(cluster, name) for name in names])
 
 
-def used(cluster: Cluster, hours: int, account: str = "vision", day: str = "2026-03-20", **told: str) -> None:
+def used(
+    cluster: Cluster, hours: int, account: str = "vision", day: str = "2026-03-20", **fields: str
+) -> None:
     """So many GPUs for an hour."""
-    take_in(cluster, a_job(account=account, gpus=hours, started=f"{day} 10:00", ended=f"{day} 11:00", **told))
+    take_in(
+        cluster, a_job(account=account, gpus=hours, started=f"{day} 10:00", ended=f"{day} 11:00", **fields)
+    )
 
 
 def billed(tenant: Tenant, month: str) -> list[tuple[str, str, str]]:

@@ -71,17 +71,17 @@ class _Answers:
         scheduler = self.scheduler
         scheduler.windows.append((since, until))
         scheduler.asked.append(sorted(open_keys))
-        given = set()
+        keys = set()
         for row in scheduler.rows:
             if not isinstance(row, UsageFact):
                 yield row
                 continue
-            kept = row.source_key not in scheduler.forgotten
+            is_known = row.source_key not in scheduler.forgotten
             overlaps = (row.eligible or row.submitted or 0) < until and (
                 row.ended is None or row.ended >= since
             )
-            if kept and (overlaps or row.source_key in open_keys):
-                given.add(row.source_key)
+            if is_known and (overlaps or row.source_key in open_keys):
+                keys.add(row.source_key)
                 yield row
         if scheduler.during is not None:
             scheduler.during()
@@ -95,15 +95,18 @@ class _Answers:
             if begin < until and end > since
         ]
         self.reading.incomplete = incomplete_hours(cut, since, until)
-        lost = sorted(set(open_keys) - given)
-        self.reading.missing, self.reading.unasked = lost[: scheduler.asks], lost[scheduler.asks :]
+        missing_keys = sorted(set(open_keys) - keys)
+        self.reading.missing, self.reading.unasked = (
+            missing_keys[: scheduler.asks],
+            missing_keys[scheduler.asks :],
+        )
 
 
 def a_connection(cluster: Cluster | None = None, **fields: Any) -> Connection:
     """A connection with every kind of secret, begun on 1 March."""
     cluster = cluster or a_cluster(kind=ClusterKind.SLURM)
     token, key, password = PASSWORDS
-    told = {
+    values = {
         "base_url": "http://127.0.0.1:6820",
         "user": "clustertab",
         "first_usage_from": at("2026-03-01"),
@@ -112,7 +115,7 @@ def a_connection(cluster: Cluster | None = None, **fields: Any) -> Connection:
         "headers": seal(f'{{"Proxy-Authorization": "{password}"}}'),
         **fields,
     }
-    return Connection.objects.create(cluster=cluster, **told)
+    return Connection.objects.create(cluster=cluster, **values)
 
 
 def plan_hold(*, door: Door, account: str, user: str = "") -> Plan:

@@ -143,8 +143,8 @@ def reference(invoice: Invoice) -> str:
 
 def stands(invoice: Invoice) -> tuple[str, str, str]:
     """How it stands on the day, what is paid, and what is due."""
-    found = settlement.balance(invoice=invoice, on=APRIL.date())
-    return found.settlement.value, found.paid.text, found.due.text
+    balance = settlement.balance(invoice=invoice, on=APRIL.date())
+    return balance.settlement.value, balance.paid.text, balance.due.text
 
 
 def march(lab: Tenant) -> Invoice:

@@ -49,7 +49,7 @@ def close(
         builders.a_seller()
     year, number = parse_month(month)
     after = datetime(year + number // 12, number % 12 + 1, 3)
-    with _logged(month_close.APART) as told:
+    with _logged(month_close.APART) as events:
         outcomes = list(
             month_close.close(
                 tenants=tenants or Tenant.objects.order_by("slug"),
@@ -61,24 +61,24 @@ def close(
                 now=builders.at(now) if now else builders.LATER,
             )
         )
-    assert bool(told) == apart, f"closed apart: {told}"
+    assert bool(events) == apart, f"closed apart: {events}"
     return outcomes
 
 
 @contextmanager
 def _logged(event: str) -> Iterator[list[object]]:
     """Of each time that this was logged by the close, what came with it."""
-    found: list[object] = []
+    events: list[object] = []
 
     class Kept(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if isinstance(record.msg, dict) and record.msg.get("event") == event:
-                found.append((record.msg["tenants"], sys.exc_info()[1]))
+                events.append((record.msg["tenants"], sys.exc_info()[1]))
 
     logger, handler = logging.getLogger("billing.invoicing.month_close"), Kept()
     logger.addHandler(handler)
     try:
-        yield found
+        yield events
     finally:
         logger.removeHandler(handler)
 
@@ -151,10 +151,10 @@ def seconds(tenant: Tenant, resource: str = "gpu", verdict: str = Verdict.CHARGE
 
 def prove() -> dict[str, Seconds]:
     """All identities hold; returns the GPU-seconds of all clusters by part."""
-    found = checks.prove()
-    assert found.holds, [check for check in found.checks if check.broken] or found.sums
+    proof = checks.prove()
+    assert proof.holds, [check for check in proof.checks if check.broken] or proof.sums
     parts: dict[str, Seconds] = dict.fromkeys(checks.PARTS, 0)
-    for (_, resource), sums in found.sums.items():
+    for (_, resource), sums in proof.sums.items():
         if resource == "gpu":
             for part, value in sums.parts.items():
                 parts[part] += value

@@ -29,17 +29,19 @@ class PolicyForm(forms.ModelForm[DunningPolicy]):
         )
 
     def clean(self) -> dict[str, Any]:
-        told: dict[str, Any] = super().clean() or {}
+        cleaned_data: dict[str, Any] = super().clean() or {}
         if self.errors:
-            return told
-        row = DunningPolicy(pk=self.instance.pk, **{name: told.get(name) for name in self.Meta.fields})
+            return cleaned_data
+        row = DunningPolicy(
+            pk=self.instance.pk, **{name: cleaned_data.get(name) for name in self.Meta.fields}
+        )
         for name in ("retries", "reminders"):  # an empty field says nothing; none at all is said in a file
-            if not told.get(name):
-                told[name] = None
+            if not cleaned_data.get(name):
+                cleaned_data[name] = None
                 setattr(row, name, None)
         if wrong := dunning_policies.problem_with(row):
             raise ValidationError(wrong)
-        return told
+        return cleaned_data
 
 
 @admin.register(DunningPolicy)

@@ -52,21 +52,21 @@ def money_of(minor: int, currency: str) -> str:
 def _lines(frozen: dict[str, Any]) -> SafeString:
     """What was copied onto the invoice, a line each, the name first: `VAT id: DE123456789`."""
     names = sorted((name for name in frozen if frozen[name]), key=lambda name: (name != "name", name))
-    told = [
+    rows = [
         (TITLES.get(name, name.replace("_", " ").capitalize()), ", ".join(str(frozen[name]).splitlines()))
         for name in names
     ]
-    return format_html_join(mark_safe("<br>"), "{}: {}", told) or mark_safe("–")
+    return format_html_join(mark_safe("<br>"), "{}: {}", rows) or mark_safe("–")
 
 
 class SellerForm(forms.ModelForm[Seller]):
     """Refuses a VAT id that cannot be one."""
 
     def clean(self) -> dict[str, Any] | None:
-        said = super().clean() or self.cleaned_data
-        if wrong := vat_ids.problem(said.get("vat_id", ""), said.get("country", "")):
+        cleaned_data = super().clean() or self.cleaned_data
+        if wrong := vat_ids.problem(cleaned_data.get("vat_id", ""), cleaned_data.get("country", "")):
             raise forms.ValidationError(f"The VAT id {wrong}")
-        return said
+        return cleaned_data
 
 
 @admin.register(Seller)

@@ -29,14 +29,14 @@ class NewLine(forms.ModelForm[ManualLine]):
         fields = ("tenant", "description", "currency", "why")
 
     def clean(self) -> dict[str, Any]:
-        told: dict[str, Any] = super().clean() or {}
-        if "net" in told and "currency" in told:
+        cleaned_data: dict[str, Any] = super().clean() or {}
+        if "net" in cleaned_data and "currency" in cleaned_data:
             try:
-                told["money"] = Money.of(told["net"].strip(), told["currency"])
-                told["money"].check_bookable()
+                cleaned_data["money"] = Money.of(cleaned_data["net"].strip(), cleaned_data["currency"])
+                cleaned_data["money"].check_bookable()
             except ValueError as error:
                 raise ValidationError({"net": str(error)}) from error
-        return told
+        return cleaned_data
 
 
 @admin.register(ManualLine)
@@ -67,10 +67,10 @@ class ManualLineAdmin(Recorded[ManualLine]):
 
     @admin.display(description="billed by")
     def billed_on(self, line: ManualLine) -> str:
-        held = InvoiceLine.objects.filter(
+        invoice_lines = InvoiceLine.objects.filter(
             kind=LineKind.MANUAL, term_id=line.pk, invoice__number__isnull=False
         ).order_by("-pk")
-        on = held.values_list("invoice__number", flat=True).first()
+        on = invoice_lines.values_list("invoice__number", flat=True).first()
         return on or "–"
 
     def save_model(self, request: HttpRequest, obj: ManualLine, form: Any, change: bool) -> None:

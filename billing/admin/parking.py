@@ -27,13 +27,13 @@ class BoundForm(forms.ModelForm[Bound]):
         fields = ("tenant", "measure", "currency", "limit")
 
     def clean(self) -> dict[str, Any]:
-        told: dict[str, Any] = super().clean() or {}
-        currency = told.get("currency", "")
-        if told.get("measure") == Measure.TOTAL and not is_currency(currency):
+        cleaned_data: dict[str, Any] = super().clean() or {}
+        currency = cleaned_data.get("currency", "")
+        if cleaned_data.get("measure") == Measure.TOTAL and not is_currency(currency):
             raise ValidationError({"currency": "A total is in a currency of ISO 4217, such as USD or EUR."})
-        if told.get("measure") not in {Measure.TOTAL, None} and currency:
+        if cleaned_data.get("measure") not in {Measure.TOTAL, None} and currency:
             raise ValidationError({"currency": "Only a total has a currency."})
-        return told
+        return cleaned_data
 
 
 @admin.register(Bound)
@@ -82,13 +82,13 @@ class ParkingAdmin(ReadOnly[Parking]):
         for row in queryset.select_related("period__tenant").order_by("pk"):
             try:
                 with acting_as(by, why=why):
-                    kept = approvals.decide(
+                    parking = approvals.decide(
                         period=row.period,
                         decision=decision,
                         by=by,
                         why=why,
                         moment=datetime.now(UTC).replace(microsecond=0),
                     )
-                self.message_user(request, f"{kept}.", messages.SUCCESS)
+                self.message_user(request, f"{parking}.", messages.SUCCESS)
             except ParkingError as refusal:
                 self.message_user(request, f"{row.tenant}: {refusal}", messages.ERROR)

@@ -35,14 +35,16 @@ class NewPayment(forms.ModelForm[Payment]):
         fields = ("invoice", "received_on", "reference")
 
     def clean(self) -> dict[str, Any]:
-        told: dict[str, Any] = super().clean() or {}
-        if "invoice" in told and "paid" in told:
+        cleaned_data: dict[str, Any] = super().clean() or {}
+        if "invoice" in cleaned_data and "paid" in cleaned_data:
             try:
-                told["money"] = Money.of(told["paid"].strip(), told["invoice"].currency)
-                told["money"].check_bookable()
+                cleaned_data["money"] = Money.of(
+                    cleaned_data["paid"].strip(), cleaned_data["invoice"].currency
+                )
+                cleaned_data["money"].check_bookable()
             except ValueError as error:
                 raise ValidationError({"paid": str(error)}) from error
-        return told
+        return cleaned_data
 
 
 @admin.register(Payment)

@@ -106,20 +106,24 @@ class PriceForm(forms.ModelForm[Price]):
 
     def clean(self) -> dict[str, Any]:
         """What the price comes to has to be one that can be computed."""
-        said = super().clean() or self.cleaned_data
-        model, scale = said.get("model") or Scale.PER_UNIT, said.get("scale") or {}
+        cleaned_data = super().clean() or self.cleaned_data
+        model, scale = cleaned_data.get("model") or Scale.PER_UNIT, cleaned_data.get("scale") or {}
         if model == Scale.PER_UNIT and scale:
             raise ValidationError({"scale": "A price per unit has no scale; choose its model or empty this."})
-        if model == Scale.PER_UNIT and said.get("unit_price") is None and "unit_price" not in self.errors:
+        if (
+            model == Scale.PER_UNIT
+            and cleaned_data.get("unit_price") is None
+            and "unit_price" not in self.errors
+        ):
             raise ValidationError({"unit_price": "A price per unit needs one."})
         if model != Scale.PER_UNIT:
             try:
                 first = first_price(of_terms({"model": model, **scale}))
             except (TypeError, ValueError) as error:
                 raise ValidationError({"scale": f"{error} {SCALES}"}) from error
-            said["unit_price"] = Decimal(rounded_text(first, MAX_PRICE_DECIMALS))
-        said["model"] = str(model)
-        return said
+            cleaned_data["unit_price"] = Decimal(rounded_text(first, MAX_PRICE_DECIMALS))
+        cleaned_data["model"] = str(model)
+        return cleaned_data
 
 
 SCALES = (
@@ -223,8 +227,8 @@ class PlanVersionAdmin(Recorded[PlanVersion]):
             *Commitment.objects.filter(version=version).select_related("tenant").order_by("pk"),
             *Discount.objects.filter(version=version).select_related("tenant").order_by("pk"),
         ]
-        said = [(line_descriptions.whose(row), _said(row)) for row in rows]
-        return format_html_join(mark_safe("<br>"), "{}: {}", said) or "–"
+        terms = [(line_descriptions.whose(row), _said(row)) for row in rows]
+        return format_html_join(mark_safe("<br>"), "{}: {}", terms) or "–"
 
     def has_delete_permission(self, request: HttpRequest, obj: PlanVersion | None = None) -> bool:
         return False

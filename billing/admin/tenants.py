@@ -72,13 +72,13 @@ class TenantForm(forms.ModelForm[Tenant]):
     """Refuses what no invoice could be taxed by."""
 
     def clean(self) -> dict[str, Any] | None:
-        said = super().clean() or self.cleaned_data
-        wanted = copy(self.instance)
-        for name, value in said.items():
-            setattr(wanted, name, value)
-        if refusal := line_taxes.of_tenants([], sellers.the_seller()).refusal(wanted):
+        cleaned_data = super().clean() or self.cleaned_data
+        candidate = copy(self.instance)
+        for name, value in cleaned_data.items():
+            setattr(candidate, name, value)
+        if refusal := line_taxes.of_tenants([], sellers.the_seller()).refusal(candidate):
             raise forms.ValidationError(refusal[0].upper() + refusal[1:])
-        return said
+        return cleaned_data
 
 
 @admin.register(Tenant)
@@ -144,18 +144,18 @@ class OwnershipAdmin(Recorded[Ownership]):
 
     def save_model(self, request: HttpRequest, obj: Ownership, form: Any, change: bool) -> None:
         if change:
-            kept = Ownership.objects.get(pk=obj.pk)
-            ownership.amend(ownership=kept, since=obj.since, until=obj.until)
+            row = Ownership.objects.get(pk=obj.pk)
+            ownership.amend(ownership=row, since=obj.since, until=obj.until)
         else:
-            kept = ownership.assign(
+            row = ownership.assign(
                 account=obj.account,
                 tenant=obj.tenant,
                 project=form.cleaned_data["project_name"],
                 since=obj.since,
                 until=obj.until,
             )
-            obj.pk, obj.project = kept.pk, kept.project
-        outbox.add("billing.tasks.rate_accounts", account_ids=[kept.account_id])
+            obj.pk, obj.project = row.pk, row.project
+        outbox.add("billing.tasks.rate_accounts", account_ids=[row.account_id])
 
     def delete_model(self, request: HttpRequest, obj: Ownership) -> None:
         obj.delete()

@@ -74,11 +74,11 @@ class TermAdmin(Recorded[Any]):
         if change:
             plan_versions.end_term(term=obj, on=until)
             return
-        told = {name: form.cleaned_data[name] for name in (*FOR_ONE, *self.amounts, *DATES)}
-        obj.pk = self.given(told).pk
+        values = {name: form.cleaned_data[name] for name in (*FOR_ONE, *self.amounts, *DATES)}
+        obj.pk = self.given(values).pk
 
     @abstractmethod
-    def given(self, told: dict[str, Any]) -> Said:
+    def given(self, values: dict[str, Any]) -> Said:
         """Give the tenant what the form told, by the use case of this kind of term."""
 
     def delete_model(self, request: HttpRequest, obj: Said) -> None:
@@ -89,29 +89,29 @@ class TermAdmin(Recorded[Any]):
 class AllowanceAdmin(TermAdmin):
     amounts = ("name", "hours")
 
-    def given(self, told: dict[str, Any]) -> Allowance:
-        return plan_versions.set_allowance(**told)
+    def given(self, values: dict[str, Any]) -> Allowance:
+        return plan_versions.set_allowance(**values)
 
 
 @admin.register(Fee)
 class FeeAdmin(TermAdmin):
     amounts = ("name", "amount")
 
-    def given(self, told: dict[str, Any]) -> Fee:
-        return plan_versions.set_fee(**told)
+    def given(self, values: dict[str, Any]) -> Fee:
+        return plan_versions.set_fee(**values)
 
 
 @admin.register(Commitment)
 class CommitmentAdmin(TermAdmin):
     amounts = ("amount", "overage_factor")
 
-    def given(self, told: dict[str, Any]) -> Commitment:
-        return plan_versions.set_commitment(factor=told.pop("overage_factor"), **told)
+    def given(self, values: dict[str, Any]) -> Commitment:
+        return plan_versions.set_commitment(factor=values.pop("overage_factor"), **values)
 
 
 @admin.register(Discount)
 class DiscountAdmin(TermAdmin):
     amounts = ("name", "percent", "amount")
 
-    def given(self, told: dict[str, Any]) -> Discount:
-        return plan_versions.set_discount(**told)
+    def given(self, values: dict[str, Any]) -> Discount:
+        return plan_versions.set_discount(**values)

@@ -38,17 +38,17 @@ def statements(data: bytes, *, account: str = "", unchecked: bool = False) -> li
     `unchecked`: one without opening or closing balance is read, too. StatementError where it is none, is about other
     accounts alone, or does not add up.
     """
-    found = [node for document in _documents(_root(data)) for node in _all(document, "BkToCstmrStmt", "Stmt")]
-    if not found:
+    nodes = [node for document in _documents(_root(data)) for node in _all(document, "BkToCstmrStmt", "Stmt")]
+    if not nodes:
         raise StatementError("There is no statement in this file.")
-    accounts = [_account(node) for node in found]
+    accounts = [_account(node) for node in nodes]
     if account and account not in accounts:
         others = excerpt(", ".join(dict.fromkeys(accounts)))
         raise StatementError(
             f"This is a statement of {others}, and invoices ask to pay to {account}: if that account is "
             "yours too, say so by giving it."
         )
-    chosen = zip(accounts, found, strict=True)
+    chosen = zip(accounts, nodes, strict=True)
     return [_statement(node, own, unchecked) for own, node in chosen if account in {"", own}]
 
 
@@ -193,10 +193,10 @@ def _entries(node: Node, amount: int, currency: str) -> list[Entry]:
             for place, (each, part) in enumerate(zip(details, parts, strict=True), 1)
         ]
     name = name or next((own for each in details if (own := _text(each, "Refs", "AcctSvcrRef"))), "")
-    told = _told(details, amount, back)
-    if not told["text"]:
-        told["text"] = _text(node, "AddtlNtryInf")[:TEXT]
-    return [Entry(amount=amount, bank_reference=known(name)[:NAME], raw=_raw(node), **(common | told))]
+    fields = _told(details, amount, back)
+    if not fields["text"]:
+        fields["text"] = _text(node, "AddtlNtryInf")[:TEXT]
+    return [Entry(amount=amount, bank_reference=known(name)[:NAME], raw=_raw(node), **(common | fields))]
 
 
 def _named(own: str, batch: str, place: int) -> str:
@@ -211,20 +211,20 @@ def _told(details: list[Node], amount: int, reversal: bool) -> dict[str, Any]:
     side = "Dbtr" if amount > 0 or reversal else "Cdtr"
     lines: list[str] = []
     names: list[str] = []
-    found = {"payer_iban": "", "reference": "", "end_to_end": ""}
+    fields = {"payer_iban": "", "reference": "", "end_to_end": ""}
     for node in details:
         parties = _child(node, "RltdPties")
         names.append(_text(parties, side, "Nm") or _text(parties, side, "Pty", "Nm"))
-        found["payer_iban"] = found["payer_iban"] or _text(parties, f"{side}Acct", "Id", "IBAN")[:42]
-        found["end_to_end"] = found["end_to_end"] or known(_text(node, "Refs", "EndToEndId"))[:NAME]
+        fields["payer_iban"] = fields["payer_iban"] or _text(parties, f"{side}Acct", "Id", "IBAN")[:42]
+        fields["end_to_end"] = fields["end_to_end"] or known(_text(node, "Refs", "EndToEndId"))[:NAME]
         written = _child(node, "RmtInf")
         lines += [_squeezed(each.text) for each in _all(written, "Ustrd")]
         for each in _all(written, "Strd"):
             reference = _text(each, "CdtrRefInf", "Ref")
-            found["reference"] = found["reference"] or reference[:NAME]
+            fields["reference"] = fields["reference"] or reference[:NAME]
             lines += [reference, *(_squeezed(more.text) for more in _all(each, "AddtlRmtInf"))]
     payer = ", ".join(dict.fromkeys(name for name in names if name))
-    return found | {"payer": payer[:NAME], "text": "\n".join(line for line in lines if line)[:TEXT]}
+    return fields | {"payer": payer[:NAME], "text": "\n".join(line for line in lines if line)[:TEXT]}
 
 
 def _part(node: Node, currency: str, whole: int) -> int | None:
@@ -233,11 +233,11 @@ def _part(node: Node, currency: str, whole: int) -> int | None:
         amount = _child(node, *path)
         if amount is not None and amount.get("Ccy") == currency:
             try:
-                found = _minor(amount.text, currency)
+                minor = _minor(amount.text, currency)
             except ValueError:
                 return None
             return (
-                -found if (_text(node, "CdtDbtInd") or ("CRDT" if whole > 0 else "DBIT")) == "DBIT" else found
+                -minor if (_text(node, "CdtDbtInd") or ("CRDT" if whole > 0 else "DBIT")) == "DBIT" else minor
             )
     return None
 
@@ -248,15 +248,15 @@ def _signed(node: Node, currency: str) -> int:
         raise ValueError("It does not say how much it is, or whether it came or went.")
     if amount.get("Ccy") != currency or not is_currency(currency):
         raise ValueError(f"It is in {excerpt(amount.get('Ccy'))}, which is not the account's currency.")
-    found = _minor(amount.text, currency)
-    return found if way == "CRDT" else -found
+    minor = _minor(amount.text, currency)
+    return minor if way == "CRDT" else -minor
 
 
 def _minor(text: str | None, currency: str) -> int:
-    told = (text or "").strip()
-    if not _AMOUNT.fullmatch(told):
-        raise ValueError(f"{quoted(told)} is no amount.")
-    return Money.of(told, currency).minor
+    amount = (text or "").strip()
+    if not _AMOUNT.fullmatch(amount):
+        raise ValueError(f"{quoted(amount)} is no amount.")
+    return Money.of(amount, currency).minor
 
 
 def _state(node: Node) -> str:
@@ -270,9 +270,9 @@ def _money(minor: int, currency: str) -> str:
 def _all(node: Node, *path: str) -> Iterator[Node]:
     """The elements at the end of the path; none where there is no way."""
     *way, last = path
-    found = _child(node, *way) if way else node
-    if found is not None:
-        yield from found.iterchildren(f"{{*}}{last}")
+    parent = _child(node, *way) if way else node
+    if parent is not None:
+        yield from parent.iterchildren(f"{{*}}{last}")
 
 
 def _child(node: Node, *path: str) -> Node:
@@ -282,8 +282,8 @@ def _child(node: Node, *path: str) -> Node:
 
 
 def _text(node: Node, *path: str) -> str:
-    found = _child(node, *path)
-    return "" if found is None else _squeezed(found.text)
+    child = _child(node, *path)
+    return "" if child is None else _squeezed(child.text)
 
 
 def _squeezed(text: str | None) -> str:

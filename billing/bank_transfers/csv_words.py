@@ -97,10 +97,10 @@ def is_reversal(text: str) -> bool:
 
 def said(words: Mapping[str, str]) -> dict[str, Word]:
     """What somebody says of words. StatementError for no such meaning."""
-    known = {each.value for each in Word}
+    meanings = {each.value for each in Word}
     for meaning in words.values():
-        if meaning not in known:
+        if meaning not in meanings:
             raise StatementError(
-                f"A word cannot mean {quoted(meaning)}; it is one of {', '.join(sorted(known))}."
+                f"A word cannot mean {quoted(meaning)}; it is one of {', '.join(sorted(meanings))}."
             )
     return {" ".join(text.split()).casefold(): Word(meaning) for text, meaning in words.items()}

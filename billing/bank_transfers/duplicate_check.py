@@ -22,36 +22,38 @@ def doubt(fresh: Sequence[Transfer]) -> None:
     if not fresh:
         return
     days = [row.booked_on for row in fresh]
-    found = Transfer.objects.filter(account=fresh[0].account, booked_on__range=(min(days), max(days)))
-    kept: dict[tuple[date, int, str], list[Transfer]] = defaultdict(list)
-    for row in found.select_related("statement").defer("raw").order_by("pk"):
-        kept[row.booked_on, row.amount, row.currency].append(row)
+    candidates = Transfer.objects.filter(account=fresh[0].account, booked_on__range=(min(days), max(days)))
+    existing: dict[tuple[date, int, str], list[Transfer]] = defaultdict(list)
+    for row in candidates.select_related("statement").defer("raw").order_by("pk"):
+        existing[row.booked_on, row.amount, row.currency].append(row)
     for row in fresh:
-        alike = kept.get((row.booked_on, row.amount, row.currency), ())
+        alike = existing.get((row.booked_on, row.amount, row.currency), ())
         twin = next((each for each in alike if _may_be(row, each)), None)
         if twin is not None:
             _wait(row, twin)
 
 
-def _may_be(row: Transfer, kept: Transfer) -> bool:
+def _may_be(row: Transfer, existing: Transfer) -> bool:
     """Of the same day and amount: nothing tells them apart, and their names cannot, or are of two files' kinds.
 
     Within one kind of file the bank's names are to be trusted: two of them are two transfers.
     """
-    told = ((row.payer_iban, kept.payer_iban), (known(row.end_to_end), known(kept.end_to_end)))
-    if any(one and other and one != other for one, other in told):
+    pairs = ((row.payer_iban, existing.payer_iban), (known(row.end_to_end), known(existing.end_to_end)))
+    if any(one and other and one != other for one, other in pairs):
         return False
-    if bool(row.bank_reference) != bool(kept.bank_reference):
+    if bool(row.bank_reference) != bool(existing.bank_reference):
         return True
-    return bool(row.bank_reference) and row.statement.form != kept.statement.form and _agree(row, kept)
+    return (
+        bool(row.bank_reference) and row.statement.form != existing.statement.form and _agree(row, existing)
+    )
 
 
-def _agree(row: Transfer, kept: Transfer) -> bool:
+def _agree(row: Transfer, existing: Transfer) -> bool:
     """On who paid, or what for: in their own words, since CSV breaks lines elsewhere, and cuts names short."""
-    told = ((row.payer_iban, kept.payer_iban), (known(row.end_to_end), known(kept.end_to_end)))
-    if any(one == other != "" for one, other in told):
+    pairs = ((row.payer_iban, existing.payer_iban), (known(row.end_to_end), known(existing.end_to_end)))
+    if any(one == other != "" for one, other in pairs):
         return True
-    words = ((row.payer, kept.payer), (row.text + row.reference, kept.text + kept.reference))
+    words = ((row.payer, existing.payer), (row.text + row.reference, existing.text + existing.reference))
     return any(_alike(_letters(one), _letters(other)) for one, other in words)
 
 

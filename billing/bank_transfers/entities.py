@@ -75,11 +75,11 @@ class Entry:
     @property
     def fingerprint(self) -> str:
         """The same for the same entry in another file, where the bank has no name for it."""
-        told = (
+        values = (
             str(self.booked_on), str(self.amount), self.currency, self.payer, self.payer_iban, self.text,
             self.reference, self.end_to_end,
         )  # fmt: skip
-        return sha256("\x1f".join(told).encode()).hexdigest()[:32]
+        return sha256("\x1f".join(values).encode()).hexdigest()[:32]
 
 
 def discreet(entry: Entry) -> Entry:

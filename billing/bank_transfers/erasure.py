@@ -29,8 +29,8 @@ def waiting(*, tenant: Tenant) -> list[Transfer]:
 
 def unsettled(*, tenant: Tenant) -> list[RefusedEntry]:
     """What is in quarantine, names an account that paid for the tenant alone, and nobody has settled yet."""
-    found = _refused(_accounts(list(_own(tenant).only("payer_iban")))).filter(settled_why="")
-    return list(found.select_related("statement").order_by("pk"))
+    entries = _refused(_accounts(list(_own(tenant).only("payer_iban")))).filter(settled_why="")
+    return list(entries.select_related("statement").order_by("pk"))
 
 
 def erase(*, tenant: Tenant) -> int:
@@ -47,17 +47,17 @@ def erase(*, tenant: Tenant) -> int:
         same = Q(account=row.account, booked_on=row.booked_on, amount=row.amount)
         if ibans.is_valid(row.payer_iban):
             alike |= same & Q(payer_iban=row.payer_iban)
-        for said in ("payer", "text"):  # a file without accounts: another payer's entry may be as large
-            if name := getattr(row, said):
-                alike |= same & Q(payer_iban__in={"", row.payer_iban}, **{said: name})
+        for field in ("payer", "text"):  # a file without accounts: another payer's entry may be as large
+            if name := getattr(row, field):
+                alike |= same & Q(payer_iban__in={"", row.payer_iban}, **{field: name})
     booked = Exists(TransferPart.objects.filter(transfer=OuterRef("pk")))
     aside = Transfer.objects.filter(alike, ~booked, state=TransferState.ASIDE)
-    wanted = [row.pk for row in rows] + list(aside.values_list("pk", flat=True))
-    told = Q()
+    keys = [row.pk for row in rows] + list(aside.values_list("pk", flat=True))
+    condition = Q()
     for name in SAID:
-        told |= ~Q(**{name: ""})
-    done = Transfer.objects.filter(told, pk__in=wanted).update(**dict.fromkeys(SAID, ""))
-    WalletGrant.objects.filter(transfer_parts__transfer__in=wanted).update(who=transfer_posting.BY)
+        condition |= ~Q(**{name: ""})
+    done = Transfer.objects.filter(condition, pk__in=keys).update(**dict.fromkeys(SAID, ""))
+    WalletGrant.objects.filter(transfer_parts__transfer__in=keys).update(who=transfer_posting.BY)
     _refused(theirs).exclude(settled_why="").update(raw="")
     return done
 

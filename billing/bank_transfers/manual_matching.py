@@ -35,10 +35,10 @@ def _held(
     with transaction.atomic():
         lock_each(tenants)
         keys = [each.pk for each in transfers]
-        found = {
+        by_pk = {
             row.pk: row for row in Transfer.objects.select_for_update().filter(pk__in=keys).order_by("pk")
         }
-        rows = [found[key] for key in keys]
+        rows = [by_pk[key] for key in keys]
         if rows[0].state not in states:
             raise DecisionError(
                 f"This transfer is {rows[0].get_state_display().lower()} already: look at it again."
@@ -147,8 +147,8 @@ def takes_back(*, transfer: Transfer, original: Transfer, by: str, moment: datet
 
 def _refuse_others(row: Transfer, locked: Sequence[Tenant]) -> None:
     """Who was quicker may have booked it on tenants whose credit is not locked here. For who holds its lock."""
-    standing = row.parts.filter(amount__gt=0, undone_by=None)
-    if not set(standing.values_list("tenant", flat=True)) <= {tenant.pk for tenant in locked}:
+    parts = row.parts.filter(amount__gt=0, undone_by=None)
+    if not set(parts.values_list("tenant", flat=True)) <= {tenant.pk for tenant in locked}:
         raise DecisionError(MEANWHILE)
 
 
@@ -165,7 +165,7 @@ def settle(*, entry: RefusedEntry, why: str, by: str) -> None:
 
 
 def _payable(transfer: Transfer, numbers: Sequence[str]) -> list[Invoice]:
-    found = {
+    by_number = {
         row.number: row
         for row in Invoice.objects.issued()
         .filter(number__in=numbers)
@@ -174,11 +174,11 @@ def _payable(transfer: Transfer, numbers: Sequence[str]) -> list[Invoice]:
     }
     invoices = []
     for number in dict.fromkeys(numbers):
-        if number not in found:
+        if number not in by_number:
             raise DecisionError(f"There is no issued invoice {excerpt(number)}.")
-        if found[number].currency != transfer.currency:
+        if by_number[number].currency != transfer.currency:
             raise DecisionError(
-                f"{number} is in {found[number].currency}, the transfer in {transfer.currency}."
+                f"{number} is in {by_number[number].currency}, the transfer in {transfer.currency}."
             )
-        invoices.append(found[number])
+        invoices.append(by_number[number])
     return invoices

@@ -47,8 +47,8 @@ def match_new(*, moment: datetime) -> None:
 
     For a caller that is in none. One that fails holds up no other, and is tried again. Raises LeftOverError at the end.
     """
-    found = Transfer.objects.filter(state=TransferState.NEW).only("amount", "currency", "booked_on")
-    batch.each(sorted(found, key=turn), lambda row: match(transfer=row.pk, moment=moment))
+    transfers = Transfer.objects.filter(state=TransferState.NEW).only("amount", "currency", "booked_on")
+    batch.each(sorted(transfers, key=turn), lambda row: match(transfer=row.pk, moment=moment))
 
 
 def turn(row: Transfer) -> tuple[date, bool, int]:
@@ -89,11 +89,11 @@ def match(*, transfer: int, moment: datetime) -> Transfer:
 
 
 def _came(row: Transfer, invoices: Sequence[Invoice], wallets: Sequence[Wallet], moment: datetime) -> None:
-    found = _sure(row, invoices, wallets)
-    if isinstance(found, Waits):
-        _wait(row, found.why)
+    decision = _sure(row, invoices, wallets)
+    if isinstance(decision, Waits):
+        _wait(row, decision.why)
     else:
-        transfer_posting.book(row, found, by=transfer_posting.BY, at=moment)
+        transfer_posting.book(row, decision, by=transfer_posting.BY, at=moment)
 
 
 def _wait(row: Transfer, why: str) -> None:
@@ -107,8 +107,8 @@ def named(row: Transfer) -> tuple[list[Invoice], list[Wallet]]:
     numbers = numbers_in(
         [*texts, row.text.replace("\n", "")], InvoiceSeries.objects.values_list("name", flat=True)
     )
-    found = Invoice.objects.issued().filter(number__in=numbers).exclude(kind=DocumentKind.CREDIT_NOTE)
-    invoices = list(found.select_related("tenant").order_by("due_on", "pk")) if numbers else []
+    candidates = Invoice.objects.issued().filter(number__in=numbers).exclude(kind=DocumentKind.CREDIT_NOTE)
+    invoices = list(candidates.select_related("tenant").order_by("due_on", "pk")) if numbers else []
     keys = wallets_in([*texts, row.text.replace("\n", "")])
     wallets = Wallet.objects.filter(pk__in=keys).select_related("tenant").order_by("pk") if keys else ()
     return invoices, list(wallets)
@@ -172,16 +172,16 @@ def _others(row: Transfer) -> list[Transfer]:
         same |= Q(end_to_end=row.end_to_end)
     if not same:
         return []
-    found = Transfer.objects.alias(as_hash=_AS_HASH).filter(
+    candidates = Transfer.objects.alias(as_hash=_AS_HASH).filter(
         same, account=row.account, currency=row.currency, amount=-row.amount
     )
     if row.amount < 0:
-        found = found.filter(undone_by=None, booked_on__lte=row.booked_on)
-        found = found.exclude(state=TransferState.RETURNED)
+        candidates = candidates.filter(undone_by=None, booked_on__lte=row.booked_on)
+        candidates = candidates.exclude(state=TransferState.RETURNED)
     else:
         unexplained = (TransferState.WAITING, TransferState.ASIDE)
-        found = found.filter(state__in=unexplained, booked_on__gte=row.booked_on)
-    return list(found.order_by("pk")[:2])
+        candidates = candidates.filter(state__in=unexplained, booked_on__gte=row.booked_on)
+    return list(candidates.order_by("pk")[:2])
 
 
 _AS_HASH = Concat(

@@ -88,12 +88,12 @@ _IMPORTS = 0x1BA4C0
 """The advisory lock of whoever takes a statement in; the number only has to be ours."""
 
 
-def _keep(told: Sequence[Statement], data: bytes, name: str, by: str, moment: datetime) -> Imported:
+def _keep(statements: Sequence[Statement], data: bytes, name: str, by: str, moment: datetime) -> Imported:
     done = Imported()
     digest = sha256(data).hexdigest()
-    for statement in told:
-        known = BankStatement.objects.filter(sha256=digest, account=statement.account, name=statement.name)
-        if known.exists():
+    for statement in statements:
+        existing = BankStatement.objects.filter(sha256=digest, account=statement.account, name=statement.name)
+        if existing.exists():
             done.known += len(statement.entries)
             continue
         row = BankStatement.objects.create(
@@ -120,10 +120,10 @@ def _keep(told: Sequence[Statement], data: bytes, name: str, by: str, moment: da
 
 def _keep_entries(row: BankStatement, statement: Statement, done: Imported) -> int:
     keyed, otherwise = _keyed(statement)
-    known = _known(statement.account, keyed, otherwise)
+    existing = _known(statement.account, keyed, otherwise)
     fresh = []
     for key, entry in keyed.items():
-        same = known.get(key)
+        same = existing.get(key)
         if same is None:
             fresh.append(_transfer(row, key, entry))
         elif (same.amount, same.currency, same.booked_on) == (entry.amount, entry.currency, entry.booked_on):
@@ -145,20 +145,20 @@ def _known(
     A statement that has both spellings of a name has two entries, of which one is not the other: one of them is known
     by another key only where two of that name are kept.
     """
-    kept = {row.key: row for row in Transfer.objects.filter(key__in=[*keyed, *otherwise.values()])}
-    known: dict[str, Transfer | None] = {}
+    by_key = {row.key: row for row in Transfer.objects.filter(key__in=[*keyed, *otherwise.values()])}
+    existing: dict[str, Transfer | None] = {}
     for key, entry in keyed.items():
         other = otherwise.get(key, key)
-        beside = keyed.get(other) if other != key else None
-        if key in kept or beside is None:
-            known[key] = kept.get(key) or kept.get(other)
+        other_entry = keyed.get(other) if other != key else None
+        if key in by_key or other_entry is None:
+            existing[key] = by_key.get(key) or by_key.get(other)
             continue
         alike = Transfer.objects.filter(
             account=account, amount=entry.amount, currency=entry.currency, booked_on=entry.booked_on
         )
-        names = (entry.bank_reference, beside.bank_reference)
-        known[key] = alike.filter(bank_reference__in=names).exclude(key__in=keyed).first()
-    return known
+        names = (entry.bank_reference, other_entry.bank_reference)
+        existing[key] = alike.filter(bank_reference__in=names).exclude(key__in=keyed).first()
+    return existing
 
 
 def _keyed(statement: Statement) -> tuple[dict[str, Entry], dict[str, str]]:
@@ -167,23 +167,23 @@ def _keyed(statement: Statement) -> tuple[dict[str, Entry], dict[str, str]]:
     And the name under which the same entry is kept where another file, or an earlier version, told less or more of
     who paid: as it is, or as a hash.
     """
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     otherwise: dict[str, str] = {}
     equals: Counter[str] = Counter()
-    for told in statement.entries:
-        entry = discreet(told)
+    for original in statement.entries:
+        entry = discreet(original)
         way = "+" if entry.amount > 0 else "-"
         if entry.bank_reference:
             key = f"{statement.account}{way}{entry.bank_reference}"
-            if key not in found:
-                found[key] = entry
-                other = hashed(told.bank_reference) if entry is told else told.bank_reference
+            if key not in entries:
+                entries[key] = entry
+                other = hashed(original.bank_reference) if entry is original else original.bank_reference
                 otherwise[key] = f"{statement.account}{way}{other}"
                 continue
         content = f"{statement.account}{way}{entry.fingerprint}"
         equals[content] += 1
-        found[f"{content}#{equals[content]}"] = entry
-    return found, otherwise
+        entries[f"{content}#{equals[content]}"] = entry
+    return entries, otherwise
 
 
 def _transfer(row: BankStatement, key: str, entry: Entry) -> Transfer:

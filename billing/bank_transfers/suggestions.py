@@ -39,14 +39,14 @@ def hints(rows: Sequence[Transfer]) -> dict[int, list[Hint]]:
     if not came:
         return {}
     payers = _tenants_of([row.payer_iban for row in came if row.payer_iban])
-    known = {tenant for tenants in payers.values() for tenant in tenants}
+    tenant_ids = {tenant for tenants in payers.values() for tenant in tenants}
     words = {word for row in came for word in _words(row.payer)}
-    wanted = Q(left__in={row.amount for row in came}) | Q(tenant__in=known)
+    condition = Q(left__in={row.amount for row in came}) | Q(tenant__in=tenant_ids)
     for word in sorted(words)[:50]:
-        wanted |= Q(tenant__name__icontains=word)
+        condition |= Q(tenant__name__icontains=word)
     invoices = list(
         invoice_balances.with_left(Invoice.objects.all())
-        .filter(wanted, left__gt=0, currency__in={row.currency for row in came})
+        .filter(condition, left__gt=0, currency__in={row.currency for row in came})
         .select_related("tenant")
         .order_by("due_on", "pk")[:LOOKED_AT]
     )
@@ -54,23 +54,23 @@ def hints(rows: Sequence[Transfer]) -> dict[int, list[Hint]]:
 
 
 def _of(row: Transfer, invoices: Iterable[Any], payers: set[int]) -> list[Hint]:
-    found: list[tuple[int, Hint]] = []
+    ranking: list[tuple[int, Hint]] = []
     for invoice in invoices:
         if invoice.currency != row.currency:
             continue
-        same, known = invoice.left == row.amount, invoice.tenant_id in payers
+        same, has_paid = invoice.left == row.amount, invoice.tenant_id in payers
         alike = bool(_words(row.payer) & _words(invoice.tenant.name))
         why = [
-            told
-            for told, holds in (
+            reason
+            for reason, holds in (
                 ("same amount", same),
-                ("this account paid for them before", known),
+                ("this account paid for them before", has_paid),
                 ("a similar name", alike),
             )
             if holds
         ]
         if why:
-            weight = 4 * same + 3 * known + 2 * alike
+            weight = 4 * same + 3 * has_paid + 2 * alike
             hint = Hint(
                 invoice.number,
                 invoice.tenant.name,
@@ -79,17 +79,17 @@ def _of(row: Transfer, invoices: Iterable[Any], payers: set[int]) -> list[Hint]:
                 row.currency,
                 ", ".join(why),
             )
-            found.append((-weight, hint))
-    found.sort(key=lambda each: each[0])
-    return [hint for _, hint in found[:MOST]]
+            ranking.append((-weight, hint))
+    ranking.sort(key=lambda each: each[0])
+    return [hint for _, hint in ranking[:MOST]]
 
 
 def _tenants_of(accounts: Sequence[str]) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = defaultdict(set)
+    tenants: dict[str, set[int]] = defaultdict(set)
     parts = TransferPart.objects.filter(transfer__payer_iban__in=accounts, amount__gt=0, undone_by=None)
     for account, tenant in parts.values_list("transfer__payer_iban", "tenant").distinct():
-        found[account].add(tenant)
-    return found
+        tenants[account].add(tenant)
+    return tenants
 
 
 def _words(name: str) -> set[str]:

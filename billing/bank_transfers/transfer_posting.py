@@ -72,7 +72,7 @@ def undo(row: Transfer, *, state: TransferState, why: str, by: str, at: datetime
     for part in row.parts.filter(amount__gt=0, undone_by=None).select_related(
         "payment__invoice", "credit", "grant__wallet", "tenant"
     ):
-        told = {"transfer": row, "tenant_id": part.tenant_id, "amount": -part.amount, "undoes": part}
+        fields = {"transfer": row, "tenant_id": part.tenant_id, "amount": -part.amount, "undoes": part}
         if part.payment is not None:
             back = settlement.record_payment(
                 invoice=part.payment.invoice,
@@ -81,9 +81,9 @@ def undo(row: Transfer, *, state: TransferState, why: str, by: str, at: datetime
                 reference=f"{part.payment.reference[:180]} {went}",
                 recorded_by=by,
             )
-            TransferPart.objects.create(payment=back, **told)
+            TransferPart.objects.create(payment=back, **fields)
         elif part.credit is not None:
-            taken = credit_balance.give_up(
+            credit = credit_balance.give_up(
                 tenant=part.tenant,
                 currency=row.currency,
                 amount=part.amount,
@@ -91,10 +91,10 @@ def undo(row: Transfer, *, state: TransferState, why: str, by: str, at: datetime
                 at=at,
                 on=on,
             )
-            TransferPart.objects.create(credit=taken, **told)
+            TransferPart.objects.create(credit=credit, **fields)
         elif part.grant is not None:
             clawback.take_back(grant=part.grant, amount=part.amount, why=f"{name}: {why}", moment=at)
-            TransferPart.objects.create(grant=part.grant, **told)
+            TransferPart.objects.create(grant=part.grant, **fields)
     _decided(row, state, why, by, at)
 
 
@@ -138,8 +138,8 @@ def _on_invoice(row: Transfer, share: OnInvoice, by: str, turn: int) -> None:
 def _free(invoice: Invoice, row: Transfer, turn: int) -> str:
     """Its name, unless that is the payment of another transfer: a payment that was recorded by hand is this one."""
     name = reference_of(row, turn)
-    taken = Payment.objects.filter(invoice=invoice, reference=name, transfer_part__isnull=False)
-    return f"{name[:150]}, transfer {row.pk}" if taken.exists() else name
+    payments = Payment.objects.filter(invoice=invoice, reference=name, transfer_part__isnull=False)
+    return f"{name[:150]}, transfer {row.pk}" if payments.exists() else name
 
 
 def _on_credit(row: Transfer, share: OnCredit, by: str, at: datetime) -> None:

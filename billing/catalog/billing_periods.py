@@ -49,55 +49,55 @@ def ensure(*, tenant: Tenant, since: datetime, until: datetime) -> None:
     ensure_each([(tenant, since, until)])
 
 
-def ensure_each(asked: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
+def ensure_each(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
     """As `ensure`, for several tenants, each told once. One query where all are kept."""
-    kept = _reaches(tenant for tenant, *_ in asked)
+    reaches = _reaches(tenant for tenant, *_ in spans)
     _keep(
         period
-        for tenant, since, until in asked
+        for tenant, since, until in spans
         for period in _periods(
-            tenant.pk, tenant.timezone, tenant.anchor_day, since, until, kept.get(tenant.pk)
+            tenant.pk, tenant.timezone, tenant.anchor_day, since, until, reaches.get(tenant.pk)
         )
     )
 
 
-def lacking_each(asked: Sequence[tuple[Tenant, datetime, datetime]]) -> list[BillingPeriod]:
+def lacking_each(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> list[BillingPeriod]:
     """What `ensure_each` would make, and does not: their ids are below zero, so nothing refers to them. One query."""
-    kept = _reaches(tenant for tenant, *_ in asked)
-    found: list[BillingPeriod] = []
-    for tenant, since, until in asked:
-        made = _missing(
+    reaches = _reaches(tenant for tenant, *_ in spans)
+    periods: list[BillingPeriod] = []
+    for tenant, since, until in spans:
+        missing = _missing(
             zone=tenant.zone,
             anchor_day=tenant.anchor_day,
             since=since,
             until=until,
-            kept=kept.get(tenant.pk),
+            reach=reaches.get(tenant.pk),
         )
-        found += [
+        periods += [
             BillingPeriod(
-                pk=-len(found) - place,
+                pk=-len(periods) - place,
                 tenant_id=tenant.pk,
                 start=p.start,
                 end=p.end,
                 timezone=tenant.timezone,
                 whole_seconds=p.whole or None,
             )
-            for place, p in enumerate(made, 1)
+            for place, p in enumerate(missing, 1)
         ]
-    return found
+    return periods
 
 
 def beginning(*, tenant: Tenant, moment: datetime) -> datetime:
     """Where the tenant's period that holds the moment begins, kept or not, wherever it has moved. Two queries."""
     periods = BillingPeriod.objects.filter(tenant=tenant)
-    kept = periods.filter(start__lte=moment, end__gt=moment).first()
-    if kept is not None:
-        return as_rule(kept).start
+    period = periods.filter(start__lte=moment, end__gt=moment).first()
+    if period is not None:
+        return as_rule(period).start
     last = periods.filter(end__lte=moment).order_by("-end").first()
     if last is not None:
         zone, anchor_day, end = tenant.zone, tenant.anchor_day, as_rule(last).end
         after = _missing(
-            zone=zone, anchor_day=anchor_day, since=end, until=end + timedelta(seconds=1), kept=(end, end)
+            zone=zone, anchor_day=anchor_day, since=end, until=end + timedelta(seconds=1), reach=(end, end)
         )
         if after[0].contains(moment):
             return after[0].start
@@ -118,10 +118,10 @@ def add(
     anchor_day: int,
     since: datetime,
     until: datetime,
-    kept: tuple[datetime, datetime] | None,
+    reach: tuple[datetime, datetime] | None,
 ) -> None:
     """As `ensure`, for a caller that knows what is kept already, [first start, last end)."""
-    _keep(_periods(tenant_id, timezone, anchor_day, since, until, kept))
+    _keep(_periods(tenant_id, timezone, anchor_day, since, until, reach))
 
 
 def _periods(
@@ -130,20 +130,20 @@ def _periods(
     anchor_day: int,
     since: datetime,
     until: datetime,
-    kept: tuple[datetime, datetime] | None,
+    reach: tuple[datetime, datetime] | None,
 ) -> list[BillingPeriod]:
-    made = _missing(zone=ZoneInfo(timezone), anchor_day=anchor_day, since=since, until=until, kept=kept)
+    missing = _missing(zone=ZoneInfo(timezone), anchor_day=anchor_day, since=since, until=until, reach=reach)
     return [
         BillingPeriod(
             tenant_id=tenant_id, start=p.start, end=p.end, timezone=timezone, whole_seconds=p.whole or None
         )
-        for p in made
+        for p in missing
     ]
 
 
-def _keep(made: Iterable[BillingPeriod]) -> None:
+def _keep(periods: Iterable[BillingPeriod]) -> None:
     """What somebody else has made meanwhile stays as it is."""
-    BillingPeriod.objects.bulk_create(list(made), ignore_conflicts=True)
+    BillingPeriod.objects.bulk_create(list(periods), ignore_conflicts=True)
 
 
 def starting_in(*, tenant: Tenant, year: int, month: int) -> BillingPeriod | None:
@@ -161,21 +161,23 @@ def starting_in_each(
 
     Who only looks at what is kept says `making=False`.
     """
-    asked = {
+    rule_periods = {
         tenant: rules.period_starting_in(year, month, zone=tenant.zone, anchor_day=tenant.anchor_day)
         for tenant in tenants
     }
-    kept = _around(asked)
+    existing = _around(rule_periods)
     bare = {
         tenant: period
-        for tenant, period in asked.items()
-        if making and not _covered(period, kept.get(tenant.pk, []))
+        for tenant, period in rule_periods.items()
+        if making and not _covered(period, existing.get(tenant.pk, []))
     }
     for tenant, period in bare.items():
         ensure(tenant=tenant, since=period.start, until=period.end)
-    kept |= _around(bare)
-    found = {tenant: _named(kept.get(tenant.pk, []), tenant.timezone, (year, month)) for tenant in asked}
-    return {tenant.pk: period for tenant, period in found.items() if period is not None}
+    existing |= _around(bare)
+    periods = {
+        tenant: _named(existing.get(tenant.pk, []), tenant.timezone, (year, month)) for tenant in rule_periods
+    }
+    return {tenant.pk: period for tenant, period in periods.items() if period is not None}
 
 
 def open_each(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, list[BillingPeriod]]:
@@ -183,47 +185,49 @@ def open_each(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, 
 
     One query. For a caller that has asked for the periods of that month before, so that they are kept.
     """
-    asked = {
+    rule_periods = {
         tenant: rules.period_starting_in(year, month, zone=tenant.zone, anchor_day=tenant.anchor_day)
         for tenant in tenants
     }
-    zones = {tenant.pk: tenant.timezone for tenant in asked}
-    named = {pk: _all_named(kept, zones[pk], (year, month)) for pk, kept in _around(asked).items()}
+    zones = {tenant.pk: tenant.timezone for tenant in rule_periods}
+    named = {
+        pk: _all_named(periods, zones[pk], (year, month)) for pk, periods in _around(rule_periods).items()
+    }
     return {pk: [row for row in rows if row.closed_at is None] for pk, rows in named.items()}
 
 
-def _around(asked: Mapping[Tenant, rules.Period]) -> dict[int, list[BillingPeriod]]:
+def _around(rule_periods: Mapping[Tenant, rules.Period]) -> dict[int, list[BillingPeriod]]:
     """The periods that start near those asked for, by tenant, in order."""
-    if not asked:
+    if not rule_periods:
         return {}
     near = BillingPeriod.objects.filter(
-        tenant__in=asked,
-        start__gte=min(period.start for period in asked.values()) - AROUND,
-        start__lte=max(period.start for period in asked.values()) + AROUND,
+        tenant__in=rule_periods,
+        start__gte=min(period.start for period in rule_periods.values()) - AROUND,
+        start__lte=max(period.start for period in rule_periods.values()) + AROUND,
     )
-    starts = {tenant.pk: period.start for tenant, period in asked.items()}
-    found: dict[int, list[BillingPeriod]] = defaultdict(list)
+    starts = {tenant.pk: period.start for tenant, period in rule_periods.items()}
+    periods: dict[int, list[BillingPeriod]] = defaultdict(list)
     for period in near.order_by("start"):
         if abs(period.start - starts[period.tenant_id]) <= AROUND:
-            found[period.tenant_id].append(period)
-    return found
+            periods[period.tenant_id].append(period)
+    return periods
 
 
-def _covered(asked: rules.Period, kept: Sequence[BillingPeriod]) -> bool:
+def _covered(period: rules.Period, existing: Sequence[BillingPeriod]) -> bool:
     """Whether the periods, which follow each other without a gap, hold all of it."""
-    return bool(kept) and kept[0].start <= asked.start and asked.end <= kept[-1].end
+    return bool(existing) and existing[0].start <= period.start and period.end <= existing[-1].end
 
 
-def _named(kept: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> BillingPeriod | None:
+def _named(periods: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> BillingPeriod | None:
     """The one that people call by that month: the first that is open, else the last."""
-    rows = _all_named(kept, zone, month)
+    rows = _all_named(periods, zone, month)
     return next((row for row in rows if row.closed_at is None), rows[-1] if rows else None)
 
 
-def _all_named(kept: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> list[BillingPeriod]:
+def _all_named(periods: Sequence[BillingPeriod], zone: str, month: tuple[int, int]) -> list[BillingPeriod]:
     """Those that start in that month; `zone` is the tenant's own."""
     rows = []
-    for position, period in enumerate(kept):
+    for position, period in enumerate(periods):
         # A period after a change of zone starts where the old zone's month ends.
         if month_of(period, zone if position else "") == month:
             rows.append(period)
@@ -279,26 +283,26 @@ def _missing(
     anchor_day: int,
     since: datetime,
     until: datetime,
-    kept: tuple[datetime, datetime] | None,
+    reach: tuple[datetime, datetime] | None,
 ) -> list[rules.Period]:
     """A tenant that changed its zone or anchor gets the new borders from its next period on."""
-    made: list[rules.Period] = []
-    if kept is None:
+    missing: list[rules.Period] = []
+    if reach is None:
         start = rules.billing_period(since, zone=zone, anchor_day=anchor_day)
-        made.append(start)
-        kept = (start.start, start.end)
-    first, last = kept
+        missing.append(start)
+        reach = (start.start, start.end)
+    first, last = reach
     while last < until:
         after = rules.billing_period(last, zone=zone, anchor_day=anchor_day)
         if after.end - last < SHORTEST:
             after = rules.billing_period(after.end, zone=zone, anchor_day=anchor_day)
-        made.append(_part(after, last, after.end))
+        missing.append(_part(after, last, after.end))
         last = after.end
     while since < first:
         before = rules.billing_period(first - timedelta(seconds=1), zone=zone, anchor_day=anchor_day)
-        made.append(_part(before, before.start, first))
+        missing.append(_part(before, before.start, first))
         first = before.start
-    return made
+    return missing
 
 
 def _part(whole: rules.Period, start: datetime, end: datetime) -> rules.Period:

@@ -148,8 +148,8 @@ def _flat(terms: Mapping[str, Any], currency: str) -> str:
         words = f"{_least(terms, currency)}; used for {_used(terms, currency)}"
     elif "commitments" in terms:
         each = [
-            f"{_least(told, currency)}, for {_part(told | {'of': terms['of']}) or 'all'} of its seconds"
-            for told in terms["commitments"]
+            f"{_least(commitment, currency)}, for {_part(commitment | {'of': terms['of']}) or 'all'} of its seconds"
+            for commitment in terms["commitments"]
         ]
         return f"{'; '.join(each)}; used for {_used(terms, currency)}"
     else:
@@ -171,12 +171,12 @@ def _used(terms: Mapping[str, Any], currency: str) -> str:
 
 def _flat_computation(line: InvoiceLine, currency: str) -> str:
     terms = line.terms
-    told = [
+    parts = [
         f"{_flat(terms, currency)} = {money_text(amount_of(terms, currency))}, rounded once",
         f"{money_text(Money.from_minor(terms['billed'], currency))} billed before" if terms["billed"] else "",
         f"on the invoice {money_text(Money.from_minor(line.amount, currency))}",
     ]
-    return "; ".join(each for each in told if each)
+    return "; ".join(each for each in parts if each)
 
 
 def _part(terms: Mapping[str, Any]) -> str:

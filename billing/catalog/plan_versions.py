@@ -65,8 +65,8 @@ def set_allowance(
         raise PlanError(
             f"The allowance {name} of {tenant} rolls over as the plan's does: leave `rollover` out."
         )
-    told = {"hours": hours, "rollover": plans_own.rollover if plans_own else bool(rollover)}
-    return _set(Allowance, version, {"name": name}, told, _Dates(tenant, valid_from, valid_until))
+    values = {"hours": hours, "rollover": plans_own.rollover if plans_own else bool(rollover)}
+    return _set(Allowance, version, {"name": name}, values, _Dates(tenant, valid_from, valid_until))
 
 
 def set_fee(
@@ -86,8 +86,8 @@ def set_fee(
     _checked(lambda: (rules.Fee(amount), PerUnit(amount)))
     plans_own = _plans_own(Fee, version, name=name) if tenant else None
     advance = (plans_own is not None and plans_own.in_advance) if in_advance is None else in_advance
-    told = {"amount": amount, "in_advance": advance}
-    return _set(Fee, version, {"name": name}, told, _Dates(tenant, valid_from, valid_until))
+    values = {"amount": amount, "in_advance": advance}
+    return _set(Fee, version, {"name": name}, values, _Dates(tenant, valid_from, valid_until))
 
 
 def set_commitment(
@@ -110,15 +110,15 @@ def set_commitment(
     _checked(lambda: (rules.Commitment(amount, factor), PerUnit(amount)))
     if amount == 0 and tenant is None:
         raise PlanError("A commitment is above zero; leave it out instead.")
-    told = {"name": name, "amount": amount, "overage_factor": factor}
-    return _set(Commitment, version, {}, told, _Dates(tenant, valid_from, valid_until))
+    values = {"name": name, "amount": amount, "overage_factor": factor}
+    return _set(Commitment, version, {}, values, _Dates(tenant, valid_from, valid_until))
 
 
 def _factor(version: PlanVersion, amount: Decimal, tenant: Tenant | None, begins: date | None) -> Decimal:
     """What holds where none is told: of a commitment that stands already, its own."""
     own = Commitment.objects.filter(version=version, tenant=tenant, valid_from=begins, amount=amount)
-    if tenant and (standing := own.first()) is not None:
-        return standing.overage_factor
+    if tenant and (existing := own.first()) is not None:
+        return existing.overage_factor
     plans_own = _plans_own(Commitment, version) if tenant and amount else None
     return plans_own.overage_factor if plans_own else Decimal(1)
 
@@ -140,8 +140,8 @@ def set_discount(
     """
     if tenant is None or percent != 0 or amount is not None:
         _checked(lambda: rules.Discount(percent, amount))
-    told = {"percent": percent, "amount": amount}
-    return _set(Discount, version, {"name": name}, told, _Dates(tenant, valid_from, valid_until))
+    values = {"percent": percent, "amount": amount}
+    return _set(Discount, version, {"name": name}, values, _Dates(tenant, valid_from, valid_until))
 
 
 @transaction.atomic
@@ -154,12 +154,12 @@ def end_term(*, term: Allowance | Commitment | Discount | Fee, on: date | None) 
         raise PlanError(f"{term} holds as long as its version of the plan: give the plan a new one.")
     model = type(term)
     row = model._default_manager.select_for_update(of=("self",)).select_related("tenant")
-    kept = row.get(pk=term.pk)
-    _refuse_dates(kept.name, kept.valid_from, on)
-    _refuse_second(kept, on)
-    if kept.valid_until != on:
-        kept.valid_until = on
-        kept.save(update_fields=["valid_until"])
+    stored = row.get(pk=term.pk)
+    _refuse_dates(stored.name, stored.valid_from, on)
+    _refuse_second(stored, on)
+    if stored.valid_until != on:
+        stored.valid_until = on
+        stored.save(update_fields=["valid_until"])
 
 
 @transaction.atomic
@@ -188,24 +188,26 @@ class _Dates:
             )
 
 
-def _set(model: type[T], version: PlanVersion, key: dict[str, Any], told: dict[str, Any], dates: _Dates) -> T:
-    name = key.get("name") or told["name"]
+def _set(
+    model: type[T], version: PlanVersion, key: dict[str, Any], values: dict[str, Any], dates: _Dates
+) -> T:
+    name = key.get("name") or values["name"]
     dates.refuse(model, name)
     with transaction.atomic():
         version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
         if version.plan.settles == Settles.WALLET:
             raise PlanError(f"Plan {version.plan} is paid by wallet as it is used: it has prices alone.")
         key = key | {"tenant": dates.tenant, "valid_from": dates.valid_from}
-        standing = model._default_manager.filter(version=version, **key).first()
-        until = dates.valid_until or (standing.valid_until if standing else None)
-        row = standing or model(version=version, **key)
+        existing = model._default_manager.filter(version=version, **key).first()
+        until = dates.valid_until or (existing.valid_until if existing else None)
+        row = existing or model(version=version, **key)
         _refuse_dates(f"The {model.__name__.lower()} {name}", dates.valid_from, until)
-        return _write(row, told | {"valid_until": until}, new=standing is None)
+        return _write(row, values | {"valid_until": until}, new=existing is None)
 
 
-def _write(row: T, told: dict[str, Any], *, new: bool) -> T:
+def _write(row: T, values: dict[str, Any], *, new: bool) -> T:
     """Save the row if it is new or something of it differs, and may."""
-    differing = {name for name, value in told.items() if getattr(row, name) != value}
+    differing = {name for name, value in values.items() if getattr(row, name) != value}
     late = row.tenant_id is not None or isinstance(row, Discount)  # whose dates say from when
     if new and not late and billed(row.version):
         raise PlanError(_NEW_VERSION.format(version=row.version))
@@ -215,7 +217,7 @@ def _write(row: T, told: dict[str, Any], *, new: bool) -> T:
         if row.tenant_id is not None and stated(row):
             raise PlanError(_END.format(term=row, tenant=row.tenant))
     for name in differing:
-        setattr(row, name, told[name])
+        setattr(row, name, values[name])
     _refuse_second(row, row.valid_until)
     if new or differing:
         row.save()
@@ -290,7 +292,7 @@ def _checked(make: Any) -> None:
 
 def allowance_of(version: PlanVersion, name: str) -> Allowance:
     """The version's allowance of that name. PlanError where there is none."""
-    found = _plans_own(Allowance, version, name=name)
-    if found is None:
+    allowance = _plans_own(Allowance, version, name=name)
+    if allowance is None:
         raise PlanError(f"The plan has no allowance {quoted(name)}; write it as [[plan.allowance]].")
-    return found
+    return allowance

@@ -53,8 +53,8 @@ def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Pla
     tokens that a wallet does not pay, and for a change once the plan was billed by.
     """
     if settles is None:
-        kept = Plan.objects.filter(name=name).values_list("settles", flat=True).first()
-        settles = Settles(kept or Settles.INVOICE)
+        existing = Plan.objects.filter(name=name).values_list("settles", flat=True).first()
+        settles = Settles(existing or Settles.INVOICE)
     if currency == TOKENS and settles is not Settles.WALLET:
         raise PlanError(
             f'No invoice is in tokens: a plan in {TOKENS} has settles = "{Settles.WALLET.value}".'
@@ -64,8 +64,8 @@ def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Pla
             f"{quoted(currency)} is not a currency; write its code of ISO 4217, such as USD or EUR, or {TOKENS} for "
             "tokens."
         )
-    told = {"currency": currency, "settles": settles}
-    plan, new = Plan.objects.select_for_update().get_or_create(name=name, defaults=told)
+    defaults = {"currency": currency, "settles": settles}
+    plan, new = Plan.objects.select_for_update().get_or_create(name=name, defaults=defaults)
     if new or (plan.currency, plan.settles) == (currency, settles):
         return plan
     used = next((version for version in plan.versions.all() if billed(version)), None)
@@ -86,18 +86,18 @@ def new_version(*, plan: Plan, effective_from: date, charges: Sequence[str]) -> 
     Asked again, the same version. Another set of `charges` for a day that has one replaces it while
     no usage was rated, and no line billed, by it, and raises PlanError afterwards.
     """
-    wanted = _resources(charges)
+    resources = _resources(charges)
     version, new = PlanVersion.objects.select_for_update().get_or_create(
-        plan=plan, effective_from=effective_from, defaults={"charges": wanted}
+        plan=plan, effective_from=effective_from, defaults={"charges": resources}
     )
-    if new or version.charges == wanted:
+    if new or version.charges == resources:
         return version
     if billed(version):
         raise PlanError(
             f"{_what_was(version)} by plan {plan} from {effective_from}, so what it charges stays "
             f"{_listed(version.charges)}: give the plan a new version with a later `from`."
         )
-    version.charges = wanted
+    version.charges = resources
     version.save(update_fields=["charges"])
     return version
 
@@ -129,11 +129,11 @@ def set_price(
         if name not in SELECTORS:
             raise PlanError(f"{quoted(name)} is nothing to select by; that are {', '.join(SELECTORS)}.")
         setattr(price, SELECTORS[name], sorted(set(values)))
-    standing = version.prices.filter(
+    existing = version.prices.filter(
         meter=meter, selector=complete(price).selector, valid_from=valid_from
     ).first()
-    if standing is not None:
-        price = standing
+    if existing is not None:
+        price = existing
     take_model(price, model)
     price.allowance = allowance
     price.valid_until = valid_until or price.valid_until
@@ -267,17 +267,17 @@ def complete(price: Price) -> Price:
             raise PlanError(f"A {name} to select by is not empty and has neither comma nor semicolon.")
     if price.uses and (set(price.uses) - set(USES) or price.resource != Resource.GPU):
         raise PlanError(f"A price by use is of {Meter.GPU_HOUR}, and selects {', '.join(USES)}.")
-    told = [f"{name}={','.join(sorted(values))}" for name, values in chosen.items()]
+    parts = [f"{name}={','.join(sorted(values))}" for name, values in chosen.items()]
     try:
         hours = clock.of_terms(price.hours)
     except ValueError as error:
         raise PlanError(f"The hours of the price cannot be so. {error}") from error
     price.hours = clock.as_terms(hours)
     if hours is not None:
-        told.append(f"hours={hours}")
+        parts.append(f"hours={hours}")
     if price.tenant is not None:
-        told.append(f"tenant={price.tenant.slug}")
-    price.selector = "; ".join(told)
+        parts.append(f"tenant={price.tenant.slug}")
+    price.selector = "; ".join(parts)
     price.specificity = (
         len(chosen)
         + (WITH_HOURS if hours is not None else 0)

@@ -34,9 +34,9 @@ def subscribe(*, tenant: Tenant, plan: Plan, since: datetime) -> Subscription:
         )
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     _refuse_archived(tenant, plan)
-    standing = tenant.subscriptions.select_related("plan").order_by("since")
-    following = standing.filter(since__gt=since).first()
-    present = standing.filter(Q(until=None) | Q(until__gt=since), since__lte=since).first()
+    subscriptions = tenant.subscriptions.select_related("plan").order_by("since")
+    following = subscriptions.filter(since__gt=since).first()
+    present = subscriptions.filter(Q(until=None) | Q(until__gt=since), since__lte=since).first()
     if present is not None and present.plan == plan:
         return present
     if following is not None and (following.plan != plan or present is not None):
@@ -120,8 +120,8 @@ def set_phases(*, tenant: Tenant, phases: Sequence[tuple[Plan, datetime]]) -> No
     """
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     begins = min(since for _, since in phases)
-    standing = tenant.subscriptions.filter(since__gte=begins).select_related("plan").order_by("since")
-    rows = list(standing)
+    subscriptions = tenant.subscriptions.filter(since__gte=begins).select_related("plan").order_by("since")
+    rows = list(subscriptions)
     alike = 0
     for row, phase in zip(rows, phases, strict=False):
         if (row.plan, row.since) != phase:
@@ -166,8 +166,8 @@ def _refuse_mixed_currencies(tenant: Tenant, present: Plan, plan: Plan, since: d
 
 def _refuse_open_wallet(tenant: Tenant, present: Plan, plan: Plan) -> None:
     """What is prepaid in the old currency would pay for nothing any more, and a debt would stay."""
-    standing = Wallet.objects.filter(tenant=tenant, unit=present.currency).exclude(balance=0, held=0)
-    wallet = standing.order_by("pk").first()
+    wallets = Wallet.objects.filter(tenant=tenant, unit=present.currency).exclude(balance=0, held=0)
+    wallet = wallets.order_by("pk").first()
     if wallet is not None:
         left = Money.from_minor(wallet.balance, wallet.unit).text
         raise PlanError(

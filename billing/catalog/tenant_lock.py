@@ -14,6 +14,6 @@ def lock(tenant: Tenant) -> Tenant:
 
 def lock_each(tenants: Iterable[Tenant]) -> dict[int, Tenant]:
     """As `lock`, by id. In order of id, as every holder of several locks does; KeyError by whoever misses one."""
-    wanted = [tenant.pk for tenant in tenants]
-    found = Tenant.objects.select_for_update(no_key=True).filter(pk__in=wanted)
-    return {tenant.pk: tenant for tenant in found.order_by("pk")}
+    ids = [tenant.pk for tenant in tenants]
+    rows = Tenant.objects.select_for_update(no_key=True).filter(pk__in=ids)
+    return {tenant.pk: tenant for tenant in rows.order_by("pk")}

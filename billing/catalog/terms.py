@@ -115,15 +115,15 @@ class Terms:
 
     def by_key(self) -> dict[tuple[TermKind, int], Named]:
         """What lines state, by what they refer to."""
-        found: dict[tuple[TermKind, int], Named] = {}
+        terms: dict[tuple[TermKind, int], Named] = {}
         for kind, table in (
             (TermKind.FEE, self.fees),
             (TermKind.COMMITMENT, self.commitments),
             (TermKind.DISCOUNT, self.discounts),
         ):
             for rows in table.values():
-                found |= {(kind, row.pk): row for row in rows}
-        return found
+                terms |= {(kind, row.pk): row for row in rows}
+        return terms
 
     @property
     def begins(self) -> datetime | None:
@@ -143,28 +143,28 @@ class Terms:
 
 
 def paid_by(
-    said: Mapping[int, Terms], payer: int | None, stretches: Iterable[Stretch]
+    terms: Mapping[int, Terms], payer: int | None, stretches: Iterable[Stretch]
 ) -> Mapping[int, Terms]:
     """The same for the time that `payer` paid; None: that they paid themselves. `stretches` are all of theirs."""
-    found = third_party_payers.by_tenant(stretches)
+    by_tenant = third_party_payers.by_tenant(stretches)
     return {
-        pk: each.during(third_party_payers.time_of(payer, found[pk])) if pk in found else each
-        for pk, each in said.items()
-        if payer is None or pk in found
+        pk: each.during(third_party_payers.time_of(payer, by_tenant[pk])) if pk in by_tenant else each
+        for pk, each in terms.items()
+        if payer is None or pk in by_tenant
     }
 
 
 def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
     """By tenant the terms of all plans that it was ever on; nothing for those whose plans say none."""
-    asked = list(ids)
-    theirs = Q(tenant=None) | Q(tenant__in=asked)
-    said = [
+    tenant_ids = list(ids)
+    theirs = Q(tenant=None) | Q(tenant__in=tenant_ids)
+    conditions = [
         Q(pk__in=model.objects.filter(theirs).values("version"))
         for model in (Allowance, Fee, Commitment, Discount)
     ]
-    versions = PlanVersion.objects.filter(said[0] | said[1] | said[2] | said[3])
+    versions = PlanVersion.objects.filter(conditions[0] | conditions[1] | conditions[2] | conditions[3])
     subscriptions = list(
-        Subscription.objects.filter(tenant__in=asked, plan__in=versions.values("plan"))
+        Subscription.objects.filter(tenant__in=tenant_ids, plan__in=versions.values("plan"))
         .exclude(plan__settles=Settles.WALLET)
         .select_related("tenant", "plan")
         .order_by("tenant", "since")
@@ -178,10 +178,10 @@ def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
     allowances, fees = _by_version(Allowance, plans, theirs), _by_version(Fee, plans, theirs)
     commitments, discounts = _by_version(Commitment, plans, theirs), _by_version(Discount, plans, theirs)
     days = billing_periods.days_of({subscription.tenant for subscription in subscriptions})
-    found: dict[int, Terms] = {}
+    by_tenant: dict[int, Terms] = {}
     for subscription in subscriptions:
         its = days[subscription.tenant_id]
-        terms = found.setdefault(subscription.tenant_id, Terms(subscription.tenant, its))
+        terms = by_tenant.setdefault(subscription.tenant_id, Terms(subscription.tenant, its))
         spans = _spans(subscription, by_plan[subscription.plan_id], its)
         terms.spans += spans
         for pk in {span.version for span in spans}:
@@ -190,20 +190,20 @@ def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
             terms.fees[pk] = _for(fees, pk, terms.tenant)
             terms.commitments[pk] = _for(commitments, pk, terms.tenant)
             terms.discounts[pk] = _for(discounts, pk, terms.tenant)
-    return found
+    return by_tenant
 
 
 def _by_version(model: type[T], plans: Iterable[int], theirs: Q) -> dict[int, list[T]]:
-    found: dict[int, list[T]] = defaultdict(list)
+    by_version: dict[int, list[T]] = defaultdict(list)
     rows = model._default_manager.filter(theirs, version__plan__in=plans)
     for row in rows.order_by("pk"):
-        found[row.version_id].append(row)
-    return dict(found)
+        by_version[row.version_id].append(row)
+    return dict(by_version)
 
 
-def _for(found: Mapping[int, Sequence[T]], version: int, tenant: Tenant) -> list[T]:
+def _for(by_version: Mapping[int, Sequence[T]], version: int, tenant: Tenant) -> list[T]:
     """What the version says to the tenant: to all, and to it alone."""
-    return [row for row in found.get(version, ()) if row.tenant_id in {None, tenant.pk}]
+    return [row for row in by_version.get(version, ()) if row.tenant_id in {None, tenant.pk}]
 
 
 def _spans(subscription: Subscription, versions: Sequence[PlanVersion], days: Days) -> list[Span]:

@@ -56,15 +56,15 @@ def pay_for(*, payer: Tenant, tenant: Tenant, since: date, until: date | None = 
         )
     if payer == tenant:
         raise PayerError(f"{tenant.slug} pays for itself where nobody else does: leave `payer` out.")
-    held = [row for row in tenant.payers.order_by("since") if row.until != row.since]
+    payers = [row for row in tenant.payers.order_by("since") if row.until != row.since]
     present = next(
-        (row for row in held if row.since <= since and (row.until is None or row.until > since)), None
+        (row for row in payers if row.since <= since and (row.until is None or row.until > since)), None
     )
     if present is not None and present.payer == payer and until in {None, present.until}:
         return present
     _refuse_archived([payer, tenant])
     _refuse_chain(payer, tenant, since, until)
-    later = next((row for row in held if row.since > since and (until is None or row.since < until)), None)
+    later = next((row for row in payers if row.since > since and (until is None or row.since < until)), None)
     if later is not None:
         raise PayerError(
             f"{later.payer.slug} pays for {tenant.slug} from {later.since} on: end that first, or say until when "
@@ -114,21 +114,21 @@ def refuse_other_currency(tenant: Tenant) -> None:
 
 def stretches_of(*, tenants: Iterable[int] = (), payers: Iterable[int] = ()) -> list[Stretch]:
     """When anybody paid for one of these tenants, or one of these payers for anybody, in order. Two queries."""
-    found = Payer.objects.filter(Q(tenant__in=list(tenants)) | Q(payer__in=list(payers))).select_related(
+    rows = Payer.objects.filter(Q(tenant__in=list(tenants)) | Q(payer__in=list(payers))).select_related(
         "tenant"
     )
-    return _stretches(list(found.order_by("since", "pk")))
+    return _stretches(list(rows.order_by("since", "pk")))
 
 
 def own_time(stretches: Iterable[Stretch]) -> list[tuple[datetime, datetime | None]]:
     """When a tenant paid for itself: all time but these stretches of its own, in order."""
-    found: list[tuple[datetime, datetime | None]] = []
+    spans: list[tuple[datetime, datetime | None]] = []
     begins: datetime | None = datetime.min.replace(tzinfo=UTC)
     for each in sorted(stretches, key=lambda each: each.since):
         if begins is not None and begins < each.since:
-            found.append((begins, each.since))
+            spans.append((begins, each.since))
         begins = each.until
-    return [*found, (begins, None)] if begins is not None else found
+    return [*spans, (begins, None)] if begins is not None else spans
 
 
 def time_of(payer: int | None, stretches: Iterable[Stretch]) -> list[tuple[datetime, datetime | None]]:
@@ -140,10 +140,10 @@ def time_of(payer: int | None, stretches: Iterable[Stretch]) -> list[tuple[datet
 
 def by_tenant(stretches: Iterable[Stretch]) -> Mapping[int, list[Stretch]]:
     """By whom is paid for."""
-    found: dict[int, list[Stretch]] = defaultdict(list)
+    groups: dict[int, list[Stretch]] = defaultdict(list)
     for each in stretches:
-        found[each.tenant].append(each)
-    return found
+        groups[each.tenant].append(each)
+    return groups
 
 
 def left(tenant: Tenant, *, on: date) -> Payer | None:

@@ -110,8 +110,8 @@ UNTAXED: Mapping[str, str] = {
 
 def _prepaid(invoice: Invoice) -> tuple[tuple[str, str], ...]:
     wallet = "Paid from wallet" if invoice.prepaid > 0 else "Given back to the wallet"
-    told = ((wallet, invoice.prepaid), ("Paid from credit balance", invoice.from_credit))
-    return tuple((label, _minor(-amount, invoice.currency)) for label, amount in told if amount)
+    amounts = ((wallet, invoice.prepaid), ("Paid from credit balance", invoice.from_credit))
+    return tuple((label, _minor(-amount, invoice.currency)) for label, amount in amounts if amount)
 
 
 def _due_label(invoice: Invoice) -> str:
@@ -124,13 +124,13 @@ def drawn_text(invoice: Invoice) -> str:
     """Which grants of the wallet paid on it, and how much; "" where none did. One query, or none."""
     if invoice.prepaid <= 0:
         return ""
-    told = ", ".join(
+    grants = ", ".join(
         f"{_minor(amount, invoice.currency)} of {grant.why or grant.key}"
         + (f" (until {grant.expires_on - timedelta(days=1)})" if grant.expires_on else "")
         for grant, amount in paying.entries(invoice)
     )
     return (
-        f"Paid from the wallet: {told}. Taxes are on the full net: a prepaid balance is a means of payment."
+        f"Paid from the wallet: {grants}. Taxes are on the full net: a prepaid balance is a means of payment."
     )
 
 
@@ -149,8 +149,8 @@ def zone_note(invoice: Invoice) -> str:
 
 
 def _refers_to(invoice: Invoice) -> tuple[tuple[str, str], ...]:
-    told = {"Credits invoice": invoice.original, "Replaces": invoice.replaces}
-    return tuple((label, other.number or "") for label, other in told.items() if other is not None)
+    references = {"Credits invoice": invoice.original, "Replaces": invoice.replaces}
+    return tuple((label, other.number or "") for label, other in references.items() if other is not None)
 
 
 def _printed(lines: Sequence[InvoiceLine], invoice: Invoice) -> tuple[DocumentLine, ...]:
@@ -231,8 +231,8 @@ def _notes(invoice: Invoice, *, summed: bool) -> str:
     fixed = Evidence.objects.filter(invoice=invoice).values_list("digest", flat=True).first()
     digest = [f"SHA-256 of its evidence: {fixed}"] if fixed else []
     if invoice.kind == DocumentKind.CREDIT_NOTE:
-        told = [invoice.reason, f"Taxes are those at which {invoice.original} was issued."]
-        return "\n".join(told + digest)
+        sentences = [invoice.reason, f"Taxes are those at which {invoice.original} was issued."]
+        return "\n".join(sentences + digest)
     notes = ["The lines are summed over projects here; the portal has each of them."] if summed else []
     notes.append(
         "Each line opens to the jobs behind it in the portal, where it can be recomputed to the second."

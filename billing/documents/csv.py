@@ -47,7 +47,7 @@ def rows_to_csv(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterat
 
 
 def _taken(piece: StringIO) -> bytes:
-    taken = piece.getvalue().encode("utf-8", errors="replace")
+    content = piece.getvalue().encode("utf-8", errors="replace")
     piece.seek(0)
     piece.truncate()
-    return taken
+    return content

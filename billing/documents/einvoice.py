@@ -146,7 +146,7 @@ def _party(frozen: dict[str, str], *, untaxed: bool) -> Terms:
     rows = dict(zip(("addr_l1", "addr_l2"), address, strict=False))
     vat_id = _compact(frozen["vat_id"])
     scheme, electronic = parted(frozen.get("electronic_address", ""), frozen["email"])
-    told = {
+    terms = {
         "name": clean(frozen["name"]),
         **rows,
         "addr_l3": ", ".join(address[2:]),
@@ -158,7 +158,7 @@ def _party(frozen: dict[str, str], *, untaxed: bool) -> Terms:
         "einvoicing_addr_schemeid": scheme,
         "vat_identifier": vat_id if names_its_country(vat_id) and not untaxed else "",
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in terms.items() if value}
 
 
 def _of_seller(seller: dict[str, str], *, untaxed: bool) -> Terms:
@@ -170,17 +170,17 @@ def _of_seller(seller: dict[str, str], *, untaxed: bool) -> Terms:
         "phone": clean(seller.get("contact_phone", "")),
         "email": seller["email"],
     }
-    told: Terms = {
+    terms: Terms = {
         "contacts": [contact] if contact["name"] or contact["phone"] else [],
         "legal_identifier": clean(seller["registration"]),
         "tax_identifier": "" if untaxed else number,
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in terms.items() if value}
 
 
 def _preceding(invoice: Invoice) -> list[Terms]:
-    found = [other for other in (invoice.original, invoice.replaces) if other is not None]
-    return [{"BT-25": other.number, "BT-26": str(other.issued_on)} for other in found]
+    invoices = [other for other in (invoice.original, invoice.replaces) if other is not None]
+    return [{"BT-25": other.number, "BT-26": str(other.issued_on)} for other in invoices]
 
 
 def _payment(invoice: Invoice) -> Terms:
@@ -200,7 +200,7 @@ def _payment(invoice: Invoice) -> Terms:
 
 
 def _tax(row: InvoiceTax, sign: int, currency: str) -> Terms:
-    told: Terms = {
+    terms: Terms = {
         "BT-116": _money(sign * row.net, currency),
         "BT-117": _money(sign * row.tax, currency),
         "BT-118": row.category,
@@ -208,7 +208,7 @@ def _tax(row: InvoiceTax, sign: int, currency: str) -> Terms:
         "BT-120": clean(row.reason),
         "BT-121": CODES.get(TaxCategory(row.category), ""),
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in terms.items() if value}
 
 
 def _line(line: InvoiceLine, sign: int, invoice: Invoice) -> Terms:
@@ -218,7 +218,7 @@ def _line(line: InvoiceLine, sign: int, invoice: Invoice) -> Terms:
     service = line.service_period
     start, end = _days(service.start, service.end, service.timezone)
     hours = f"{hours_text(seconds)} {line.unit}s" if seconds and line.unit else ""
-    told: Terms = {
+    terms: Terms = {
         "BT-126": str(line.position),
         "BT-129": stated.quantity,
         "BT-130": HOUR if stated.in_hours else PIECE,
@@ -232,7 +232,7 @@ def _line(line: InvoiceLine, sign: int, invoice: Invoice) -> Terms:
         "BT-153": clean(line.description) or "Use",
         "BT-154": ", ".join(filter(None, (clean(line.project), hours))),
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in terms.items() if value}
 
 
 def _span(invoice: Invoice, lines: Sequence[InvoiceLine]) -> tuple[str, str]:

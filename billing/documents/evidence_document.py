@@ -34,12 +34,12 @@ Subject = tuple[str, int | None]
 
 def document_of(invoice: Invoice, lines: list[InvoiceLine]) -> dict[str, Any]:
     """What stands on the document, and of what it can be computed. Ten queries at most."""
-    standing = _standing(invoice, lines)
-    issued_beside = set(_issued_beside(invoice).values_list("pk", flat=True))
-    before = _sums([line for line in standing if line.invoice_id not in issued_beside])
-    beside = _sums([line for line in standing if line.invoice_id in issued_beside])
-    versions = _versions([*lines, *standing])
-    charged = _charged(lines, standing, versions)
+    billed_lines = _billed_lines(invoice, lines)
+    sibling_ids = set(_sibling_documents(invoice).values_list("pk", flat=True))
+    before = _sums([line for line in billed_lines if line.invoice_id not in sibling_ids])
+    sibling_sums = _sums([line for line in billed_lines if line.invoice_id in sibling_ids])
+    versions = _versions([*lines, *billed_lines])
+    charged = _charged(lines, billed_lines, versions)
     by_use = _by_use(lines)
     return {
         "number": invoice.number,
@@ -58,7 +58,7 @@ def document_of(invoice: Invoice, lines: list[InvoiceLine]) -> dict[str, Any]:
                 "by_use": line.price_id in by_use,
                 "original": _original(line),
                 "before": _sum(before, line),
-                "beside": _sum(beside, line),
+                "beside": _sum(sibling_sums, line),
             }
             for line in lines
         ],
@@ -124,21 +124,21 @@ def _original(line: InvoiceLine) -> dict[str, Any] | None:
     return {"number": of.invoice.number, "position": of.position, "amount": of.amount}
 
 
-def _standing(invoice: Invoice, lines: list[InvoiceLine]) -> list[InvoiceLine]:
+def _billed_lines(invoice: Invoice, lines: list[InvoiceLine]) -> list[InvoiceLine]:
     """What documents before this one, and those issued beside it, hold of the service periods of its lines."""
-    found = InvoiceLine.objects.filter(
+    rows = InvoiceLine.objects.filter(
         Q(invoice__rated_through__lt=invoice.rated_through)
         | Q(invoice__rated_through=invoice.rated_through, invoice__lt=invoice.pk)
-        | Q(invoice__in=_issued_beside(invoice).values("pk")),
+        | Q(invoice__in=_sibling_documents(invoice).values("pk")),
         tenant=invoice.tenant_id,
         invoice__state=InvoiceState.ISSUED,
         kind__in=[LineKind.USAGE, *TermKind],
         service_period__in={line.service_period_id for line in lines},
     )
-    return list(found.select_related("service_period").order_by("pk"))
+    return list(rows.select_related("service_period").order_by("pk"))
 
 
-def _issued_beside(invoice: Invoice) -> InvoiceQuerySet:
+def _sibling_documents(invoice: Invoice) -> InvoiceQuerySet:
     """Documents that the close which issued this one issued with it.
 
     Nothing rated may come between two closes, and one of them may have no invoice: how far documents reach does not
@@ -159,13 +159,13 @@ def _issued_beside(invoice: Invoice) -> InvoiceQuerySet:
     )
 
 
-def _sums(standing: list[InvoiceLine]) -> Sums:
-    found: Sums = {}
-    for line in standing:
-        seconds, billed = found.get(_key(line), (Fraction(0), 0))
+def _sums(billed_lines: list[InvoiceLine]) -> Sums:
+    sums: Sums = {}
+    for line in billed_lines:
+        seconds, billed = sums.get(_key(line), (Fraction(0), 0))
         more = Fraction(int(line.seconds_num), line.seconds_den)
-        found[_key(line)] = seconds + more, billed + line.amount
-    return found
+        sums[_key(line)] = seconds + more, billed + line.amount
+    return sums
 
 
 def _sum(sums: Sums, line: InvoiceLine) -> dict[str, Any]:
@@ -185,28 +185,28 @@ def _versions(lines: list[InvoiceLine]) -> dict[Subject, int]:
     """By subject the version of the plan that says it: commitments and discounts are of one version's charges."""
     if not any(line.kind in list(TermKind) for line in lines):
         return {}
-    found: dict[Subject, int] = {}
+    versions: dict[Subject, int] = {}
     for kind, model in (
         (LineKind.USAGE, Price),
         (LineKind.FEE, Fee),
         (LineKind.COMMITMENT, Commitment),
         (LineKind.DISCOUNT, Discount),
     ):
-        wanted = {key for of, key in map(_subject, lines) if of == kind and key is not None}
-        rows = model._default_manager.filter(pk__in=wanted)
-        found |= {(kind.value, pk): version for pk, version in rows.values_list("pk", "version")}
-    return found
+        keys = {key for of, key in map(_subject, lines) if of == kind and key is not None}
+        rows = model._default_manager.filter(pk__in=keys)
+        versions |= {(kind.value, pk): version for pk, version in rows.values_list("pk", "version")}
+    return versions
 
 
 def _charged(
-    lines: list[InvoiceLine], standing: list[InvoiceLine], versions: dict[Subject, int]
+    lines: list[InvoiceLine], billed_lines: list[InvoiceLine], versions: dict[Subject, int]
 ) -> list[dict[str, Any]]:
     """What other documents charge for the service periods in which a commitment or a discount holds."""
     kinds = (LineKind.COMMITMENT, LineKind.DISCOUNT)
-    asked = {line.service_period_id for line in lines if line.kind in kinds}
+    period_ids = {line.service_period_id for line in lines if line.kind in kinds}
     sums: dict[tuple[Any, ...], int] = {}
-    for line in standing:
-        if line.service_period_id in asked:
+    for line in billed_lines:
+        if line.service_period_id in period_ids:
             start = f"{line.service_period.start:%Y-%m-%dT%H:%M:%SZ}"
             term = line.term_id if line.kind != LineKind.USAGE else None
             key = (start, line.used_by(), versions.get(_subject(line)), line.kind, term)

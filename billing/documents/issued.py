@@ -42,9 +42,9 @@ def keep(invoice: Invoice, *, moment: datetime) -> InvoiceDocument:
     Invoice.objects.select_for_update(no_key=True).get(
         pk=invoice.pk
     )  # whoever else makes it waits, and finds it
-    kept = InvoiceDocument.objects.filter(invoice=invoice).first()
-    if kept is not None:
-        return kept
+    existing = InvoiceDocument.objects.filter(invoice=invoice).first()
+    if existing is not None:
+        return existing
     fixed = evidence.fix(invoice, moment=moment)
     content = made(invoice)
     key = signing.current_key(moment=moment)

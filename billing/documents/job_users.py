@@ -46,7 +46,7 @@ def erase_users(tenant: Tenant) -> int:
 
     Digests, signatures and sums stay: what is signed has the numbers alone. For a caller that holds the tenant's lock.
     """
-    kept = "billing.RatedJob:billed_job_is_kept_before_it_changes"
+    trigger = "billing.RatedJob:billed_job_is_kept_before_it_changes"
     with connection.cursor() as cursor:
         for table in ("billing_ratedjob", "billing_billedjob", *_WALLETS):
             cursor.execute(_NUMBER.format(table=table), [tenant.pk])
@@ -54,7 +54,7 @@ def erase_users(tenant: Tenant) -> int:
         cursor.execute(_RECORDS, [tenant.pk])
         while rows := cursor.fetchmany(SLICE):
             ledger.rename_users(rows)
-        with pgtrigger.ignore(kept):  # the old name is not to be kept
+        with pgtrigger.ignore(trigger):  # the old name is not to be kept
             cursor.execute(_RENAME.format(table="billing_ratedjob"), [tenant.pk])
         for table in ("billing_billedjob", "billing_usertotal", *_WALLETS):
             cursor.execute(_RENAME.format(table=table), [tenant.pk])

@@ -15,11 +15,11 @@ from portal.core.vault import Sealed, seal
 
 def current_key(*, moment: datetime) -> SigningKey:
     """The key that signs; made at `moment` where there is none yet, once however many ask. Raises VaultError."""
-    found = SigningKey.objects.filter(until=None).first()
-    if found is None:
+    key = SigningKey.objects.filter(until=None).first()
+    if key is None:
         SigningKey.objects.bulk_create([_new_key(moment)], ignore_conflicts=True)
-        found = SigningKey.objects.get(until=None)
-    return found
+        key = SigningKey.objects.get(until=None)
+    return key
 
 
 @transaction.atomic

@@ -34,11 +34,11 @@ def main() -> None:
     invoices = typst.Compiler(input=HERE / "invoice.typ", font_paths=fonts, ignore_system_fonts=True)
     nothing = typst.Compiler(input=HERE / "nothing.typ", font_paths=fonts, ignore_system_fonts=True)
 
-    def compiled(told: dict[str, Any]) -> bytes:
-        created = datetime.fromisoformat(told["created"]).replace(tzinfo=UTC)
-        source = {"document": json.dumps(told["document"])}
-        if told["attached"]:
-            source["attached"], source["attached-as"] = told["attached"], told["name"]
+    def compiled(payload: dict[str, Any]) -> bytes:
+        created = datetime.fromisoformat(payload["created"]).replace(tzinfo=UTC)
+        source = {"document": json.dumps(payload["document"])}
+        if payload["attached"]:
+            source["attached"], source["attached-as"] = payload["attached"], payload["name"]
         for standards in profiles:
             try:
                 pdf = invoices.compile(
@@ -49,16 +49,16 @@ def main() -> None:
             else:
                 if not isinstance(pdf, bytes):
                     raise TypeError("a PDF is one piece of bytes")
-                return SET + (declared(pdf, told["name"]) if told["attached"] else pdf)
+                return SET + (declared(pdf, payload["name"]) if payload["attached"] else pdf)
         return REFUSED + refusal.encode(errors="replace")
 
     source, sink = _streams()
     more = 0
     while select.select([source], [], [], IDLE)[0] and (request := receive(source)) is not None:
-        told = json.loads(request)
-        if "einvoice" in told or told["attached"]:
+        payload = json.loads(request)
+        if "einvoice" in payload or payload["attached"]:
             more = EINVOICES
-        send(sink, written(told["einvoice"]) if "einvoice" in told else compiled(told))
+        send(sink, written(payload["einvoice"]) if "einvoice" in payload else compiled(payload))
         if _held() > AMPLE + more:
             for _ in range(AGE):  # it forgets by counting documents
                 nothing.compile(format="pdf")
@@ -106,11 +106,11 @@ def declared(pdf: bytes, name: str) -> bytes:
     stream = writer.root_object["/Metadata"].get_object()
     if not isinstance(stream, StreamObject):
         raise TypeError("metadata are a stream")
-    told = stream.get_data()
-    if told.count(SCHEMAS) != 1 or told.count(END) != 1:
+    metadata = stream.get_data()
+    if metadata.count(SCHEMAS) != 1 or metadata.count(END) != 1:
         return pdf
     facturx = FACTURX % (name.encode(), *LEVELS[name])
-    stream.set_data(told.replace(SCHEMAS, SCHEMAS + FACTURX_SCHEMA).replace(END, facturx + END))
+    stream.set_data(metadata.replace(SCHEMAS, SCHEMAS + FACTURX_SCHEMA).replace(END, facturx + END))
     out = BytesIO()
     writer.write(out)
     return out.getvalue()

@@ -40,8 +40,8 @@ def typeset(
 
     Raises TypesettingError.
     """
-    told = {"document": document, "created": created.isoformat(), "attached": attached, "name": name}
-    return _answered(told, noun="PDF")
+    payload = {"document": document, "created": created.isoformat(), "attached": attached, "name": name}
+    return _answered(payload, noun="PDF")
 
 
 def write_einvoice(terms: dict[str, Any]) -> bytes:
@@ -50,10 +50,10 @@ def write_einvoice(terms: dict[str, Any]) -> bytes:
     return _answered({"einvoice": terms}, noun="e-invoice")
 
 
-def _answered(told: dict[str, Any], *, noun: str) -> bytes:
-    request = json.dumps(told).encode()
+def _answered(payload: dict[str, Any], *, noun: str) -> bytes:
+    request = json.dumps(payload).encode()
     with _working:
-        answer = _asked_of_idle(request) or _asked(_start(), request)
+        answer = _ask_idle_process(request) or _asked(_start(), request)
     if answer is None:
         raise NoAnswerError(f"The typesetter ended before the {noun} was set: ask for it again.")
     if not answer.startswith(typesetter.SET):
@@ -70,7 +70,7 @@ def close() -> None:
         _end(idle.pop())
 
 
-def _asked_of_idle(request: bytes) -> bytes | None:
+def _ask_idle_process(request: bytes) -> bytes | None:
     """None where none waits, or where the one that did has ended since."""
     try:
         process = idle.pop()

@@ -26,8 +26,8 @@ def missing(seller: Mapping[str, str], buyer: Mapping[str, str]) -> str:
     lacks = [f"the seller's {name}" for field, name in _SELLER.items() if not _is_stated(seller, field)]
     if not (_is_stated(seller, "vat_id") or _is_stated(seller, "registration")):
         lacks.append("the seller's VAT id or registration")
-    wanted = dict(_ADDRESS) if buyer.get("electronic_address") else _ADDRESS | {"email": "e-mail"}
-    lacks += [f"the tenant's {name}" for field, name in wanted.items() if not _is_stated(buyer, field)]
+    fields = dict(_ADDRESS) if buyer.get("electronic_address") else _ADDRESS | {"email": "e-mail"}
+    lacks += [f"the tenant's {name}" for field, name in fields.items() if not _is_stated(buyer, field)]
     if not lacks:
         return ""
     return (

@@ -55,11 +55,11 @@ def claimed(pk: int, done: Posted, moment: datetime) -> list[Letter]:
     first = Letter.objects.filter(pk=pk, state=LetterState.WAITING).first()
     if tenant is None or first is None:
         return []
-    found = daily_digest.waiting_with(first, moment).select_for_update(of=("self",), skip_locked=True)
-    found = found.select_related(
+    candidates = daily_digest.waiting_with(first, moment).select_for_update(of=("self",), skip_locked=True)
+    candidates = candidates.select_related(
         "tenant", "invoice__tenant", "attempt__method", "attempt__invoice", "attempt__top_up__wallet"
     )
-    letters = [letter for letter in daily_digest.in_order(found) if _is_needed(letter, done, moment)]
+    letters = [letter for letter in daily_digest.in_order(candidates) if _is_needed(letter, done, moment)]
     for letter in daily_digest.superfluous(letters):
         letters.remove(letter)
         _skip(letter, "The same e-mail says more of its invoice.", done)
@@ -125,8 +125,8 @@ def _crossing(invoice: Invoice, moment: datetime) -> dict[str, int | bool]:
     """Until when it counts: until that is settled. `again`: the first since it is due anew, which has to say so."""
     left = settlement.balance(invoice=invoice, on=moment.date()).due.minor
     crossing = reopened_invoices.counted({invoice.pk: left})[invoice.pk]
-    told = Letter.objects.filter(invoice=invoice, told__crossing=crossing, state__in=daily_digest.OUT)
-    return {"crossing": crossing, "again": crossing > 0 and not told.exists()}
+    letters = Letter.objects.filter(invoice=invoice, told__crossing=crossing, state__in=daily_digest.OUT)
+    return {"crossing": crossing, "again": crossing > 0 and not letters.exists()}
 
 
 def _sent_reminders(letter: Letter) -> int:
@@ -184,10 +184,10 @@ def _not_needed_of_attempt(attempt: PaymentAttempt) -> str:
 
 def _not_needed_of_card(letter: Letter) -> str:
     usable = SavedMethod.objects.filter(tenant=letter.tenant, state=MethodState.USABLE, preferred=True)
-    known = usable.first()
-    if known is None:
+    method = usable.first()
+    if method is None:
         return ""
-    same = letter.key.split(":")[1] == str(known.pk)
+    same = letter.key.split(":")[1] == str(method.pk)
     return "" if same and letter.kind != LetterKind.CARD_GONE else "Another card is charged by now."
 
 

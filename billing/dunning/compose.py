@@ -82,11 +82,11 @@ def _sections(
     letters: Sequence[Letter], contexts: Sequence[dict[str, Any]]
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """What is said at once, in order."""
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for place, (letter, context) in enumerate(zip(letters, contexts, strict=True)):
         key = (letter.kind, 0 if letter.kind in TOGETHER else place)
-        found.setdefault(key, []).append(context)
-    for (kind, _), group in found.items():
+        groups.setdefault(key, []).append(context)
+    for (kind, _), group in groups.items():
         yield kind, group
 
 
@@ -217,5 +217,5 @@ def _seller(invoice: Invoice | None) -> str:
     """As on the invoice; of what is about none, as it is now."""
     if invoice is not None and invoice.seller.get("name"):
         return one_line(invoice.seller["name"])
-    found = Seller.objects.order_by("pk").first()
-    return one_line(found.name) if found else "ClusterTab"
+    seller = Seller.objects.order_by("pk").first()
+    return one_line(seller.name) if seller else "ClusterTab"

@@ -104,16 +104,16 @@ def _charged(invoice: Invoice, due: Money) -> str:
 def _of_credit_note(note: Invoice, moment: datetime) -> Context:
     amount = money_text(Money.from_minor(-note.total, note.currency))
     facts = [("Credit note", note.number or ""), ("Credited", amount)]
-    told: Context = {"amount": amount, "why": one_line(note.reason or ""), "of": ""}
+    values: Context = {"amount": amount, "why": one_line(note.reason or ""), "of": ""}
     if note.original is not None:
         stand = settlement.balance(invoice=note.original, on=moment.date())
         facts.insert(1, ("For invoice", note.original.number or ""))
-        told |= {
+        values |= {
             "of": note.original.number or "",
             "left": money_text(stand.due) if stand.due.minor > 0 else "",
             "back": money_text(-stand.due) if stand.due.minor < 0 else "",
         }
-    return told | {"facts": facts}
+    return values | {"facts": facts}
 
 
 def _of_payment(payment: Payment, moment: datetime) -> Context:
@@ -143,8 +143,8 @@ def _method(payment: Payment) -> str:
         return "your credit balance"
     attempt = None
     if payment.recorded_by == payment_posting.BY:
-        known = PaymentAttempt.objects.filter(external_id=payment.reference).select_related("method")
-        attempt = known.first()
+        candidates = PaymentAttempt.objects.filter(external_id=payment.reference).select_related("method")
+        attempt = candidates.first()
     return means_of(attempt) if attempt else f"bank transfer {one_line(payment.reference)}"
 
 
@@ -203,13 +203,13 @@ def _of_refund(letter: Letter) -> Context:
         amount = Money.from_minor(-payment.amount, payment.invoice.currency)
         how = f"bank transfer {payment.reference}"
     facts = [("Refund", money_text(amount)), ("To", how)]
-    told = _page_of(letter.invoice) if letter.invoice is not None else {}
+    page = _page_of(letter.invoice) if letter.invoice is not None else {}
     if letter.invoice is not None:
         facts.append(("Of invoice", letter.invoice.number or ""))
     if note:
         facts.append(("Credit note", note))
     by_transfer = "payment" in letter.told
-    return told | {
+    return page | {
         "amount": money_text(amount),
         "how": how,
         "by_transfer": by_transfer,

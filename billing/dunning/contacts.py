@@ -59,8 +59,8 @@ def all_refused(*, limit: int) -> list[tuple[Letter, Mapping[str, str]]]:
     later = _sent().filter(tenant=OuterRef("tenant"), sent_at__gt=OuterRef("sent_at"))
     same = _sent().filter(tenant=OuterRef("tenant"), sent_at=OuterRef("sent_at"), pk__gt=OuterRef("pk"))
     rows = _sent().exclude(refused={}).filter(~Exists(later), ~Exists(same)).select_related("tenant")
-    found = [(row, _still(row, row.tenant.email)) for row in rows.order_by("-sent_at")[:limit]]
-    return [(row, refused) for row, refused in found if refused]
+    refusals = [(row, _still(row, row.tenant.email)) for row in rows.order_by("-sent_at")[:limit]]
+    return [(row, refused) for row, refused in refusals if refused]
 
 
 def _sent() -> QuerySet[Letter]:

@@ -61,14 +61,14 @@ def superfluous(letters: Sequence[Letter]) -> list[Letter]:
     """Reminders of invoices of which the same e-mail says more."""
     more = {letter.invoice_id for letter in letters if letter.kind not in SAYS_IT_TOO}
     first: dict[int | None, Letter] = {}
-    found = []
+    reminders = []
     for letter in in_order(letters):
         if letter.kind not in SAYS_IT_TOO:
             continue
         if letter.invoice_id in more or letter.invoice_id in first:
-            found.append(letter)
+            reminders.append(letter)
         first.setdefault(letter.invoice_id, letter)
-    return found
+    return reminders
 
 
 def next_day(letters: Sequence[Letter], tenant: Tenant, moment: datetime) -> datetime | None:

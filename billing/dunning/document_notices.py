@@ -46,13 +46,13 @@ def attachments(letter: Letter) -> Iterator[tuple[str, bytes, str]]:
     """The PDF and the e-invoice of a document, as they are kept."""
     if letter.kind not in DOCUMENTS or letter.invoice is None:
         return
-    kept = InvoiceDocument.objects.filter(invoice=letter.invoice_id).first()
-    if kept is None:
+    document = InvoiceDocument.objects.filter(invoice=letter.invoice_id).first()
+    if document is None:
         return
     name = (letter.invoice.number or "").replace("/", "-")
-    yield f"{name}.pdf", bytes(kept.pdf), "application/pdf"
-    if kept.einvoice:
-        yield f"{name}.xml", bytes(kept.einvoice), "application/xml"
+    yield f"{name}.pdf", bytes(document.pdf), "application/pdf"
+    if document.einvoice:
+        yield f"{name}.xml", bytes(document.einvoice), "application/xml"
 
 
 def not_needed(letter: Letter, *, moment: datetime) -> str:
@@ -64,8 +64,8 @@ def not_needed(letter: Letter, *, moment: datetime) -> str:
         if invoice.issued_on < (moment - OLD).date() and not letter.told.get("notify"):
             return TOO_OLD
     if letter.kind == LetterKind.RECEIPT and "part" in letter.told:
-        taken_back = TransferPart.objects.filter(undoes=letter.told["part"]).exists()
-        return "The payment was taken back." if taken_back else ""
+        is_reversed = TransferPart.objects.filter(undoes=letter.told["part"]).exists()
+        return "The payment was taken back." if is_reversed else ""
     if letter.kind == LetterKind.RECEIPT and "payment" in letter.told:
         payment = Payment.objects.get(pk=letter.told["payment"])
         same = Payment.objects.filter(invoice=payment.invoice_id, reference=payment.reference)

@@ -34,10 +34,12 @@ def _letter(invoice: Invoice, moment: datetime | None) -> Letter:
 
 def notify(*, numbers: Collection[str], moment: datetime) -> int:
     """Have these documents sent however old they are; how many. Those that went out stay as they are."""
-    found = Letter.objects.filter(
+    letters = Letter.objects.filter(
         invoice__number__in=numbers, kind__in=(LetterKind.INVOICE, LetterKind.CREDIT_NOTE)
     )
-    left_out = found.filter(state=LetterState.SKIPPED, why=TOO_OLD) | found.filter(state=LetterState.WAITING)
+    left_out = letters.filter(state=LetterState.SKIPPED, why=TOO_OLD) | letters.filter(
+        state=LetterState.WAITING
+    )
     rows = list(left_out)
     for row in rows:
         row.told, row.state, row.why, row.not_before = (

@@ -90,12 +90,12 @@ def _key(late: Late, kind: LetterKind, number: int) -> str:
 
 def of_attempts(late: Iterable[Late], policies: Policies, *, moment: datetime) -> Iterator[Letter]:
     """Of payments that were refused, or that a bank asks its customer about: off session, where nobody saw it."""
-    known = {each.pk: each for each in late if not each.rests and not each.under_way}
+    by_invoice = {each.pk: each for each in late if not each.rests and not each.under_way}
     for attempt in _refused(moment).filter(invoice__isnull=False):
         invoice = attempt.invoice
         if invoice is None or invoice.due_on is None:
             continue
-        each = known.get(invoice.pk)
+        each = by_invoice.get(invoice.pk)
         rested = each is None and invoice.due_on < moment.date() - timedelta(days=1)
         if rested or not policies.of(attempt.tenant_id, invoice.due_on).letters:
             continue

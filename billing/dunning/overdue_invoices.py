@@ -94,21 +94,21 @@ def _open(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balance
 
 
 def _known(rows: QuerySet[WithAnnotations[Invoice, invoice_balances.Left]], moment: datetime) -> list[Late]:
-    told = list(rows.annotate(reopened=reopened_invoices.is_possible()).values_list(*_TOLD, named=True))
-    letters, suspended = _letters([row.pk for row in told]), _suspended()
+    records = list(rows.annotate(reopened=reopened_invoices.is_possible()).values_list(*_TOLD, named=True))
+    letters, suspended = _letters([row.pk for row in records]), _suspended()
     rests, under_way, ended = _Rests(moment), _under_way(), _ended()
-    policies = Policies({row.tenant for row in told})
-    crossed = reopened_invoices.counted({row.pk: row.left for row in told if row.reopened})
-    found = []
-    for row in told:
+    policies = Policies({row.tenant for row in records})
+    crossed = reopened_invoices.counted({row.pk: row.left for row in records if row.reopened})
+    invoices = []
+    for row in records:
         zone = ZoneInfo(row.timezone)
         today = day_of(moment, zone)
         if row.due_on >= today:
             continue
         written, crossing = letters.get(row.pk, _Written()), crossed[row.pk]
-        held = None if row.tenant in suspended else policies.of(row.tenant, row.due_on)
-        announced = written.announced(crossing, held, today, ended.get(row.tenant), zone)
-        found.append(
+        policy = None if row.tenant in suspended else policies.of(row.tenant, row.due_on)
+        announced = written.announced(crossing, policy, today, ended.get(row.tenant), zone)
+        invoices.append(
             Late(
                 pk=row.pk,
                 tenant=row.tenant,
@@ -130,7 +130,7 @@ def _known(rows: QuerySet[WithAnnotations[Invoice, invoice_balances.Left]], mome
                 under_way=row.pk in under_way,
             )
         )
-    return found
+    return invoices
 
 
 _TOLD = (
@@ -179,7 +179,7 @@ class _Written:
         One that was not needed counts no more, nor one from before the invoice was settled for a time, nor one that
         nothing followed (`policy` is None while the tenant is suspended): the tenant is told anew.
         """
-        found: list[date | None] = []
+        dates: list[date | None] = []
         ended_on = ended_at.astimezone(zone).date() if ended_at else None
         for state, at, of in self.announcements:
             sent = at.astimezone(zone).date() if at and state == LetterState.SENT else None
@@ -187,29 +187,29 @@ class _Written:
                 continue
             if sent is not None and policy is not None:
                 if still_holds(policy, announced_on=sent, ended_on=ended_on, today=today):
-                    found.append(sent)
+                    dates.append(sent)
             else:
-                found.append(sent)
-        return found
+                dates.append(sent)
+        return dates
 
 
-def _letters(wanted: list[int]) -> Mapping[int, _Written]:
-    found: dict[int, _Written] = defaultdict(_Written)
-    for some_of in _slices(wanted):
+def _letters(invoice_ids: list[int]) -> Mapping[int, _Written]:
+    by_invoice: dict[int, _Written] = defaultdict(_Written)
+    for some_of in _slices(invoice_ids):
         rows = Letter.objects.filter(invoice__in=some_of, kind__in=STEPS)
-        told = rows.values_list("invoice", "kind", "step", "state", "sent_at", "told")
-        for invoice, kind, step, state, at, more in told:
-            written = found[invoice]
+        records = rows.values_list("invoice", "kind", "step", "state", "sent_at", "told")
+        for invoice, kind, step, state, at, more in records:
+            written = by_invoice[invoice]
             of = int(more.get("crossing", 0))
             if kind == LetterKind.ANNOUNCE:
                 written.announcements.append((state, at, of))
             else:
                 written.steps.append((kind, step, state, of))
-    return found
+    return by_invoice
 
 
-def _slices(wanted: list[int]) -> Iterator[list[int]]:
-    return (wanted[first : first + SLICE] for first in range(0, len(wanted), SLICE))
+def _slices(invoice_ids: list[int]) -> Iterator[list[int]]:
+    return (invoice_ids[first : first + SLICE] for first in range(0, len(invoice_ids), SLICE))
 
 
 def _suspended() -> set[int]:
@@ -267,10 +267,10 @@ def too_little(left: int, currency: str) -> str:
 
 
 def _worst(rows: Iterable[tuple[int | None, str]]) -> dict[int | None, str]:
-    found: dict[int | None, str] = {}
+    states: dict[int | None, str] = {}
     for invoice, state in rows:
-        found[invoice] = max(state, found.get(invoice, ""))  # "open" before "lost" before "inquiry"
-    return found
+        states[invoice] = max(state, states.get(invoice, ""))  # "open" before "lost" before "inquiry"
+    return states
 
 
 def locked_out() -> str:

@@ -22,11 +22,11 @@ def is_possible() -> Q:
 
 def counted(lefts: Mapping[int, int]) -> Counter[int]:
     """By invoice, of those with what is left of each in minor units. Three queries, none for none."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     if not lefts:
-        return found
+        return counts
     undone = WriteOff.objects.filter(invoice__in=[*lefts], undone_at__isnull=False)
-    found.update(undone.values_list("invoice", flat=True))
+    counts.update(undone.values_list("invoice", flat=True))
     paid: dict[int, list[tuple[date, int]]] = defaultdict(list)
     rows = Payment.objects.filter(invoice__in=[*lefts]).order_by("pk")
     for invoice, day, amount in rows.values_list("invoice", "received_on", "amount"):
@@ -36,5 +36,5 @@ def counted(lefts: Mapping[int, int]) -> Counter[int]:
     for of, issued_on, total, prepaid in credited.values_list("original", "issued_on", "total", "prepaid"):
         notes[of].append((cast("date", issued_on), prepaid - total))
     for invoice, booked in paid.items():
-        found[invoice] += times_reopened(lefts[invoice], in_order(booked, notes[invoice]))
-    return found
+        counts[invoice] += times_reopened(lefts[invoice], in_order(booked, notes[invoice]))
+    return counts

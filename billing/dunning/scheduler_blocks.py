@@ -58,8 +58,8 @@ def enforce(*, moment: datetime, opens: Opens) -> Blocked:
         .select_related("account__cluster", "suspension", "suspension__invoice", "tenant")
         .order_by("account__cluster", "-state", "pk")[:AT_ONCE]
     )
-    for cluster, wanted in groupby(rows, lambda row: row.account.cluster):
-        _on(cluster, list(wanted), opens, done, moment)
+    for cluster, accounts in groupby(rows, lambda row: row.account.cluster):
+        _on(cluster, list(accounts), opens, done, moment)
     suspensions.tell(moment=moment)
     return done
 
@@ -118,8 +118,8 @@ def _lift(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
 def _carry_out(door: Door, plan: Plan, why: str) -> None:
     done = job_control.carry_out(door=door, plan=plan, who=DUNNING, why=why)
     if not done.good:
-        told = next((act.error for act in done.acts if act.error), "It was not read back.")
-        raise LimitError(told)
+        message = next((act.error for act in done.acts if act.error), "It was not read back.")
+        raise LimitError(message)
 
 
 def _refuse_others(door: Door, row: SuspendedAccount, moment: datetime) -> None:

@@ -50,18 +50,18 @@ def post(*, moment: datetime) -> Posted:
     waiting = Letter.objects.filter(state=LetterState.WAITING, not_before__lte=moment)
     if overdue_invoices.locked_out():  # nobody knows what is paid; a document says what it says
         waiting = waiting.filter(kind__in=document_notices.KINDS)
-    wanted = list(waiting.order_by("not_before", "pk").values_list("pk", flat=True)[:AT_ONCE])
-    if not wanted:
+    letter_ids = list(waiting.order_by("not_before", "pk").values_list("pk", flat=True)[:AT_ONCE])
+    if not letter_ids:
         return done
     server = get_connection() if settings.CLUSTERTAB_SENDS_MAIL else None
     try:
-        for pk in wanted:
+        for pk in letter_ids:
             if server is not None:
                 _reach(server)
             _one(pk, server, done, moment)
     except (OSError, smtplib.SMTPException) as error:  # before anything was claimed
         done.troubles.append(f"The mail server cannot be reached: {error}")
-        Letter.objects.filter(pk__in=wanted, state=LetterState.WAITING).update(why=done.troubles[-1])
+        Letter.objects.filter(pk__in=letter_ids, state=LetterState.WAITING).update(why=done.troubles[-1])
     finally:
         if server is not None:
             server.close()
@@ -108,7 +108,7 @@ def _post(pk: int, server: BaseEmailBackend | None, done: Posted, moment: dateti
         why, refused = f"The mail server refused it: {error}", _said(None)
         if isinstance(error, smtplib.SMTPRecipientsRefused):
             refused = _said(error.recipients)
-            why = "The mail server refused " + "; ".join(f"{to}: {said}" for to, said in refused.items())
+            why = "The mail server refused " + "; ".join(f"{to}: {answer}" for to, answer in refused.items())
         claimed.update(
             state=LetterState.FAILED if tries + 1 >= TRIES else LetterState.WAITING,
             tries=tries + 1,
@@ -132,7 +132,8 @@ def _post(pk: int, server: BaseEmailBackend | None, done: Posted, moment: dateti
 def _said(refused: Refusals | None) -> Mapping[str, str]:
     """By address what the mail server said of it."""
     return {
-        to: f"{code} {said.decode(errors='replace')}"[:200] for to, (code, said) in (refused or {}).items()
+        to: f"{code} {answer.decode(errors='replace')}"[:200]
+        for to, (code, answer) in (refused or {}).items()
     }
 
 
@@ -159,8 +160,8 @@ def again(*, letter: Letter, moment: datetime) -> Letter:
     """
     row = Letter.objects.select_for_update(of=("self",)).get(pk=letter.pk)
     stuck = row.state == LetterState.SENDING and row.sent_at is not None and row.sent_at < moment - UNTOLD
-    kept = row.state == LetterState.KEPT and settings.CLUSTERTAB_SENDS_MAIL
-    if row.state != LetterState.FAILED and not stuck and not kept:
+    is_kept = row.state == LetterState.KEPT and settings.CLUSTERTAB_SENDS_MAIL
+    if row.state != LetterState.FAILED and not stuck and not is_kept:
         raise LetterError(f"{row} is {row.get_state_display().lower()}: it is not sent again.")
     row.state, row.not_before, row.tries, row.sent_at = LetterState.WAITING, moment, 0, None
     row.why, row.told = "", row.told | {"at_once": True}

@@ -35,11 +35,11 @@ def is_demanded(late: Late, policies: Policies) -> bool:
 
 def begin(late: Iterable[Late], policies: Policies, *, moment: datetime) -> int:
     """Suspend tenants that owe too long; how many. Of those that are suspended already, nothing."""
-    wanted: dict[int, Late] = {}
+    by_tenant: dict[int, Late] = {}
     for each in late:
-        if not each.suspended and each.tenant not in wanted and is_demanded(each, policies):
-            wanted[each.tenant] = each
-    return sum(_begun(each, moment) for each in list(wanted.values())[:AT_ONCE])
+        if not each.suspended and each.tenant not in by_tenant and is_demanded(each, policies):
+            by_tenant[each.tenant] = each
+    return sum(_begun(each, moment) for each in list(by_tenant.values())[:AT_ONCE])
 
 
 @transaction.atomic
@@ -49,8 +49,8 @@ def _begun(late: Late, moment: datetime) -> bool:
         Invoice.objects.select_related("tenant").select_for_update(of=("self",), no_key=True).get(pk=late.pk)
     )
     due = settlement.balance(invoice=invoice, on=late.today).due.minor
-    known = Suspension.objects.filter(tenant=tenant, ended_at=None).exists()
-    if known or due <= 0 or overdue_invoices.rests(invoice=invoice, moment=moment):
+    is_suspended = Suspension.objects.filter(tenant=tenant, ended_at=None).exists()
+    if is_suspended or due <= 0 or overdue_invoices.rests(invoice=invoice, moment=moment):
         return False
     row = Suspension.objects.create(tenant=tenant, invoice=invoice, began_at=moment)
     _ask(row, {account for _, account in _owned([row.tenant_id], moment)}, moment)
@@ -68,8 +68,8 @@ def follow_owners(*, moment: datetime) -> None:
     for tenant, account in _owned(suspended, moment):
         owned[suspended[tenant]].add(account)
     blocked: dict[int, set[int]] = defaultdict(set)
-    known = SuspendedAccount.objects.filter(suspension__in=suspended.values(), state__in=WANTED)
-    for suspension, account in known.values_list("suspension", "account"):
+    rows = SuspendedAccount.objects.filter(suspension__in=suspended.values(), state__in=WANTED)
+    for suspension, account in rows.values_list("suspension", "account"):
         blocked[suspension].add(account)
     for pk in suspended.values():
         if owned[pk] != blocked[pk]:
@@ -131,12 +131,14 @@ def tell(*, moment: datetime) -> None:
     """Write to whoever was blocked, and whoever is not any more, each once. Three queries where all were."""
     policies = Policies()
     blocked = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.BLOCKED)
-    told, restored = notices.was_told(LetterKind.SUSPENDED), notices.was_told(LetterKind.RESTORED)
-    begun = Suspension.objects.filter(Exists(blocked), ~told, ended_at=None)
+    was_notified, restored = notices.was_told(LetterKind.SUSPENDED), notices.was_told(LetterKind.RESTORED)
+    begun = Suspension.objects.filter(Exists(blocked), ~was_notified, ended_at=None)
     for row in begun.select_related("invoice"):
         notices.of_suspension(row, LetterKind.SUSPENDED, policies, moment=moment)
     left = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.LIFTING)
-    over = Suspension.objects.filter(~Exists(left), told, ~restored, ended_at__gte=moment - notices.RECENT)
+    over = Suspension.objects.filter(
+        ~Exists(left), was_notified, ~restored, ended_at__gte=moment - notices.RECENT
+    )
     for row in over.select_related("invoice"):
         notices.of_suspension(row, LetterKind.RESTORED, policies, moment=moment, blocked=_still_blocked(row))
 

@@ -44,12 +44,12 @@ def upcoming(late: Late, policy: Policy) -> Mark | None:
             return Mark(max(day or mark.day, late.today), Step.SUSPEND)
         if mark.step is Step.WRITE_OFF:
             return mark
-        if policy.letters and not _is_taken(late, mark):
+        if policy.letters and not _is_done(late, mark):
             return Mark(max(mark.day, late.today), mark.step, mark.number)
     return None
 
 
-def _is_taken(late: Late, mark: Mark) -> bool:
+def _is_done(late: Late, mark: Mark) -> bool:
     if mark.step is Step.REMINDER:
         return mark.number <= late.reminders
     return late.past_due_told if mark.step is Step.PAST_DUE else late.announced or late.suspended
@@ -72,14 +72,14 @@ class Owed:
 def owed(*, moment: datetime) -> list[Owed]:
     """By currency, what was due before today. One query."""
     rows = invoice_balances.with_left(Invoice.objects.filter(due_on__lt=moment.date())).filter(left__gt=0)
-    told = (
+    totals = (
         rows.order_by()
         .values("currency")
         .annotate(sum=Sum("left"), count=Count("pk"), tenants=Count("tenant", distinct=True))
     )
     return [
         Owed(Money.from_minor(int(row["sum"]), row["currency"]), row["count"], row["tenants"])
-        for row in told.order_by("currency")
+        for row in totals.order_by("currency")
     ]
 
 
@@ -128,28 +128,28 @@ def _payments() -> Iterator[Look]:
     for row in disputes.order_by("opened_at")[:AT_ONCE]:
         number = row.attempt.invoice.number or "" if row.attempt.invoice else ""
         amount = Money.from_minor(row.amount, row.attempt.currency)
-        told = f"Its payer disputes {amount.text} {amount.currency}: answer it at the gateway."
+        message = f"Its payer disputes {amount.text} {amount.currency}: answer it at the gateway."
         if row.state == DisputeState.INQUIRY:
-            told = f"A bank asks about {amount.text} {amount.currency}: answer it at the gateway, or give it back."
-        yield Look("Dispute", told, "paymentdispute", row.tenant.slug, number)
-    given = refunds.asking()
-    for back in given.select_related("attempt__invoice", "tenant").order_by("made_at")[:AT_ONCE]:
+            message = f"A bank asks about {amount.text} {amount.currency}: answer it at the gateway, or give it back."
+        yield Look("Dispute", message, "paymentdispute", row.tenant.slug, number)
+    open_refunds = refunds.asking()
+    for back in open_refunds.select_related("attempt__invoice", "tenant").order_by("made_at")[:AT_ONCE]:
         number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
         amount = Money.from_minor(back.amount, back.attempt.currency)
-        told = (
+        message = (
             f"{amount.text} {amount.currency} were given back at the gateway, and are owed again: write a credit "
             "note, or say in the administration that they stay owed."
         )
-        yield Look("Refund", told, "paymentrefund", back.tenant.slug, number)
+        yield Look("Refund", message, "paymentrefund", back.tenant.slug, number)
     failed = refunds.come_back().select_related("attempt__invoice", "credit_note", "tenant")
     for back in failed.order_by("made_at")[:AT_ONCE]:
         number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
         amount = Money.from_minor(back.amount, back.attempt.currency)
-        told = (
+        message = (
             f"{amount.text} {amount.currency} were not given back for {back.credit_note}: {back.reason.rstrip('.')}. "
             "Give them back again, or transfer them and record that."
         )
-        yield Look("Refund", told, "paymentrefund", back.tenant.slug, number, "refund")
+        yield Look("Refund", message, "paymentrefund", back.tenant.slug, number, "refund")
     for event in GatewayEvent.objects.filter(state=EventState.PARKED).order_by("received_at")[:AT_ONCE]:
         yield Look("Event", event.why, "gatewayevent", event.tenant_slug)
 
@@ -176,8 +176,8 @@ def _letters(moment: datetime) -> Iterator[Look]:
 def _refused_addresses() -> Iterator[Look]:
     for letter, refused in contacts.all_refused(limit=AT_ONCE):
         for to, why in refused.items():
-            told = f"The mail server refuses {to}: {why.rstrip('.')}. Correct the tenant's billing e-mail."
-            yield Look("E-mail address", told, "letter", letter.tenant.slug)
+            message = f"The mail server refuses {to}: {why.rstrip('.')}. Correct the tenant's billing e-mail."
+            yield Look("E-mail address", message, "letter", letter.tenant.slug)
 
 
 def _accounts() -> Iterator[Look]:
@@ -185,7 +185,7 @@ def _accounts() -> Iterator[Look]:
     rows = rows.select_related("account__cluster", "tenant", "suspension__invoice")
     for row in rows.order_by("pk")[:AT_ONCE]:
         act = "blocked" if row.state == BlockState.ASKED else "unblocked"
-        told = f"{row.account} is not {act} yet: {row.error} It is tried again."
+        message = f"{row.account} is not {act} yet: {row.error} It is tried again."
         yield Look(
-            "Suspension", told, "suspendedaccount", row.tenant.slug, row.suspension.invoice.number or ""
+            "Suspension", message, "suspendedaccount", row.tenant.slug, row.suspension.invoice.number or ""
         )

@@ -15,7 +15,7 @@ def staying(periods: Iterable[BillingPeriod]) -> set[int]:
     Those own an account then, are on a plan, or pay for somebody. All others leave. Four queries at most.
     """
     ends = {period.tenant_id: period.end for period in periods}
-    held = [
+    relations = [
         *Ownership.objects.filter(tenant__in=ends).values_list("tenant", "until"),
         *Subscription.objects.filter(tenant__in=ends).values_list("tenant", "until"),
         *(
@@ -24,4 +24,4 @@ def staying(periods: Iterable[BillingPeriod]) -> set[int]:
             if each.payer in ends
         ),
     ]
-    return {tenant for tenant, until in held if until is None or until > ends[tenant]}
+    return {tenant for tenant, until in relations if until is None or until > ends[tenant]}

@@ -91,11 +91,11 @@ def undecided(periods: Iterable[BillingPeriod]) -> Mapping[int, list[Parking]]:
     rows = Parking.objects.exclude(state=Decision.APPROVED).filter(
         tenant__in=starts, period__closed_at__isnull=True
     )
-    found: dict[int, list[Parking]] = defaultdict(list)
+    by_tenant: dict[int, list[Parking]] = defaultdict(list)
     for row in rows.select_related("period").order_by("period__start"):
         if row.period.end <= starts[row.tenant_id]:
-            found[row.tenant_id].append(row)
-    return found
+            by_tenant[row.tenant_id].append(row)
+    return by_tenant
 
 
 def park_each(bills: Sequence[Bill], *, moment: datetime) -> dict[int, Parking]:
@@ -106,18 +106,24 @@ def park_each(bills: Sequence[Bill], *, moment: datetime) -> dict[int, Parking]:
     if not bills:
         return {}
     limits = limits_of([bill.owing.tenant for bill in bills])
-    kept = {row.period_id: row for row in Parking.objects.filter(period__in=[b.owing.period for b in bills])}
+    existing = {
+        row.period_id: row for row in Parking.objects.filter(period__in=[b.owing.period for b in bills])
+    }
     usual = _usual([bill for bill in bills if limits[bill.owing.tenant.pk].get((Measure.USUAL, ""))])
     parked = {}
     for bill in bills:
-        tenant, row = bill.owing.tenant, kept.get(bill.owing.period.pk)
+        tenant, row = bill.owing.tenant, existing.get(bill.owing.period.pk)
         figures = figures_of(bill)
         bounds = _bounds(limits[tenant.pk], figures.total.currency)
-        said = [*rules.beyond(bounds, total=figures.total, lines=figures.lines, usual=usual.get(tenant.pk))]
-        beside = [*_beyond_beside(bill, limits[tenant.pk])]
-        covered = row is not None and _covers(row, figures) and all(each in row.reason for each in beside)
-        if (said or beside) and not covered:
-            parked[tenant.pk] = _waiting(row, bill, figures, " ".join([*said, *beside]), moment)
+        reasons = [
+            *rules.beyond(bounds, total=figures.total, lines=figures.lines, usual=usual.get(tenant.pk))
+        ]
+        other_reasons = [*_other_currency_reasons(bill, limits[tenant.pk])]
+        covered = (
+            row is not None and _covers(row, figures) and all(each in row.reason for each in other_reasons)
+        )
+        if (reasons or other_reasons) and not covered:
+            parked[tenant.pk] = _waiting(row, bill, figures, " ".join([*reasons, *other_reasons]), moment)
         elif row is not None and not covered:
             row.delete()
     return parked
@@ -139,11 +145,11 @@ def figures_of(bill: Bill) -> Figures:
     zero = Money.zero(bill.owing.due.currency or "USD")
     apart = line_taxes.rows(bill.divided.apart, zero.currency)
     total = sum((row.net + row.tax for row in (*bill.taxes, *apart)), zero)
-    beside = sum(figures_of(other).lines for other in bill.others)
-    return Figures(total, len(bill.divided.lines) + len(bill.divided.apart) + beside)
+    other_lines = sum(figures_of(other).lines for other in bill.others)
+    return Figures(total, len(bill.divided.lines) + len(bill.divided.apart) + other_lines)
 
 
-def _beyond_beside(bill: Bill, limits: Limits) -> Iterator[str]:
+def _other_currency_reasons(bill: Bill, limits: Limits) -> Iterator[str]:
     """What documents in other currencies beside the invoice are beyond: its amount in that currency alone."""
     for other in bill.others:
         figures = figures_of(other)
@@ -165,23 +171,23 @@ def _usual(bills: Sequence[Bill]) -> dict[int, Money]:
     """By tenant the mean of its last invoices before the period, in the currency of the bill. One query, if any."""
     if not bills:
         return {}
-    asked = {bill.owing.tenant.pk: bill for bill in bills}
+    by_tenant = {bill.owing.tenant.pk: bill for bill in bills}
     rows = (
         Invoice.objects.issued()
         .of_periods()
-        .filter(tenant__in=asked, total__gt=0, period_end__lte=max(b.owing.period.start for b in bills))
+        .filter(tenant__in=by_tenant, total__gt=0, period_end__lte=max(b.owing.period.start for b in bills))
         .annotate(place=Window(RowNumber(), partition_by=F("tenant"), order_by=F("period_start").desc()))
         .values_list("tenant", "period_end", "currency", "total")
         .order_by("tenant", "-period_start")
         .filter(place__lte=LAST * 2)  # a few more than counted: some are of another currency, or too late
     )
-    found: dict[int, list[Money]] = defaultdict(list)
+    amounts: dict[int, list[Money]] = defaultdict(list)
     for tenant, end, currency, total in rows:
-        bill = asked[tenant]
+        bill = by_tenant[tenant]
         mine = end <= bill.owing.period.start and currency == bill.owing.due.currency
-        if mine and len(found[tenant]) < LAST:
-            found[tenant].append(Money.from_minor(total, currency))
-    return {tenant: usual for tenant, totals in found.items() if (usual := rules.mean(totals)) is not None}
+        if mine and len(amounts[tenant]) < LAST:
+            amounts[tenant].append(Money.from_minor(total, currency))
+    return {tenant: usual for tenant, totals in amounts.items() if (usual := rules.mean(totals)) is not None}
 
 
 def _covers(row: Parking, figures: Figures) -> bool:
@@ -196,16 +202,16 @@ def _covers(row: Parking, figures: Figures) -> bool:
 
 def _waiting(row: Parking | None, bill: Bill, figures: Figures, reason: str, moment: datetime) -> Parking:
     """The row that says so. What waits or was refused with just these figures stays as it is."""
-    told = {
+    values = {
         "reason": reason,
         "currency": figures.total.currency,
         "total": figures.total.minor,
         "lines": figures.lines,
     }
-    if row is not None and all(getattr(row, name) == value for name, value in told.items()):
+    if row is not None and all(getattr(row, name) == value for name, value in values.items()):
         return row
     row = row or Parking(tenant=bill.owing.tenant, period=bill.owing.period)
-    for name, value in told.items():
+    for name, value in values.items():
         setattr(row, name, value)
     row.state, row.by, row.why, row.decided_at = Decision.WAITING, "", "", None
     row.since = moment.astimezone(UTC)

@@ -47,23 +47,23 @@ def owed(books: Books) -> dict[Key, Owed]:
     A key that was billed and holds nothing any more still has its part, of zero, in a price that is
     computed over all projects, so that its line says how the rest is shared.
     """
-    found: dict[Key, Owed] = {}
+    charges: dict[Key, Owed] = {}
     free = _allowed(books)
     for (service, price_id), together in _groups(books).items():
         price = books.prices[price_id]
-        part, told = free.get((service, price_id), (Fraction(0), None))
+        part, allowance = free.get((service, price_id), (Fraction(0), None))
         if price.scale or price.allowance_id is not None:
             parts = shared(
-                together, model_of(price), price.version.plan.currency, included=part, allowance=told
+                together, model_of(price), price.version.plan.currency, included=part, allowance=allowance
             )
-            found |= dict(parts.items())
+            charges |= dict(parts.items())
         else:
             model = PerUnit(price.unit_price)
-            found |= {key: Owed(seconds, model) for key, seconds in together.items() if seconds}
+            charges |= {key: Owed(seconds, model) for key, seconds in together.items() if seconds}
     if books.terms is not None:
         for service in books.periods:
-            found |= _flat(books, books.terms, service, found)
-    return found
+            charges |= _flat(books, books.terms, service, charges)
+    return charges
 
 
 def _groups(books: Books) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
@@ -77,9 +77,9 @@ def _groups(books: Books) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
 
 def _allowed(books: Books) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
     """By service period and price the resource-seconds that an allowance includes, and how it stands there."""
-    found: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
+    by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
     if books.terms is None:
-        return found
+        return by_price
     for version, allowances in books.terms.allowances.items():
         periods = [
             each for each in books.periods if each <= books.period and books.terms.seconds(version, each)
@@ -88,37 +88,37 @@ def _allowed(books: Books) -> dict[tuple[Period, int], tuple[Fraction, Mapping[s
             if allowance.tenant_id is not None:  # which stands in the place of one that prices name
                 continue
             for run in unbroken(periods):
-                found |= _stands(books, books.terms, allowance, run)
-    return found
+                by_price |= _stands(books, books.terms, allowance, run)
+    return by_price
 
 
 def _stands(
     books: Books, terms: Terms, allowance: Allowance, periods: Sequence[Period]
 ) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
     """As `_allowed`, of one allowance in periods that follow each other."""
-    found: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
-    given = [_given(terms, allowance, period) for period in periods]
+    by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
+    allowance_parts = [_allowance_parts(terms, allowance, period) for period in periods]
     uses = [_uses(books, allowance.pk, period) for period in periods]
-    told = [
+    period_totals = [
         (_hours(each, period), sum(use.values(), Fraction(0)))
-        for each, use, period in zip(given, uses, periods, strict=True)
+        for each, use, period in zip(allowance_parts, uses, periods, strict=True)
     ]
-    stands = included(rollover=allowance.rollover, periods=told)
-    for period, each, use, stand in zip(periods, given, uses, stands, strict=True):
+    stands = included(rollover=allowance.rollover, periods=period_totals)
+    for period, each, use, stand in zip(periods, allowance_parts, uses, stands, strict=True):
         if stand.available >= stand.used or len(use) == 1:
             parted = {price: min(seconds, stand.available) for price, seconds in use.items()}
         else:
             parted = dict(books.in_order(period, use, stand.available))
         shown = _included_by(allowance, each, terms.seconds(allowance.version_id, period), period, stand)
-        found |= {(period, price): (part, shown) for price, part in parted.items()}
-    return found
+        by_price |= {(period, price): (part, shown) for price, part in parted.items()}
+    return by_price
 
 
 Given = list[tuple[Decimal, int]]
 """Hours of an allowance per period, and for how many seconds of one they hold."""
 
 
-def _given(terms: Terms, allowance: Allowance, period: Period) -> Given:
+def _allowance_parts(terms: Terms, allowance: Allowance, period: Period) -> Given:
     """What the plan includes, and what the tenant's own do in its place."""
     rows = [
         row
@@ -128,37 +128,44 @@ def _given(terms: Terms, allowance: Allowance, period: Period) -> Given:
     return [(row.hours, terms.held(row, period)) for row in rows]
 
 
-def _hours(given: Given, period: Period) -> Fraction:
-    return sum((Fraction(hours) * Fraction(held, period.whole_seconds) for hours, held in given), Fraction(0))
+def _hours(allowance_parts: Given, period: Period) -> Fraction:
+    return sum(
+        (Fraction(hours) * Fraction(seconds, period.whole_seconds) for hours, seconds in allowance_parts),
+        Fraction(0),
+    )
 
 
 def _included_by(
-    allowance: Allowance, given: Given, seconds: int, period: Period, stand: Included
+    allowance: Allowance, allowance_parts: Given, seconds: int, period: Period, stand: Included
 ) -> dict[str, Any]:
     """How it stands in the period, as the lines of the use that it covers say it."""
-    told = {
+    allowance_terms = {
         "name": allowance.name,
         "of": period.whole_seconds,
         "carried": str(stand.carried),
         "used": str(stand.used),
     }
-    if given == [(allowance.hours, seconds)]:
-        return told | {"hours": _plain(allowance.hours), "seconds": seconds}
-    return told | {"given": [{"hours": _plain(hours), "seconds": held} for hours, held in given]}
+    if allowance_parts == [(allowance.hours, seconds)]:
+        return allowance_terms | {"hours": _plain(allowance.hours), "seconds": seconds}
+    return allowance_terms | {
+        "given": [
+            {"hours": _plain(hours), "seconds": part_seconds} for hours, part_seconds in allowance_parts
+        ]
+    }
 
 
 def _uses(books: Books, allowance: int, period: Period) -> dict[int, Fraction]:
     """By price what was used of those that the allowance covers."""
-    found: dict[int, Fraction] = defaultdict(Fraction)
+    by_price: dict[int, Fraction] = defaultdict(Fraction)
     for key, seconds in books.used.items():
         if key.service == period and books.prices[key.price_id].allowance_id == allowance and seconds:
-            found[key.price_id] += seconds
-    return dict(found)
+            by_price[key.price_id] += seconds
+    return dict(by_price)
 
 
 def _flat(books: Books, terms: Terms, service: Period, use: Mapping[Key, Owed]) -> dict[Key, Owed]:
     """Fees, the commitment and discounts of one service period, of each version that the tenant was on."""
-    found: dict[Key, Owed] = {}
+    charges: dict[Key, Owed] = {}
     for version, currency in terms.currencies.items():
         seconds = terms.seconds(version, service)
         if not seconds:
@@ -171,8 +178,8 @@ def _flat(books: Books, terms: Terms, service: Period, use: Mapping[Key, Owed]) 
         else:
             charged = Money.zero(currency)
         charged = sum((each.amount(currency) for each in of_version.values()), charged)
-        found |= of_version | dict(_discounts(terms, service, version, charged))
-    return found
+        charges |= of_version | dict(_discounts(terms, service, version, charged))
+    return charges
 
 
 def _fees(books: Books, terms: Terms, service: Period, version: int) -> Iterator[tuple[Key, Owed]]:
@@ -180,29 +187,32 @@ def _fees(books: Books, terms: Terms, service: Period, version: int) -> Iterator
         seconds = terms.held(fee, service)
         if seconds and (fee.in_advance or service <= books.period):
             amount = Fee(fee.amount).owed(terms.currencies[version], Fraction(seconds, service.whole_seconds))
-            told = {"fee": _plain(fee.amount), "seconds": seconds, "of": service.whole_seconds}
-            yield TermKey(service, TermKind.FEE, fee.pk), Owed(Fraction(0), None, Share(amount, told))
+            share_terms = {"fee": _plain(fee.amount), "seconds": seconds, "of": service.whole_seconds}
+            yield TermKey(service, TermKind.FEE, fee.pk), Owed(Fraction(0), None, Share(amount, share_terms))
 
 
 def _commitment(terms: Terms, service: Period, version: int, use: Money) -> dict[Key, Owed]:
     """One line, of the plan's commitment and the tenant's own in its place: use is not told apart in a period."""
     rows = terms.commitments[version]
-    held = [(row, terms.held(row, service)) for row in rows if terms.held(row, service)]
-    if not held:
+    active_rows = [(row, terms.held(row, service)) for row in rows if terms.held(row, service)]
+    if not active_rows:
         return {}
     seconds, of = terms.seconds(version, service), service.whole_seconds
-    parts = [(Commitment(row.amount, row.overage_factor), Fraction(part, of)) for row, part in held]
+    parts = [(Commitment(row.amount, row.overage_factor), Fraction(part, of)) for row, part in active_rows]
     amount = committed(parts, use, whole=Fraction(seconds, of))
     each = [
         {"commitment": _plain(row.amount), "factor": _plain(row.overage_factor), "seconds": part}
-        for row, part in held
+        for row, part in active_rows
     ]
-    plain = len(held) == 1 and held[0][1] == seconds
-    told = (each[0] if plain else {"commitments": each, "seconds": seconds}) | {"of": of, "use": use.minor}
-    lasting = [row for row in rows if row.tenant_id is None] or [row for row, _ in held]
+    plain = len(active_rows) == 1 and active_rows[0][1] == seconds
+    share_terms = (each[0] if plain else {"commitments": each, "seconds": seconds}) | {
+        "of": of,
+        "use": use.minor,
+    }
+    lasting = [row for row in rows if row.tenant_id is None] or [row for row, _ in active_rows]
     named = min(lasting, key=lambda row: row.pk)  # the tenant's own that does not hold yet can be dropped
     key = TermKey(service, TermKind.COMMITMENT, named.pk)
-    return {key: Owed(Fraction(0), None, Share(amount, told))}
+    return {key: Owed(Fraction(0), None, Share(amount, share_terms))}
 
 
 def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iterator[tuple[Key, Owed]]:
@@ -213,14 +223,17 @@ def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iter
         seconds = terms.held(discount, service)
         of = service.whole_seconds if discount.percent is None else terms.seconds(version, service)
         amount = Discount(discount.percent, discount.amount).owed(base, Fraction(seconds, of))
-        told = {
+        share_terms = {
             "percent": None if discount.percent is None else _plain(discount.percent),
             "off": None if discount.amount is None else _plain(discount.amount),
             "seconds": seconds,
             "of": of,
             "base": base.minor,
         }
-        yield TermKey(service, TermKind.DISCOUNT, discount.pk), Owed(Fraction(0), None, Share(amount, told))
+        yield (
+            TermKey(service, TermKind.DISCOUNT, discount.pk),
+            Owed(Fraction(0), None, Share(amount, share_terms)),
+        )
         base += amount
 
 

@@ -29,8 +29,8 @@ def blocks(
     Of a period that is not over nothing else is said.
     """
     if period.end > at:
-        told = f"{_name(period)} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that."
-        yield Block("not-over", told)
+        sentence = f"{_name(period)} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that."
+        yield Block("not-over", sentence)
         return
     unclosed = [each for each in rated if each.end <= period.start and not each.closed]
     if waiting:
@@ -56,11 +56,14 @@ def doubts(
     return [*missing_usage.behind(_name(period), period, behind, now=now), *doubted]
 
 
-def unread(found: Sequence[Doubt]) -> Block:
+def unread(open_doubts: Sequence[Doubt]) -> Block:
     """That usage may be missing, and nobody has accepted it."""
-    missing, todo = " ".join(doubt.fact for doubt in found), "; ".join(doubt.remedy for doubt in found)
-    told = f"{missing} {todo[0].upper()}{todo[1:]}, or give a reason with --accept-incomplete."
-    return Block("incomplete", told)
+    missing, todo = (
+        " ".join(doubt.fact for doubt in open_doubts),
+        "; ".join(doubt.remedy for doubt in open_doubts),
+    )
+    sentence = f"{missing} {todo[0].upper()}{todo[1:]}, or give a reason with --accept-incomplete."
+    return Block("incomplete", sentence)
 
 
 def _earlier(tenant: Tenant, unclosed: Sequence[Rated]) -> Iterator[Block]:
@@ -91,8 +94,8 @@ def _unpriced(tenant: Tenant, period: BillingPeriod) -> Iterator[Block]:
             + (f" on {row.gpu_model}" if row.gpu_model else "")
             for row in missing
         )
-        told = f"No price covers {listed}: give the tenant a plan, or its plan a price, and close again."
-        yield Block("unpriced", told)
+        sentence = f"No price covers {listed}: give the tenant a plan, or its plan a price, and close again."
+        yield Block("unpriced", sentence)
 
 
 def _name(period: BillingPeriod) -> str:

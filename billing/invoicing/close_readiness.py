@@ -51,16 +51,16 @@ def rated_up_to(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Rated]]:
         )
         .order_by("period")
     )
-    found: dict[int, list[Rated]] = defaultdict(list)
+    by_payer: dict[int, list[Rated]] = defaultdict(list)
     for payer, tenant, period, start, end, closed_at, newest, unpriced, charged in rows:
         if end <= until[payer or tenant]:
             row = Rated(tenant, period, start, end, closed_at is not None, newest, unpriced, charged)
-            found[payer or tenant].append(row)
-    foreign = {payer for payer, rows in found.items() if any(row.tenant != payer for row in rows)}
-    return _closed_as(found, foreign) if foreign else found
+            by_payer[payer or tenant].append(row)
+    foreign = {payer for payer, rows in by_payer.items() if any(row.tenant != payer for row in rows)}
+    return _closed_as(by_payer, foreign) if foreign else by_payer
 
 
-def _closed_as(found: Mapping[int, list[Rated]], payers: set[int]) -> dict[int, list[Rated]]:
+def _closed_as(by_payer: Mapping[int, list[Rated]], payers: set[int]) -> dict[int, list[Rated]]:
     """What others used is closed where who pays has closed a period that reaches as far."""
     closed = BillingPeriod.objects.filter(tenant__in=payers, closed_at__isnull=False).order_by()
     last = dict(closed.values_list("tenant").annotate(Max("end")))
@@ -69,7 +69,7 @@ def _closed_as(found: Mapping[int, list[Rated]], payers: set[int]) -> dict[int, 
             row if row.tenant == payer else replace(row, closed=payer in last and row.end <= last[payer])
             for row in rows
         ]
-        for payer, rows in found.items()
+        for payer, rows in by_payer.items()
     }
 
 
@@ -84,8 +84,8 @@ def owned(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:
         if stretch.overlaps(period.start, period.end):
             paid[stretch.tenant].append(stretch.payer)
     accounts: dict[int, set[int]] = defaultdict(set)
-    found = Ownership.objects.filter(tenant__in=paid).values_list("tenant", "account", "since", "until")
-    for tenant, account, since, until in found:
+    ownerships = Ownership.objects.filter(tenant__in=paid).values_list("tenant", "account", "since", "until")
+    for tenant, account, since, until in ownerships:
         for payer in paid[tenant]:
             period = own[payer]
             if (since is None or since < period.end) and (until is None or until > period.start):
@@ -101,7 +101,7 @@ def incomplete(
     A watermark that lies in the future proves nothing either.
     """
     marks = usage.watermarks({account for ids in accounts.values() for account in ids})
-    found = {}
+    by_tenant = {}
     for period in periods:
         clusters = {marks[account] for account in accounts.get(period.tenant_id, ())}
         behind = [
@@ -109,22 +109,22 @@ def incomplete(
             for name, mark in clusters
             if mark is None or mark < period.end or watermark.is_ahead(mark, moment=now)
         ]
-        found[period.tenant_id] = sorted(behind, key=lambda each: each[0])
-    return found
+        by_tenant[period.tenant_id] = sorted(behind, key=lambda each: each[0])
+    return by_tenant
 
 
 def vanished(
     periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]]
 ) -> Mapping[int, list[Vanished]]:
     """By tenant the runs of its accounts in the period that are open, and lost by their scheduler. One query."""
-    lost: dict[int, list[Vanished]] = defaultdict(list)
+    by_account: dict[int, list[Vanished]] = defaultdict(list)
     for run in open_runs.vanished_of({account for ids in accounts.values() for account in ids}):
-        lost[run.account_id].append(run)
+        by_account[run.account_id].append(run)
     return {
         period.tenant_id: [
             run
             for account in accounts.get(period.tenant_id, ())
-            for run in lost[account]
+            for run in by_account[account]
             if run.started < period.end and run.until > period.start
         ]
         for period in periods

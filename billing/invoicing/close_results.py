@@ -63,8 +63,8 @@ class Closed:
 
 def blocked(slug: str, blocks: Sequence[Block]) -> Closed:
     """With all that blocks it."""
-    told = " ".join(block.sentence for block in blocks)
-    return Closed(slug, Outcome.BLOCKED, reason=told, blocks=tuple(blocks))
+    reason = " ".join(block.sentence for block in blocks)
+    return Closed(slug, Outcome.BLOCKED, reason=reason, blocks=tuple(blocks))
 
 
 def closed(slug: str, invoice: Invoice, outcome: Outcome) -> Closed:

@@ -95,8 +95,8 @@ def perform(run_id: int, *, clock: Callable[[], datetime]) -> bool:
         run = CloseRun.objects.undone().filter(pk=run_id).first() if ours else None
         if run is None or _waits_for_another(run):
             return False
-        known = run.results.values("tenant")
-        waiting = list(_tenants(run).exclude(pk__in=known).order_by("slug"))
+        closed_tenants = run.results.values("tenant")
+        waiting = list(_tenants(run).exclude(pk__in=closed_tenants).order_by("slug"))
         run.begun_at, run.attempts = run.begun_at or clock(), run.attempts + 1
         run.total = run.done + len(waiting)
         if run.attempts > ATTEMPTS:
@@ -156,12 +156,12 @@ def results(
     run: CloseRun, *, outcomes: Sequence[str] = (), code: str = "", after: int = 0, limit: int
 ) -> tuple[list[CloseResult], int]:
     """The first results behind one, by tenant, and the cursor of the page behind them; 0 where there is none."""
-    found = run.results.filter(pk__gt=after).select_related("run", "tenant").order_by("pk")
+    matches = run.results.filter(pk__gt=after).select_related("run", "tenant").order_by("pk")
     if outcomes:
-        found = found.filter(outcome__in=outcomes)
+        matches = matches.filter(outcome__in=outcomes)
     if code:
-        found = found.filter(told__blocks__contains=[{"code": code}])
-    rows = list(found[: limit + 1])
+        matches = matches.filter(told__blocks__contains=[{"code": code}])
+    rows = list(matches[: limit + 1])
     return rows[:limit], rows[limit - 1].pk if len(rows) > limit else 0
 
 

@@ -65,10 +65,10 @@ def set_schedule(
         raise ScheduleError(
             f"The preview on day {preview_day} comes after the issue on day {issue_day}: choose an earlier day for it."
         )
-    kept = CloseSchedule.objects.select_for_update(of=("self",)).filter(tenant=tenant).first()
-    row = CloseSchedule(tenant=tenant) if kept is None else kept
+    existing = CloseSchedule.objects.select_for_update(of=("self",)).filter(tenant=tenant).first()
+    row = CloseSchedule(tenant=tenant) if existing is None else existing
     days = (preview_day, issue_day, since)
-    if kept is None or days != (row.preview_day, row.issue_day, row.since):
+    if existing is None or days != (row.preview_day, row.issue_day, row.since):
         row.preview_day, row.issue_day, row.since = days
         row.save()
     return row
@@ -136,13 +136,16 @@ def _steps(*, moment: datetime, making: bool) -> Iterator[Step]:
         billing_periods.ensure_each(reach)
     else:
         lacking = billing_periods.lacking_each(reach)
-    kept = _open_periods(schedules, moment=moment, since=min(since.values()))
+    open_periods = _open_periods(schedules, moment=moment, since=min(since.values()))
     done: dict[int, set[CloseKind]] = defaultdict(set)
-    scheduled = ScheduledClose.objects.filter(period__in=[period.pk for period, _ in kept])
+    scheduled = ScheduledClose.objects.filter(period__in=[period.pk for period, _ in open_periods])
     for pk, kind in scheduled.values_list("period", "kind"):
         done[pk].add(CloseKind(kind))
     rows = {tenant.pk: row for tenant, row in schedules.items()}
-    for period, zone_before in [*kept, *((period, "") for period in lacking if period.start <= moment)]:
+    for period, zone_before in [
+        *open_periods,
+        *((period, "") for period in lacking if period.start <= moment),
+    ]:
         year, month = billing_periods.month_of(period, zone_before)
         for step, due in _due(rows[period.tenant_id], period, done[period.pk], moment):
             yield Step(period, f"{year:04d}-{month:02d}", step, due)

@@ -47,10 +47,10 @@ def data(one: Closed, *, rehearsed: bool) -> dict[str, Any]:
 
 def lines(closed: Sequence[Closed], *, rehearsed: bool) -> list[str]:
     """One for each tenant, with what differs most beneath it, and in the end of a rehearsal who is kept by what."""
-    told = [line for one in closed for line in (_line(one, rehearsed=rehearsed), *_differing(one.change))]
+    report = [line for one in closed for line in (_line(one, rehearsed=rehearsed), *_differing(one.change))]
     if rehearsed:
-        told += _in_the_way(closed)
-    return told or ["There are no tenants yet."]
+        report += _in_the_way(closed)
+    return report or ["There are no tenants yet."]
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -122,5 +122,5 @@ def _in_the_way(closed: Sequence[Closed]) -> list[str]:
     if not whom:
         return []
     stuck = sum(one.outcome in STUCK for one in closed)
-    told = [f"  {code}: {', '.join(tenants)}" for code, tenants in sorted(whom.items())]
-    return [f"In the way of {stuck} of {len(closed)} tenants:", *told]
+    blockers = [f"  {code}: {', '.join(tenants)}" for code, tenants in sorted(whom.items())]
+    return [f"In the way of {stuck} of {len(closed)} tenants:", *blockers]

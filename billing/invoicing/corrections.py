@@ -58,9 +58,9 @@ class Billed:
 
     def tax_of(self, line: InvoiceLine) -> Tax | None:
         """How the line's use was taxed when it was billed; None where it never was."""
-        held = self.held.get(key_of(line))
-        if held and held.left:
-            return self.lines[next(reversed(held.left))].tax
+        balance = self.held.get(key_of(line))
+        if balance and balance.left:
+            return self.lines[next(reversed(balance.left))].tax
         return self.taxes.get((line.tenant_id, line.service_period_id))
 
 
@@ -97,10 +97,10 @@ def billed_of(lines: Iterable[InvoiceLine]) -> Billed:
 
 def billed_with(lines: Iterable[InvoiceLine]) -> Billed:
     """What stands of the service periods of these lines. One query."""
-    found = {(line.tenant_id, line.service_period_id) for line in lines}
+    keys = {(line.tenant_id, line.service_period_id) for line in lines}
     return _replayed(
         InvoiceLine.objects.filter(
-            tenant__in={tenant for tenant, _ in found}, service_period__in={period for _, period in found}
+            tenant__in={tenant for tenant, _ in keys}, service_period__in={period for _, period in keys}
         )
     )
 
@@ -112,29 +112,29 @@ def divide(lines: Sequence[InvoiceLine], *, billed: Billed, policy: str, currenc
     """
     own = [line for line in lines if not line.correction]
     debits: list[InvoiceLine] = []
-    taken: dict[int, list[InvoiceLine]] = defaultdict(list)
+    credit_parts: dict[int, list[InvoiceLine]] = defaultdict(list)
     for line in lines:
         if not line.correction:
             continue
         rest, parts = _parts(line, billed, currency, whole=policy == Corrections.NEXT_INVOICE)
         debits += [rest] if rest is not None else []
         for part in parts:
-            taken[billed.lines[part.original_id or 0].invoice].append(part)
-    for invoice, parts in list(taken.items()):
+            credit_parts[billed.lines[part.original_id or 0].invoice].append(part)
+    for invoice, parts in list(credit_parts.items()):
         if policy == Corrections.NEXT_INVOICE or sum(part.amount for part in parts) >= 0:
-            debits += taken.pop(invoice)
+            debits += credit_parts.pop(invoice)
     if policy == Corrections.OWN_INVOICE and debits and _asks(debits, currency):
-        return Divided(own, debits, taken)
-    return Divided(own + debits, [], taken)
+        return Divided(own, debits, credit_parts)
+    return Divided(own + debits, [], credit_parts)
 
 
 def taking_back(line: InvoiceLine, billed: Billed) -> InvoiceLine:
     """As a correction where it takes back what was billed already, be it of its own period."""
     if line.amount >= 0 or key_of(line) not in billed.held:
         return line
-    found = copy(line)
-    found.correction = True
-    return found
+    reversal = copy(line)
+    reversal.correction = True
+    return reversal
 
 
 def not_below_zero(lines: list[InvoiceLine], currency: str) -> list[InvoiceLine]:
@@ -160,15 +160,15 @@ def _parts(
     line: InvoiceLine, billed: Billed, currency: str, *, whole: bool
 ) -> tuple[InvoiceLine | None, list[InvoiceLine]]:
     """What of the line is no credit, and its parts that name the line that they take back from."""
-    held = billed.held.get(key_of(line), _Held())
-    newest = [(pk, Money.from_minor(left, currency)) for pk, left in reversed(held.left.items())]
-    taken = take_back(Money.from_minor(line.amount, currency), [(pk, -left) for pk, left in newest])
-    forgiven = [(pk, Money.from_minor(-part, currency)) for pk, part in reversed(held.forgiven.items())]
-    again = take_back(taken.excess, forgiven)
+    balance = billed.held.get(key_of(line), _Held())
+    newest = [(pk, Money.from_minor(left, currency)) for pk, left in reversed(balance.left.items())]
+    reversal = take_back(Money.from_minor(line.amount, currency), [(pk, -left) for pk, left in newest])
+    forgiven = [(pk, Money.from_minor(-part, currency)) for pk, part in reversed(balance.forgiven.items())]
+    again = take_back(reversal.excess, forgiven)
     rest = again.excess.minor
-    parts = [] if whole else [_part(line, pk, part.minor, billed) for pk, part in taken.parts.items()]
+    parts = [] if whole else [_part(line, pk, part.minor, billed) for pk, part in reversal.parts.items()]
     if whole:
-        rest += sum(part.minor for part in taken.parts.values())
+        rest += sum(part.minor for part in reversal.parts.values())
     for pk, part in again.parts.items():
         parts.append(_part(line, pk, part.minor, billed))
         parts.append(given_back(line, billed.lines[pk], -part.minor))
@@ -190,7 +190,7 @@ def _part(line: InvoiceLine, original: int, amount: int, billed: Billed) -> Invo
 
 def given_back(line: InvoiceLine, original: _Known, amount: int) -> InvoiceLine:
     """A line by hand: what is credited beside what was used, or takes such a credit back. It has no quantity."""
-    told = "Credit" if amount * original.amount < 0 else "Credited before"
+    label = "Credit" if amount * original.amount < 0 else "Credited before"
     return line_taxes.stamp(
         InvoiceLine(
             tenant_id=line.tenant_id,
@@ -198,7 +198,7 @@ def given_back(line: InvoiceLine, original: _Known, amount: int) -> InvoiceLine:
             kind=LineKind.CREDIT,
             project_id=line.project_id,
             project=line.project,
-            description=f"{told}: {line.description}",
+            description=f"{label}: {line.description}",
             seconds_num=line.seconds_num * 0,
             seconds_den=1,
             amount=amount,
@@ -215,23 +215,23 @@ _COLUMNS = (
 )
 
 
-def _replayed(found: QuerySet[InvoiceLine]) -> Billed:
+def _replayed(rows: QuerySet[InvoiceLine]) -> Billed:
     """In the order in which they were issued; a line below zero without an original takes from the newest."""
     lines: dict[int, _Known] = {}
-    held: dict[Key, _Held] = defaultdict(_Held)
+    balances: dict[Key, _Held] = defaultdict(_Held)
     taxes: dict[tuple[int, int], Tax] = {}
-    standing = found.filter(invoice__state=InvoiceState.ISSUED).order_by("pk")
-    for pk, *key, amount, original, invoice, category, rate in standing.values_list(*_COLUMNS):
+    issued_lines = rows.filter(invoice__state=InvoiceState.ISSUED).order_by("pk")
+    for pk, *key, amount, original, invoice, category, rate in issued_lines.values_list(*_COLUMNS):
         line = lines[pk] = _Known(pk, tuple(key), amount, original, invoice, Tax(category, rate))
         if original is None:
             taxes[line.key[0], line.key[1]] = line.tax
-            _stack(held[line.key].left, line)
+            _stack(balances[line.key].left, line)
         elif original in lines:
-            of = held[lines[original].key]
+            of = balances[lines[original].key]
             of.left[original] += amount
             if line.key[2] == LineKind.CREDIT:
                 of.forgiven[original] = of.forgiven.get(original, 0) - amount
-    return Billed(lines, held, taxes)
+    return Billed(lines, balances, taxes)
 
 
 def _stack(left: dict[int, int], line: _Known) -> None:

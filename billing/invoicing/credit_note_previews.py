@@ -28,23 +28,23 @@ class CreditPreview:
     @property
     def sentence(self) -> str:
         currency = self.credited.currency
-        told = [
+        sentences = [
             f"{self.invoice} of {self.invoice.tenant}: a credit note over {self.credited.text} {currency}."
         ]
         if self.less_due.amount:
-            told.append(f"The tenant has {self.less_due.text} less to pay.")
+            sentences.append(f"The tenant has {self.less_due.text} less to pay.")
         if self.to_wallet.amount:
-            told.append(f"{self.to_wallet.text} go back to its wallet.")
+            sentences.append(f"{self.to_wallet.text} go back to its wallet.")
         if self.owed_back.amount:
-            told.append(
+            sentences.append(
                 f"{self.owed_back.text} were paid and will be owed to the tenant; no money moves by itself."
             )
-            told.append(
+            sentences.append(
                 f"{self.to_card.text} can be refunded to the card afterwards, on the page Collecting."
                 if self.to_card.amount
                 else "Transfer the money afterwards and record that, on the page Collecting."
             )
-        return " ".join(told)
+        return " ".join(sentences)
 
 
 def preview(

@@ -43,8 +43,8 @@ def credit(
     numbering.lock(invoice.tenant)
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if invoice.kind == DocumentKind.CREDIT_NOTE or invoice.state != InvoiceState.ISSUED:
-        told = invoice.state if invoice.kind != DocumentKind.CREDIT_NOTE else "a credit note"
-        raise CreditError(f"{invoice} is {told}; only an issued invoice can be credited.")
+        status = invoice.state if invoice.kind != DocumentKind.CREDIT_NOTE else "a credit note"
+        raise CreditError(f"{invoice} is {status}; only an issued invoice can be credited.")
     if not reason.strip():
         raise CreditError("Say why it is credited: the reason stands on the credit note.")
     if invoice.issued_on is not None and on < invoice.issued_on:
@@ -58,13 +58,13 @@ def credit(
         raise CreditError(f"{invoice} has no line {position}.")
     billed = corrections.billed_with(lines.values())
     lefts = [(pk, Money.from_minor(billed.left(pk), invoice.currency)) for pk in chosen]
-    taken = _taken(invoice, net, lefts)
+    amounts = _taken(invoice, net, lefts)
     note = _note(invoice, sellers.the_seller(), reason=reason.strip(), rated_through=0)
     note.terms = {"credited_by": by}
-    given = [
-        corrections.given_back(lines[pk], billed.lines[pk], -amount.minor) for pk, amount in taken.items()
+    credit_lines = [
+        corrections.given_back(lines[pk], billed.lines[pk], -amount.minor) for pk, amount in amounts.items()
     ]
-    _write(note, given)
+    _write(note, credit_lines)
     numbering.issue_each([(invoice.tenant, note, on)], moment=moment)
     refunds.explain_by(note, on=on)
     return note

@@ -50,7 +50,7 @@ def read_each(
     What waits for approval is a document, too: it is looked at before it is approved.
     """
     with transaction.atomic():
-        known = set(Invoice.objects.issued().filter(tenant=tenant).values_list("pk", flat=True))
+        issued_ids = set(Invoice.objects.issued().filter(tenant=tenant).values_list("pk", flat=True))
         (closed,) = month_close.close(
             tenants=[tenant], year=year, month=month, moment=moment, accept_incomplete=accept_incomplete
         )
@@ -58,9 +58,9 @@ def read_each(
             "tenant", "period", "original", "replaces"
         )
         parked = Q(state=InvoiceState.PARKED, period__in=_periods(tenant, year, month))
-        rows = rows.filter(Q(state=InvoiceState.ISSUED) | parked).exclude(pk__in=known)
-        made = sorted(rows, key=lambda row: (row.original_id is not None, row.period_start, row.pk))
-        drafts = Drafts(closed, [read(row) for row in made])
+        rows = rows.filter(Q(state=InvoiceState.ISSUED) | parked).exclude(pk__in=issued_ids)
+        documents = sorted(rows, key=lambda row: (row.original_id is not None, row.period_start, row.pk))
+        drafts = Drafts(closed, [read(row) for row in documents])
         transaction.set_rollback(True)
     return drafts
 
@@ -70,12 +70,12 @@ def document_of(invoice: Invoice, *, moment: datetime) -> InvoiceDocument:
     day = billing_periods.day_of(moment, invoice.period)
     invoice.number, invoice.issued_on = NUMBER, invoice.issued_on or day
     document = build.document_of(invoice)
-    told = f"Draft of {day}: it has no number, and nothing is to be paid on it."
+    notice = f"Draft of {day}: it has no number, and nothing is to be paid on it."
     return replace(
-        document, draft=True, payment_reference="", payment_code=(), notes=f"{told}\n{document.notes}"
+        document, draft=True, payment_reference="", payment_code=(), notes=f"{notice}\n{document.notes}"
     )
 
 
 def _periods(tenant: Tenant, year: int, month: int) -> list[BillingPeriod]:
-    found = billing_periods.starting_in(tenant=tenant, year=year, month=month)
-    return [found] if found else []
+    period = billing_periods.starting_in(tenant=tenant, year=year, month=month)
+    return [period] if period else []

@@ -79,24 +79,30 @@ def bill_each(owing: Sequence[Owing]) -> list[Bill]:
     seller = sellers.the_seller()
     waiting = manual_lines.pending([each.tenant for each in owing])
     owing = _in_a_currency(owing, waiting, seller)
-    made = {each.tenant.pk: _per_currency(each, waiting.get(each.tenant.pk, [])) for each in owing}
-    billed = corrections.billed_of(line for parts in made.values() for _, lines in parts for line in lines)
+    by_tenant = {each.tenant.pk: _per_currency(each, waiting.get(each.tenant.pk, [])) for each in owing}
+    billed = corrections.billed_of(
+        line for parts in by_tenant.values() for _, lines in parts for line in lines
+    )
     taxes = line_taxes.of_tenants([each.tenant for each in owing], seller)
     bills = []
-    for (each, lines), *others in made.values():
+    for (each, lines), *others in by_tenant.values():
         bill = _bill(each, lines, billed, taxes, seller)
-        beside = tuple(_bill(other, told, billed, taxes, seller, apart=True) for other, told in others)
-        untaxed = next((one.untaxed for one in (bill, *beside) if one.untaxed), "")
-        bills.append(replace(bill, others=beside, untaxed=untaxed))
+        other_bills = tuple(
+            _bill(other, other_lines, billed, taxes, seller, apart=True) for other, other_lines in others
+        )
+        untaxed = next((one.untaxed for one in (bill, *other_bills) if one.untaxed), "")
+        bills.append(replace(bill, others=other_bills, untaxed=untaxed))
     below = [bill.owing.period for bill in bills if bill.wanted and bill.total.amount < 0]
     leaving = {period.tenant_id for period in below} - staying(below) if below else set()
     return [
-        _given_back(bill, made[bill.owing.tenant.pk][0][1]) if bill.owing.tenant.pk in leaving else bill
+        _convert_to_credits(bill, by_tenant[bill.owing.tenant.pk][0][1])
+        if bill.owing.tenant.pk in leaving
+        else bill
         for bill in bills
     ]
 
 
-def _given_back(bill: Bill, lines: Sequence[InvoiceLine]) -> Bill:
+def _convert_to_credits(bill: Bill, lines: Sequence[InvoiceLine]) -> Bill:
     """Of a tenant that leaves: no next invoice takes off what it is owed, so credit notes do, whatever the policy.
 
     Of its last period, too, as of a fee that was billed before it. What takes off more than was billed holds them up
@@ -116,14 +122,14 @@ def _per_currency(owing: Owing, waiting: Sequence[ManualLine]) -> list[tuple[Owi
 
     Behind the tenant's own lines stand those of the tenants that it pays for.
     """
-    told = [replace(owing, due=due) for due in (owing.due, *owing.due.others)]
-    known = {each.due.currency for each in told}
-    apart = {each.currency: each for each in owing.due.paid if each.lines and each.currency not in known}
-    told += [replace(owing, due=replace(each, lines=[])) for each in apart.values()]
-    known |= apart.keys()
-    told += [
+    per_currency = [replace(owing, due=due) for due in (owing.due, *owing.due.others)]
+    currencies = {each.due.currency for each in per_currency}
+    apart = {each.currency: each for each in owing.due.paid if each.lines and each.currency not in currencies}
+    per_currency += [replace(owing, due=replace(each, lines=[])) for each in apart.values()]
+    currencies |= apart.keys()
+    per_currency += [
         replace(owing, due=replace(owing.due, lines=[], currency=currency))
-        for currency in sorted({line.currency for line in waiting} - known)
+        for currency in sorted({line.currency for line in waiting} - currencies)
         if owing.due.currency
     ]
     return [
@@ -138,7 +144,7 @@ def _per_currency(owing: Owing, waiting: Sequence[ManualLine]) -> list[tuple[Owi
             ]
             + manual_lines.as_lines(waiting, period=each.period, currency=each.due.currency),
         )
-        for each in told
+        for each in per_currency
     ]
 
 
@@ -157,9 +163,9 @@ def _bill(
     """
     try:
         supplied = {line.service_period_id: line.service_period for line in lines if not line.correction}
-        known = {pk: taxes.of(owing.tenant, period) for pk, period in supplied.items()}
+        period_taxes = {pk: taxes.of(owing.tenant, period) for pk, period in supplied.items()}
         for line in lines:
-            before = billed.tax_of(line) if line.correction else known[line.service_period_id]
+            before = billed.tax_of(line) if line.correction else period_taxes[line.service_period_id]
             line_taxes.stamp(line, before or taxes.of(owing.tenant, line.service_period))
     except TaxError as error:
         return Bill(owing, Divided([]), seller, wanted=False, untaxed=str(error))
@@ -170,7 +176,7 @@ def _bill(
     if apart:
         divided = _beside(divided, currency)
     empty = bool(currency) and not divided and not apart and _issues_zeros(owing.tenant, seller)
-    now = known.get(owing.period.pk, fixed)
+    now = period_taxes.get(owing.period.pk, fixed)
     return Bill(owing, divided, seller, wanted=bool(divided.lines) or empty, now=now)
 
 
@@ -222,8 +228,8 @@ def write(documents: Sequence[tuple[Invoice, Sequence[InvoiceLine], Sequence[Tax
     InvoiceTax.objects.bulk_create(
         [
             record
-            for (invoice, _, taxes), told in zip(documents, reasons, strict=True)
-            for record in line_taxes.records(invoice, taxes, told)
+            for (invoice, _, taxes), tax_reasons in zip(documents, reasons, strict=True)
+            for record in line_taxes.records(invoice, taxes, tax_reasons)
         ]
     )
 
@@ -261,26 +267,26 @@ def _in_a_currency(
     owing: Sequence[Owing], waiting: Mapping[int, Sequence[ManualLine]], seller: Seller
 ) -> list[Owing]:
     """Those without use in the currency of what was added by hand, or of the plan that holds at the period's end."""
-    found: dict[int, str] = {
+    currencies: dict[int, str] = {
         pk: min(line.currency for line in lines) for pk, lines in waiting.items() if lines
     }
     bare = [
         each
         for each in owing
-        if not each.due.currency and each.tenant.pk not in found and _issues_zeros(each.tenant, seller)
+        if not each.due.currency and each.tenant.pk not in currencies and _issues_zeros(each.tenant, seller)
     ]
     if bare:
         ends = {each.tenant.pk: each.period.end for each in bare}
         plans = Subscription.objects.filter(tenant__in=ends, plan__settles__in=BY_INVOICE).order_by("since")
         rows = plans.values_list("tenant", "since", "until", "plan__currency")
-        found |= {
+        currencies |= {
             tenant: currency
             for tenant, since, until, currency in rows
             if since < ends[tenant] and (until is None or until >= ends[tenant])
         }
     return [
-        replace(each, due=replace(each.due, currency=found[each.tenant.pk]))
-        if not each.due.currency and each.tenant.pk in found
+        replace(each, due=replace(each.due, currency=currencies[each.tenant.pk]))
+        if not each.due.currency and each.tenant.pk in currencies
         else each
         for each in owing
     ]
@@ -294,15 +300,15 @@ def _replaced(periods: Sequence[BillingPeriod]) -> dict[int, int]:
 
 def _paid(owing: Owing, paid: Statement) -> list[InvoiceLine]:
     """The lines of what another tenant used, which say its name before each project."""
-    found = _lines(owing.tenant, paid)
+    lines = _lines(owing.tenant, paid)
     users = {each.user.slug: each.user.name for each in owing.due.paid if each.user is not None}
     if paid.user is not None:
         name = paid.user.name
         if list(users.values()).count(name) > 1:
             name = f"{name} ({paid.user.slug})"
-        for line in found:
+        for line in lines:
             line.project = f"{name}: {line.project}" if line.project else name
-    return found
+    return lines
 
 
 def _lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:

@@ -36,13 +36,13 @@ def _blocks(bill: Bill) -> list[Block]:
     issues = bill.wanted or bill.others or bill.divided.credits
     no_seller = sellers.missing(bill.seller) if issues else ""
     no_xrechnung = "" if no_seller else _no_xrechnung(bill)
-    found = {
+    sentences = {
         "no-seller": no_seller,
         "no-key": vault.lacking() if issues else "",  # evidence is signed
         "no-xrechnung": no_xrechnung,
         "untaxed": bill.untaxed,
     }
-    return [Block(code, sentence) for code, sentence in found.items() if sentence]
+    return [Block(code, sentence) for code, sentence in sentences.items() if sentence]
 
 
 def _no_xrechnung(bill: Bill) -> str:
@@ -54,9 +54,9 @@ def _no_xrechnung(bill: Bill) -> str:
 
 def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:
     outcomes = {
-        bill.owing.tenant.pk: blocked(bill.owing.tenant.slug, found)
+        bill.owing.tenant.pk: blocked(bill.owing.tenant.slug, blocks)
         for bill in bills
-        if (found := _blocks(bill))
+        if (blocks := _blocks(bill))
     }
     bills = [bill for bill in bills if bill.owing.tenant.pk not in outcomes]
     carried = {bill.owing.tenant.pk: bill for bill in bills if bill.wanted and bill.total.amount < 0}
@@ -144,8 +144,8 @@ def _parked(bill: Bill, row: Parking) -> Closed:
         why = f"{why} {row.by} refused it: {row.why.rstrip('.')}."
         todo = "Correct what is wrong and close again."
     total = Money.from_minor(row.total, row.currency)
-    told = (Block("parked", why),)
-    return Closed(slug, Outcome.PARKED, total=total, reason=f"{why} {todo}", blocks=told)
+    blocks = (Block("parked", why),)
+    return Closed(slug, Outcome.PARKED, total=total, reason=f"{why} {todo}", blocks=blocks)
 
 
 def _mark_closed(moment: datetime, periods: Sequence[BillingPeriod]) -> None:

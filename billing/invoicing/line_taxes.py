@@ -115,19 +115,19 @@ def total(taxes: Iterable[TaxRow], currency: str) -> Money:
 
 def credited(lines: Iterable[InvoiceLine], original: Invoice) -> list[TaxRow]:
     """The taxes of a credit note of these lines, by which the original's are used up to the cent. One query."""
-    standing: dict[Tax, TaxRow] = {}
-    found = InvoiceTax.objects.filter(
+    balances: dict[Tax, TaxRow] = {}
+    invoice_taxes = InvoiceTax.objects.filter(
         Q(invoice=original) | Q(invoice__original=original, invoice__state=InvoiceState.ISSUED)
     )
-    for row in found:
+    for row in invoice_taxes:
         net, tax = (Money.from_minor(minor, original.currency) for minor in (row.net, row.tax))
-        before = standing.get(row.taxed_as)
-        standing[row.taxed_as] = (
+        before = balances.get(row.taxed_as)
+        balances[row.taxed_as] = (
             TaxRow(row.taxed_as, before.net + net, before.tax + tax)
             if before
             else TaxRow(row.taxed_as, net, tax)
         )
-    return rules.credited(_amounts(lines, original.currency), left=standing.values())
+    return rules.credited(_amounts(lines, original.currency), left=balances.values())
 
 
 def records(invoice: Invoice, taxes: Iterable[TaxRow], reasons: Mapping[str, str]) -> list[InvoiceTax]:
@@ -151,30 +151,36 @@ def reasons_of(documents: Sequence[tuple[Invoice, Sequence[TaxRow]]]) -> list[di
 
     Where nothing was, in the tenant's words, or in ours. One query where a category charges none, else no one.
     """
-    wanted = {
+    tenant_ids = {
         invoice.tenant_id
         for invoice, taxes in documents
         if any(row.kind.category in supply.REASONS for row in taxes)
     }
-    if not wanted:
+    if not tenant_ids:
         return [{} for _ in documents]
-    told: dict[tuple[str, int, str], str] = {}
-    standing = InvoiceTax.objects.filter(tenant__in=wanted, invoice__state=InvoiceState.ISSUED).exclude(
-        reason=""
-    )
+    stored_reasons: dict[tuple[str, int, str], str] = {}
+    invoice_taxes = InvoiceTax.objects.filter(
+        tenant__in=tenant_ids, invoice__state=InvoiceState.ISSUED
+    ).exclude(reason="")
     columns = ("tenant", "invoice", "category", "reason")
-    for tenant, invoice, category, reason in standing.order_by("pk").values_list(*columns):
-        told["tenant", tenant, category] = told["invoice", invoice, category] = reason
-    return [_reasons(invoice, told) if invoice.tenant_id in wanted else {} for invoice, _ in documents]
+    for tenant, invoice, category, reason in invoice_taxes.order_by("pk").values_list(*columns):
+        stored_reasons["tenant", tenant, category] = stored_reasons["invoice", invoice, category] = reason
+    return [
+        _reasons(invoice, stored_reasons) if invoice.tenant_id in tenant_ids else {}
+        for invoice, _ in documents
+    ]
 
 
-def _reasons(invoice: Invoice, told: Mapping[tuple[str, int, str], str]) -> dict[str, str]:
+def _reasons(invoice: Invoice, stored_reasons: Mapping[tuple[str, int, str], str]) -> dict[str, str]:
     if invoice.original_id is not None:
-        said = {category: told.get(("invoice", invoice.original_id, category)) for category in supply.REASONS}
-        return {category: words or supply.REASONS[category] for category, words in said.items()}
+        original_reasons = {
+            category: stored_reasons.get(("invoice", invoice.original_id, category))
+            for category in supply.REASONS
+        }
+        return {category: words or supply.REASONS[category] for category, words in original_reasons.items()}
     tenant = invoice.tenant
     own = STATED.get(tenant.tax_treatment)
-    before = {category: told.get(("tenant", tenant.pk, category)) for category in supply.REASONS}
+    before = {category: stored_reasons.get(("tenant", tenant.pk, category)) for category in supply.REASONS}
     reasons = {category: words or supply.REASONS[category] for category, words in before.items()}
     return reasons if own is None else reasons | {own: tenant.tax_reason or supply.REASONS[own]}
 

@@ -64,10 +64,10 @@ def remove(*, line: ManualLine) -> None:
 
 def pending(tenants: Iterable[Tenant]) -> Mapping[int, list[ManualLine]]:
     """By tenant what waits for its next invoice, the oldest first. One query."""
-    found: dict[int, list[ManualLine]] = defaultdict(list)
+    lines: dict[int, list[ManualLine]] = defaultdict(list)
     for line in ManualLine.objects.pending().filter(tenant__in=tenants).order_by("pk"):
-        found[line.tenant_id].append(line)
-    return found
+        lines[line.tenant_id].append(line)
+    return lines
 
 
 def as_lines(waiting: Iterable[ManualLine], *, period: BillingPeriod, currency: str) -> list[InvoiceLine]:

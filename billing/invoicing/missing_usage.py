@@ -51,20 +51,20 @@ def doubts(periods: Sequence[BillingPeriod], accounts: Mapping[int, set[int]]) -
     """By tenant, of whom each has one of the periods, what its clusters may hold that was not seen or not read."""
     if not periods:
         return {}
-    found = incomplete.sights(
+    sights = incomplete.sights(
         {account for ids in accounts.values() for account in ids},
         since=min(period.start for period in periods),
         until=max(period.end for period in periods),
     )
-    told = {}
+    tenant_doubts = {}
     for period in periods:
         own = {
-            found[account].cluster: found[account]
+            sights[account].cluster: sights[account]
             for account in accounts.get(period.tenant_id, ())
-            if account in found
+            if account in sights
         }
-        told[period.tenant_id] = [doubt for name in sorted(own) for doubt in _of(own[name], period)]
-    return told
+        tenant_doubts[period.tenant_id] = [doubt for name in sorted(own) for doubt in _of(own[name], period)]
+    return tenant_doubts
 
 
 def _of(sight: Sight, period: BillingPeriod) -> Iterator[Doubt]:
@@ -79,12 +79,14 @@ def _of(sight: Sight, period: BillingPeriod) -> Iterator[Doubt]:
             f"read them with pull_usage {sight.cluster} --since {_iso(begin)} --until {_iso(end)} once Prometheus has "
             "the samples",
         )
-    wanted = period.end + SETTLED
+    settled_at = period.end + SETTLED
     if sight.complete_through is None or sight.complete_through < period.end:
         return  # which is told already
-    if sight.reread_at is not None and sight.reread_at >= wanted:
+    if sight.reread_at is not None and sight.reread_at >= settled_at:
         return
-    if not incomplete.was_read(sight.cluster, since=period.end - LAST_DAY, until=period.end, after=wanted):
+    if not incomplete.was_read(
+        sight.cluster, since=period.end - LAST_DAY, until=period.end, after=settled_at
+    ):
         comes = (
             f"its connection is turned off, so ask for one with pull_usage {sight.cluster}"
             if sight.paused
@@ -92,7 +94,7 @@ def _of(sight: Sight, period: BillingPeriod) -> Iterator[Doubt]:
         )
         yield Doubt(
             f"What reached {sight.cluster}'s Prometheus late has not been read since the period's end.",
-            f"close again after a full pass of it that begins after {wanted:%Y-%m-%d %H:%M} UTC: {comes}",
+            f"close again after a full pass of it that begins after {settled_at:%Y-%m-%d %H:%M} UTC: {comes}",
         )
 
 

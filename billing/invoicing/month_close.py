@@ -132,13 +132,13 @@ def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence
 def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
     locked = numbering.lock_each(tenants)
     periods = billing_periods.starting_in_each(locked.values(), year=run.year, month=run.month)
-    asked = [periods[tenant.pk] for tenant in tenants if tenant.pk in periods]
-    accounts = owned(asked)
-    outcomes = _close_periods(run, locked, asked, accounts)
-    lost = vanished(asked, accounts)
+    month_periods = [periods[tenant.pk] for tenant in tenants if tenant.pk in periods]
+    accounts = owned(month_periods)
+    outcomes = _close_periods(run, locked, month_periods, accounts)
+    lost_runs = vanished(month_periods, accounts)
     none = "No period of the tenant starts in that month."
     return [
-        _noted(outcomes[tenant.pk], lost.get(tenant.pk, []))
+        _noted(outcomes[tenant.pk], lost_runs.get(tenant.pk, []))
         if tenant.pk in outcomes
         else Closed(locked[tenant.pk].slug, Outcome.NOTHING, reason=none)
         for tenant in tenants
@@ -152,19 +152,19 @@ def _close_periods(
     accounts: Mapping[int, set[int]],
 ) -> dict[int, Closed]:
     """By tenant, as are the accounts."""
-    standing = numbering.standing_each(periods)
+    invoices = numbering.standing_each(periods)
     outcomes: dict[int, Closed] = {}
     terms: dict[int, dict[str, str]] = {}
     for period in periods:
-        invoice = standing.get(period.pk)
+        invoice = invoices.get(period.pk)
         if invoice is not None and invoice.state == InvoiceState.ISSUED:
             slug = tenants[period.tenant_id].slug
             outcomes[period.tenant_id] = closed(slug, invoice, Outcome.ALREADY)
-    asked = [period for period in periods if period.tenant_id not in outcomes]
-    rated, doubted = rated_up_to(asked), missing_usage.doubts(asked, accounts)
-    behind = incomplete(asked, accounts, now=run.now)
-    waiting = approvals.undecided(asked)
-    for period in asked:
+    unissued_periods = [period for period in periods if period.tenant_id not in outcomes]
+    rated, doubted = rated_up_to(unissued_periods), missing_usage.doubts(unissued_periods, accounts)
+    behind = incomplete(unissued_periods, accounts, now=run.now)
+    waiting = approvals.undecided(unissued_periods)
+    for period in unissued_periods:
         tenant = tenants[period.tenant_id]
         doubts = close_blockers.doubts(
             period, behind.get(tenant.pk, []), doubted.get(tenant.pk, []), now=run.now
@@ -182,28 +182,28 @@ def _close_periods(
             missing = " ".join(doubt.fact for doubt in doubts)
             accepted = {"accepted_incomplete": run.accept_incomplete, "incomplete": missing}
             terms[tenant.pk] = accepted if missing else {}
-    open_periods = [period for period in asked if period.tenant_id not in outcomes]
+    open_periods = [period for period in unissued_periods if period.tenant_id not in outcomes]
     due = statements.pending_each(open_periods, rated)
     owing: list[Owing] = []
     for period in open_periods:
-        tenant, found = tenants[period.tenant_id], due[period.tenant_id]
-        if isinstance(found, statements.MixedCurrenciesError):
-            outcomes[tenant.pk] = blocked(tenant.slug, [Block("mixed-currencies", str(found))])
+        tenant, statement = tenants[period.tenant_id], due[period.tenant_id]
+        if isinstance(statement, statements.MixedCurrenciesError):
+            outcomes[tenant.pk] = blocked(tenant.slug, [Block("mixed-currencies", str(statement))])
         else:
-            owing.append(Owing(tenant, period, found, standing.get(period.pk), terms[tenant.pk]))
+            owing.append(Owing(tenant, period, statement, invoices.get(period.pk), terms[tenant.pk]))
     return outcomes | issue.issue_each(owing, moment=run.moment, compare=run.rehearse)
 
 
-def _noted(closed: Closed, lost: Sequence[Vanished]) -> Closed:
+def _noted(closed: Closed, lost_runs: Sequence[Vanished]) -> Closed:
     """With a sentence where runs of the period are open and their scheduler has lost them."""
-    if not lost or closed.outcome is Outcome.BLOCKED:
+    if not lost_runs or closed.outcome is Outcome.BLOCKED:
         return closed
-    until = f"{max(run.until for run in lost):%Y-%m-%d %H:%M} UTC"
-    if len(lost) == 1:
+    until = f"{max(run.until for run in lost_runs):%Y-%m-%d %H:%M} UTC"
+    if len(lost_runs) == 1:
         note = f"1 run is open here but the scheduler no longer knows it: it is billed until {until}."
         return replace(closed, note=note)
     note = (
-        f"{len(lost)} runs are open here but the scheduler no longer knows them: they are billed until {until} "
+        f"{len(lost_runs)} runs are open here but the scheduler no longer knows them: they are billed until {until} "
         f"at the latest."
     )
     return replace(closed, note=note)

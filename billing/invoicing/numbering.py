@@ -31,8 +31,8 @@ class InvoicingError(Exception):
 
 def standing_each(periods: Sequence[BillingPeriod]) -> dict[int, Invoice]:
     """By period its draft or issued invoice, where there is one."""
-    found = Invoice.objects.of_periods().filter(period__in=periods).exclude(state=InvoiceState.VOID)
-    return {invoice.period_id: invoice for invoice in found}
+    invoices = Invoice.objects.of_periods().filter(period__in=periods).exclude(state=InvoiceState.VOID)
+    return {invoice.period_id: invoice for invoice in invoices}
 
 
 def issue_each(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: datetime | None = None) -> None:
@@ -93,9 +93,9 @@ def _prefix(invoice: Invoice) -> str:
     return prefix
 
 
-def _next_numbers(wanted: Sequence[tuple[str, date]]) -> list[str]:
+def _next_numbers(series: Sequence[tuple[str, date]]) -> list[str]:
     """The next number of each prefix's series for that year: 'INV-2026-0001'. Holds the series' locks."""
-    names = [f"{prefix}-{on.year}" for prefix, on in wanted]
+    names = [f"{prefix}-{on.year}" for prefix, on in series]
     left: dict[str, Iterator[int]] = {}
     with connection.cursor() as cursor:
         for name, count in sorted(Counter(names).items()):

@@ -86,14 +86,14 @@ def archive(*, tenant: Tenant, by: str, why: str, moment: datetime) -> Archive:
     Raises ArchiveError while anything of it is owned, unbilled, unpaid or to be paid back.
     """
     tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)  # nor is an account given to it meanwhile
-    known = Archive.objects.filter(tenant=tenant).first()
-    if known is not None:
-        return known
+    existing = Archive.objects.filter(tenant=tenant).first()
+    if existing is not None:
+        return existing
     if not why.strip():
         raise ArchiveError("Say why: the reason is kept with the archive.")
-    found = list(left(tenant, moment=moment))
-    if found:
-        raise ArchiveError(*found)
+    sentences = list(left(tenant, moment=moment))
+    if sentences:
+        raise ArchiveError(*sentences)
     return Archive.objects.create(tenant=tenant, at=moment, by=by, why=why.strip())
 
 
@@ -101,8 +101,8 @@ def left(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
     """What keeps the tenant from being archived, each with what to do."""
     accounts = accounts_of(tenant, at=moment)
     if accounts:
-        told = "an account" if len(accounts) == 1 else f"{len(accounts)} accounts"
-        yield f"It owns {told}: end that with --leave, or give them to another tenant."
+        text = "an account" if len(accounts) == 1 else f"{len(accounts)} accounts"
+        yield f"It owns {text}: end that with --leave, or give them to another tenant."
     plan = tenant.subscriptions.filter(until__isnull=True).select_related("plan").first()
     if plan is not None:
         yield f"It is on plan {plan.plan}: end that with --leave."
@@ -111,8 +111,10 @@ def left(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
     yield from _unbilled(tenant, moment)
     yield from _unpaid(tenant)
     yield from _under_way(tenant)
-    held = Wallet.objects.filter(tenant=tenant).order_by("unit").values_list("unit").annotate(Sum("balance"))
-    for unit, balance in held:
+    balances = (
+        Wallet.objects.filter(tenant=tenant).order_by("unit").values_list("unit").annotate(Sum("balance"))
+    )
+    for unit, balance in balances:
         if balance:
             what = "pay it back, and take it off the wallet" if balance > 0 else "have it paid"
             yield f"Its wallets hold {Money.from_minor(balance, unit).text} {unit}: {what}."
@@ -133,8 +135,8 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     Raises ArchiveError where the tenant is not archived, or money is under way.
     """
     tenant = lock(tenant)
-    kept = Archive.objects.filter(tenant=tenant).first()
-    if kept is None:
+    existing = Archive.objects.filter(tenant=tenant).first()
+    if existing is None:
         raise ArchiveError(f"{tenant.slug} is not archived: `archive_tenant {tenant.slug}` comes first.")
     moving = [*_under_way(tenant), *_undecided(tenant)]
     if moving:
@@ -143,7 +145,7 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     Membership.objects.filter(tenant=tenant).delete()
     staying = set(Membership.objects.filter(user__in=people).values_list("user", flat=True))
     gone = [person for person in people if person.pk not in staying and not person.is_staff]
-    told = [person.email for person in gone]
+    emails = [person.email for person in gone]
     User.objects.filter(pk__in=[person.pk for person in gone]).delete()
     tenant.email = tenant.address = tenant.postcode = tenant.city = ""
     tenant.electronic_address = tenant.purchase_order = ""
@@ -165,12 +167,12 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     letters.filter(why__contains="@").update(why="What the mail server said of its address is erased.")
     letters.update(to=[], refused={})
     _erase_payers(tenant)
-    kept.erased_at = kept.erased_at or moment
-    kept.save()
+    existing.erased_at = existing.erased_at or moment
+    existing.save()
     erasure.erase(tenant=tenant)
     job_users.erase_users(tenant)
-    erase_people(tenant_id=tenant.pk, emails=told)
-    return told
+    erase_people(tenant_id=tenant.pk, emails=emails)
+    return emails
 
 
 def _erase_payers(tenant: Tenant) -> None:
@@ -193,8 +195,8 @@ def customer_kept(tenant: Tenant) -> str:
 def _unbilled(tenant: Tenant, moment: datetime) -> Iterator[str]:
     waiting = ManualLine.objects.pending().filter(tenant=tenant).count()
     if waiting:
-        told = "1 line" if waiting == 1 else f"{waiting} lines"
-        yield f"{told} by hand waits for its next invoice: remove it, or close its month."
+        text = "1 line" if waiting == 1 else f"{waiting} lines"
+        yield f"{text} by hand waits for its next invoice: remove it, or close its month."
     begun = BillingPeriod.objects.filter(tenant=tenant, start__lt=moment).select_related("tenant")
     last = begun.order_by("-start").first()
     if last is None:
@@ -234,14 +236,14 @@ def _to_close(last: BillingPeriod, total: Money, moment: datetime) -> str:
 
 def _unpaid(tenant: Tenant) -> Iterator[str]:
     for invoice in invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).order_by("pk"):
-        said = f"{Money.from_minor(abs(invoice.left), invoice.currency).text} {invoice.currency}"
+        amount_text = f"{Money.from_minor(abs(invoice.left), invoice.currency).text} {invoice.currency}"
         if invoice.left > 0:
-            yield f"{invoice} has {said} due: have it paid, credit it, or write it off."
+            yield f"{invoice} has {amount_text} due: have it paid, credit it, or write it off."
         elif invoice.left < 0:
-            yield f"{said} of {invoice} is to be paid back: record that."
+            yield f"{amount_text} of {invoice} is to be paid back: record that."
     for (_, currency), amount in credit_balance.balances([tenant.pk]).items():
-        said = f"{Money.from_minor(amount, currency).text} {currency}"
-        yield f"Its credit balance is {said}: pay it back, and record that."
+        amount_text = f"{Money.from_minor(amount, currency).text} {currency}"
+        yield f"Its credit balance is {amount_text}: pay it back, and record that."
 
 
 def _under_way(tenant: Tenant) -> Iterator[str]:
@@ -258,16 +260,16 @@ def _under_way(tenant: Tenant) -> Iterator[str]:
         yield f"A refund of {_said(refund.attempt, refund.amount)} is under way: wait until it is told how that ended."
     disputes = PaymentDispute.objects.filter(tenant=tenant, state__in=UNDECIDED).select_related("attempt")
     for dispute in disputes.order_by("opened_at"):
-        said = _said(dispute.attempt, dispute.amount)
-        yield f"A payment of {said} is disputed, or a bank asks about it: wait until the bank has decided."
+        amount_text = _said(dispute.attempt, dispute.amount)
+        yield f"A payment of {amount_text} is disputed, or a bank asks about it: wait until the bank has decided."
 
 
 def _undecided(tenant: Tenant) -> Iterator[str]:
     for row in erasure.waiting(tenant=tenant):
         yield f"A transfer of {row}, from an account that paid for it, waits: book it, or set it aside."
     for entry in erasure.unsettled(tenant=tenant):
-        said = f"{entry.place} of {entry.statement.file}"
-        yield f"An entry in quarantine, {said}, names an account that paid for it: settle it on Transfers."
+        place = f"{entry.place} of {entry.statement.file}"
+        yield f"An entry in quarantine, {place}, names an account that paid for it: settle it on Transfers."
 
 
 def _said(attempt: PaymentAttempt, amount: int | None = None) -> str:

@@ -41,138 +41,149 @@ def of_periods(
     Beside them the periods that are supposed to be there: see `Lacking`. Two queries where nobody pays for another
     and plans have prices alone.
     """
-    asked = {period.tenant_id: period for period in periods}
-    stretches = third_party_payers.stretches_of(tenants=asked, payers=asked)
-    users = {each.tenant for each in stretches if each.payer in asked}
-    users |= {row.tenant for payer in asked for row in rated.get(payer, ()) if row.tenant != payer}
-    said = terms.of_tenants({*asked, *users})
+    payer_periods = {period.tenant_id: period for period in periods}
+    stretches = third_party_payers.stretches_of(tenants=payer_periods, payers=payer_periods)
+    users = {each.tenant for each in stretches if each.payer in payer_periods}
+    users |= {row.tenant for payer in payer_periods for row in rated.get(payer, ()) if row.tenant != payer}
+    tenant_terms = terms.of_tenants({*payer_periods, *users})
     of_tenant = third_party_payers.by_tenant(stretches)
-    billed = _billed(asked, {*users, *of_tenant})
-    found = {
+    billed = _billed(payer_periods, {*users, *of_tenant})
+    books = {
         Who(pk, pk): Book(
             period,
-            _said(said, Who(pk, pk), of_tenant.get(pk, [])),
+            _said(tenant_terms, Who(pk, pk), of_tenant.get(pk, [])),
             billed=frozenset(billed.get(Who(pk, pk), ())),
         )
-        for pk, period in asked.items()
+        for pk, period in payer_periods.items()
     }
-    pairs = {Who(each.payer, each.tenant) for each in stretches if each.payer in asked}
+    pairs = {Who(each.payer, each.tenant) for each in stretches if each.payer in payer_periods}
     pairs |= {
-        Who(payer, row.tenant) for payer in asked for row in rated.get(payer, ()) if row.tenant != payer
+        Who(payer, row.tenant)
+        for payer in payer_periods
+        for row in rated.get(payer, ())
+        if row.tenant != payer
     }
     tenants = Tenant.objects.in_bulk(users) if users else {}
-    told = {who: _said(said, who, of_tenant.get(who.tenant, [])) for who in pairs}
-    needed = _needed(asked, found, told, of_tenant, tenants)
+    pair_terms = {who: _said(tenant_terms, who, of_tenant.get(who.tenant, [])) for who in pairs}
+    needed = _needed(payer_periods, books, pair_terms, of_tenant, tenants)
     supposed: list[BillingPeriod] = []
     if needed and lacking is Lacking.MADE:
         billing_periods.ensure_each(needed)
     elif needed and lacking is Lacking.SUPPOSED:
         supposed = billing_periods.lacking_each(needed)
-    ended = _ended(asked, pairs, supposed) if pairs else {}
+    ended = _ended(payer_periods, pairs, supposed) if pairs else {}
     for who in sorted(pairs & ended.keys(), key=lambda who: (who.payer, tenants[who.tenant].slug)):
-        found[who] = Book(
+        books[who] = Book(
             ended[who],
-            told[who],
+            pair_terms[who],
             tenants[who.tenant],
-            asked[who.payer].start,
+            payer_periods[who.payer].start,
             frozenset(billed.get(who, ())),
         )
-    return found, supposed
+    return books, supposed
 
 
 def by_others(periods: Sequence[BillingPeriod]) -> dict[Who, Book]:
     """What others pay of the use of these tenants, of whom each has one of the periods, in that period."""
-    asked = {period.tenant_id: period for period in periods}
-    stretches = third_party_payers.by_tenant(third_party_payers.stretches_of(tenants=asked))
-    said = terms.of_tenants(stretches) if stretches else {}
+    tenant_periods = {period.tenant_id: period for period in periods}
+    stretches = third_party_payers.by_tenant(third_party_payers.stretches_of(tenants=tenant_periods))
+    tenant_terms = terms.of_tenants(stretches) if stretches else {}
     tenants = Tenant.objects.in_bulk(stretches) if stretches else {}
     return {
         Who(each.payer, tenant): Book(
-            asked[tenant], _said(said, Who(each.payer, tenant), rows), tenants[tenant], asked[tenant].start
+            tenant_periods[tenant],
+            _said(tenant_terms, Who(each.payer, tenant), rows),
+            tenants[tenant],
+            tenant_periods[tenant].start,
         )
         for tenant, rows in stretches.items()
         for each in rows
-        if each.overlaps(asked[tenant].start, asked[tenant].end)
+        if each.overlaps(tenant_periods[tenant].start, tenant_periods[tenant].end)
     }
 
 
-def _billed(asked: Mapping[int, BillingPeriod], users: set[int]) -> Mapping[Who, set[int]]:
+def _billed(payer_periods: Mapping[int, BillingPeriod], users: set[int]) -> Mapping[Who, set[int]]:
     """The users' periods of which terms of their plans stand on invoices. None is asked for where nobody pays."""
-    found: dict[Who, set[int]] = defaultdict(set)
+    period_ids: dict[Who, set[int]] = defaultdict(set)
     if users:
         lines = InvoiceLine.objects.filter(
-            tenant__in=asked,
+            tenant__in=payer_periods,
             service_period__tenant__in=users,
             invoice__state=InvoiceState.ISSUED,
             kind__in=list(TermKind),
         )
         columns = ("tenant", "service_period__tenant", "service_period")
         for payer, tenant, period in lines.order_by().values_list(*columns).distinct():
-            found[Who(payer, tenant)].add(period)
-    return found
+            period_ids[Who(payer, tenant)].add(period)
+    return period_ids
 
 
 def _needed(
-    asked: Mapping[int, BillingPeriod],
+    payer_periods: Mapping[int, BillingPeriod],
     own: Mapping[Who, Book],
-    told: Mapping[Who, Terms | None],
+    pair_terms: Mapping[Who, Terms | None],
     stretches: Mapping[int, Sequence[Stretch]],
     tenants: Mapping[int, Tenant],
 ) -> list[tuple[Tenant, datetime, datetime]]:
     """From when until when periods have to be there, of each tenant once: for its terms, and where another pays."""
-    wanted = [
-        _reach(book.said.tenant, book.said, asked[who.payer])
+    reaches = [
+        _reach(book.said.tenant, book.said, payer_periods[who.payer])
         for who, book in own.items()
         if book.said is not None
     ]
-    wanted += [
-        _reach(tenants[who.tenant], said, asked[who.payer])
-        for who, said in told.items()
+    reaches += [
+        _reach(tenants[who.tenant], plan_terms, payer_periods[who.payer])
+        for who, plan_terms in pair_terms.items()
         if any(
-            each.payer == who.payer and each.overlaps(asked[who.payer].start, asked[who.payer].end)
+            each.payer == who.payer
+            and each.overlaps(payer_periods[who.payer].start, payer_periods[who.payer].end)
             for each in stretches.get(who.tenant, ())
         )
     ]
-    found: dict[int, tuple[Tenant, datetime, datetime]] = {}
-    for tenant, since, until in wanted:
-        _, first, last = found.get(tenant.pk, (tenant, since, until))
-        found[tenant.pk] = (tenant, min(first, since), max(last, until))
-    return list(found.values())
+    spans: dict[int, tuple[Tenant, datetime, datetime]] = {}
+    for tenant, since, until in reaches:
+        _, first, last = spans.get(tenant.pk, (tenant, since, until))
+        spans[tenant.pk] = (tenant, min(first, since), max(last, until))
+    return list(spans.values())
 
 
-def _reach(tenant: Tenant, said: Terms | None, period: BillingPeriod) -> tuple[Tenant, datetime, datetime]:
-    if said is None:
+def _reach(
+    tenant: Tenant, plan_terms: Terms | None, period: BillingPeriod
+) -> tuple[Tenant, datetime, datetime]:
+    if plan_terms is None:
         return tenant, period.start, period.end
-    until = period.end + timedelta(seconds=1) if said.in_advance else period.end
-    return tenant, min(period.start, said.begins or period.start), until
+    until = period.end + timedelta(seconds=1) if plan_terms.in_advance else period.end
+    return tenant, min(period.start, plan_terms.begins or period.start), until
 
 
 def _ended(
-    asked: Mapping[int, BillingPeriod], pairs: set[Who], supposed: Sequence[BillingPeriod]
+    payer_periods: Mapping[int, BillingPeriod], pairs: set[Who], supposed: Sequence[BillingPeriod]
 ) -> dict[Who, BillingPeriod]:
     """The newest period of each that has ended with the payer's."""
-    until = max(asked[who.payer].end for who in pairs)
-    kept = BillingPeriod.objects.filter(tenant__in={who.tenant for who in pairs}, end__lte=until)
-    found = _newest(asked, pairs, [*kept.filter(end__gt=until - AROUND), *supposed])
-    lacking = pairs - found.keys()
-    return found | (_newest(asked, lacking, kept) if lacking else {})
+    until = max(payer_periods[who.payer].end for who in pairs)
+    stored_periods = BillingPeriod.objects.filter(tenant__in={who.tenant for who in pairs}, end__lte=until)
+    newest = _newest(payer_periods, pairs, [*stored_periods.filter(end__gt=until - AROUND), *supposed])
+    lacking = pairs - newest.keys()
+    return newest | (_newest(payer_periods, lacking, stored_periods) if lacking else {})
 
 
 def _newest(
-    asked: Mapping[int, BillingPeriod], pairs: set[Who], kept: Iterable[BillingPeriod]
+    payer_periods: Mapping[int, BillingPeriod], pairs: set[Who], periods: Iterable[BillingPeriod]
 ) -> dict[Who, BillingPeriod]:
     by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for each in sorted(kept, key=lambda each: each.start):
+    for each in sorted(periods, key=lambda each: each.start):
         by_tenant[each.tenant_id].append(each)
-    found = {}
+    newest = {}
     for who in pairs:
-        over = [each for each in by_tenant[who.tenant] if each.end <= asked[who.payer].end]
+        over = [each for each in by_tenant[who.tenant] if each.end <= payer_periods[who.payer].end]
         if over:
-            found[who] = over[-1]
-    return found
+            newest[who] = over[-1]
+    return newest
 
 
-def _said(said: Mapping[int, Terms], who: Who, stretches: Sequence[Stretch]) -> Terms | None:
+def _said(tenant_terms: Mapping[int, Terms], who: Who, stretches: Sequence[Stretch]) -> Terms | None:
     payer = None if who.payer == who.tenant else who.payer
     own = [each for each in stretches if each.tenant == who.tenant]
-    return terms.paid_by({pk: said[pk] for pk in (who.tenant,) if pk in said}, payer, own).get(who.tenant)
+    return terms.paid_by(
+        {pk: tenant_terms[pk] for pk in (who.tenant,) if pk in tenant_terms}, payer, own
+    ).get(who.tenant)

@@ -32,13 +32,13 @@ def with_last(bills: Sequence[Bill]) -> dict[int, Change]:
     lines: dict[int, list[InvoiceLine]] = defaultdict(list)
     for line in InvoiceLine.objects.filter(invoice__in=last.values()).order_by("invoice", "position"):
         lines[line.invoice_id].append(line)
-    found = {}
+    changes = {}
     for bill in bills:
         before, owing = last.get(bill.owing.tenant.pk), bill.owing
         if before is None or (owing.due.currency and owing.due.currency != before.currency):
             continue
         now = bill.total if owing.due.currency else Money.zero(before.currency)
-        found[owing.tenant.pk] = Change(
+        changes[owing.tenant.pk] = Change(
             billing_periods.name(before.period),
             before.number or "",
             Moved(Money.from_minor(before.total, before.currency), now),
@@ -48,7 +48,7 @@ def with_last(bills: Sequence[Bill]) -> dict[int, Change]:
                 currency=before.currency,
             ),
         )
-    return found
+    return changes
 
 
 def _last(bills: Sequence[Bill]) -> dict[int, Invoice]:
@@ -58,17 +58,19 @@ def _last(bills: Sequence[Bill]) -> dict[int, Invoice]:
         end__in={bill.owing.period.start for bill in bills},
     )
     starts = {bill.owing.tenant.pk: bill.owing.period.start for bill in bills}
-    found = Invoice.objects.issued().of_periods().filter(period__in=before).select_related("period")
+    invoices = Invoice.objects.issued().of_periods().filter(period__in=before).select_related("period")
     return {
-        invoice.tenant_id: invoice for invoice in found if invoice.period_end == starts[invoice.tenant_id]
+        invoice.tenant_id: invoice for invoice in invoices if invoice.period_end == starts[invoice.tenant_id]
     }
 
 
 def _by_subject(lines: Iterable[InvoiceLine], currency: str) -> dict[Subject, Money]:
-    found: dict[Subject, Money] = {}
+    amounts: dict[Subject, Money] = {}
     for line in lines:
         subject = (line.project, line.description)
         if line.correction:
             subject = FIRST_CHARGES if line.first_charge else CORRECTIONS
-        found[subject] = found.get(subject, Money.zero(currency)) + Money.from_minor(line.amount, currency)
-    return found
+        amounts[subject] = amounts.get(subject, Money.zero(currency)) + Money.from_minor(
+            line.amount, currency
+        )
+    return amounts

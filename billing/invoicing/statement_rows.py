@@ -72,7 +72,7 @@ R = TypeVar("R", Total, IssuedLine)
 
 def totals(touched: Touched) -> list[Total]:
     """What is charged to invoices."""
-    found = PeriodTotal.objects.filter(
+    period_totals = PeriodTotal.objects.filter(
         tenant__in={who.tenant for who in touched},
         period__in=[period for periods in touched.values() for period in periods],
         verdict=Verdict.CHARGED,
@@ -91,14 +91,17 @@ def totals(touched: Touched) -> list[Total]:
             "units",
         ),
     )
-    rows = (Total(Who(payer or tenant, tenant), *row) for payer, tenant, *row in found.values_list(*columns))
+    rows = (
+        Total(Who(payer or tenant, tenant), *row)
+        for payer, tenant, *row in period_totals.values_list(*columns)
+    )
     return _looked_at(rows, touched)
 
 
 def lines(touched: Touched) -> list[IssuedLine]:
     """What standing invoices hold of these periods, by use and by terms of plans."""
     tenants = {period.pk: who.tenant for who, periods in touched.items() for period in periods}
-    found = InvoiceLine.objects.filter(
+    invoice_lines = InvoiceLine.objects.filter(
         tenant__in={who.payer for who in touched},
         service_period__in=tenants,
         invoice__state=InvoiceState.ISSUED,
@@ -110,7 +113,7 @@ def lines(touched: Touched) -> list[IssuedLine]:
     )
     rows = (
         IssuedLine(Who(payer, tenants[period]), period, *row)
-        for payer, period, *row in found.values_list(*columns)
+        for payer, period, *row in invoice_lines.values_list(*columns)
     )
     return _looked_at(rows, touched)
 
@@ -121,58 +124,58 @@ def _looked_at(rows: Iterable[R], touched: Touched) -> list[R]:
     return [row for row in rows if row.period in periods.get(row.who, ())]
 
 
-def names(rows: Iterable[Total], standing: Iterable[IssuedLine]) -> Mapping[int, dict[int, str]]:
+def names(rows: Iterable[Total], issued_lines: Iterable[IssuedLine]) -> Mapping[int, dict[int, str]]:
     """By tenant the present names of its projects: of all where a line names one without totals."""
-    found: dict[int, dict[int, str]] = defaultdict(dict)
+    project_names: dict[int, dict[int, str]] = defaultdict(dict)
     for row in rows:
         if row.own == row.who.tenant:
-            found[row.who.tenant][row.project] = row.name
+            project_names[row.who.tenant][row.project] = row.name
     lacking = {
         line.who.tenant
-        for line in standing
-        if line.project is not None and line.project not in found[line.who.tenant]
+        for line in issued_lines
+        if line.project is not None and line.project not in project_names[line.who.tenant]
     }
     if lacking:
-        known = Project.objects.filter(tenant__in=lacking).values_list("tenant", "pk", "name")
-        for tenant, pk, name in known:
-            found[tenant][pk] = name
-    return found
+        projects = Project.objects.filter(tenant__in=lacking).values_list("tenant", "pk", "name")
+        for tenant, pk, name in projects:
+            project_names[tenant][pk] = name
+    return project_names
 
 
 def prices(ids: Iterable[int | None]) -> dict[int, Price]:
     """By id, with their plans."""
-    wanted = {pk for pk in ids if pk is not None}
-    return {p.pk: p for p in Price.objects.filter(pk__in=wanted).select_related("version__plan")}
+    price_ids = {pk for pk in ids if pk is not None}
+    return {p.pk: p for p in Price.objects.filter(pk__in=price_ids).select_related("version__plan")}
 
 
 def used(
-    rows: Iterable[Total], known: Mapping[int, Price], periods: Mapping[int, Period]
+    rows: Iterable[Total], prices_by_id: Mapping[int, Price], periods: Mapping[int, Period]
 ) -> dict[LineKey, Fraction]:
     """Resource-seconds by key."""
     seconds: dict[LineKey, Fraction] = defaultdict(Fraction)
     for row in rows:
-        meter = Meter(known[row.price_id].meter)
+        meter = Meter(prices_by_id[row.price_id].meter)
         key = LineKey(periods[row.period], row.name, meter, row.price_id)
         seconds[key] += Fraction(int(row.units), row.share_den)
     return seconds
 
 
 def billed(
-    standing: Iterable[IssuedLine], named: Mapping[int, str], periods: Mapping[int, Period]
+    issued_lines: Iterable[IssuedLine], named: Mapping[int, str], periods: Mapping[int, Period]
 ) -> dict[Key, Billed]:
     """The lines by key, under the projects' present names."""
-    found: dict[Key, Billed] = {}
-    for line in standing:
+    billed_lines: dict[Key, Billed] = {}
+    for line in issued_lines:
         key = _key(line, named, periods[line.period])
         amount = Money.from_minor(line.amount, line.currency)
-        before = found.get(key)
-        found[key] = Billed(
+        before = billed_lines.get(key)
+        billed_lines[key] = Billed(
             (before.resource_seconds if before else Fraction(0))
             + Fraction(int(line.seconds_num), line.seconds_den),
             before.amount + amount if before else amount,
             line.unit_price,
         )
-    return found
+    return billed_lines
 
 
 def _key(line: IssuedLine, named: Mapping[int, str], service: Period) -> Key:

@@ -65,7 +65,7 @@ class MixedCurrenciesError(Exception):
 
 def unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
     """Usage up to the period's end that blocks its close."""
-    found = (
+    totals = (
         PeriodTotal.objects.filter(
             Q(payer=None, tenant=tenant) | Q(payer=tenant),
             period__end__lte=period.end,
@@ -82,7 +82,7 @@ def unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
             row["gpu_model"],
             Decimal(rounded_text(Fraction(int(row["sum"]), row["share_den"] * 3600), 2, fixed=True)),
         )
-        for row in found
+        for row in totals
     ]
 
 
@@ -91,10 +91,10 @@ def pending(*, tenant: Tenant, period: BillingPeriod) -> Statement:
 
     A pure function of the totals and of the lines already issued. Raises MixedCurrenciesError.
     """
-    found = pending_each([period], close_readiness.rated_up_to([period]))[tenant.pk]
-    if isinstance(found, MixedCurrenciesError):
-        raise found
-    return found
+    outcome = pending_each([period], close_readiness.rated_up_to([period]))[tenant.pk]
+    if isinstance(outcome, MixedCurrenciesError):
+        raise outcome
+    return outcome
 
 
 def pending_each(
@@ -109,8 +109,8 @@ def pending_each(
     `lacking` says what becomes of periods in which terms of plans hold and that there are not yet.
     """
     books, supposed = payer_statements.of_periods(periods, rated, lacking=lacking)
-    made = _made(books, rated, supposed)
-    return {period.tenant_id: _together(period.tenant_id, made) for period in periods}
+    outcomes = _make_statements(books, rated, supposed)
+    return {period.tenant_id: _together(period.tenant_id, outcomes) for period in periods}
 
 
 def paid_by_others(periods: Sequence[BillingPeriod]) -> dict[int, list[tuple[Tenant, Statement]]]:
@@ -119,16 +119,16 @@ def paid_by_others(periods: Sequence[BillingPeriod]) -> dict[int, list[tuple[Ten
     What their invoices hold of it already is not looked at. One query where nobody does.
     """
     books = payer_statements.by_others(periods)
-    found: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
+    paid_statements: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
     if books:
         tenants = Tenant.objects.in_bulk({who.payer for who in books})
-        for who, told in _made(books, {}, []).items():
-            if not isinstance(told, MixedCurrenciesError):
-                found[who.tenant].append((tenants[who.payer], told))
-    return found
+        for who, outcome in _make_statements(books, {}, []).items():
+            if not isinstance(outcome, MixedCurrenciesError):
+                paid_statements[who.tenant].append((tenants[who.payer], outcome))
+    return paid_statements
 
 
-def _made(
+def _make_statements(
     books: Mapping[Who, payer_statements.Book],
     rated: Mapping[int, Sequence[Rated]],
     supposed: Sequence[BillingPeriod],
@@ -158,19 +158,19 @@ def _made(
 
 
 def _together(
-    payer: int, made: Mapping[Who, Statement | MixedCurrenciesError]
+    payer: int, outcomes: Mapping[Who, Statement | MixedCurrenciesError]
 ) -> Statement | MixedCurrenciesError:
     """What the tenant used, with what it pays for others beside it."""
-    own = made[Who(payer, payer)]
+    own = outcomes[Who(payer, payer)]
     if isinstance(own, MixedCurrenciesError):
         return own
     paid: list[Statement] = []
-    for who, found in made.items():
+    for who, outcome in outcomes.items():
         if who.payer != payer or who.tenant == payer:
             continue
-        if isinstance(found, MixedCurrenciesError):
-            return found
-        paid += [found, *found.others]
+        if isinstance(outcome, MixedCurrenciesError):
+            return outcome
+        paid += [outcome, *outcome.others]
     currency = own.currency or next((each.currency for each in paid if each.lines), "")
     return replace(own, currency=currency, paid=tuple(paid))
 
@@ -185,25 +185,28 @@ def _of_terms(
     Terms can be given for what is past, as a subscription can begin there: all of it is compared. What somebody was
     billed for another's terms is looked at again, too, since who pays can be told late.
     """
-    asked = {who: (each.said, each.period) for who, each in books.items() if each.said is not None}
-    if not asked:
+    terms_by_who = {who: (each.said, each.period) for who, each in books.items() if each.said is not None}
+    if not terms_by_who:
         return {}
-    kept = BillingPeriod.objects.filter(
-        tenant__in={who.tenant for who in asked}, start__lte=max(period.end for _, period in asked.values())
+    stored_periods = BillingPeriod.objects.filter(
+        tenant__in={who.tenant for who in terms_by_who},
+        start__lte=max(period.end for _, period in terms_by_who.values()),
     )
     by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for each in sorted([*kept, *supposed], key=lambda each: each.start):
+    for each in sorted([*stored_periods, *supposed], key=lambda each: each.start):
         by_tenant[each.tenant_id].append(each)
-    found: dict[Who, list[BillingPeriod]] = {}
-    for who, (said, period) in asked.items():
-        last = period.end if said.in_advance else period.start  # the next one begins where this one ends
-        known = {each.pk for each in touched[who]} | books[who].billed
-        found[who] = [
+    term_periods: dict[Who, list[BillingPeriod]] = {}
+    for who, (plan_terms, period) in terms_by_who.items():
+        last = (
+            period.end if plan_terms.in_advance else period.start
+        )  # the next one begins where this one ends
+        period_ids = {each.pk for each in touched[who]} | books[who].billed
+        term_periods[who] = [
             each
             for each in by_tenant[who.tenant]
-            if each.start <= last and (each.pk in known or said.touches(each.start, each.end))
+            if each.start <= last and (each.pk in period_ids or plan_terms.touches(each.start, each.end))
         ]
-    return found
+    return term_periods
 
 
 def _with_news(
@@ -230,75 +233,86 @@ class _Asked:
     prices: dict[int, Price]
 
 
-def _by_who(found: Iterable[R]) -> Mapping[Who, list[R]]:
-    kept: dict[Who, list[R]] = defaultdict(list)
-    for row in found:
-        kept[row.who].append(row)
-    return kept
+def _by_who(entries: Iterable[R]) -> Mapping[Who, list[R]]:
+    groups: dict[Who, list[R]] = defaultdict(list)
+    for row in entries:
+        groups[row.who].append(row)
+    return groups
 
 
 def _statement(
-    asked: _Asked, totals: Sequence[Total], lines: Sequence[IssuedLine], through: int
+    context: _Asked, totals: Sequence[Total], lines: Sequence[IssuedLine], through: int
 ) -> Statement | MixedCurrenciesError:
-    book = asked.book
-    rules_of = {each.pk: billing_periods.as_rule(each) for each in asked.touched}
+    book = context.book
+    rules_of = {each.pk: billing_periods.as_rule(each) for each in context.touched}
     own = rules_of[book.period.pk]
-    billed = rows.billed(lines, asked.names, rules_of)
-    books = _books(asked, totals, billed, rules_of)
+    billed = rows.billed(lines, context.names, rules_of)
+    books = _books(context, totals, billed, rules_of)
     owed = charges.owed(books)
-    found = _per_currency(owed, billed, own, asked.prices)
+    lines_by_currency = _per_currency(owed, billed, own, context.prices)
     if book.begins is not None:
-        found = _within_its_payer(found, book.begins)
-    billing = [currency for currency, lines in found.items() if lines]
-    of_period = [currency for currency in billing if any(_costs(line, own) for line in found[currency])]
+        lines_by_currency = _within_its_payer(lines_by_currency, book.begins)
+    billing = [currency for currency, lines in lines_by_currency.items() if lines]
+    of_period = [
+        currency for currency in billing if any(_costs(line, own) for line in lines_by_currency[currency])
+    ]
     if len(of_period) > 1:
         return MixedCurrenciesError(
             f"Usage up to the end of this period is priced in {' and '.join(sorted(of_period))}; "
             f"an invoice has one currency: change plans of another currency at a period border only."
         )
-    leading = next(iter([*of_period, *billing, *found]), "")
-    told = Statement(
-        found.get(leading, []),
+    leading = next(iter([*of_period, *billing, *lines_by_currency]), "")
+    leading_statement = Statement(
+        lines_by_currency.get(leading, []),
         leading,
         through,
-        asked.prices,
-        {name: pk for pk, name in asked.names.items()},
-        {rules_of[each.pk]: each for each in asked.touched},
+        context.prices,
+        {name: pk for pk, name in context.names.items()},
+        {rules_of[each.pk]: each for each in context.touched},
         book.said.by_key() if book.said else {},
         owed,
         books,
         user=book.user,
     )
-    beside = (currency for currency in billing if currency != leading)
-    return replace(told, others=tuple(replace(told, lines=found[each], currency=each) for each in beside))
-
-
-def _books(
-    asked: _Asked, totals: Sequence[Total], billed: Mapping[Key, Billed], rules_of: Mapping[int, rules.Period]
-) -> Books:
-    """What is owed for what was used up to the end of the period, made ready to be reckoned."""
-    own = rules_of[asked.book.period.pk]
-    kept = {rules_of[each.pk]: each for each in asked.touched}
-    payer = None if asked.book.user is None else asked.who.payer
-    due = [row for row in totals if rules_of[row.period] <= own]
-    return Books(
-        used=rows.used(due, asked.prices, rules_of),
-        billed=billed,
-        prices=asked.prices,
-        period=own,
-        periods=sorted(kept),
-        terms=asked.book.said,
-        in_order=lambda period, prices, available: allowances.in_order(
-            kept[period], prices, available, payer=payer
+    other_currencies = (currency for currency in billing if currency != leading)
+    return replace(
+        leading_statement,
+        others=tuple(
+            replace(leading_statement, lines=lines_by_currency[each], currency=each)
+            for each in other_currencies
         ),
     )
 
 
-def _within_its_payer(found: Mapping[str, list[Line]], begins: datetime) -> dict[str, list[Line]]:
+def _books(
+    context: _Asked,
+    totals: Sequence[Total],
+    billed: Mapping[Key, Billed],
+    rules_of: Mapping[int, rules.Period],
+) -> Books:
+    """What is owed for what was used up to the end of the period, made ready to be reckoned."""
+    own = rules_of[context.book.period.pk]
+    periods = {rules_of[each.pk]: each for each in context.touched}
+    payer = None if context.book.user is None else context.who.payer
+    due = [row for row in totals if rules_of[row.period] <= own]
+    return Books(
+        used=rows.used(due, context.prices, rules_of),
+        billed=billed,
+        prices=context.prices,
+        period=own,
+        periods=sorted(periods),
+        terms=context.book.said,
+        in_order=lambda period, prices, available: allowances.in_order(
+            periods[period], prices, available, payer=payer
+        ),
+    )
+
+
+def _within_its_payer(lines_by_currency: Mapping[str, list[Line]], begins: datetime) -> dict[str, list[Line]]:
     """What another used is no correction where its period ended within the payer's."""
     return {
         currency: [replace(line, correction=line.key.service.end <= begins) for line in lines]
-        for currency, lines in found.items()
+        for currency, lines in lines_by_currency.items()
     }
 
 

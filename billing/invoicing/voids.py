@@ -100,5 +100,7 @@ def _after(invoice: Invoice) -> Invoice | None:
     later = Q(rated_through__gt=invoice.rated_through) | Q(rated_through=invoice.rated_through) & (
         Q(pk__gt=invoice.pk) | Q(period=invoice.period_id)
     )
-    found = Invoice.objects.issued().filter(later & ~by_hand, tenant=invoice.tenant_id).exclude(pk=invoice.pk)
-    return found.order_by("-rated_through", "-pk").first()
+    documents = (
+        Invoice.objects.issued().filter(later & ~by_hand, tenant=invoice.tenant_id).exclude(pk=invoice.pk)
+    )
+    return documents.order_by("-rated_through", "-pk").first()

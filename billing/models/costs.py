@@ -47,5 +47,5 @@ class OperatingCost(models.Model):
 
     def __str__(self) -> str:
         where = self.cluster.name if self.cluster else "every cluster"
-        told = f"{self.amount.normalize():f} {self.currency}"
-        return f"{self.gpu_model or 'every model'} in {where} at {told} from {self.valid_from}"
+        amount_text = f"{self.amount.normalize():f} {self.currency}"
+        return f"{self.gpu_model or 'every model'} in {where} at {amount_text} from {self.valid_from}"

@@ -76,9 +76,9 @@ class DunningPolicy(models.Model):
         return f"dunning of {self.tenant or 'everyone'} from {self.since}"
 
     def terms(self) -> Terms:
-        told = {name: getattr(self, name) for name in Policy.__dataclass_fields__}
-        lists = {name: tuple(days) for name in ("retries", "reminders") if (days := told[name]) is not None}
-        return Terms(since=self.since, **(told | lists))
+        values = {name: getattr(self, name) for name in Policy.__dataclass_fields__}
+        lists = {name: tuple(days) for name in ("retries", "reminders") if (days := values[name]) is not None}
+        return Terms(since=self.since, **(values | lists))
 
 
 @track()

@@ -56,8 +56,8 @@ class Bound(models.Model):
         ]
 
     def __str__(self) -> str:
-        told = f"{self.limit.normalize():f} {self.currency}".strip()
-        return f"{self.tenant or 'everyone'}: {self.get_measure_display()} {told}"
+        limit_text = f"{self.limit.normalize():f} {self.currency}".strip()
+        return f"{self.tenant or 'everyone'}: {self.get_measure_display()} {limit_text}"
 
 
 class Decision(models.TextChoices):

@@ -59,16 +59,16 @@ def charge(*, invoice: Invoice, gateway: Gateway, moment: datetime, on: date) ->
     By two at once, or again after a kill, one attempt is made: a second call sends or follows the first.
     Raises GatewayError where nothing can be told; the attempt stands and is followed later.
     """
-    found = flying(invoice)
-    if found is None:
+    attempt = flying(invoice)
+    if attempt is None:
         customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
-        made = prepare(invoice=invoice, customer=customer, moment=moment, on=on)
-        if isinstance(made, Held):
-            return made
-        found = made
-    follow(attempt=found, gateway=gateway, moment=moment)
-    found.refresh_from_db()
-    return found
+        outcome = prepare(invoice=invoice, customer=customer, moment=moment, on=on)
+        if isinstance(outcome, Held):
+            return outcome
+        attempt = outcome
+    follow(attempt=attempt, gateway=gateway, moment=moment)
+    attempt.refresh_from_db()
+    return attempt
 
 
 def flying(invoice: Invoice) -> PaymentAttempt | None:
@@ -76,10 +76,10 @@ def flying(invoice: Invoice) -> PaymentAttempt | None:
     return PaymentAttempt.objects.filter(invoice=invoice, state__in=IN_FLIGHT).first()
 
 
-def is_under_way(invoice: Invoice, *, beside: PaymentAttempt | None = None) -> bool:
+def is_under_way(invoice: Invoice, *, own_attempt: PaymentAttempt | None = None) -> bool:
     """Whether money may yet come for the invoice, by an attempt or by a page that was used."""
-    found = PaymentAttempt.objects.filter(UNDER_WAY, invoice=invoice)
-    return (found.exclude(pk=beside.pk) if beside else found).exists()
+    attempts = PaymentAttempt.objects.filter(UNDER_WAY, invoice=invoice)
+    return (attempts.exclude(pk=own_attempt.pk) if own_attempt else attempts).exists()
 
 
 @transaction.atomic
@@ -89,13 +89,13 @@ def prepare(*, invoice: Invoice, customer: str, moment: datetime, on: date) -> P
     method = SavedMethod.objects.filter(
         tenant=invoice.tenant, preferred=True, state=MethodState.USABLE
     ).first()
-    held = _held(invoice, method, moment)
-    if held is not None or method is None:
-        return Held(held or "No means of payment is saved.")
+    reason = _held(invoice, method, moment)
+    if reason is not None or method is None:
+        return Held(reason or "No means of payment is saved.")
     due = settlement.balance(invoice=invoice, on=on).due.minor
-    if isinstance(asked := chargeable(due, invoice.currency), Held):
-        return asked
-    amount, over = asked
+    if isinstance(amounts := chargeable(due, invoice.currency), Held):
+        return amounts
+    amount, over = amounts
     attempt = PaymentAttempt(
         tenant=invoice.tenant,
         invoice=invoice,
@@ -110,7 +110,7 @@ def prepare(*, invoice: Invoice, customer: str, moment: datetime, on: date) -> P
 
 
 def params_of(
-    attempt: PaymentAttempt, amount: int, customer: str, method: SavedMethod, told: str
+    attempt: PaymentAttempt, amount: int, customer: str, method: SavedMethod, description: str
 ) -> dict[str, object]:
     """Of the call that charges a saved means of payment, off session; `amount` is the gateway's."""
     return {
@@ -121,7 +121,7 @@ def params_of(
         "allowed_payment_method_types": [method.kind],
         "confirm": True,
         "off_session": True,
-        "description": told,
+        "description": description,
         "metadata": tags_of(attempt),
     }
 
@@ -151,11 +151,11 @@ def follow(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> No
     if first and not _send_off(attempt, moment):
         return
     try:
-        told = gateway.charge(attempt.params, key=gateway_access.key_for("pi", attempt.pk))
+        gateway_charge = gateway.charge(attempt.params, key=gateway_access.key_for("pi", attempt.pk))
     except GatewayError as error:
         _heed(attempt, error, moment, first=first)
         return
-    _ended(sync.apply_charge(told, moment=moment), gateway, moment)
+    _ended(sync.apply_charge(gateway_charge, moment=moment), gateway, moment)
 
 
 def _ended(attempt: PaymentAttempt | None, gateway: Gateway, moment: datetime) -> None:
@@ -174,15 +174,15 @@ def look_for(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> 
     nothing was ever told, people look.
     """
     since = int((attempt.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
-    for found in gateway.charges(since=since, customer=attempt.params.get("customer", "")):
-        if found.tags.get("ct_attempt") == str(attempt.pk):
-            sync.apply_charge(found, moment=moment)
+    for gateway_charge in gateway.charges(since=since, customer=attempt.params.get("customer", "")):
+        if gateway_charge.tags.get("ct_attempt") == str(attempt.pk):
+            sync.apply_charge(gateway_charge, moment=moment)
             return
     if attempt.sent_at is None:
         _never_sent(attempt.pk)
     elif attempt.resend:
-        told = "It was sent, never answered, and cannot be found there: see whether the money came."
-        _end(attempt.pk, AttemptState.NEEDS_REVIEW, message=told)
+        message = "It was sent, never answered, and cannot be found there: see whether the money came."
+        _end(attempt.pk, AttemptState.NEEDS_REVIEW, message=message)
     elif moment - attempt.sent_at >= refunds.LOOKS_AFTER_FAILURE:
         _end(attempt.pk, AttemptState.CANCELED, message="The gateway failed, and made nothing of it.")
 
@@ -226,17 +226,21 @@ def chargeable(due: int, currency: str) -> tuple[int, int] | Held:
 
 
 def _held(
-    invoice: Invoice, method: SavedMethod | None, moment: datetime, *, beside: PaymentAttempt | None = None
+    invoice: Invoice,
+    method: SavedMethod | None,
+    moment: datetime,
+    *,
+    own_attempt: PaymentAttempt | None = None,
 ) -> str | None:
     """Why it is not charged, asked before an attempt is made and again before it is sent."""
-    if (why := refusal(invoice, method, beside=beside)) is not None:
+    if (why := refusal(invoice, method, own_attempt=own_attempt)) is not None:
         return why
-    by_itself = beside is None or not beside.asked_by
+    by_itself = own_attempt is None or not own_attempt.asked_by
     return _rests(invoice, moment) if by_itself else None
 
 
 def refusal(
-    invoice: Invoice, method: SavedMethod | None, *, beside: PaymentAttempt | None = None
+    invoice: Invoice, method: SavedMethod | None, *, own_attempt: PaymentAttempt | None = None
 ) -> str | None:
     """Why nobody can have it charged to that means of payment now."""
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
@@ -245,7 +249,7 @@ def refusal(
         return "No means of payment is saved that can be charged."
     if method.state != MethodState.USABLE:
         return "The means of payment cannot be charged any more."
-    if is_under_way(invoice, beside=beside):
+    if is_under_way(invoice, own_attempt=own_attempt):
         return "A payment is under way."
     if PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS).exists():
         return "A page to pay on is open."
@@ -301,21 +305,21 @@ def _send_off(attempt: PaymentAttempt, moment: datetime) -> bool:
     row = payment_posting.locked(pk=attempt.pk)
     if row is None or row.sent_at is not None or row.state != AttemptState.READY:
         return False
-    if row.top_up is not None and not _still_wanted(row):
+    if row.top_up is not None and not _may_charge_top_up(row):
         _end(row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent.")
         return False
     if row.invoice is not None:
-        held = _held(row.invoice, row.method, moment, beside=row)
+        reason = _held(row.invoice, row.method, moment, own_attempt=row)
         due = settlement.balance(invoice=row.invoice, on=moment.date()).due.minor
-        asked = chargeable(due, row.currency)
-        if held is not None or isinstance(asked, Held) or due - asked[1] != row.amount:
+        amounts = chargeable(due, row.currency)
+        if reason is not None or isinstance(amounts, Held) or due - amounts[1] != row.amount:
             _end(row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent.")
             return False
     PaymentAttempt.objects.filter(pk=row.pk).update(sent_at=moment, state=AttemptState.UNKNOWN)
     return True
 
 
-def _still_wanted(row: PaymentAttempt) -> bool:
+def _may_charge_top_up(row: PaymentAttempt) -> bool:
     """Whether a top-up may be charged: its card stands, and an automatic one is neither turned off nor too late, nor
     does anything of its tenant wait for people.
 

@@ -65,9 +65,16 @@ def set_rule(
             raise CollectingError(
                 "The most of a month leaves room for no top-up: raise it, or buy less at once."
             )
-    told = {"active": active, "below": below, "amount": amount, "most": most, "set_at": moment, "set_by": by}
+    values = {
+        "active": active,
+        "below": below,
+        "amount": amount,
+        "most": most,
+        "set_at": moment,
+        "set_by": by,
+    }
     row, _ = AutomaticTopUp.objects.update_or_create(
-        wallet=wallet, defaults=told | {"tenant_id": wallet.tenant_id}
+        wallet=wallet, defaults=values | {"tenant_id": wallet.tenant_id}
     )
     return row
 
@@ -82,14 +89,14 @@ def due() -> list[AutomaticTopUp]:
 
     None of a tenant that has left. One query.
     """
-    found = AutomaticTopUp.objects.filter(active=True, wallet__balance__lt=F("below"), tenant__archive=None)
+    rules = AutomaticTopUp.objects.filter(active=True, wallet__balance__lt=F("below"), tenant__archive=None)
     usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
-    found = found.filter(Exists(usable))
+    rules = rules.filter(Exists(usable))
     flying = PaymentAttempt.objects.filter(UNDER_WAY, top_up__isnull=False)
     parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
-    found = found.exclude(wallet__in=flying.values("top_up__wallet"))
-    found = found.exclude(tenant__slug__in=parked.values("tenant_slug"))
-    return list(found.select_related("wallet__tenant", "tenant").order_by("pk")[:AT_ONCE])
+    rules = rules.exclude(wallet__in=flying.values("top_up__wallet"))
+    rules = rules.exclude(tenant__slug__in=parked.values("tenant_slug"))
+    return list(rules.select_related("wallet__tenant", "tenant").order_by("pk")[:AT_ONCE])
 
 
 def fire(*, rule: AutomaticTopUp, gateway: Gateway, moment: datetime) -> PaymentAttempt | None:
@@ -122,7 +129,7 @@ def prepare(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> Payment
     stand = standing(rule, moment=moment)
     if stand.stopped or stand.full:
         return None
-    top_up, made = TopUp.objects.get_or_create(
+    top_up, is_new = TopUp.objects.get_or_create(
         wallet=wallet,
         crossing=crossing(wallet, rule.below),
         defaults={
@@ -132,7 +139,7 @@ def prepare(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> Payment
             "asked_by": BY,
         },
     )
-    if not made and top_up.attempts.filter(state=AttemptState.SUCCEEDED).exists():
+    if not is_new and top_up.attempts.filter(state=AttemptState.SUCCEEDED).exists():
         return None  # its credit was taken back since: people decide
     if top_up.amount != rule.amount:  # set anew since it was refused
         top_up.amount = rule.amount
@@ -164,7 +171,7 @@ def standing(rule: AutomaticTopUp, *, moment: datetime) -> Readiness:
         stopped = f"Stopped: {why} It goes on with another card, or when you set it anew."
     elif newest is not None and _is_out_of_bounds(newest, rule, moment):
         stopped = f"Stopped: {newest.message} It is tried again after a day, or when you set another amount."
-    elif _was_taken_back(rule):
+    elif _has_clawback(rule):
         stopped = (
             "Stopped: credit that was bought was given back, or its payment is disputed. "
             "It goes on when you set it anew."
@@ -189,24 +196,24 @@ def crossing(wallet: Wallet, below: int) -> int:
         columns = rows.order_by("-pk").values_list(
             "pk", "amount", "grant__kind", "grant__amount", "day", "invoice"
         )
-        found = list(columns[:SLICE])
-        for pk, amount, kind, granted, day, invoice in found:
+        batch = list(columns[:SLICE])
+        for pk, amount, kind, granted, day, invoice in batch:
             balance -= amount
             bought = kind == GrantKind.TOP_UP and amount == granted and day is None and invoice is None
             if balance >= below or bought:
                 return int(pk)
             before = pk
-        if len(found) < SLICE:
+        if len(batch) < SLICE:
             return before or 0
 
 
 def _is_out_of_bounds(newest: PaymentAttempt, rule: AutomaticTopUp, moment: datetime) -> bool:
     """Whether the gateway found the amount too small or too large a short time ago, and nobody set it anew since."""
-    told = newest.state == AttemptState.CANCELED and newest.code in attempts.OUT_OF_BOUNDS
-    return told and newest.made_at >= rule.set_at and newest.made_at > moment - attempts.BOUNDS_HOLD
+    is_refused = newest.state == AttemptState.CANCELED and newest.code in attempts.OUT_OF_BOUNDS
+    return is_refused and newest.made_at >= rule.set_at and newest.made_at > moment - attempts.BOUNDS_HOLD
 
 
-def _was_taken_back(rule: AutomaticTopUp) -> bool:
+def _has_clawback(rule: AutomaticTopUp) -> bool:
     """Whether bought credit went again since it was set: what was given back is not to be bought anew by itself."""
     rows = WalletEntry.objects.filter(wallet=rule.wallet_id, side=EntrySide.GRANTED, amount__gt=0)
     return rows.filter(at__gte=rule.set_at).exists()

@@ -48,19 +48,19 @@ def invoices(*, moment: datetime, limit: int) -> list[Due]:
     """Longest due first, leaving out what waits for its next try, and what is too little or too much for a charge:
     however much of that there is, it keeps nobody from being charged. A query each for slices of candidates."""
     rows = _unpaid(moment).order_by("due_on", "pk").values_list("pk", "left", "currency")
-    wanted = [pk for pk, left, currency in rows if not isinstance(chargeable(left, currency), Held)]
-    found: list[Due] = []
-    for first in range(0, len(wanted), SLICE):
-        if len(found) >= limit:
+    invoice_ids = [pk for pk, left, currency in rows if not isinstance(chargeable(left, currency), Held)]
+    due_invoices: list[Due] = []
+    for first in range(0, len(invoice_ids), SLICE):
+        if len(due_invoices) >= limit:
             break
-        found += _to_be_tried(wanted[first : first + SLICE], moment)
-    return found[:limit]
+        due_invoices += _to_be_tried(invoice_ids[first : first + SLICE], moment)
+    return due_invoices[:limit]
 
 
-def _to_be_tried(wanted: list[int], moment: datetime) -> list[Due]:
-    refused = retries.refusals(wanted)
+def _to_be_tried(invoice_ids: list[int], moment: datetime) -> list[Due]:
+    refused = retries.refusals(invoice_ids)
     policies = Policies()
-    candidates = Invoice.objects.filter(pk__in=wanted).select_related("tenant").order_by("due_on", "pk")
+    candidates = Invoice.objects.filter(pk__in=invoice_ids).select_related("tenant").order_by("due_on", "pk")
     rests = retries.card_rests({invoice.tenant_id for invoice in candidates}, policies)
     due = []
     for invoice in candidates:
@@ -86,7 +86,7 @@ def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balan
     usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
-    given_back = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
+    refunds = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
     open_pages = PayLink.objects.filter(
         attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS, made_at__gt=moment - TYPING
     )  # an older one is closed before the charge
@@ -101,9 +101,7 @@ def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balan
         invoice_balances.with_left(Invoice.objects.filter(due_on__lte=today))
         .filter(left__gt=0)
         .filter(Exists(usable))
-        .filter(
-            ~Exists(flying), ~Exists(disputed), ~Exists(given_back), ~Exists(open_pages), ~Exists(refused)
-        )
+        .filter(~Exists(flying), ~Exists(disputed), ~Exists(refunds), ~Exists(open_pages), ~Exists(refused))
         .filter(Q(tenant__billing_account__isnull=True) | Q(tenant__billing_account__automatic=True))
         .filter(~Exists(credit_balance.held_for()))
         .filter(~Exists(pauses.of_invoices(moment.date())))

@@ -55,9 +55,9 @@ def pay_page(*, invoice: Invoice, gateway: Gateway, back: Back, who: str, moment
     Raises CollectingError where nothing can be paid there, and after many new ones; GatewayError where no page can
     be had now.
     """
-    found = _open_page(invoice, gateway, moment)
-    if found is not None:
-        return found
+    open_link = _open_page(invoice, gateway, moment)
+    if open_link is not None:
+        return open_link
     refuse_many(invoice.tenant, moment)
     close_pages(invoice=invoice, gateway=gateway, moment=moment)
     customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
@@ -81,11 +81,11 @@ def card_page(*, tenant: Tenant, gateway: Gateway, back: Back, who: str, moment:
     refuse_many(tenant, moment)
     customer = customers.customer_of(tenant, gateway=gateway, moment=moment)
     link = PayLink(tenant=tenant, made_at=moment, asked_by=who)
-    told = gateway_access.tags(tenant=tenant.slug, kind="card", link=link.pk)
-    link.params = page_of(customer, back, told) | {
+    tags = gateway_access.tags(tenant=tenant.slug, kind="card", link=link.pk)
+    link.params = page_of(customer, back, tags) | {
         "mode": "setup",
         "allowed_payment_method_types": ["card"],
-        "setup_intent_data": {"metadata": told},
+        "setup_intent_data": {"metadata": tags},
     }
     link.save(force_insert=True)
     return opened(link, gateway, moment)
@@ -116,8 +116,8 @@ def _open_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> PayLink 
 
 def is_current(attempt: PaymentAttempt, *, due: int) -> bool:
     """Whether the attempt of a page asks for what is due of its invoice now: a transfer may have come, or a credit."""
-    asked = attempts.chargeable(due, attempt.currency)
-    return not isinstance(asked, Held) and due - asked[1] == attempt.amount
+    amounts = attempts.chargeable(due, attempt.currency)
+    return not isinstance(amounts, Held) and due - amounts[1] == attempt.amount
 
 
 def refuse_many(tenant: Tenant, moment: datetime) -> None:
@@ -219,9 +219,12 @@ def take_over(*, session: Session, gateway: Gateway, moment: datetime) -> PayLin
     if session.charge and session.state is not SessionState.OPEN:
         sync.read_charge(session.charge, gateway=gateway, moment=moment)
     if session.method and session.state is SessionState.COMPLETE and link.attempt_id is None:
-        found = gateway.find_method(session.method)
-        if saved_methods.keep(tenant=link.tenant, method=found, moment=moment) is None and found.customer:
-            gateway.detach(found.id, key=gateway_access.key_for("detach-left", link.pk))
+        gateway_method = gateway.find_method(session.method)
+        if (
+            saved_methods.keep(tenant=link.tenant, method=gateway_method, moment=moment) is None
+            and gateway_method.customer
+        ):
+            gateway.detach(gateway_method.id, key=gateway_access.key_for("detach-left", link.pk))
     if session.method and session.state is SessionState.COMPLETE and link.attempt_id is not None:
         _keep_typed(link, session.method, gateway, moment)
     return link
@@ -231,9 +234,9 @@ def _keep_typed(link: PayLink, method: str, gateway: Gateway, moment: datetime) 
     """A card that was typed on the page and is to be kept, as its payer ticked there: the gateway has saved it."""
     if SavedMethod.objects.filter(external_id=method).exists():
         return
-    found = gateway.find_method(method)
-    if found.customer:
-        saved_methods.keep(tenant=link.tenant, method=found, moment=moment)
+    gateway_method = gateway.find_method(method)
+    if gateway_method.customer:
+        saved_methods.keep(tenant=link.tenant, method=gateway_method, moment=moment)
 
 
 @transaction.atomic
@@ -246,16 +249,16 @@ def _prepare_payment(invoice: Invoice, customer: str, back: Back, who: str, mome
     if PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS).exists():
         raise CollectingError("Somebody has just opened a page to pay this invoice: use that one.")
     due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
-    if isinstance(asked := attempts.chargeable(due, invoice.currency), Held):
-        raise CollectingError(asked.why)
-    amount, over = asked
+    if isinstance(amounts := attempts.chargeable(due, invoice.currency), Held):
+        raise CollectingError(amounts.why)
+    amount, over = amounts
     attempt = PaymentAttempt(
         pk=uuid4(), tenant=invoice.tenant, invoice=invoice, amount=due - over, currency=invoice.currency,
         state=AttemptState.OFFERED, made_at=moment,
     )  # fmt: skip
     link = PayLink(tenant=invoice.tenant, attempt=attempt, made_at=moment, asked_by=who)
-    told = attempts.tags_of(attempt)
-    link.params = page_of(customer, back, told | {"ct_link": str(link.pk)}) | {
+    tags = attempts.tags_of(attempt)
+    link.params = page_of(customer, back, tags | {"ct_link": str(link.pk)}) | {
         "mode": "payment",
         "allowed_payment_method_types": ["card", *(["sepa_debit"] if invoice.currency == "EUR" else [])],
         "client_reference_id": str(attempt.pk),
@@ -269,7 +272,7 @@ def _prepare_payment(invoice: Invoice, customer: str, back: Back, who: str, mome
                 },
             }
         ],
-        "payment_intent_data": {"description": f"Invoice {invoice.number}", "metadata": told},
+        "payment_intent_data": {"description": f"Invoice {invoice.number}", "metadata": tags},
         "saved_payment_method_options": {"payment_method_save": "enabled"},
     }
     attempt.save(force_insert=True)
@@ -277,13 +280,13 @@ def _prepare_payment(invoice: Invoice, customer: str, back: Back, who: str, mome
     return link
 
 
-def page_of(customer: str, back: Back, told: dict[str, str]) -> Params:
+def page_of(customer: str, back: Back, tags: dict[str, str]) -> Params:
     """What every page has: whose it is, where it leads back to, and by what it is known again."""
     return {
         "customer": customer,
         "success_url": f"{back.done}?session={{CHECKOUT_SESSION_ID}}",
-        "cancel_url": f"{back.stopped}?page={told['ct_link']}",
-        "metadata": told,
+        "cancel_url": f"{back.stopped}?page={tags['ct_link']}",
+        "metadata": tags,
     }
 
 

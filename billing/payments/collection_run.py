@@ -91,14 +91,14 @@ def _run(gateway: Gateway, clock: Clock) -> Sweep:
     if gateway_access.is_locked_out() and not _let_in(gateway, done, moment):
         return done
     # What is known there comes first: what is left to send here may be paid already.
-    told = _each(done, [None], lambda _: webhook_events.poll(gateway=gateway, moment=clock()), clock)
+    polls = _each(done, [None], lambda _: webhook_events.poll(gateway=gateway, moment=clock()), clock)
     done.applied = _each(
         done,
         [*webhook_events.waiting(before=moment), *webhook_events.parked(moment=moment)],
         lambda event: webhook_events.apply(event, gateway=gateway, moment=clock()),
         clock,
     )
-    if told and not webhook_events.is_behind(moment=moment):
+    if polls and not webhook_events.is_behind(moment=moment):
         done.followed += _each(
             done,
             _unfinished(moment),
@@ -136,7 +136,7 @@ def _run(gateway: Gateway, clock: Clock) -> Sweep:
         clock,
     )
     credit_balance.use_waiting(moment=clock())  # behind the pages: one that has ended frees its invoice
-    if told and not webhook_events.is_behind(moment=moment):
+    if polls and not webhook_events.is_behind(moment=moment):
         for invoice in chargeable_invoices.invoices(moment=moment, limit=AT_ONCE):
             if gateway_access.is_locked_out() or done.unanswered >= PATIENCE:
                 break
@@ -151,10 +151,12 @@ def _top_up(done: Sweep, rule: AutomaticTopUp, gateway: Gateway, clock: Clock) -
 
 
 def _charge(done: Sweep, invoice: chargeable_invoices.Due, gateway: Gateway, clock: Clock) -> None:
-    def ask(wanted: chargeable_invoices.Due) -> None:
-        checkout_sessions.close_pages(invoice=wanted.invoice, gateway=gateway, moment=clock())
-        made = attempts.charge(invoice=wanted.invoice, gateway=gateway, moment=clock(), on=wanted.on)
-        if isinstance(made, attempts.Held):
+    def ask(due_invoice: chargeable_invoices.Due) -> None:
+        checkout_sessions.close_pages(invoice=due_invoice.invoice, gateway=gateway, moment=clock())
+        outcome = attempts.charge(
+            invoice=due_invoice.invoice, gateway=gateway, moment=clock(), on=due_invoice.on
+        )
+        if isinstance(outcome, attempts.Held):
             done.held += 1
         else:
             done.charged += 1
@@ -190,10 +192,10 @@ def _unfinished(moment: datetime) -> Iterable[PaymentAttempt]:
 
 def _to_look_again(moment: datetime) -> Q:
     """At growing distances: what has not changed for long will not change within the next minutes."""
-    found = Q(looked_at=None)
+    condition = Q(looked_at=None)
     for age, distance in DISTANCES:
-        found |= Q(made_at__gt=moment - age, looked_at__lte=moment - distance)
-    return found
+        condition |= Q(made_at__gt=moment - age, looked_at__lte=moment - distance)
+    return condition
 
 
 def _open_pages(moment: datetime) -> Iterable[PayLink]:

@@ -48,7 +48,7 @@ def customer_of(tenant: Tenant, *, gateway: Gateway, moment: datetime) -> str:
     account = _asking(tenant, moment)
     if account.customer is not None:
         return account.customer
-    customer = _found_or_made(account, gateway, moment)
+    customer = _find_or_create(account, gateway, moment)
     BillingAccount.objects.filter(pk=account.pk, customer=None, turn=account.turn).update(customer=customer)
     return customer
 
@@ -121,7 +121,7 @@ def _asking(tenant: Tenant, moment: datetime) -> BillingAccount:
     return account
 
 
-def _found_or_made(account: BillingAccount, gateway: Gateway, moment: datetime) -> str:
+def _find_or_create(account: BillingAccount, gateway: Gateway, moment: datetime) -> str:
     if account.asked_at is None:
         raise TypeError("the account was not asked for")
     if gateway_access.is_fresh(account.asked_at, moment=moment):
@@ -131,11 +131,11 @@ def _found_or_made(account: BillingAccount, gateway: Gateway, moment: datetime) 
         except GatewayError as error:
             if error.happened is not Happened.STORED:
                 raise
-    wanted = account.params["metadata"]
-    for customer, told in gateway.customers(
+    expected = account.params["metadata"]
+    for customer, metadata in gateway.customers(
         since=int((account.asked_at - gateway_access.CLOCKS_DIFFER).timestamp())
     ):
-        if told == wanted:
+        if metadata == expected:
             return customer
     # Nothing came of it, and its key may be forgotten or bring the same failure: under another one.
     BillingAccount.objects.filter(pk=account.pk, customer=None, turn=account.turn).update(

@@ -19,35 +19,35 @@ _RANK = {DisputeState.INQUIRY: 0, DisputeState.OPEN: 1, DisputeState.WON: 2, Dis
 
 
 @transaction.atomic
-def apply_dispute(told: Dispute, *, moment: datetime) -> PaymentDispute | None:
+def apply_dispute(gateway_dispute: Dispute, *, moment: datetime) -> PaymentDispute | None:
     """Take over how a dispute stands; None for one of a charge that is not ours. Any number of times.
 
     Raises UnplacedError for one in another currency than its payment.
     """
-    attempt = payment_posting.locked(external_id=told.charge)
+    attempt = payment_posting.locked(external_id=gateway_dispute.charge)
     if attempt is None:
         return None
-    if told.currency != attempt.currency:
+    if gateway_dispute.currency != attempt.currency:
         raise gateway_access.UnplacedError(
-            f"Dispute {told.id} is in {told.currency}, its payment in {attempt.currency}.",
+            f"Dispute {gateway_dispute.id} is in {gateway_dispute.currency}, its payment in {attempt.currency}.",
             tenant=attempt.tenant.slug,
         )
-    state = DisputeState(told.state.value)
+    state = DisputeState(gateway_dispute.state.value)
     row, _ = PaymentDispute.objects.select_for_update().get_or_create(
-        external_id=told.id,
+        external_id=gateway_dispute.id,
         defaults={
             "tenant_id": attempt.tenant_id,
             "attempt": attempt,
-            "amount": gateway_amounts.from_stripe(told.amount, told.currency),
+            "amount": gateway_amounts.from_stripe(gateway_dispute.amount, gateway_dispute.currency),
             "state": state,
-            "reason": told.reason,
-            "fee": told.fee,
-            "opened_at": datetime.fromtimestamp(told.created, UTC),
+            "reason": gateway_dispute.reason,
+            "fee": gateway_dispute.fee,
+            "opened_at": datetime.fromtimestamp(gateway_dispute.created, UTC),
         },
     )
     if _RANK[state] < _RANK[DisputeState(row.state)]:
         return row
-    row.state, row.fee = state, max(row.fee, told.fee)
+    row.state, row.fee = state, max(row.fee, gateway_dispute.fee)
     row.save()
     if attempt.state == AttemptState.SUCCEEDED:
         _booked(attempt, row, moment)
@@ -73,8 +73,8 @@ def _booked(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> N
 
 
 def _book(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> None:
-    lost = f"{row.external_id} lost"
+    loss_cause = f"{row.external_id} lost"
     if row.state == DisputeState.LOST:
-        payment_posting.book(attempt, -row.amount, cause=lost, at=moment)
-    elif row.state == DisputeState.WON and payment_posting.is_booked(lost):
+        payment_posting.book(attempt, -row.amount, cause=loss_cause, at=moment)
+    elif row.state == DisputeState.WON and payment_posting.is_booked(loss_cause):
         payment_posting.book(attempt, row.amount, cause=f"{row.external_id} won", at=moment)

@@ -52,22 +52,22 @@ def gateway() -> Gateway:
         raise CollectingError(
             "Nothing is collected here yet: set STRIPE_SECRET_KEY, as docs/how-to/go-live-with-stripe.md says."
         )
-    found = _gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
-    row = Collector.objects.filter(pk=1).first() or _first(found)
+    client = _gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
+    row = Collector.objects.filter(pk=1).first() or _first(client)
     if settings.STRIPE_DEPLOYMENT not in ("", str(row.deployment)):
         raise CollectingError(
             f"This database is {row.deployment} at Stripe, and STRIPE_DEPLOYMENT says {settings.STRIPE_DEPLOYMENT}: "
             "set it to the former, or use the database that belongs to it."
         )
     if row.live is None:
-        Collector.objects.filter(pk=row.pk, live=None).update(live=found.live)
-    elif row.live is not found.live:
+        Collector.objects.filter(pk=row.pk, live=None).update(live=client.live)
+    elif row.live is not client.live:
         modes = ("live", "test") if row.live else ("test", "live")
         raise CollectingError(
             f"This database has collected in {modes[0]} mode, and the key is a {modes[1]} one: what was paid in one "
             "mode is nothing in the other. Set a key of the same mode, or use another database."
         )
-    return found
+    return client
 
 
 @cache
@@ -86,25 +86,29 @@ def collector() -> Collector:
     return row
 
 
-def _first(found: Gateway) -> Collector:
+def _first(client: Gateway) -> Collector:
     """What this deployment is called from now on. Never another name than before, which would forget all it charged.
 
     A database that was made anew, or restored from before its first charge, does not know: the customers there do.
     """
-    told = settings.STRIPE_DEPLOYMENT
-    if not told and (others := _named(found)):
+    deployment = settings.STRIPE_DEPLOYMENT
+    if not deployment and (others := _named(client)):
         raise CollectingError(
             f"Stripe has customers of a portal that is called {' or '.join(others)}, and this database does not know "
             f"whether it is that one. Set STRIPE_DEPLOYMENT={others[0]} if it was restored or made anew, so that "
             f"nothing is charged twice; or STRIPE_DEPLOYMENT={uuid4()} if it is another portal in the same account."
         )
-    return Collector.objects.get_or_create(pk=1, defaults={"deployment": UUID(told) if told else uuid4()})[0]
+    return Collector.objects.get_or_create(
+        pk=1, defaults={"deployment": UUID(deployment) if deployment else uuid4()}
+    )[0]
 
 
-def _named(found: Gateway) -> list[str]:
+def _named(client: Gateway) -> list[str]:
     """What deployments are called that have customers there; asked once in the life of a database."""
     try:
-        return sorted({name for _, told in found.customers(since=0) if (name := told.get("ct_deployment"))})
+        return sorted(
+            {name for _, metadata in client.customers(since=0) if (name := metadata.get("ct_deployment"))}
+        )
     except GatewayError as error:
         raise CollectingError(f"Nothing can be collected yet: {error}") from error
 
@@ -114,22 +118,22 @@ def key_for(operation: str, name: object) -> str:
     return f"ct:{collector().deployment}:{operation}:{name}"
 
 
-def tags(**told: object) -> dict[str, str]:
+def tags(**values: object) -> dict[str, str]:
     """The metadata of an object of ours; `is_ours` knows it again."""
     return {"ct_deployment": str(collector().deployment)} | {
-        f"ct_{name}": str(value) for name, value in told.items()
+        f"ct_{name}": str(value) for name, value in values.items()
     }
 
 
-def is_ours(told: Mapping[str, str]) -> bool:
+def is_ours(metadata: Mapping[str, str]) -> bool:
     """Whether an object at the gateway is of this deployment: an account there may be shared."""
-    return told.get("ct_deployment") == str(collector().deployment)
+    return metadata.get("ct_deployment") == str(collector().deployment)
 
 
-def row_of(told: Mapping[str, str], noun: str) -> UUID:
+def row_of(metadata: Mapping[str, str], noun: str) -> UUID:
     """The row that an object's metadata name; where they name none, an id that no row has."""
     try:
-        return UUID(told.get(f"ct_{noun}", ""))
+        return UUID(metadata.get(f"ct_{noun}", ""))
     except ValueError:
         return UUID(int=0)
 
@@ -153,7 +157,9 @@ def is_locked_out() -> bool:
 
 def lacks(rights: Sequence[str]) -> str:
     """What a key may not do and has to, in a sentence."""
-    return f"The key of Stripe lacks rights: {', '.join(rights)}; docs/how-to/go-live-with-stripe.md lists them."
+    return (
+        f"The key of Stripe lacks rights: {', '.join(rights)}; docs/how-to/go-live-with-stripe.md lists them."
+    )
 
 
 def stay_out(why: str) -> None:

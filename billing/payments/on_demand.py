@@ -147,13 +147,13 @@ def open_invoices(
 ) -> list[WithAnnotations[Invoice, invoice_balances.Sums]]:
     """What one click would pay, the longest due first. One query."""
     rows = invoice_balances.with_sums(Invoice.objects.issued().filter(tenant=tenant, due_on__isnull=False))
-    found: list[WithAnnotations[Invoice, invoice_balances.Sums]] = []
+    invoices: list[WithAnnotations[Invoice, invoice_balances.Sums]] = []
     for row in rows.select_related("tenant").order_by("due_on", "pk"):
         stand = settlement.standing(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
         chargeable = attempts.chargeable(stand.due.minor, row.currency)
         if stand.settlement in TO_BE_PAID and not isinstance(chargeable, Held):
-            found.append(row)
-    return found
+            invoices.append(row)
+    return invoices
 
 
 def confirmation(*, attempt: PaymentAttempt) -> PayLink | None:
@@ -163,10 +163,10 @@ def confirmation(*, attempt: PaymentAttempt) -> PayLink | None:
 
 def _of(key: UUID, invoice: Invoice) -> PaymentAttempt | None:
     """The attempt of that key. CollectingError for one of another invoice."""
-    known = PaymentAttempt.objects.filter(pk=key).first()
-    if known is not None and known.invoice_id != invoice.pk:
+    existing = PaymentAttempt.objects.filter(pk=key).first()
+    if existing is not None and existing.invoice_id != invoice.pk:
         raise CollectingError("This form was sent before for another invoice: open the invoice again.")
-    return known
+    return existing
 
 
 @transaction.atomic
@@ -175,9 +175,9 @@ def _prepare(
 ) -> PaymentAttempt:
     """Commit the attempt, to be sent. The invoice's row is locked meanwhile."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
-    known = _of(key, invoice)
-    if known is not None:
-        return known
+    existing = _of(key, invoice)
+    if existing is not None:
+        return existing
     method = SavedMethod.objects.filter(
         tenant=invoice.tenant, preferred=True, state=MethodState.USABLE
     ).first()
@@ -189,9 +189,9 @@ def _prepare(
     due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
     if most is not None and due > most:
         raise CollectingError(MORE)
-    if isinstance(asked := attempts.chargeable(due, invoice.currency), Held):
-        raise CollectingError(asked.why)
-    amount, over = asked
+    if isinstance(amounts := attempts.chargeable(due, invoice.currency), Held):
+        raise CollectingError(amounts.why)
+    amount, over = amounts
     attempt = PaymentAttempt(
         pk=key,
         tenant=invoice.tenant,
@@ -209,8 +209,8 @@ def _prepare(
 
 
 def _refuse_many(tenant: Tenant, moment: datetime) -> None:
-    asked = PaymentAttempt.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1))
-    if asked.exclude(asked_by="").count() >= MOST_CHARGES:
+    recent_attempts = PaymentAttempt.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1))
+    if recent_attempts.exclude(asked_by="").count() >= MOST_CHARGES:
         raise CollectingError(
             f"{MOST_CHARGES} payments were asked for within an hour: please try again later."
         )

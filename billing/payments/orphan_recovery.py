@@ -19,9 +19,9 @@ def adopted(charge: Charge, key: UUID) -> PaymentAttempt:
         amount = gateway_amounts.from_stripe(charge.amount, charge.currency)
     except ValueError as error:
         raise UnplacedError(str(error), tenant=slug) from error
-    made = datetime.fromtimestamp(charge.created, UTC)
+    made_at = datetime.fromtimestamp(charge.created, UTC)
     invoice = _invoice(charge, slug)
-    top_up = _top_up(charge, slug, amount, made) if invoice is None and key.int else None
+    top_up = _top_up(charge, slug, amount, made_at) if invoice is None and key.int else None
     tenant = invoice.tenant if invoice else top_up.tenant if top_up else None
     if tenant is None or not key.int:
         raise UnplacedError(
@@ -37,8 +37,8 @@ def adopted(charge: Charge, key: UUID) -> PaymentAttempt:
         amount=amount,
         currency=charge.currency,
         state=AttemptState.OFFERED,
-        made_at=made,
-        sent_at=made,
+        made_at=made_at,
+        sent_at=made_at,
         external_id=charge.id,
     )
 
@@ -56,7 +56,7 @@ def _invoice(charge: Charge, slug: str) -> Invoice | None:
     )
 
 
-def _top_up(charge: Charge, slug: str, amount: int, made: datetime) -> TopUp | None:
+def _top_up(charge: Charge, slug: str, amount: int, made_at: datetime) -> TopUp | None:
     """The top-up that it pays, made again where it was forgotten too, with its crossing: that fires no other."""
     name = gateway_access.row_of(charge.tags, "topup")
     wallet = Wallet.objects.filter(
@@ -73,7 +73,7 @@ def _top_up(charge: Charge, slug: str, amount: int, made: datetime) -> TopUp | N
             "tenant_id": wallet.tenant_id,
             "wallet": wallet,
             "amount": amount,
-            "made_at": made,
+            "made_at": made_at,
             "asked_by": "found at the gateway",
             "crossing": crossing,
         },
@@ -82,5 +82,5 @@ def _top_up(charge: Charge, slug: str, amount: int, made: datetime) -> TopUp | N
 
 
 def _number(charge: Charge, noun: str) -> int | None:
-    told = charge.tags.get(f"ct_{noun}", "")
-    return int(told) if told.isdecimal() and len(told) < 19 else None
+    text = charge.tags.get(f"ct_{noun}", "")
+    return int(text) if text.isdecimal() and len(text) < 19 else None

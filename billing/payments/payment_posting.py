@@ -29,10 +29,10 @@ BY = "Stripe"
 
 def locked(**name: object) -> PaymentAttempt | None:
     """The attempt of that name; its invoice is locked before it, as by everybody who counts what is paid."""
-    found = PaymentAttempt.objects.filter(**name).values_list("pk", "invoice").first()
-    if found is None:
+    ids = PaymentAttempt.objects.filter(**name).values_list("pk", "invoice").first()
+    if ids is None:
         return None
-    pk, invoice = found
+    pk, invoice = ids
     if invoice is not None:
         Invoice.objects.select_for_update(no_key=True).get(pk=invoice)
     return (

@@ -50,15 +50,15 @@ def prepare(*, credit_note: Invoice, who: str, moment: datetime) -> list[Payment
         .exclude(state=RefundState.SUCCEEDED)
         .values_list("amount", flat=True)
     )
-    given = _given(credit_note.refunds.all())
-    wanted = min(over - under_way, credit_note.prepaid - credit_note.total - given)
+    refund_total = _refund_total(credit_note.refunds.all())
+    amount_left = min(over - under_way, credit_note.prepaid - credit_note.total - refund_total)
     rows = []
     for attempt in _paid(invoice):
-        amount = max(min(wanted, attempt.amount - _given(attempt.refunds.all())), 0)
-        asked, over = gateway_amounts.to_stripe(amount, attempt.currency)
-        if asked > 0:
-            rows.append(_row(attempt, credit_note, amount - over, asked, who, moment))
-            wanted -= amount - over
+        amount = max(min(amount_left, attempt.amount - _refund_total(attempt.refunds.all())), 0)
+        stripe_amount, over = gateway_amounts.to_stripe(amount, attempt.currency)
+        if stripe_amount > 0:
+            rows.append(_row(attempt, credit_note, amount - over, stripe_amount, who, moment))
+            amount_left -= amount - over
     if not rows:
         raise CollectingError(
             f"Nothing that was paid through the gateway is to be given back for {credit_note}."
@@ -74,7 +74,7 @@ def follow(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None
         return
     fresh = gateway_access.is_fresh(refund.sent_at or refund.made_at, moment=moment)
     if not (fresh and refund.resend):
-        if _is_found(refund, gateway, moment):
+        if _find_and_apply(refund, gateway, moment):
             return
         if refund.sent_at is not None and moment - refund.sent_at < LOOKS_AFTER_FAILURE:
             return
@@ -83,7 +83,7 @@ def follow(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None
             return
     PaymentRefund.objects.filter(pk=refund.pk, sent_at=None).update(sent_at=moment, state=RefundState.UNKNOWN)
     try:
-        told = gateway.refund(refund.params, key=gateway_access.key_for("refund", refund.pk))
+        gateway_refund = gateway.refund(refund.params, key=gateway_access.key_for("refund", refund.pk))
     except GatewayError as error:
         if error.happened is Happened.REFUSED:
             _end(refund, RefundState.FAILED, str(error))
@@ -92,11 +92,11 @@ def follow(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None
             PaymentRefund.objects.filter(pk=refund.pk).update(resend=False)
         gateway_access.heed(error, moment=moment)
         raise
-    apply_refund(told, moment=moment)
+    apply_refund(gateway_refund, moment=moment)
 
 
 @transaction.atomic
-def apply_refund(told: Refund, *, moment: datetime) -> PaymentRefund | None:
+def apply_refund(gateway_refund: Refund, *, moment: datetime) -> PaymentRefund | None:
     """Take over how a refund stands; None for one of a charge that is not ours. Any number of times, in any order.
 
     One that was made at the gateway by hand becomes a row without a credit note, to be looked at while its invoice
@@ -104,26 +104,26 @@ def apply_refund(told: Refund, *, moment: datetime) -> PaymentRefund | None:
 
     Raises UnplacedError for one whose amount, currency or metadata fit nothing here.
     """
-    attempt = payment_posting.locked(external_id=told.charge)
+    attempt = payment_posting.locked(external_id=gateway_refund.charge)
     if attempt is None:
         return None
-    if told.currency != attempt.currency:
+    if gateway_refund.currency != attempt.currency:
         raise gateway_access.UnplacedError(
-            f"Refund {told.id} is in {told.currency}, its payment in {attempt.currency}.",
+            f"Refund {gateway_refund.id} is in {gateway_refund.currency}, its payment in {attempt.currency}.",
             tenant=attempt.tenant.slug,
         )
-    refund = _of(told, attempt, _minor(told, attempt))
+    refund = _of(gateway_refund, attempt, _minor(gateway_refund, attempt))
     if refund.state == RefundState.FAILED or (
-        refund.state == RefundState.SUCCEEDED and told.state.value == RefundState.PENDING
+        refund.state == RefundState.SUCCEEDED and gateway_refund.state.value == RefundState.PENDING
     ):  # what was read earlier and comes later
         return refund
-    refund.external_id = told.id
-    refund.state = RefundState(told.state.value)
-    refund.reason = told.reason
+    refund.external_id = gateway_refund.id
+    refund.state = RefundState(gateway_refund.state.value)
+    refund.reason = gateway_refund.reason
     refund.sent_at = refund.sent_at or moment
     refund.save()
     if attempt.state == AttemptState.SUCCEEDED:
-        _booked(attempt, refund, datetime.fromtimestamp(told.created, UTC), moment)
+        _booked(attempt, refund, datetime.fromtimestamp(gateway_refund.created, UTC), moment)
     return refund
 
 
@@ -167,7 +167,7 @@ def explain_by(note: Invoice, *, on: date) -> None:
     owed = due + note.prepaid - note.total  # before the note
     if due > 0 or owed <= 0:  # where nothing was owed, what went back was paid too much, or is not gone yet
         return
-    room = min(owed, note.prepaid - note.total - _given(note.refunds.all()))
+    room = min(owed, note.prepaid - note.total - _refund_total(note.refunds.all()))
     for row in PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=note.original).order_by("made_at"):
         if row.amount <= room:
             row.credit_note, room = note, room - row.amount
@@ -176,70 +176,75 @@ def explain_by(note: Invoice, *, on: date) -> None:
         row.save(update_fields=["credit_note", "dealt_with"])
 
 
-def _booked(attempt: PaymentAttempt, refund: PaymentRefund, made: datetime, moment: datetime) -> None:
+def _booked(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
     """Only beside the payment itself: what came by a charge that is to be looked at is no payment here."""
     if attempt.invoice_id is not None:
-        _book(attempt, refund, made, moment)
+        _book(attempt, refund, made_at, moment)
     else:
-        _book_credit(attempt, refund, made, moment)
+        _book_credit(attempt, refund, made_at, moment)
 
 
-def _book(attempt: PaymentAttempt, refund: PaymentRefund, made: datetime, moment: datetime) -> None:
+def _book(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
     """The money left when it was given back, and is here again when that failed."""
     if refund.external_id is None:
         return
     if refund.state == RefundState.SUCCEEDED:
-        payment_posting.book(attempt, -refund.amount, cause=refund.external_id, at=made)
+        payment_posting.book(attempt, -refund.amount, cause=refund.external_id, at=made_at)
     elif refund.state in {RefundState.FAILED, RefundState.CANCELED} and payment_posting.is_booked(
         refund.external_id
     ):
         payment_posting.book(attempt, refund.amount, cause=f"{refund.external_id} {refund.state}", at=moment)
 
 
-def _book_credit(attempt: PaymentAttempt, refund: PaymentRefund, made: datetime, moment: datetime) -> None:
+def _book_credit(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
     """Credit goes as soon as its money is on the way, so that it is not spent meanwhile."""
     if refund.external_id is None:
         return
     if refund.state in {RefundState.PENDING, RefundState.SUCCEEDED}:
-        payment_posting.book_credit(attempt, -refund.amount, cause=refund.external_id, at=made)
+        payment_posting.book_credit(attempt, -refund.amount, cause=refund.external_id, at=made_at)
     elif refund.state in {RefundState.FAILED, RefundState.CANCELED}:
         payment_posting.undo_credit(attempt, refund.external_id, because=str(refund.state), at=moment)
 
 
-def _minor(told: Refund, attempt: PaymentAttempt) -> int:
+def _minor(gateway_refund: Refund, attempt: PaymentAttempt) -> int:
     try:
-        return gateway_amounts.from_stripe(told.amount, told.currency)
+        return gateway_amounts.from_stripe(gateway_refund.amount, gateway_refund.currency)
     except ValueError as error:
         raise gateway_access.UnplacedError(
-            f"Refund {told.id}: {error}", tenant=attempt.tenant.slug
+            f"Refund {gateway_refund.id}: {error}", tenant=attempt.tenant.slug
         ) from error
 
 
-def _of(told: Refund, attempt: PaymentAttempt, amount: int) -> PaymentRefund:
+def _of(gateway_refund: Refund, attempt: PaymentAttempt, amount: int) -> PaymentRefund:
     rows = PaymentRefund.objects.select_for_update()
-    known = rows.filter(external_id=told.id).first()
-    if known is None and gateway_access.is_ours(told.tags):
-        known = rows.filter(pk=gateway_access.row_of(told.tags, "refund"), external_id=None).first()
-    if known is not None and known.amount != amount:
+    existing = rows.filter(external_id=gateway_refund.id).first()
+    if existing is None and gateway_access.is_ours(gateway_refund.tags):
+        existing = rows.filter(
+            pk=gateway_access.row_of(gateway_refund.tags, "refund"), external_id=None
+        ).first()
+    if existing is not None and existing.amount != amount:
         raise gateway_access.UnplacedError(
-            f"Refund {told.id} is over {told.amount} {told.currency} there, and not over what was asked for here.",
+            f"Refund {gateway_refund.id} is over {gateway_refund.amount} {gateway_refund.currency} there, and not over "
+            "what was asked for here.",
             tenant=attempt.tenant.slug,
         )
-    if known is not None:
-        return known
-    note = Invoice.objects.filter(number=told.tags.get("ct_credit_note"), original=attempt.invoice_id).first()
+    if existing is not None:
+        return existing
+    note = Invoice.objects.filter(
+        number=gateway_refund.tags.get("ct_credit_note"), original=attempt.invoice_id
+    ).first()
     return PaymentRefund(
         tenant=attempt.tenant,
         attempt=attempt,
-        credit_note=note if gateway_access.is_ours(told.tags) else None,
+        credit_note=note if gateway_access.is_ours(gateway_refund.tags) else None,
         amount=amount,
-        made_at=datetime.fromtimestamp(told.created, UTC),
+        made_at=datetime.fromtimestamp(gateway_refund.created, UTC),
         asked_by="made at the gateway",
     )
 
 
 def _row(
-    attempt: PaymentAttempt, note: Invoice, amount: int, asked: int, who: str, moment: datetime
+    attempt: PaymentAttempt, note: Invoice, amount: int, stripe_amount: int, who: str, moment: datetime
 ) -> PaymentRefund:
     """`asked`: the same amount in the gateway's units."""
     row = PaymentRefund(
@@ -252,7 +257,7 @@ def _row(
     )
     row.params = {
         "payment_intent": attempt.external_id,
-        "amount": asked,
+        "amount": stripe_amount,
         "reason": "requested_by_customer",
         "metadata": gateway_access.tags(tenant=attempt.tenant.slug, credit_note=note.number, refund=row.pk),
     }
@@ -270,17 +275,17 @@ def _paid(invoice: Invoice) -> list[PaymentAttempt]:
     )
 
 
-def _given(refunds: QuerySet[PaymentRefund]) -> int:
-    told = refunds.filter(state__in=GIVEN).aggregate(sum=Sum("amount"))["sum"]
-    return int(told or 0)
+def _refund_total(refunds: QuerySet[PaymentRefund]) -> int:
+    total = refunds.filter(state__in=GIVEN).aggregate(sum=Sum("amount"))["sum"]
+    return int(total or 0)
 
 
-def _is_found(refund: PaymentRefund, gateway: Gateway, moment: datetime) -> bool:
+def _find_and_apply(refund: PaymentRefund, gateway: Gateway, moment: datetime) -> bool:
     """Whether the gateway has it, by its tag; it is taken over then."""
     since = int((refund.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
-    for found in gateway.refunds(since=since, charge=refund.attempt.external_id or ""):
-        if found.tags.get("ct_refund") == str(refund.pk):
-            apply_refund(found, moment=moment)
+    for gateway_refund in gateway.refunds(since=since, charge=refund.attempt.external_id or ""):
+        if gateway_refund.tags.get("ct_refund") == str(refund.pk):
+            apply_refund(gateway_refund, moment=moment)
             return True
     return False
 

@@ -52,8 +52,8 @@ class RefundDue:
         if not self.to_card.amount:
             return f"{owed} Transfer the money and record the transfer."
         rest = self.amount - self.to_card
-        told = f"{owed} {self.to_card.text} {self.to_card.currency} can be refunded to the card."
-        return f"{told} Transfer the other {rest.text}." if rest.amount else told
+        text = f"{owed} {self.to_card.text} {self.to_card.currency} can be refunded to the card."
+        return f"{text} Transfer the other {rest.text}." if rest.amount else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ def totals() -> list[TotalDue]:
 def listed(*, limit: int, invoice: Invoice | None = None) -> list[RefundDue]:
     """The oldest first, without those whose money is on its way back. Five queries, however many."""
     rows = overpaid() if invoice is None else overpaid().filter(pk=invoice.pk)
-    found = list(rows.select_related("tenant").order_by("pk")[:limit])
-    under_way, by_card, noted = _under_way(found), _left_on_cards(found), _left_on_notes(found)
+    invoices = list(rows.select_related("tenant").order_by("pk")[:limit])
+    under_way, by_card, noted = _under_way(invoices), _left_on_cards(invoices), _left_on_notes(invoices)
     due = []
-    for row in found:
+    for row in invoices:
         owed = -row.left - under_way.get(row.pk, 0)
         card = max(min(owed, by_card.get(row.pk, 0), noted.get(row.pk, 0)), 0)
         _, over = gateway_amounts.to_stripe(card, row.currency)
@@ -151,19 +151,19 @@ def _under_way(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
 
 
 def _left_on_cards(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
-    found: dict[int | None, int] = defaultdict(int)
+    amounts_left: dict[int | None, int] = defaultdict(int)
     rows = PaymentAttempt.objects.filter(BY_CARD, invoice__in=invoices)
-    given = Sum("refunds__amount", filter=Q(refunds__state__in=GIVEN), default=0)
-    for invoice, amount, back in rows.annotate(given=given).values_list("invoice", "amount", "given"):
-        found[invoice] += amount - int(back)
-    return found
+    refund_total = Sum("refunds__amount", filter=Q(refunds__state__in=GIVEN), default=0)
+    for invoice, amount, back in rows.annotate(given=refund_total).values_list("invoice", "amount", "given"):
+        amounts_left[invoice] += amount - int(back)
+    return amounts_left
 
 
 def _left_on_notes(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
-    found: dict[int | None, int] = defaultdict(int)
+    amounts_left: dict[int | None, int] = defaultdict(int)
     rows = Invoice.objects.issued().filter(original__in=invoices)
-    given = Sum("refunds__amount", filter=Q(refunds__state__in=GIVEN), default=0)
-    rows_of = rows.annotate(credited=F("prepaid") - F("total"), given=given)
+    refund_total = Sum("refunds__amount", filter=Q(refunds__state__in=GIVEN), default=0)
+    rows_of = rows.annotate(credited=F("prepaid") - F("total"), given=refund_total)
     for invoice, credited, back in rows_of.values_list("original", "credited", "given"):
-        found[invoice] += max(int(credited) - int(back), 0)
-    return found
+        amounts_left[invoice] += max(int(credited) - int(back), 0)
+    return amounts_left

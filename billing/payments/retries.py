@@ -32,15 +32,15 @@ def next_try(refused: Sequence[PaymentAttempt], retries: Sequence[int]) -> datet
     """
     if not refused:
         return None
-    newest, made = refused[-1], sum(not attempt.asked_by for attempt in refused)
-    if newest.state == AttemptState.NEEDS_ACTION or declines.is_hard(newest) or made > len(retries):
+    newest, tries = refused[-1], sum(not attempt.asked_by for attempt in refused)
+    if newest.state == AttemptState.NEEDS_ACTION or declines.is_hard(newest) or tries > len(retries):
         return None
-    return newest.made_at + timedelta(days=retries[max(made, 1) - 1] if retries else REST)
+    return newest.made_at + timedelta(days=retries[max(tries, 1) - 1] if retries else REST)
 
 
 def refusals(invoices: Collection[int]) -> dict[int, list[PaymentAttempt]]:
     """By invoice: what was refused since the method that is preferred now was saved or renewed, oldest first."""
-    found: dict[int, list[PaymentAttempt]] = {}
+    attempts: dict[int, list[PaymentAttempt]] = {}
     rows = PaymentAttempt.objects.filter(
         invoice__in=invoices,
         state__in=(AttemptState.FAILED, AttemptState.NEEDS_ACTION),
@@ -49,8 +49,8 @@ def refusals(invoices: Collection[int]) -> dict[int, list[PaymentAttempt]]:
     ).order_by("made_at")
     for attempt in rows:
         if attempt.invoice_id is not None:
-            found.setdefault(attempt.invoice_id, []).append(attempt)
-    return found
+            attempts.setdefault(attempt.invoice_id, []).append(attempt)
+    return attempts
 
 
 def card_rests(tenants: Collection[int], policies: Policies) -> Mapping[int, CardRest]:
@@ -69,13 +69,13 @@ def card_rests(tenants: Collection[int], policies: Policies) -> Mapping[int, Car
     newest = tried.select_related("invoice", "method").order_by("tenant", "-made_at").distinct("tenant")
     last = [attempt for attempt in newest if attempt.state == AttemptState.FAILED]
     refused = refusals([attempt.invoice_id for attempt in last if attempt.invoice_id is not None])
-    found = {}
+    rests = {}
     for attempt in last:
         if attempt.invoice is not None and attempt.invoice.due_on is not None:
             policy = policies.of(attempt.tenant_id, attempt.invoice.due_on)
             until = _until(attempt, refused.get(attempt.invoice.pk, []), policy)
-            found[attempt.tenant_id] = CardRest(attempt, until)
-    return found
+            rests[attempt.tenant_id] = CardRest(attempt, until)
+    return rests
 
 
 def _until(attempt: PaymentAttempt, refused: Sequence[PaymentAttempt], policy: Policy) -> datetime:

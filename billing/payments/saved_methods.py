@@ -24,7 +24,7 @@ def keep(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod | N
     for a tenant that has left meanwhile; one that was removed stays as it is.
     """
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
-    told = {
+    values = {
         "kind": method.kind,
         "brand": method.brand,
         "last4": method.last4,
@@ -32,20 +32,20 @@ def keep(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod | N
         "exp_year": method.exp_year,
         "fingerprint": method.fingerprint,
     }
-    known = SavedMethod.objects.filter(external_id=method.id).first()
+    existing = SavedMethod.objects.filter(external_id=method.id).first()
     if Archive.objects.filter(tenant=tenant).exists():
         return None
-    if known is not None and known.state == MethodState.GONE:
-        return known
-    if known is not None:
-        SavedMethod.objects.filter(pk=known.pk).update(**told)
-        if any(getattr(known, name) != told[name] for name in RENEWED):
-            _renew(known, moment)
-        known.refresh_from_db()
-        return known
+    if existing is not None and existing.state == MethodState.GONE:
+        return existing
+    if existing is not None:
+        SavedMethod.objects.filter(pk=existing.pk).update(**values)
+        if any(getattr(existing, name) != values[name] for name in RENEWED):
+            _renew(existing, moment)
+        existing.refresh_from_db()
+        return existing
     SavedMethod.objects.filter(tenant=tenant, preferred=True).update(preferred=False)
     return SavedMethod.objects.create(
-        tenant=tenant, external_id=method.id, preferred=True, added_at=moment, **told
+        tenant=tenant, external_id=method.id, preferred=True, added_at=moment, **values
     )
 
 

@@ -240,15 +240,15 @@ def _on_page(charge: Charge, link: PayLink) -> AttemptState:
 
 
 def _is_for(charge: Charge, attempt: PaymentAttempt) -> bool:
-    asked, _ = gateway_amounts.to_stripe(attempt.amount, attempt.currency)
-    return (charge.amount, charge.currency) == (asked, attempt.currency)
+    stripe_amount, _ = gateway_amounts.to_stripe(attempt.amount, attempt.currency)
+    return (charge.amount, charge.currency) == (stripe_amount, attempt.currency)
 
 
 def _is_as_it_was(attempt: PaymentAttempt, charge: Charge) -> bool:
     """A debit that is still under way is no news: it is read for days, and each change is kept in the history."""
-    known = (attempt.state, attempt.external_id, attempt.code, attempt.advice, attempt.message)
-    told = (AttemptState.PROCESSING, charge.id, charge.code, charge.advice, charge.message)
-    return known == told and _is_for(charge, attempt)
+    row_state = (attempt.state, attempt.external_id, attempt.code, attempt.advice, attempt.message)
+    charge_state = (AttemptState.PROCESSING, charge.id, charge.code, charge.advice, charge.message)
+    return row_state == charge_state and _is_for(charge, attempt)
 
 
 def _is_undone(charge: Charge) -> bool:
@@ -258,19 +258,19 @@ def _is_undone(charge: Charge) -> bool:
 
 def _attempt_of(charge: Charge) -> PaymentAttempt | None:
     """Its row, locked with its invoice; None for one that asks nobody for anything any more and has none."""
-    known = payment_posting.locked(external_id=charge.id)
-    if known is not None:
-        return known
+    existing = payment_posting.locked(external_id=charge.id)
+    if existing is not None:
+        return existing
     key = gateway_access.row_of(charge.tags, "attempt")
-    found = payment_posting.locked(pk=key)
-    if found is not None and found.external_id in (None, charge.id):
-        return found
+    attempt = payment_posting.locked(pk=key)
+    if attempt is not None and attempt.external_id in (None, charge.id):
+        return attempt
     if charge.state in {ChargeState.FAILED, ChargeState.CANCELED, ChargeState.OPEN}:
         return None
     slug = charge.tags.get("ct_tenant", "")
-    if found is not None:
+    if attempt is not None:
         raise UnplacedError(
-            f"{charge.id} is a second charge of what {found.external_id} charges.", tenant=slug
+            f"{charge.id} is a second charge of what {attempt.external_id} charges.", tenant=slug
         )
     return orphan_recovery.adopted(charge, key)
 

@@ -70,12 +70,12 @@ def asked(amount: int, currency: str) -> int:
     """The gateway's amount. CollectingError where that much cannot be charged exactly."""
     if currency == TOKENS:
         raise CollectingError("This wallet is in tokens, which cannot be bought.")
-    told = attempts.chargeable(amount, currency)
-    if isinstance(told, Held):
+    amounts = attempts.chargeable(amount, currency)
+    if isinstance(amounts, Held):
         raise CollectingError("That is below the smallest or above the largest amount that can be charged.")
-    if told[1]:
+    if amounts[1]:
         raise CollectingError("That amount cannot be charged to the last digit: choose a rounder one.")
-    return told[0]
+    return amounts[0]
 
 
 def attempt_of(
@@ -97,8 +97,10 @@ def attempt_of(
         made_at=moment,
         asked_by=who,
     )
-    told = f"Top-up of the wallet {top_up.wallet}"
-    params = attempts.params_of(attempt, asked(top_up.amount, top_up.wallet.unit), customer, method, told)
+    description = f"Top-up of the wallet {top_up.wallet}"
+    params = attempts.params_of(
+        attempt, asked(top_up.amount, top_up.wallet.unit), customer, method, description
+    )
     attempt.params = attempts.on_session(params, method, back.done) if back else params
     attempt.save(force_insert=True)
     return attempt
@@ -110,12 +112,12 @@ def _prepare_charge(
 ) -> PaymentAttempt:
     customers.refuse_archived(lock(wallet.tenant))  # who may have left since the gateway was asked
     row = entries.locked([wallet.pk])[wallet.pk]
-    top_up, made = _top_up(row, amount, key, who, moment)
-    if not made:
-        known = top_up.attempts.order_by("-made_at").first()
-        if known is None:
+    top_up, is_new = _top_up(row, amount, key, who, moment)
+    if not is_new:
+        existing = top_up.attempts.order_by("-made_at").first()
+        if existing is None:
             raise TypeError("a top-up is committed with its attempt")
-        return known
+        return existing
     _refuse_many(row, moment)
     method = SavedMethod.objects.filter(tenant=row.tenant, preferred=True, state=MethodState.USABLE).first()
     if method is None:
@@ -129,12 +131,12 @@ def _prepare_page(
 ) -> PayLink:
     customers.refuse_archived(lock(wallet.tenant))  # who may have left since the gateway was asked
     row = entries.locked([wallet.pk])[wallet.pk]
-    top_up, made = _top_up(row, amount, key, who, moment)
-    if not made:
-        known = PayLink.objects.filter(attempt__top_up=top_up).first()
-        if known is None:
+    top_up, is_new = _top_up(row, amount, key, who, moment)
+    if not is_new:
+        existing = PayLink.objects.filter(attempt__top_up=top_up).first()
+        if existing is None:
             raise CollectingError("This top-up was charged to the card: ask for another one.")
-        return known
+        return existing
     checkout_sessions.refuse_many(row.tenant, moment)
     cents = asked(amount, row.unit)
     attempt = PaymentAttempt(
@@ -142,9 +144,9 @@ def _prepare_page(
         made_at=moment,
     )  # fmt: skip
     link = PayLink(tenant=row.tenant, attempt=attempt, made_at=moment, asked_by=who)
-    told = attempts.tags_of(attempt)
+    tags = attempts.tags_of(attempt)
     name = f"Top-up of the wallet {row}"
-    link.params = checkout_sessions.page_of(customer, back, told | {"ct_link": str(link.pk)}) | {
+    link.params = checkout_sessions.page_of(customer, back, tags | {"ct_link": str(link.pk)}) | {
         "mode": "payment",
         "allowed_payment_method_types": ["card", *(["sepa_debit"] if row.unit == "EUR" else [])],
         "client_reference_id": str(attempt.pk),
@@ -158,7 +160,7 @@ def _prepare_page(
                 },
             }
         ],
-        "payment_intent_data": {"description": name, "metadata": told},
+        "payment_intent_data": {"description": name, "metadata": tags},
     }
     attempt.save(force_insert=True)
     link.save(force_insert=True)
@@ -168,7 +170,7 @@ def _prepare_page(
 def _top_up(row: Wallet, amount: int, key: UUID, who: str, moment: datetime) -> tuple[TopUp, bool]:
     """The one of that key, and whether it was made now."""
     asked(amount, row.unit)
-    top_up, made = TopUp.objects.get_or_create(
+    top_up, is_new = TopUp.objects.get_or_create(
         pk=key,
         defaults={
             "tenant_id": row.tenant_id,
@@ -180,13 +182,15 @@ def _top_up(row: Wallet, amount: int, key: UUID, who: str, moment: datetime) -> 
     )
     if (top_up.wallet_id, top_up.amount) != (row.pk, amount):
         raise CollectingError("This form was sent before with another amount: open the wallet again.")
-    return top_up, made
+    return top_up, is_new
 
 
 def _refuse_many(row: Wallet, moment: datetime) -> None:
     """Each charge is calls that all tenants share, and may be one more try at somebody's card."""
-    asked = PaymentAttempt.objects.filter(top_up__crossing=None, link=None, top_up__tenant=row.tenant_id)
-    tried = asked.filter(made_at__gt=moment - timedelta(hours=1)).count()
+    card_attempts = PaymentAttempt.objects.filter(
+        top_up__crossing=None, link=None, top_up__tenant=row.tenant_id
+    )
+    tried = card_attempts.filter(made_at__gt=moment - timedelta(hours=1)).count()
     if tried >= MOST_CHARGES:
         raise CollectingError(
             f"{tried} top-ups were charged to cards within an hour: please try again later."

@@ -53,7 +53,7 @@ def store(event: Event, *, moment: datetime) -> bool:
         return _store_unread(event, moment)
     tagged = event.object_kind in TAGGED
     foreign = tagged and not gateway_access.is_ours(event.tags)
-    _, made = GatewayEvent.objects.get_or_create(
+    _, is_new = GatewayEvent.objects.get_or_create(
         pk=event.id,
         defaults={
             "type": event.type,
@@ -67,7 +67,7 @@ def store(event: Event, *, moment: datetime) -> bool:
             "why": "It belongs to nothing of ours." if foreign else "",
         },
     )
-    return made and not foreign
+    return is_new and not foreign
 
 
 def _store_unread(event: Event, moment: datetime) -> bool:
@@ -203,9 +203,9 @@ def _tenant_of(event: GatewayEvent) -> str:
     """Whose object it is that cannot be read, where a row of ours has it; "" for none."""
     kinds = (PaymentAttempt.objects, PayLink.objects, PaymentRefund.objects, PaymentDispute.objects)
     for rows in kinds:
-        found = rows.filter(external_id=event.object_id).values_list("tenant__slug", flat=True).first()
-        if found:
-            return str(found)
+        slug = rows.filter(external_id=event.object_id).values_list("tenant__slug", flat=True).first()
+        if slug:
+            return str(slug)
     return ""
 
 
@@ -257,24 +257,24 @@ def _applied(event: GatewayEvent, gateway: Gateway, moment: datetime) -> str:
         return "It is of the other mode, test or live."
     kind, name = event.object_kind, event.object_id
     if kind == "payment_intent":
-        found: object = sync.read_charge(name, gateway=gateway, moment=moment)
+        result: object = sync.read_charge(name, gateway=gateway, moment=moment)
     elif kind == "checkout.session":
-        found = checkout_sessions.take_over(
+        result = checkout_sessions.take_over(
             session=gateway.find_session(name), gateway=gateway, moment=moment
         )
     elif kind == "refund":
         refund = gateway.find_refund(name)
         _know(refund.charge, gateway, moment)
-        found = refunds.apply_refund(refund, moment=moment)
+        result = refunds.apply_refund(refund, moment=moment)
     elif kind == "dispute":
         dispute = gateway.find_dispute(name)
         _know(dispute.charge, gateway, moment)
-        found = disputes.apply_dispute(dispute, moment=moment)
+        result = disputes.apply_dispute(dispute, moment=moment)
     elif kind in {"payment_method", "customer"}:
-        found = _changed(event, gateway, moment)
+        result = _changed(event, gateway, moment)
     else:
         return f"Nothing is done about {event.type}."
-    return "" if found is not None else "It belongs to nothing of ours."
+    return "" if result is not None else "It belongs to nothing of ours."
 
 
 def _know(charge: str, gateway: Gateway, moment: datetime) -> None:
@@ -291,12 +291,12 @@ def _changed(event: GatewayEvent, gateway: Gateway, moment: datetime) -> object:
         if not gateway.customer_exists(event.object_id):
             customers.forget_customer(event.object_id, moment=moment)
         return event
-    known = SavedMethod.objects.select_related("tenant").filter(external_id=event.object_id).first()
-    if known is None:
+    existing = SavedMethod.objects.select_related("tenant").filter(external_id=event.object_id).first()
+    if existing is None:
         return None
-    told = gateway.find_method(event.object_id)
-    if told.customer:
-        saved_methods.keep(tenant=known.tenant, method=told, moment=moment)
+    gateway_method = gateway.find_method(event.object_id)
+    if gateway_method.customer:
+        saved_methods.keep(tenant=existing.tenant, method=gateway_method, moment=moment)
     else:
         saved_methods.lost(event.object_id, moment=moment)
-    return known
+    return existing

@@ -181,7 +181,7 @@ def _lines_equal_rated() -> Check:
 
 def _taxes_are_their_rates() -> Check:
     """Each tax of an invoice, less what its credit notes took back of it, is its rate on what is left of its net."""
-    found = (
+    tax_sums = (
         InvoiceTax.objects.filter(invoice__state=InvoiceState.ISSUED)
         .values_list(Coalesce("invoice__original", "invoice"), "category", "rate", "invoice__currency")
         .annotate(Sum("net"), Sum("tax"))
@@ -189,7 +189,7 @@ def _taxes_are_their_rates() -> Check:
     )
     broken = [
         f"{mark('invoice', invoice)} at {category} {rate}"
-        for invoice, category, rate, currency, net, tax in found
+        for invoice, category, rate, currency, net, tax in tax_sums
         if tax_on(Money.from_minor(int(net), currency), rate=rate).minor != tax
     ]
     return Check("the taxes of an invoice are their rates on what is billed", broken[:10])

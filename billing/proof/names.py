@@ -17,10 +17,10 @@ MARK = re.compile(r"\{(\w+):(\d+)\}")
 
 def named(texts: Sequence[str]) -> list[str]:
     """The texts with names in the place of marks; what is gone keeps its key. A query for each kind there is."""
-    wanted: dict[str, set[int]] = defaultdict(set)
+    keys_by_kind: dict[str, set[int]] = defaultdict(set)
     for kind, key in (mark for text in texts for mark in MARK.findall(text)):
-        wanted[kind].add(int(key))
-    names = {kind: _NAMES[kind](keys) for kind, keys in wanted.items()}
+        keys_by_kind[kind].add(int(key))
+    names = {kind: _NAMES[kind](keys) for kind, keys in keys_by_kind.items()}
 
     def name(mark: re.Match[str]) -> str:
         kind, key = mark[1], int(mark[2])

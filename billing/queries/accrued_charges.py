@@ -74,56 +74,58 @@ class Accrued:
         return per_currency([each for books in self.books for each in scaled(books, factor)])
 
 
-def accrued(*, tenant: Tenant, period: BillingPeriod, known: BesideUse | None = None) -> Accrued | None:
+def accrued(*, tenant: Tenant, period: BillingPeriod, beside_use: BesideUse | None = None) -> Accrued | None:
     """What the tenant's period has come to; None where prices of single units alone tell all of it.
 
     That is: each line of use is its quantity times its price, there is nothing beside them, and nobody pays for
     another. One query then, or none where that is `known`; else those of a close.
     """
-    if _is_plain(known or ask_beside(tenant).asked(), period):
+    if _is_plain(beside_use or ask_beside(tenant).asked(), period):
         return None
     rated = close_readiness.rated_up_to([period])
-    found = statements.pending_each([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
+    statement = statements.pending_each([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
     others = statements.paid_by_others([period]).get(tenant.pk, [])
-    if isinstance(found, statements.MixedCurrenciesError) or found.books is None:
+    if isinstance(statement, statements.MixedCurrenciesError) or statement.books is None:
         return None
-    own = found.books.period
-    lines = [line for each in (found, *found.others) for line in each.lines]
+    own = statement.books.period
+    lines = [line for each in (statement, *statement.others) for line in each.lines]
     waiting = [
         Money.from_minor(line.amount, line.currency) for line in manual_lines.pending([tenant])[tenant.pk]
     ]
-    beside = [
+    extra_amounts = [
         *(
             (f"Paid by {payer.name}", _sum(-amount for amount in _of_period(each).values()))
             for payer, each in others
         ),
-        (BILLED, _sum(-each.amount for key, each in found.books.billed.items() if key.service == own)),
+        (BILLED, _sum(-each.amount for key, each in statement.books.billed.items() if key.service == own)),
         *((name, _sum(line.amount for line in lines if _is(line, name, own))) for name in (EARLIER, AHEAD)),
         *(
             (f"Used by {each.user.name}", _sum(line.amount for line in each.lines))
-            for each in found.paid
+            for each in statement.paid
             if each.user is not None
         ),
         (BY_HAND, per_currency(waiting)),
     ]
-    told = [(name, amount) for name, amounts in beside for amount in amounts if amount.amount]
-    whole = [found, *(each for _, each in others)]
+    extras = [(name, amount) for name, amounts in extra_amounts for amount in amounts if amount.amount]
+    whole = [statement, *(each for _, each in others)]
     amounts = [amount for each in whole for amount in _of_period(each).values()]
     return Accrued(
         _use(whole),
         [term for each in whole for term in _terms(each)],
-        told,
-        per_currency([*amounts, *(amount for _, amount in told)]),
+        extras,
+        per_currency([*amounts, *(amount for _, amount in extras)]),
         [each.books for each in whole if each.books is not None],
-        [row for each in _by_user(found) for row in _paid(each)],
-        _by_user(found),
+        [row for each in _by_user(statement) for row in _paid(each)],
+        _by_user(statement),
     )
 
 
-def _of_period(found: statements.Statement) -> dict[Key, Money]:
+def _of_period(statement: statements.Statement) -> dict[Key, Money]:
     """What is owed for the statement's own period, billed or not."""
-    own = found.books.period if found.books else None
-    return _amounts({key: each for key, each in found.owed.items() if key.service == own}, found.prices)
+    own = statement.books.period if statement.books else None
+    return _amounts(
+        {key: each for key, each in statement.owed.items() if key.service == own}, statement.prices
+    )
 
 
 def _use(whole: Iterable[statements.Statement]) -> dict[tuple[str, int], Money]:
@@ -136,23 +138,23 @@ def _use(whole: Iterable[statements.Statement]) -> dict[tuple[str, int], Money]:
     return use
 
 
-def _by_user(found: statements.Statement) -> list[statements.Statement]:
+def _by_user(statement: statements.Statement) -> list[statements.Statement]:
     """One of each whom the tenant pays for: its statements of other currencies tell of the same use."""
-    return list({each.user.pk: each for each in reversed(found.paid) if each.user}.values())[::-1]
+    return list({each.user.pk: each for each in reversed(statement.paid) if each.user}.values())[::-1]
 
 
-def _paid(found: statements.Statement) -> Iterator[Paid]:
+def _paid(statement: statements.Statement) -> Iterator[Paid]:
     """By project what the one whose statement it is used, and what the terms of its plan come to."""
     sums: dict[tuple[str, str], tuple[Fraction, Money]] = {}
-    for key, amount in _of_period(found).items():
+    for key, amount in _of_period(statement).items():
         project = key.project if isinstance(key, LineKey) else ""
         seconds = Fraction(0)
         if isinstance(key, LineKey) and key.meter is Meter.GPU_HOUR:
-            seconds = found.owed[key].resource_seconds
+            seconds = statement.owed[key].resource_seconds
         before, cost = sums.get((project, amount.currency), (Fraction(0), Money.zero(amount.currency)))
         sums[project, amount.currency] = before + seconds, cost + amount
     for (project, _), (seconds, amount) in sorted(sums.items(), key=lambda each: (not each[0][0], each[0])):
-        yield Paid(found.user.name if found.user else "", project, seconds, amount)
+        yield Paid(statement.user.name if statement.user else "", project, seconds, amount)
 
 
 def accrued_each(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]]:
@@ -160,15 +162,17 @@ def accrued_each(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]]:
 
     As many queries as for a close of all of them; nothing is made.
     """
-    asked = list(periods)
-    if not asked:
+    period_list = list(periods)
+    if not period_list:
         return {}
-    found = statements.pending_each(asked, close_readiness.rated_up_to(asked), lacking=Lacking.LEFT_OUT)
-    others = statements.paid_by_others(asked)
+    outcomes = statements.pending_each(
+        period_list, close_readiness.rated_up_to(period_list), lacking=Lacking.LEFT_OUT
+    )
+    others = statements.paid_by_others(period_list)
     sums = {}
-    for tenant, each in found.items():
+    for tenant, each in outcomes.items():
         if not isinstance(each, statements.MixedCurrenciesError) and each.books is not None:
-            whole = [each, *(told for _, told in others.get(tenant, []))]
+            whole = [each, *(statement for _, statement in others.get(tenant, []))]
             sums[tenant] = per_currency([amount for one in whole for amount in _of_period(one).values()])
     return sums
 
@@ -182,30 +186,30 @@ def ask_beside(tenant: Tenant) -> Ask[BesideUse]:
     return Ask(_BESIDE, {"tenant": tenant.pk}, lambda rows: BesideUse(*rows[0]), kept=True)
 
 
-def _is_plain(beside: BesideUse, period: BillingPeriod) -> bool:
-    if beside.terms:
+def _is_plain(beside_use: BesideUse, period: BillingPeriod) -> bool:
+    if beside_use.terms:
         return False
-    left = beside.left_since is not None and beside.left_since <= period.start
-    return period.closed_at is not None or not (beside.by_hand or left)
+    left = beside_use.left_since is not None and beside_use.left_since <= period.start
+    return period.closed_at is not None or not (beside_use.by_hand or left)
 
 
 def _amounts(owed: Mapping[Key, Owed], prices: Mapping[int, Price]) -> dict[Key, Money]:
-    found: dict[Key, Money] = {}
+    amounts: dict[Key, Money] = {}
     for key, each in owed.items():
         if isinstance(key, LineKey):
-            found[key] = each.amount(prices[key.price_id].version.plan.currency)
+            amounts[key] = each.amount(prices[key.price_id].version.plan.currency)
         elif each.share is not None:
-            found[key] = each.share.amount
-    return found
+            amounts[key] = each.share.amount
+    return amounts
 
 
-def _terms(found: statements.Statement) -> list[tuple[str, Money]]:
+def _terms(statement: statements.Statement) -> list[tuple[str, Money]]:
     """Those of the period in the order of an invoice; what comes to nothing is left out."""
-    place, amounts = list(TermKind).index, _of_period(found)
+    place, amounts = list(TermKind).index, _of_period(statement)
     keys = sorted(
         (key for key in amounts if isinstance(key, TermKey)), key=lambda key: (place(key.kind), key)
     )
-    named = [(found.terms[key.kind, key.term_id].name, amounts[key]) for key in keys]
+    named = [(statement.terms[key.kind, key.term_id].name, amounts[key]) for key in keys]
     return [(name, amount) for name, amount in named if amount.amount]
 
 

@@ -30,8 +30,8 @@ def differences(*, resolved: bool, before: int | None, limit: int) -> tuple[list
     )
     if before is not None:
         rows = rows.filter(pk__lt=before)
-    found = list(rows.order_by("-pk")[: limit + 1])
-    return found[:limit], found[limit - 1].pk if len(found) > limit else None
+    page = list(rows.order_by("-pk")[: limit + 1])
+    return page[:limit], page[limit - 1].pk if len(page) > limit else None
 
 
 def open_by_kind() -> dict[str, int]:
@@ -58,8 +58,8 @@ def payouts(*, before: str, limit: int) -> tuple[list[tuple[GatewayPayout, int]]
     last = GatewayPayout.objects.filter(pk=before).first() if before else None
     if last is not None:
         rows = rows.filter(Q(made_at__lt=last.made_at) | Q(made_at=last.made_at, pk__lt=last.pk))
-    found = list(rows.order_by("-made_at", "-pk")[: limit + 1])
-    return [(row, row.lines) for row in found[:limit]], found[limit - 1].pk if len(found) > limit else ""
+    page = list(rows.order_by("-made_at", "-pk")[: limit + 1])
+    return [(row, row.lines) for row in page[:limit]], page[limit - 1].pk if len(page) > limit else ""
 
 
 def lines(payout: GatewayPayout) -> QuerySet[GatewayMovement]:
@@ -71,7 +71,7 @@ def lines(payout: GatewayPayout) -> QuerySet[GatewayMovement]:
 def total(payout: GatewayPayout) -> PayoutTotal:
     """What its lines come to, in smallest units of its currency. One query."""
     rows = GatewayMovement.objects.filter(payout=payout).exclude(OWN)
-    told = rows.aggregate(
+    sums = rows.aggregate(
         amount=Sum("amount"),
         fee=Sum("fee"),
         net=Sum("net"),
@@ -79,4 +79,4 @@ def total(payout: GatewayPayout) -> PayoutTotal:
         untraced=Count("pk", filter=Q(attempt=None)),
     )
     names: Sequence[str] = ("amount", "fee", "net", "lines", "untraced")
-    return PayoutTotal(*(int(told[name] or 0) for name in names))
+    return PayoutTotal(*(int(sums[name] or 0) for name in names))

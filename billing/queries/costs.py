@@ -29,16 +29,16 @@ class Tag:
 Tags = Mapping[int, Tag]
 
 
-def tags(ids: Iterable[int | None], *, known: Tags = MappingProxyType({})) -> Tags:
+def tags(ids: Iterable[int | None], *, prices: Tags = MappingProxyType({})) -> Tags:
     """The prices by id; inside a tenant's scope only those that its own usage was rated by.
 
     One query; none where all are among the `known`.
     """
-    wanted = {pk for pk in ids if pk is not None}
-    if wanted <= known.keys():
-        return known
+    price_ids = {pk for pk in ids if pk is not None}
+    if price_ids <= prices.keys():
+        return prices
     with connection.cursor() as cursor:
-        cursor.execute(_TAGS, [list(wanted)])
+        cursor.execute(_TAGS, [list(price_ids)])
         return {pk: tag(*columns) for pk, *columns in cursor.fetchall()}
 
 

@@ -89,9 +89,9 @@ def newest(tenant: Tenant, *, on: date, after: str = "") -> tuple[list[ListedInv
     if last is None:
         rows = ask_newest(tenant, on=on, limit=PAGE + 1).asked()
     else:
-        found = _visible(tenant).filter(period_start__lte=last.period_start)
-        found = found.filter(Q(period_start__lt=last.period_start) | Q(pk__lt=last.pk))
-        invoices = invoice_balances.with_sums(found).order_by("-period_start", "-pk")[: PAGE + 1]
+        older_invoices = _visible(tenant).filter(period_start__lte=last.period_start)
+        older_invoices = older_invoices.filter(Q(period_start__lt=last.period_start) | Q(pk__lt=last.pk))
+        invoices = invoice_balances.with_sums(older_invoices).order_by("-period_start", "-pk")[: PAGE + 1]
         rows = [ListedInvoice(invoice, standing(invoice=invoice, on=on)) for invoice in invoices]
     return rows[:PAGE], rows[PAGE - 1].invoice.number or "" if len(rows) > PAGE else ""
 
@@ -100,13 +100,13 @@ def ask_newest(tenant: Tenant, *, on: date, limit: int) -> Ask[list[ListedInvoic
     """The newest first, as a list shows them: what an invoice has besides is read when it is asked for."""
 
     def made(rows: Rows) -> list[ListedInvoice]:
-        found = []
+        invoices = []
         for row in rows:
             invoice: Any = Invoice.from_db(DEFAULT_DB_ALIAS, _LISTED, row[: len(_LISTED)])
             for name, value in zip(_SUMS, row[len(_LISTED) :], strict=True):
                 setattr(invoice, name, value)
-            found.append(ListedInvoice(invoice, standing(invoice=invoice, on=on)))
-        return found
+            invoices.append(ListedInvoice(invoice, standing(invoice=invoice, on=on)))
+        return invoices
 
     return Ask(f"{_newest_of()} LIMIT %(limit)s", {"tenant": tenant.pk, "limit": limit}, made, kept=True)
 
@@ -121,8 +121,8 @@ _SUMS = list(invoice_balances.Sums.__annotations__)
 
 @of_tenant
 def _newest_of(tenant: int) -> QuerySet[Any, Any]:
-    found = invoice_balances.with_sums(_visible(tenant)).order_by("-period_start", "-pk")
-    return found.values_list(*_LISTED, *_SUMS)
+    invoices = invoice_balances.with_sums(_visible(tenant)).order_by("-period_start", "-pk")
+    return invoices.values_list(*_LISTED, *_SUMS)
 
 
 def open_sums(tenant: Tenant) -> Open:
@@ -136,9 +136,9 @@ def ask_open(tenant: Tenant) -> Ask[Open]:
 
 @of_tenant
 def _open_of(tenant: int) -> QuerySet[Any, Any]:
-    found = invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__gt=0).order_by()
+    invoices = invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__gt=0).order_by()
     processing, waits = Exists(invoice_balances.under_way()), ~Exists(invoice_balances.under_way())
-    return found.values_list("currency").annotate(
+    return invoices.values_list("currency").annotate(
         Sum("left"), Count("pk"), processing=Count("pk", filter=processing), first=Min("due_on", filter=waits)
     )
 
@@ -161,8 +161,8 @@ def ask_owed_back(tenant: Tenant) -> Ask[OwedBack]:
 
 @of_tenant
 def _owed_back_of(tenant: int) -> QuerySet[Any, Any]:
-    found = invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__lt=0).order_by()
-    return found.values_list("currency").annotate(Sum("left"), Count("pk"), Min("number"))
+    invoices = invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__lt=0).order_by()
+    return invoices.values_list("currency").annotate(Sum("left"), Count("pk"), Min("number"))
 
 
 def _owed_back(rows: Rows) -> OwedBack:
@@ -180,8 +180,8 @@ def get(tenant: Tenant, number: str) -> Invoice:
 
 def line(tenant: Tenant, number: str, position: int) -> InvoiceLine:
     """Raises InvoiceLine.DoesNotExist, also for a draft's."""
-    found = InvoiceLine.objects.filter(tenant=tenant, invoice__in=_visible(tenant).filter(number=number))
-    return found.select_related("invoice", "service_period").get(position=position)
+    lines = InvoiceLine.objects.filter(tenant=tenant, invoice__in=_visible(tenant).filter(number=number))
+    return lines.select_related("invoice", "service_period").get(position=position)
 
 
 def detail(tenant: Tenant, number: str, *, on: date) -> Detail:
@@ -222,16 +222,16 @@ def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
 
 def document(invoice: Invoice) -> bytes | None:
     """The PDF as it was sent; None while it is not rendered yet."""
-    kept = InvoiceDocument.objects.filter(invoice=invoice).values_list("pdf", flat=True).first()
-    return bytes(kept) if kept is not None else None
+    pdf = InvoiceDocument.objects.filter(invoice=invoice).values_list("pdf", flat=True).first()
+    return bytes(pdf) if pdf is not None else None
 
 
 def einvoice(invoice: Invoice) -> bytes | None:
     """The e-invoice as it was sent; None where there is none, or it is not rendered yet."""
-    kept = InvoiceDocument.objects.filter(invoice=invoice).values_list("einvoice", flat=True).first()
-    return bytes(kept) if kept is not None else None
+    xml = InvoiceDocument.objects.filter(invoice=invoice).values_list("einvoice", flat=True).first()
+    return bytes(xml) if xml is not None else None
 
 
 def _visible(tenant: Tenant | int) -> InvoiceQuerySet:
-    found = Invoice.objects.filter(tenant=tenant)
-    return found.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID])
+    invoices = Invoice.objects.filter(tenant=tenant)
+    return invoices.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID])

@@ -112,9 +112,11 @@ def choices(tenant: Tenant) -> Choices:
     )
 
 
-def newest(tenant: Tenant, wanted: Wanted, *, after: Cursor | None = None) -> tuple[list[Job], Cursor | None]:
+def newest(
+    tenant: Tenant, filters: Wanted, *, after: Cursor | None = None
+) -> tuple[list[Job], Cursor | None]:
     """A page of jobs, the newest first, and where the next one begins. Four queries."""
-    rows = list(_matching(tenant, wanted, after).order_by("-shown_at", "-record_id")[: PAGE + 1])
+    rows = list(_matching(tenant, filters, after).order_by("-shown_at", "-record_id")[: PAGE + 1])
     more = Cursor(rows[PAGE - 1].shown_at, rows[PAGE - 1].record_id) if len(rows) > PAGE else None
     return costed(tenant, rows[:PAGE]), more
 
@@ -132,9 +134,9 @@ def ask_costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> Ask[F
     start, end = int(period.start.timestamp()), int(period.end.timestamp())
     values = {"tenant": tenant.pk, "start": start, "end": end, "before": start - LOOK_BACK, "limit": limit}
 
-    def made(found: Rows) -> Found:
-        rows = [RatedJob.from_db(connection.alias, _COLUMNS, row[:-1]) for row in found]
-        return Found(rows, {job.project_id: row[-1] for job, row in zip(rows, found, strict=True)})
+    def made(raw_rows: Rows) -> Found:
+        rows = [RatedJob.from_db(connection.alias, _COLUMNS, row[:-1]) for row in raw_rows]
+        return Found(rows, {job.project_id: row[-1] for job, row in zip(rows, raw_rows, strict=True)})
 
     return Ask(_COSTLIEST, values, made)
 
@@ -151,27 +153,27 @@ def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
     return costed(tenant, [row])[0], _pieces(tenant, row)
 
 
-def _matching(tenant: Tenant, wanted: Wanted, after: Cursor | None) -> QuerySet[RatedJob]:
-    found = RatedJob.objects.filter(tenant=tenant)
-    if wanted.period is not None:
-        start, end = int(wanted.period.start.timestamp()), int(wanted.period.end.timestamp())
-        found = found.filter(shown_at__gte=start, shown_at__lt=end)
-    if wanted.project is not None:
-        found = found.filter(project=wanted.project)
-    if wanted.gpu_model:
-        found = found.filter(gpu_model=wanted.gpu_model)
-    if wanted.user:
-        found = found.filter(user=wanted.user)
-    if wanted.state:
-        found = found.filter(state__in={wanted.state, wanted.state.upper(), wanted.state.capitalize()})
-    if wanted.q:
-        found = found.filter(Q(job_id__startswith=wanted.q) | Q(name__icontains=wanted.q))
+def _matching(tenant: Tenant, filters: Wanted, after: Cursor | None) -> QuerySet[RatedJob]:
+    jobs = RatedJob.objects.filter(tenant=tenant)
+    if filters.period is not None:
+        start, end = int(filters.period.start.timestamp()), int(filters.period.end.timestamp())
+        jobs = jobs.filter(shown_at__gte=start, shown_at__lt=end)
+    if filters.project is not None:
+        jobs = jobs.filter(project=filters.project)
+    if filters.gpu_model:
+        jobs = jobs.filter(gpu_model=filters.gpu_model)
+    if filters.user:
+        jobs = jobs.filter(user=filters.user)
+    if filters.state:
+        jobs = jobs.filter(state__in={filters.state, filters.state.upper(), filters.state.capitalize()})
+    if filters.q:
+        jobs = jobs.filter(Q(job_id__startswith=filters.q) | Q(name__icontains=filters.q))
     if after is not None:
-        found = found.filter(
+        jobs = jobs.filter(
             Q(shown_at__lt=after.shown_at) | Q(shown_at=after.shown_at, record_id__lt=after.record_id),
             shown_at__lte=after.shown_at,
         )
-    return found
+    return jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +209,9 @@ Sums = Mapping[int, list[tuple[str, int | None, Fraction]]]
 def ask_sums(tenant: Tenant, rows: Sequence[RatedJob]) -> Ask[Sums]:
     """The rated usage of each of these jobs."""
 
-    def made(found: Rows) -> Sums:
+    def made(raw_rows: Rows) -> Sums:
         sums: dict[int, list[tuple[str, int | None, Fraction]]] = defaultdict(list)
-        for record_id, verdict, price_id, share_den, units in found:
+        for record_id, verdict, price_id, share_den, units in raw_rows:
             sums[record_id].append((verdict, price_id, Fraction(int(units), share_den)))
         return sums
 
@@ -225,11 +227,11 @@ def summed(
     projects: Mapping[int, str] = _NONE,
 ) -> list[Job]:
     """Each job with what `ask_sums` was answered. Two queries at most, for prices and projects that are not given."""
-    prices = tags((price for parts in sums.values() for _, price, _ in parts), known=prices)
-    wanted = {row.project_id for row in rows}
-    if not wanted <= projects.keys():
-        found = Project.objects.filter(tenant=tenant, pk__in=wanted)
-        projects = dict(found.values_list("pk", "name"))
+    prices = tags((price for parts in sums.values() for _, price, _ in parts), prices=prices)
+    project_ids = {row.project_id for row in rows}
+    if not project_ids <= projects.keys():
+        project_rows = Project.objects.filter(tenant=tenant, pk__in=project_ids)
+        projects = dict(project_rows.values_list("pk", "name"))
     jobs = []
     for row in rows:
         parts = sums.get(row.record_id, [])
@@ -257,8 +259,8 @@ def _verdict(row: RatedJob, verdicts: set[str]) -> Verdict:
 def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
     with connection.cursor() as cursor:
         cursor.execute(_PIECES, {"tenant": tenant.pk, "record": row.record_id})
-        found = cursor.fetchall()
-    prices = tags(price for *_, price, _, _ in found)
+        rows = cursor.fetchall()
+    prices = tags(price for *_, price, _, _ in rows)
     return [
         Piece(
             project,
@@ -272,19 +274,19 @@ def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
             number or "",
             payer or "",
         )
-        for project, resource, verdict, since, until, units, share_num, share_den, price, number, payer in found
+        for project, resource, verdict, since, until, units, share_num, share_den, price, number, payer in rows
     ]
 
 
 def _span(rows: Sequence[RatedJob]) -> dict[str, Any]:
     """The jobs, and the months that their present revisions touch: what lies beyond nets to nothing."""
-    held = [
+    spans = [
         (row.started, row.ended or row.seen_until or row.started) for row in rows if row.started is not None
     ]
     return {
         "records": [row.record_id for row in rows],
-        "since": _month(min((since for since, _ in held), default=0)),
-        "until": _month(max((until for _, until in held), default=0)),
+        "since": _month(min((since for since, _ in spans), default=0)),
+        "until": _month(max((until for _, until in spans), default=0)),
     }
 
 

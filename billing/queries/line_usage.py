@@ -86,12 +86,14 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
     with connection.cursor() as cursor:
         cursor.execute(_PAGE, values)
         rows = cursor.fetchall()
-    found = [
+    page_jobs = [
         JobOnLine(record, job, user, _at(since), _at(until), units, Fraction(num, den), left)
         for record, job, user, since, until, units, num, den, left, _, _ in rows[:PAGE]
     ]
-    last = Cursor(rows[PAGE - 1][-1], found[-1].record_id, found[-1].share) if len(rows) > PAGE else None
-    return Page(found, rows[0][-2] if rows else 0, last)
+    last = (
+        Cursor(rows[PAGE - 1][-1], page_jobs[-1].record_id, page_jobs[-1].share) if len(rows) > PAGE else None
+    )
+    return Page(page_jobs, rows[0][-2] if rows else 0, last)
 
 
 def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:

@@ -138,13 +138,13 @@ def live(
     runs, more_runs = _page(tenant, running=True, after=runs_after)
     waits, more_waits = _page(tenant, running=False, after=waits_after)
     jobs = costed(tenant, [*runs, *waits])
-    told = _asked(jobs)
+    requests = _asked(jobs)
     cuts = _cuts(tenant, runs)
-    like = _like(tenant, [(job, told[job.row.record_id][0]) for job in jobs[len(runs) :]])
+    like = _like(tenant, [(job, requests[job.row.record_id][0]) for job in jobs[len(runs) :]])
     day, charged = _today(tenant, moment, today)
-    found = [group[6] for group in groups] + [price for _, _, price in _flat([cuts, like])]
-    prices = tags([*found, *charged])
-    opened = [_open(job, told[job.row.record_id], cuts, like, prices, since, gone) for job in jobs]
+    price_ids = [group[6] for group in groups] + [price for _, _, price in _flat([cuts, like])]
+    prices = tags([*price_ids, *charged])
+    opened = [_open(job, requests[job.row.record_id], cuts, like, prices, since, gone) for job in jobs]
     return Live(
         running,
         waiting,
@@ -168,17 +168,17 @@ def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def _page(tenant: Tenant, *, running: bool, after: Cursor | None) -> tuple[list[RatedJob], Cursor | None]:
-    found = RatedJob.objects.filter(tenant=tenant, ended__isnull=True, started__isnull=not running)
+    jobs = RatedJob.objects.filter(tenant=tenant, ended__isnull=True, started__isnull=not running)
     if after is not None and running:
-        found = found.filter(
+        jobs = jobs.filter(
             Q(shown_at__lt=after.shown_at) | Q(shown_at=after.shown_at, record_id__lt=after.record_id)
         )
     elif after is not None:
-        found = found.filter(
+        jobs = jobs.filter(
             Q(shown_at__gt=after.shown_at) | Q(shown_at=after.shown_at, record_id__gt=after.record_id)
         )
     order = ("-shown_at", "-record_id") if running else ("shown_at", "record_id")
-    rows = list(found.order_by(*order)[: PAGE + 1])
+    rows = list(jobs.order_by(*order)[: PAGE + 1])
     more = Cursor(rows[PAGE - 1].shown_at, rows[PAGE - 1].record_id) if len(rows) > PAGE else None
     return rows[:PAGE], more
 
@@ -186,17 +186,17 @@ def _page(tenant: Tenant, *, running: bool, after: Cursor | None) -> tuple[list[
 def _asked(jobs: Sequence[Job]) -> dict[int, tuple[Asked, str, int | None]]:
     """Per job what it holds or wants, as text too, and its time limit."""
     records = [job.row.record_id for job in jobs]
-    found = {record: rest for record, *rest in _rows(sql.ASKED, {"records": records})}
-    told = {}
+    rows_by_record = {record: rest for record, *rest in _rows(sql.ASKED, {"records": records})}
+    requests = {}
     for job in jobs:
         row = job.row
-        requested, limit, shares = found.get(row.record_id, ("", None, "{}"))
+        requested, limit, shares = rows_by_record.get(row.record_id, ("", None, "{}"))
         wants = (
             requested_resources.read(requested, json.loads(shares))
             if row.started is None and not row.gpus
             else Asked()
         )
-        told[row.record_id] = (
+        requests[row.record_id] = (
             Asked(
                 gpus=row.gpus or wants.gpus,
                 gpu_model=row.gpu_model or wants.gpu_model,
@@ -210,7 +210,7 @@ def _asked(jobs: Sequence[Job]) -> dict[int, tuple[Asked, str, int | None]]:
             requested,
             limit,
         )
-    return told
+    return requests
 
 
 def _cuts(tenant: Tenant, runs: Sequence[RatedJob]) -> dict[int, list[Cut]]:
@@ -227,12 +227,12 @@ def _like(tenant: Tenant, waits: Sequence[tuple[Job, Asked]]) -> dict[int, list[
     """Per waiting record the terms of the newest job of its account that ran in the same way."""
     if not waits:
         return {}
-    wanted = [
+    rows = [
         (n, job.row.cluster, job.row.account, job.row.queue, job.row.qos, want.gpu_model, want.mig_profile)
         for n, (job, want) in enumerate(waits)
     ]
     names = ("places", "clusters", "accounts", "queues", "qoses", "models", "profiles")
-    columns = {name: [row[n] for row in wanted] for n, name in enumerate(names)}
+    columns = {name: [row[n] for row in rows] for n, name in enumerate(names)}
     cuts: dict[int, list[Cut]] = defaultdict(list)
     for place, *cut in _rows(sql.LIKE, {"tenant": tenant.pk, "recent": RECENT, **columns}):
         cuts[waits[place][0].row.record_id].append((cut[0], cut[1], cut[2]))
@@ -241,7 +241,7 @@ def _like(tenant: Tenant, waits: Sequence[tuple[Job, Asked]]) -> dict[int, list[
 
 def _open(
     job: Job,
-    told: tuple[Asked, str, int | None],
+    request: tuple[Asked, str, int | None],
     cuts: Mapping[int, list[Cut]],
     like: Mapping[int, list[Cut]],
     prices: Tags,
@@ -249,20 +249,22 @@ def _open(
     gone: Collection[int],
 ) -> OpenJob:
     row = job.row
-    holds, requested, limit = told
+    holds, requested, limit = request
     stale = row.started is not None and not (row.seen_until or 0) >= since.get(row.cluster, 2**62)
     unseen = stale or row.record_id in gone
     quantities = _quantities(
         holds.gpus, holds.gpu_share, holds.cpu_milli, holds.memory_mib, holds.gpu_memory_mib, holds.billing
     )
-    found = (like if row.started is None else cuts).get(row.record_id, [])
+    job_cuts = (like if row.started is None else cuts).get(row.record_id, [])
     parts = tuple(
         Part(Resource(resource), Verdict(verdict), quantities[Resource(resource)], prices.get(price or 0))
-        for resource, verdict, price in found
+        for resource, verdict, price in job_cuts
     )
-    wanted = {resource for resource, quantity in quantities.items() if quantity and not resource.is_measure}
+    resources = {
+        resource for resource, quantity in quantities.items() if quantity and not resource.is_measure
+    }
     unweighed = any(part.resource.is_measure and not part.quantity for part in parts)
-    if unseen or (row.started is None and (unweighed or wanted - {part.resource for part in parts})):
+    if unseen or (row.started is None and (unweighed or resources - {part.resource for part in parts})):
         parts = ()
     until = row.seen_until
     if until is not None and not unseen:
@@ -283,8 +285,8 @@ def _quantities(
 
 
 def _per_hour(parts: Iterable[Part]) -> Money | None:
-    found = per_currency(cost(part.tag, part.quantity * HOUR) for part in parts if part.tag)
-    return found[0] if len(found) == 1 else None
+    amounts = per_currency(cost(part.tag, part.quantity * HOUR) for part in parts if part.tag)
+    return amounts[0] if len(amounts) == 1 else None
 
 
 def _held(groups: Iterable[Sequence[Any]]) -> list[RunningGpus]:
@@ -292,15 +294,22 @@ def _held(groups: Iterable[Sequence[Any]]) -> list[RunningGpus]:
     for model, profile, num, den, resource, _, _, gpus, *_ in groups:
         if resource == Resource.GPU:
             counts[model, profile, Fraction(num, den)] += gpus
-    held = [RunningGpus(*key, gpus) for key, gpus in counts.items()]
-    return sorted(held, key=lambda held: (-held.gpus * held.share, held.gpu_model, held.mig_profile))
+    running_gpus = [RunningGpus(*key, gpus) for key, gpus in counts.items()]
+    return sorted(
+        running_gpus,
+        key=lambda running_gpus: (
+            -running_gpus.gpus * running_gpus.share,
+            running_gpus.gpu_model,
+            running_gpus.mig_profile,
+        ),
+    )
 
 
 def _amounts(groups: Iterable[Sequence[Any]], prices: Tags) -> Iterable[Money]:
     for _, _, num, den, resource, _, price, gpus, *rest in groups:
         if price in prices:
-            held = _quantities(gpus, (num, den), *rest)[Resource(resource)]
-            yield cost(prices[price], held * HOUR)
+            quantity = _quantities(gpus, (num, den), *rest)[Resource(resource)]
+            yield cost(prices[price], quantity * HOUR)
 
 
 def _today(tenant: Tenant, moment: datetime, today: date) -> tuple[Fraction, set[int]]:
@@ -320,4 +329,4 @@ def _money(amount: Fraction, currencies: set[str]) -> Money | None:
 
 
 def _flat(cuts: Iterable[Mapping[int, list[Cut]]]) -> Iterable[Cut]:
-    return [cut for found in cuts for rows in found.values() for cut in rows]
+    return [cut for by_record in cuts for rows in by_record.values() for cut in rows]

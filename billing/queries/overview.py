@@ -114,10 +114,10 @@ def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Arou
 
 def ask_around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Ask[Around | None]:
     def made(rows: Rows) -> Around | None:
-        found: dict[int, BillingPeriod] = {
+        periods: dict[int, BillingPeriod] = {
             place: BillingPeriod.from_db(DEFAULT_DB_ALIAS, _PERIOD, row) for place, *row in rows
         }
-        return Around(found[0], found.get(-1), found.get(1)) if found else None
+        return Around(periods[0], periods.get(-1), periods.get(1)) if periods else None
 
     return Ask(_AROUND, {"tenant": tenant.pk, "moment": moment, "day": day}, made, kept=True)
 
@@ -129,7 +129,7 @@ def overview(
     *,
     today: date,
     accrued: Accrued | None = None,
-    beside: Sequence[Ask[Any]] = (),
+    extra_asks: Sequence[Ask[Any]] = (),
 ) -> Overview:
     """Nine queries in two round trips. `today` is a day of the period's zone: later ones are not compared with.
 
@@ -144,16 +144,16 @@ def overview(
     costliest = jobs.ask_costliest(tenant, period, limit=COSTLIEST)
     started, balances = jobs.ask_count(tenant, period), wallets.ask_balances(tenant)
     open_, owed_back = invoices.ask_open(tenant), invoices.ask_owed_back(tenant)
-    together(totals, earlier, costliest, started, balances, open_, owed_back, *beside)
+    together(totals, earlier, costliest, started, balances, open_, owed_back, *extra_asks)
     rows, prices = totals.answer
     own = [row for row in rows if row.period == period.pk]
-    found = _currencies(own, prices)
-    currency = found.pop() if len(found) == 1 else ""
+    currencies = _currencies(own, prices)
+    currency = currencies.pop() if len(currencies) == 1 else ""
     uses, series = _uses(own, prices, accrued)
     terms = accrued.terms if accrued else []
     days = _ask_days(tenant, first - DAYS_BEFORE if today < end else first, end, [pk for pk, _ in series])
-    found_jobs = costliest.answer
-    sums = jobs.ask_sums(tenant, found_jobs.rows)
+    costliest_jobs = costliest.answer
+    sums = jobs.ask_sums(tenant, costliest_jobs.rows)
     together(days, sums)
     comparable = before and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}
     return Overview(
@@ -173,7 +173,7 @@ def overview(
         before_period=before,
         started=started.answer,
         costliest=jobs.summed(
-            tenant, found_jobs.rows, sums.answer, prices=prices, projects=found_jobs.projects
+            tenant, costliest_jobs.rows, sums.answer, prices=prices, projects=costliest_jobs.projects
         ),
         balances=balances.answer,
         open=open_.answer,
@@ -190,9 +190,9 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
 def _ask_totals(tenant: Tenant, periods: list[BillingPeriod]) -> Ask[tuple[list[Row], Tags]]:
     """The totals of these periods, and the prices that they were rated by."""
 
-    def made(found: Rows) -> tuple[list[Row], Tags]:
+    def made(raw_rows: Rows) -> tuple[list[Row], Tags]:
         rows, prices = [], dict[int, Tag]()
-        for columns in found:
+        for columns in raw_rows:
             row = Row(*columns[:PRICED])
             rows.append(row)
             if row.price is not None and row.price not in prices and columns[PRICED] is not None:
@@ -332,7 +332,7 @@ FROM billing_daytotal WHERE tenant_id = %(tenant)s AND day >= %(first)s AND day 
 """
 
 
-def _amount(kept: Any, share_den: int) -> Fraction:
+def _amount(amount: Any, share_den: int) -> Fraction:
     """Totals keep Σ units × share_num × unit price, undivided."""
-    numerator, denominator = (kept or Decimal(0)).as_integer_ratio()
+    numerator, denominator = (amount or Decimal(0)).as_integer_ratio()
     return Fraction(numerator, denominator * share_den * 3600)

@@ -64,14 +64,14 @@ def plans(*, moment: datetime, name: str = "") -> list[VersionedPlan]:
     for version in versions:
         by_plan[version.plan_id].append(version)
     used, prices = _used([version.pk for listed in by_plan.values() for version in listed])
-    found = [
+    versioned_plans = [
         VersionedPlan(row, _versions(by_plan[row.pk], used), *_tenants(row, counts), prices)
         for counts in [_subscribed(rows, moment)]
         for row in rows
     ]
     if name:
-        _fill([version for plan in found for version in plan.versions])
-    return found
+        _fill([version for plan in versioned_plans for version in plan.versions])
+    return versioned_plans
 
 
 def subscribers(plan: Plan, *, moment: datetime, limit: int) -> list[tuple[str, datetime]]:
@@ -82,10 +82,10 @@ def subscribers(plan: Plan, *, moment: datetime, limit: int) -> list[tuple[str, 
 
 def last_month(*, moment: datetime) -> tuple[int, int] | None:
     """The newest month that is over and in which anything was used; None where there is none. One query."""
-    found = BillingPeriod.objects.filter(end__lte=moment, totals__units__gt=0).order_by("-start").first()
-    if found is None:
+    period = BillingPeriod.objects.filter(end__lte=moment, totals__units__gt=0).order_by("-start").first()
+    if period is None:
         return None
-    local = found.start.astimezone(ZoneInfo(found.timezone))
+    local = period.start.astimezone(ZoneInfo(period.timezone))
     return local.year, local.month
 
 
@@ -103,12 +103,12 @@ def examples(*, plan: str, month: tuple[int, int]) -> list[tuple[str, Tenant]]:
     if not totals:
         return []
     places = {"Small": 0, "Usual": len(totals) // 2, "Large": len(totals) - 1}
-    wanted = {name: totals[place] for name, place in places.items()}
-    tenants = Tenant.objects.in_bulk(set(wanted.values()))
-    told: dict[int, str] = {}
+    tenant_ids = {name: totals[place] for name, place in places.items()}
+    tenants = Tenant.objects.in_bulk(set(tenant_ids.values()))
+    labels: dict[int, str] = {}
     for name in ("Usual", "Small", "Large"):  # of fewer than three the usual one is told first
-        told.setdefault(wanted[name], name)
-    return [(told[pk], tenants[pk]) for pk in sorted(told, key=lambda pk: list(places).index(told[pk]))]
+        labels.setdefault(tenant_ids[name], name)
+    return [(labels[pk], tenants[pk]) for pk in sorted(labels, key=lambda pk: list(places).index(labels[pk]))]
 
 
 def _ordered(sums: QuerySet[PeriodTotal]) -> list[int]:
@@ -132,8 +132,8 @@ def _used(ids: Sequence[int]) -> tuple[set[int], set[int]]:
     versions = {version for version, _ in rows}
     for kind, model in KINDS.items():
         lines = InvoiceLine.objects.filter(kind=kind).values("term_id")
-        found = model._default_manager.filter(version__in=ids, pk__in=lines)
-        versions |= set(found.values_list("version", flat=True))
+        terms = model._default_manager.filter(version__in=ids, pk__in=lines)
+        versions |= set(terms.values_list("version", flat=True))
     return versions, {price for _, price in rows}
 
 

@@ -61,10 +61,10 @@ def spending(*, moment: datetime) -> list[Spend]:
     for slug, project, price, share_den, units in _rows(_SPENDING, {"moment": moment}):
         lines[slug, project, price] += Fraction(int(units), share_den)
     prices = tags(price for _, _, price in lines)
-    found: dict[str, list[Money]] = defaultdict(list)
+    tenant_amounts: dict[str, list[Money]] = defaultdict(list)
     for (slug, _, price), seconds in lines.items():
-        found[slug].append(cost(prices[price], seconds).rounded())
-    sums = {slug: per_currency(amounts) for slug, amounts in found.items()} | accrued
+        tenant_amounts[slug].append(cost(prices[price], seconds).rounded())
+    sums = {slug: per_currency(amounts) for slug, amounts in tenant_amounts.items()} | accrued
     return [Spend(slug, amount) for slug in sorted(sums) for amount in sums[slug]]
 
 
@@ -77,10 +77,10 @@ def unpriced() -> list[tuple[str, Fraction]]:
         .filter(sum__gt=0)
         .order_by("tenant__slug", "share_den")
     )
-    found: dict[str, Fraction] = defaultdict(Fraction)
+    gpu_seconds: dict[str, Fraction] = defaultdict(Fraction)
     for slug, share_den, units in rows:
-        found[slug] += Fraction(int(units), share_den)
-    return list(found.items())
+        gpu_seconds[slug] += Fraction(int(units), share_den)
+    return list(gpu_seconds.items())
 
 
 def job_costs(*, moment: datetime, most: int) -> JobCosts:
@@ -92,12 +92,12 @@ def job_costs(*, moment: datetime, most: int) -> JobCosts:
     since = int((moment - LATELY).timestamp())
     rows = _rows(_JOBS, {"moment": moment, "since": since, "most": most, "name": NAME})
     prices = tags(price for *_, price, _, _ in rows)
-    told: dict[Kind, list[Money]] = defaultdict(list)
+    kinds: dict[Kind, list[Money]] = defaultdict(list)
     rest: list[Money] = []
     for slug, name, account, gpu_type, price, share_den, units in rows:
-        into = rest if slug is None else told[Kind(name, slug, gpu_type, account)]
+        into = rest if slug is None else kinds[Kind(name, slug, gpu_type, account)]
         into.append(cost(prices[price], Fraction(int(units), share_den)))
-    return JobCosts({kind: per_currency(told[kind]) for kind in sorted(told)}, per_currency(rest))
+    return JobCosts({kind: per_currency(kinds[kind]) for kind in sorted(kinds)}, per_currency(rest))
 
 
 def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:

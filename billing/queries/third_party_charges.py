@@ -74,8 +74,8 @@ def read_through(*, tenant: Tenant, accrued: Accrued, moment: datetime) -> datet
     tenants = [tenant.pk, *(each.user.pk for each in accrued.others if each.user)]
     owned = Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant__in=tenants)
     marks = [mark.complete_through for mark in usage.marks(list(owned.values_list("account", flat=True)))]
-    known = [mark for mark in marks if mark is not None]
-    return min(known) if known and len(known) == len(marks) else None
+    watermarks = [mark for mark in marks if mark is not None]
+    return min(watermarks) if watermarks and len(watermarks) == len(marks) else None
 
 
 def _zone(of: Statement) -> ZoneInfo:
@@ -85,13 +85,13 @@ def _zone(of: Statement) -> ZoneInfo:
 
 def _days(users: Iterable[int], *, since: date) -> Mapping[int, Mapping[date, Fraction]]:
     """By user and day what its use costs at the prices of first units."""
-    found: dict[int, dict[date, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    amounts: dict[int, dict[date, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     rows = DayTotal.objects.filter(tenant__in=users, day__gte=since)
     for user, day, share_den, amount in rows.values_list("tenant", "day", "share_den").annotate(
         sum=Sum("amount")
     ):
-        found[user][day] += Fraction(amount) / (share_den * HOUR)
-    return found
+        amounts[user][day] += Fraction(amount) / (share_den * HOUR)
+    return amounts
 
 
 def _pays(rows: Iterable[Payer], day: date) -> bool:

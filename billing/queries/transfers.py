@@ -23,30 +23,30 @@ CANDIDATES = 3  # transfers that a debit may take back
 
 def tallies() -> dict[str, tuple[int, dict[str, int]]]:
     """By state how many there are, and what they come to by currency. One query."""
-    found: dict[str, tuple[int, dict[str, int]]] = {}
+    totals: dict[str, tuple[int, dict[str, int]]] = {}
     rows = Transfer.objects.values_list("state", "currency").annotate(count=Count("pk"), sum=Sum("amount"))
     for state, currency, count, amount in rows.order_by("state", "currency"):
-        known, sums = found.get(state, (0, {}))
-        found[state] = known + count, sums | {currency: int(amount)}
-    return found
+        state_count, sums = totals.get(state, (0, {}))
+        totals[state] = state_count + count, sums | {currency: int(amount)}
+    return totals
 
 
 def transfers(*, states: Sequence[TransferState], before: int = 0) -> tuple[list[Transfer], int]:
     """Those in these states, the newest first, and the cursor of what follows; 0 for nothing."""
-    found = Transfer.objects.filter(state__in=states).select_related("undoes").order_by("-pk")
-    rows = list((found.filter(pk__lt=before) if before else found)[: PAGE + 1])
+    selection = Transfer.objects.filter(state__in=states).select_related("undoes").order_by("-pk")
+    rows = list((selection.filter(pk__lt=before) if before else selection)[: PAGE + 1])
     return rows[:PAGE], rows[PAGE - 1].pk if len(rows) > PAGE else 0
 
 
 def parts(rows: Sequence[Transfer]) -> dict[int, list[TransferPart]]:
     """By transfer what it is booked on now. One query."""
-    found: dict[int, list[TransferPart]] = defaultdict(list)
-    standing = TransferPart.objects.filter(
+    by_transfer: dict[int, list[TransferPart]] = defaultdict(list)
+    active_parts = TransferPart.objects.filter(
         transfer__in=[row.pk for row in rows], amount__gt=0, undone_by=None
     )
-    for part in standing.select_related("payment__invoice", "tenant", "grant__wallet").order_by("pk"):
-        found[part.transfer_id].append(part)
-    return found
+    for part in active_parts.select_related("payment__invoice", "tenant", "grant__wallet").order_by("pk"):
+        by_transfer[part.transfer_id].append(part)
+    return by_transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,14 @@ def taken_back(rows: Sequence[Transfer]) -> dict[int, list[Transfer]]:
     debits = [row for row in rows if row.amount < 0]
     if not debits:
         return {}
-    found = Transfer.objects.filter(amount__in=[-row.amount for row in debits], undone_by=None).exclude(
-        state=TransferState.RETURNED
-    )
-    known = list(found.order_by("-pk")[:200])
+    credit_transfers = Transfer.objects.filter(
+        amount__in=[-row.amount for row in debits], undone_by=None
+    ).exclude(state=TransferState.RETURNED)
+    candidates = list(credit_transfers.order_by("-pk")[:200])
     return {
         row.pk: [
             each
-            for each in known
+            for each in candidates
             if (each.amount, each.currency, each.account) == (-row.amount, row.currency, row.account)
         ][:CANDIDATES]
         for row in debits
@@ -113,9 +113,9 @@ def refused() -> list[RefusedEntry]:
 
 def credit_balances() -> list[tuple[Tenant, str, int]]:
     """Tenants with a credit balance, its currency and minor units. Two queries."""
-    found = credit_balance.balances()
-    tenants = Tenant.objects.in_bulk([tenant for tenant, _ in found])
-    return [(tenants[tenant], currency, amount) for (tenant, currency), amount in found.items()]
+    balances = credit_balance.balances()
+    tenants = Tenant.objects.in_bulk([tenant for tenant, _ in balances])
+    return [(tenants[tenant], currency, amount) for (tenant, currency), amount in balances.items()]
 
 
 def statements() -> list[BankStatement]:

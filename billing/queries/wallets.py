@@ -41,8 +41,10 @@ class WalletStatement:
 
 def wallets(tenant: Tenant, *, after: int = 0) -> tuple[list[Wallet], int]:
     """The tenant's wallets in the order of their opening, and the cursor of what follows."""
-    found = Wallet.objects.filter(tenant=tenant, pk__gt=after).select_related("project", "scheme", "tenant")
-    rows = list(found.order_by("pk")[: PAGE + 1])
+    selection = Wallet.objects.filter(tenant=tenant, pk__gt=after).select_related(
+        "project", "scheme", "tenant"
+    )
+    rows = list(selection.order_by("pk")[: PAGE + 1])
     return rows[:PAGE], rows[PAGE - 1].pk if len(rows) > PAGE else 0
 
 
@@ -62,8 +64,8 @@ def ask_balances(tenant: Tenant) -> Ask[list[tuple[str, int, int]]]:
 
 def statement(tenant: Tenant, wallet: int, *, before: int = 0) -> WalletStatement | None:
     """The wallet's statement from the cursor `before` on; None where the tenant has no such wallet."""
-    found = Wallet.objects.filter(tenant=tenant, pk=wallet).select_related("project", "scheme", "tenant")
-    row = found.first()
+    selection = Wallet.objects.filter(tenant=tenant, pk=wallet).select_related("project", "scheme", "tenant")
+    row = selection.first()
     if row is None:
         return None
     bookings = _newest(row, before)
@@ -96,8 +98,8 @@ class Month:
 
 def of_month(tenant: Tenant, wallet: int, *, since: datetime, until: datetime, limit: int) -> Month | None:
     """The bookings of [since, until), by when they were booked; None where the tenant has no such wallet."""
-    found = Wallet.objects.filter(tenant=tenant, pk=wallet).select_related("project", "scheme", "tenant")
-    row = found.first()
+    selection = Wallet.objects.filter(tenant=tenant, pk=wallet).select_related("project", "scheme", "tenant")
+    row = selection.first()
     if row is None:
         return None
     opening = _balance(row, "at >= %s", since)
@@ -127,9 +129,9 @@ def _newest(wallet: Wallet, before: int) -> list[tuple[int, datetime, date | Non
     while True:
         with connection.cursor() as cursor:
             cursor.execute(_BOOKINGS, {"wallet": wallet.pk, "before": before or None, "read": read})
-            found = [(*told, int(amount), int(count)) for *told, amount, count in cursor.fetchall()]
-        is_all = sum(row[-1] for row in found) < read
-        whole = found if is_all else found[:-1]  # of the last one some entries may not have been read
+            bookings = [(*columns, int(amount), int(count)) for *columns, amount, count in cursor.fetchall()]
+        is_all = sum(row[-1] for row in bookings) < read
+        whole = bookings if is_all else bookings[:-1]  # of the last one some entries may not have been read
         rows = [row for row in whole if row[-2]]
         if is_all or len(rows) > PAGE:
             return rows

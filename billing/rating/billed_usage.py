@@ -18,11 +18,11 @@ Reach = list[tuple[datetime, int]]
 
 def of_tenants(ids: Iterable[int]) -> Mapping[int, Reach]:
     """All that has been issued to each of the tenants. One query."""
-    found: dict[int, Reach] = defaultdict(list)
+    reaches: dict[int, Reach] = defaultdict(list)
     issued = Invoice.objects.issued().filter(tenant__in=list(ids))
     for tenant, end, newest in issued.values_list("tenant", "period_end", "rated_through"):
-        found[tenant].append((end, newest))
-    return found
+        reaches[tenant].append((end, newest))
+    return reaches
 
 
 def before(invoice: Invoice) -> Reach:

@@ -186,5 +186,5 @@ def _ensure_periods(cursor: Any) -> None:
             anchor_day=anchor_day,
             since=datetime.fromtimestamp(since, UTC),
             until=datetime.fromtimestamp(until, UTC),
-            kept=None if first is None else (first, last),
+            reach=None if first is None else (first, last),
         )

@@ -116,8 +116,8 @@ class _Pass:
 
     def _proven(self, proved: _Proof, as_of: datetime | None) -> datetime | None:
         if self.live is not None:
-            told = self.reading.complete_through if self.live.moves else None
-            return datetime.fromtimestamp(told, UTC) if told is not None else None
+            complete_through = self.reading.complete_through if self.live.moves else None
+            return datetime.fromtimestamp(complete_through, UTC) if complete_through is not None else None
         if as_of is None and Connection.objects.filter(cluster=self.pull.cluster, enabled=True).exists():
             self.reading.notes.append(PULLED)
             return None
@@ -189,11 +189,11 @@ def _store(
                     moment=pull.started_at,
                     marks=marks,
                 )
-                told = utilisation.store(cluster=pull.cluster, hours=batch.hours)
-                total = before + stored + Stored(told=told)
+                hour_counts = utilisation.store(cluster=pull.cluster, hours=batch.hours)
+                total = before + stored + Stored(told=hour_counts)
                 if batch.facts:
                     engine.rate_touched()
-                if told.changed:
+                if hour_counts.changed:
                     engine.rate_utilised()
                 if done is None:
                     ledger.record(pull=pull, stored=total, steps=steps)

@@ -142,14 +142,14 @@ def offers(selected: Selected) -> str:
         fits += " AND (c.tenant_id IS NULL OR c.tenant_id = s.tenant_id)"
     if selected.in_hours:
         fits += " AND (c.hours = '{}' OR c.id = ANY (w.open))"
-    columns, places, beside = "", "", ""
+    columns, places, joins = "", "", ""
     if selected.in_hours:
         columns, places = ", span_id, open_id", ", s.span_id, w.open_id"
-        beside = "LEFT JOIN rate_open w ON w.calendar_id = s.calendar_id"
+        joins = "LEFT JOIN rate_open w ON w.calendar_id = s.calendar_id"
     if selected.by_use:
         fits += " AND (c.uses = '{}' OR n.use = ANY (c.uses))"
-        columns, places, beside = f"{columns}, use", f"{places}, n.use", f"{beside} {_USED}"
-    return _OFFERS.format(shape=shape, fits=fits, columns=columns, places=places, opened=beside)
+        columns, places, joins = f"{columns}, use", f"{places}, n.use", f"{joins} {_USED}"
+    return _OFFERS.format(shape=shape, fits=fits, columns=columns, places=places, opened=joins)
 
 
 # A version that prices by use anywhere has the GPU-seconds of all of its usage told apart.

@@ -89,8 +89,8 @@ def pull(
     what was never read. `connect` makes the connector of a connection; `progress` gets the sum of all passes
     so far. Raises PullError where there is no connection, or the window is none.
     """
-    told = Connection.objects.select_related("cluster").filter(cluster=cluster).first()
-    if told is None:
+    connection = Connection.objects.select_related("cluster").filter(cluster=cluster).first()
+    if connection is None:
         raise PullError(
             f"{cluster.name} has no connection: describe one in a file for `apply`, or in the administration."
         )
@@ -99,7 +99,7 @@ def pull(
     with locks.alone(Work.PULLING, cluster.pk) as ours:
         if not ours:
             return Pulled(PullOutcome.BUSY, complete_through=_watermark(cluster))
-        work = _Pull(told, _Clock(moment), connect, progress or (lambda _: None))
+        work = _Pull(connection, _Clock(moment), connect, progress or (lambda _: None))
         work.bury()
         return work.run(since, until)
 
@@ -132,9 +132,9 @@ class _Piece:
 class _Pull:
     """One pull at work, alone with its cluster."""
 
-    def __init__(self, told: Connection, clock: _Clock, connect: Connect, progress: Progress) -> None:
-        self.connection = told
-        self.cluster = told.cluster
+    def __init__(self, connection: Connection, clock: _Clock, connect: Connect, progress: Progress) -> None:
+        self.connection = connection
+        self.cluster = connection.cluster
         self.clock = clock
         self.connect = connect
         self.progress = progress
@@ -187,8 +187,8 @@ class _Pull:
                 yield _Piece(begin, border)
                 begin = border - OVERLAP
                 continue
-            asked = None if since or until else open_runs.open_keys(self.cluster, vanished=deep)
-            yield _Piece(begin, end, asked, last=True)
+            open_keys = None if since or until else open_runs.open_keys(self.cluster, vanished=deep)
+            yield _Piece(begin, end, open_keys, last=True)
             return
 
     def _beginning(self, mark: datetime | None, *, deep: bool) -> datetime:
@@ -203,7 +203,7 @@ class _Pull:
         before = self.pulled.stored
         self.reading = Reading()
         moves = self._joins(piece)
-        taken = ingest.take_in(
+        result = ingest.take_in(
             cluster=self.cluster,
             rows=self._rows(piece),
             reading=self.reading,
@@ -218,8 +218,8 @@ class _Pull:
             ),
             progress=lambda stored: self.progress(before + stored),
         )
-        self.pulled.stored = before + taken.stored
-        self.pulled.steps += taken.steps
+        self.pulled.stored = before + result.stored
+        self.pulled.steps += result.steps
         self.pulled.passes += 1
         self.pulled.notes += [note for note in self.reading.notes if note not in self.pulled.notes]
 
@@ -296,9 +296,9 @@ class _Pull:
     def _succeeded(self, *, deep: bool) -> None:
         now = self.clock.now
         due_at = max(self.clock.moment + timedelta(seconds=self.connection.every), now)
-        told = {"deep_read_at": self.clock.moment} if deep else {}
+        values = {"deep_read_at": self.clock.moment} if deep else {}
         Connection.objects.filter(pk=self.connection.pk).update(
-            failures=0, last_error="", last_success_at=now, next_pull_at=due_at, **told
+            failures=0, last_error="", last_success_at=now, next_pull_at=due_at, **values
         )
 
     def _telemetry(self) -> None:

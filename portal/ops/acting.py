@@ -25,11 +25,11 @@ _LEFT_OUT = {
 
 def the_cluster(name: str) -> Cluster:
     """Raises BadInputError for a name that no cluster has."""
-    found = Cluster.objects.filter(name=name).first()
-    if found is None:
-        known = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)[:20]) or "none yet"
-        raise BadInputError(f"There is no cluster {quoted(name)}; known: {known}.")
-    return found
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)[:20]) or "none yet"
+        raise BadInputError(f"There is no cluster {quoted(name)}; known: {names}.")
+    return cluster
 
 
 class ActingCommand(OperatorCommand):
@@ -62,31 +62,36 @@ class ActingCommand(OperatorCommand):
         with enforcement_plan.open_door(cluster=the_cluster(cluster), clock=lambda: int(time.time())) as door:
             if yes:
                 job_control.tidy(door=door)
-            made = enforcement_plan.plan(door=door, request=request)
-            if plan and plan != made.fingerprint:
+            current_plan = enforcement_plan.plan(door=door, request=request)
+            if plan and plan != current_plan.fingerprint:
                 raise RefusedError(
-                    f"What would be done now is plan {made.fingerprint} and not {plan}: look at it again without --yes."
+                    f"What would be done now is plan {current_plan.fingerprint} and not {plan}: look at it again "
+                    "without --yes."
                 )
-            return _carried_out(door, made, why, exactly=bool(plan)) if yes else _rehearsed(door, made)
+            return (
+                _carried_out(door, current_plan, why, exactly=bool(plan))
+                if yes
+                else _rehearsed(door, current_plan)
+            )
 
 
-def _rehearsed(door: Door, made: Plan) -> Answer:
+def _rehearsed(door: Door, plan: Plan) -> Answer:
     steps = [
-        {"target": step.target, "words": step.words, "outcome": None, "error": ""} for step in made.steps
+        {"target": step.target, "words": step.words, "outcome": None, "error": ""} for step in plan.steps
     ]
-    lines = [*(step.words for step in made.steps), *made.notes]
+    lines = [*(step.words for step in plan.steps), *plan.notes]
     lines += [
         f"How act {act.pk} ended ({act}) is not known; --yes looks."
         for act in job_control.unsettled(door.cluster)
     ]
-    if made.steps:
-        lines.append(f"Nothing was done yet: this is plan {made.fingerprint}; --yes carries it out.")
-    return Answer(_data(door, made, steps, yes=False), "\n".join(lines))
+    if plan.steps:
+        lines.append(f"Nothing was done yet: this is plan {plan.fingerprint}; --yes carries it out.")
+    return Answer(_data(door, plan, steps, yes=False), "\n".join(lines))
 
 
-def _carried_out(door: Door, made: Plan, why: str, *, exactly: bool) -> Answer:
+def _carried_out(door: Door, plan: Plan, why: str, *, exactly: bool) -> Answer:
     who = f"{getpass.getuser()} at the shell"
-    done = job_control.carry_out(door=door, plan=made, who=who, why=why, exactly=exactly)
+    done = job_control.carry_out(door=door, plan=plan, who=who, why=why, exactly=exactly)
     acts = [*done.acts, *([None] * done.left)]
     steps, lines = [], []
     for step, act in zip(done.steps, acts, strict=True):
@@ -101,13 +106,13 @@ def _carried_out(door: Door, made: Plan, why: str, *, exactly: bool) -> Answer:
             }
         )
         lines.append(_line(step.words, act))
-    why_not = _LEFT_OUT.get(made.request.kind, "")
+    why_not = _LEFT_OUT.get(plan.request.kind, "")
     for step in done.dropped:
-        told = {"target": step.target, "words": step.words, "outcome": "left out", "act": None}
-        steps.append({**told, "error": why_not})
+        entry = {"target": step.target, "words": step.words, "outcome": "left out", "act": None}
+        steps.append({**entry, "error": why_not})
         lines.append(f"Left out: {step.words} {why_not}")
-    lines += made.notes
-    return Answer(_data(door, made, steps, yes=True), "\n".join(lines), code=0 if done.good else 1)
+    lines += plan.notes
+    return Answer(_data(door, plan, steps, yes=True), "\n".join(lines), code=0 if done.good else 1)
 
 
 def _line(words: str, act: Act | None) -> str:
@@ -116,12 +121,12 @@ def _line(words: str, act: Act | None) -> str:
     return f"{act.get_outcome_display()}: {words}" + (f" {act.error}" if act.error else "")
 
 
-def _data(door: Door, made: Plan, steps: list[dict[str, Any]], *, yes: bool) -> dict[str, Any]:
+def _data(door: Door, plan: Plan, steps: list[dict[str, Any]], *, yes: bool) -> dict[str, Any]:
     return {
         "cluster": door.cluster.name,
-        "kind": made.request.kind.value,
-        "plan": made.fingerprint,
+        "kind": plan.request.kind.value,
+        "plan": plan.fingerprint,
         "carried_out": yes,
         "steps": steps,
-        "notes": list(made.notes),
+        "notes": list(plan.notes),
     }

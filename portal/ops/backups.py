@@ -223,8 +223,8 @@ def _manage(url: str, *command: str, codes: tuple[int, ...] = (0,)) -> dict[str,
     done = subprocess.run(words, env=environ, cwd=ROOT, capture_output=True, text=True)
     if done.returncode not in codes:
         raise BackupError(_first_line(done.stderr))
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    payload: dict[str, Any] = json.loads(done.stdout)
+    return payload
 
 
 def _first_line(text: str) -> str:

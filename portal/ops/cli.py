@@ -179,7 +179,7 @@ def moment(text: str, zone: ZoneInfo) -> datetime:
     allowed = "write a date like 2017-10-03 or a moment like 2017-10-03T12:00:00Z."
     try:
         if len(text) == len("2017-10-03"):
-            return midnight(_meant(date.fromisoformat(text), text), zone)
+            return midnight(_check_year(date.fromisoformat(text), text), zone)
         read = datetime.fromisoformat(text)
     except ValueError:
         raise BadInputError(f"{quoted(text)} is not a moment; {allowed}") from None
@@ -187,10 +187,10 @@ def moment(text: str, zone: ZoneInfo) -> datetime:
         read = read.replace(tzinfo=zone)
     if read.microsecond:
         raise BadInputError(f"{quoted(text)} is not a whole second; {allowed}")
-    return _meant(read, text).astimezone(UTC)
+    return _check_year(read, text).astimezone(UTC)
 
 
-def _meant(day: Day, text: str) -> Day:
+def _check_year(day: Day, text: str) -> Day:
     if day.year < FIRST_YEAR:
         raise BadInputError(f"{text} is too early: there are days from {FIRST_YEAR} on.")
     if day.year > LAST_YEAR:

@@ -20,9 +20,9 @@ RESET_KEY = re.compile(r"(/password/reset/key/)[^\s?#'\"]+")  # whoever reads it
 
 def discreet(_: object, __: str, event: EventDict) -> EventDict:
     """No request, since its text ends with the query, which is people's own, and no key of a password reset."""
-    kept = {name: value for name, value in event.items() if name != "request"}
+    fields = {name: value for name, value in event.items() if name != "request"}
     return {
-        name: RESET_KEY.sub(r"\1…", text) if isinstance(text, str) else text for name, text in kept.items()
+        name: RESET_KEY.sub(r"\1…", text) if isinstance(text, str) else text for name, text in fields.items()
     }
 
 
@@ -69,8 +69,8 @@ class RequestLog:
         self.log = structlog.get_logger("portal.request")
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.headers.get("X-Request-ID", "")
-        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        header = request.headers.get("X-Request-ID", "")
+        request_id = header if REQUEST_ID.fullmatch(header) else uuid.uuid4().hex
         began = time.perf_counter()
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             response = self.get_response(request)

@@ -23,25 +23,25 @@ LONGEST = 20  # characters of a number
 SHARE = re.compile(r"([1-9][0-9]{0,2})/([1-9][0-9]{0,2})", re.ASCII)
 
 
-def job_of(told: Mapping[str, str], *, started: datetime) -> UsageFact:
+def job_of(fields: Mapping[str, str], *, started: datetime) -> UsageFact:
     """The job that holds what `told` says, as text: gpus, gpu_share, gpu_model, mig_profile, cpus, memory_gib, hours,
     account, queue, qos and priority_class; what is missing is none. Raises QuoteError.
     """
     begin = int(started.timestamp())
-    hours = number(told, "hours")
+    hours = number(fields, "hours")
     end = begin + round(hours * HOUR)
     return UsageFact(
         source_key="quote",
-        account=told.get("account", ""),
-        queue=told.get("queue", ""),
-        qos=told.get("qos", ""),
-        priority_class=told.get("priority_class", ""),
-        gpus=whole(told, "gpus"),
-        gpu_model=told.get("gpu_model", ""),
-        mig_profile=told.get("mig_profile", ""),
-        gpu_share=_share(told.get("gpu_share", "")),
-        cpu_milli=round(number(told, "cpus") * 1000),
-        memory_mib=round(number(told, "memory_gib") * 1024),
+        account=fields.get("account", ""),
+        queue=fields.get("queue", ""),
+        qos=fields.get("qos", ""),
+        priority_class=fields.get("priority_class", ""),
+        gpus=whole(fields, "gpus"),
+        gpu_model=fields.get("gpu_model", ""),
+        mig_profile=fields.get("mig_profile", ""),
+        gpu_share=_share(fields.get("gpu_share", "")),
+        cpu_milli=round(number(fields, "cpus") * 1000),
+        memory_mib=round(number(fields, "memory_gib") * 1024),
         nodes=1,
         submitted=begin,
         started=begin,
@@ -51,9 +51,9 @@ def job_of(told: Mapping[str, str], *, started: datetime) -> UsageFact:
     )
 
 
-def number(told: Mapping[str, str], name: str) -> Fraction:
+def number(fields: Mapping[str, str], name: str) -> Fraction:
     """A number from zero on. QuoteError for anything else."""
-    text = told.get(name, "").strip()
+    text = fields.get(name, "").strip()
     if not text:
         return Fraction(0)
     try:
@@ -65,11 +65,11 @@ def number(told: Mapping[str, str], name: str) -> Fraction:
     return value
 
 
-def whole(told: Mapping[str, str], name: str) -> int:
-    value = number(told, name)
+def whole(fields: Mapping[str, str], name: str) -> int:
+    value = number(fields, name)
     if value.denominator != 1:
         raise QuoteError(
-            f"{quoted(told[name])} is no whole number of {WORDS[name]}; slices are told by their share."
+            f"{quoted(fields[name])} is no whole number of {WORDS[name]}; slices are told by their share."
         )
     return value.numerator
 

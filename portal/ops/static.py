@@ -19,10 +19,10 @@ class Files(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # its 
     def url(self, name: str, force: bool = False) -> str:
         if settings.DEBUG or force:
             return str(super().url(name, force))
-        known = self.addresses.get(name)
-        if known is None:
-            known = self.addresses[name] = str(super().url(name))
-        return known
+        address = self.addresses.get(name)
+        if address is None:
+            address = self.addresses[name] = str(super().url(name))
+        return address
 
     def post_process(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
         self.addresses.clear()

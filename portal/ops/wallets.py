@@ -12,14 +12,14 @@ from portal.ops.cli import BadInputError
 
 def the_wallet(tenant: str, unit: str | None, project: str | None, user: str | None) -> Wallet:
     """The one that is meant. Raises BadInputError where none is, or more than one."""
-    found = Wallet.objects.select_related("tenant", "project", "scheme").filter(tenant__slug=tenant)
+    candidates = Wallet.objects.select_related("tenant", "project", "scheme").filter(tenant__slug=tenant)
     if unit:
-        found = found.filter(unit=unit)
+        candidates = candidates.filter(unit=unit)
     if project is not None:
-        found = found.filter(project__name=project)
+        candidates = candidates.filter(project__name=project)
     if user is not None:
-        found = found.filter(user=user)
-    wallets = list(found.order_by("pk")[:20])
+        candidates = candidates.filter(user=user)
+    wallets = list(candidates.order_by("pk")[:20])
     if len(wallets) == 1:
         return wallets[0]
     if not wallets:

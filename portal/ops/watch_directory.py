@@ -132,7 +132,7 @@ class Follower:
         self.left = {}
         names = [path.name for path in self.directory.iterdir()]
         there = {name: seen for name in names if (seen := self._state(name)) is not None}
-        self._known = {name: known for name, known in self._known.items() if name in there}
+        self._known = {name: state for name, state in self._known.items() if name in there}
         for name in sorted(there):
             self.stop.check()
             self._consider(name, there[name])
@@ -145,15 +145,15 @@ class Follower:
         if name.startswith(".") or name.endswith(UNFINISHED):
             return None
         try:
-            found = (self.directory / name).lstat()
+            path_stat = (self.directory / name).lstat()
         except FileNotFoundError:
             return None
-        if stat.S_ISLNK(found.st_mode) and name not in self._links:
+        if stat.S_ISLNK(path_stat.st_mode) and name not in self._links:
             self._links.add(name)
             self.say(f"{name} is a symbolic link, which is not followed: put the file itself here.")
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(path_stat.st_mode):
             return None
-        return (found.st_ino, found.st_size, found.st_mtime_ns)
+        return (path_stat.st_ino, path_stat.st_size, path_stat.st_mtime_ns)
 
     def _consider(self, name: str, seen: Seen) -> None:
         if self.stuck.get(name) == seen:
@@ -218,8 +218,8 @@ class Follower:
 
 def as_of(name: str) -> str | None:
     """How far the source had looked, where the name says so: `lab.as-of-2026-03-01T020000Z.sacct`."""
-    found = AS_OF.search(name)
-    return f"{found[1]}{found[2]}:{found[3]}:{found[4]}Z" if found else None
+    match = AS_OF.search(name)
+    return f"{match[1]}{match[2]}:{match[3]}:{match[4]}Z" if match else None
 
 
 def whole(rows: Iterable[Row]) -> Iterator[Row]:

@@ -58,8 +58,8 @@ class Visit:
     @property
     def complete_through(self) -> datetime | None:
         """The moment up to which all of these clusters have been read; None where one never was."""
-        known = [mark.complete_through for mark in self.marks if mark.complete_through is not None]
-        return min(known) if known and len(known) == len(self.marks) else None
+        moments = [mark.complete_through for mark in self.marks if mark.complete_through is not None]
+        return min(moments) if moments and len(moments) == len(self.marks) else None
 
 
 TenantView = Callable[..., HttpResponseBase]
@@ -85,7 +85,7 @@ def tenant_page(
     action: Action,
     *,
     area: Area,
-    beside: AskedBeside | None = None,
+    extra_queries: AskedBeside | None = None,
     outside: Callable[..., Any] | None = None,
     at_once: bool = False,
 ) -> Callable[[TenantView], Page]:
@@ -105,7 +105,7 @@ def tenant_page(
         def page(request: HttpRequest, *, slug: str, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
-            asks = partial(beside, request) if beside is not None else None
+            asks = partial(extra_queries, request) if extra_queries is not None else None
             visit, answers = _visit(request.user, slug, action, area, asks)
             if outside is not None:
                 with acting_scope(visit.tenant):
@@ -232,8 +232,8 @@ def _to_sign_in(request: HttpRequest) -> HttpResponse:
 
 def _shown(request: HttpRequest, header: str) -> str:
     """The page of ours that the header says is in the window; the start where it says none."""
-    found = re.match(r"https?://[^/?#]+(/[^#]*)", request.headers.get(header, ""))
-    return found[1] if found else reverse("home")
+    match = re.match(r"https?://[^/?#]+(/[^#]*)", request.headers.get(header, ""))
+    return match[1] if match else reverse("home")
 
 
 _WALLETS = "SELECT EXISTS (SELECT FROM billing_walletscheme WHERE tenant_id = %s)"
@@ -244,7 +244,7 @@ def _visit(
     slug: str,
     action: Action,
     area: Area,
-    beside: Callable[[Tenant, datetime], Sequence[Ask[Any]]] | None,
+    extra_queries: Callable[[Tenant, datetime], Sequence[Ask[Any]]] | None,
 ) -> tuple[Visit, Sequence[object]]:
     """Everything that the tenant's pages may not read, and the answers to `beside`. Two round trips."""
     moment = datetime.now(UTC)
@@ -254,7 +254,7 @@ def _visit(
     )
     marks = Ask(usage.MARKS, [accounts], lambda rows: tuple(Mark(*row) for row in rows), kept=True)
     wallets = Ask(_WALLETS, [tenant.pk], lambda rows: bool(rows[0][0]), kept=True)
-    asks = beside(tenant, moment) if beside else ()
+    asks = extra_queries(tenant, moment) if extra_queries else ()
     with acting_scope(tenant):
         together(marks, wallets, *asks)
     visit = Visit(

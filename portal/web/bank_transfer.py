@@ -27,10 +27,10 @@ def one_transfer(request: HttpRequest, shell: Shell, *, transfer: int) -> HttpRe
 
 def _page(row: Transfer) -> TransferPage:
     undone = getattr(row, "undone_by", None)
-    other, told = row.undoes or undone, ""
+    other, sentence = row.undoes or undone, ""
     if other is not None:
         way = "It takes back" if row.undoes else "It was taken back by"
-        told = f"{way} the transfer of {amount_of(other)} on {say.day(other.booked_on)}."
+        sentence = f"{way} the transfer of {amount_of(other)} on {say.day(other.booked_on)}."
     return TransferPage(
         title=f"{amount_of(row)} on {say.day(row.booked_on)}",
         payer=row.payer or "No name",
@@ -42,7 +42,7 @@ def _page(row: Transfer) -> TransferPage:
             for step in reading.steps(row)
         ),
         parts=tuple(part_of(part, row.currency) for part in reading.all_parts(row)),
-        undoes=told,
+        undoes=sentence,
         other=other.pk if other is not None else None,
     )
 

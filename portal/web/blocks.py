@@ -64,22 +64,24 @@ def _act(request: HttpRequest, cluster: Cluster) -> tuple[BlockPreview | None, s
     account = form.get("account", "").replace("\0", "").strip()[:255]
     if kind is None or not account:
         return None, "Name the account to block or unblock."
-    wanted = enforcement_plan.Request(kind=kind, account=account, submits=form.get("submits") == "yes")
+    block_request = enforcement_plan.Request(kind=kind, account=account, submits=form.get("submits") == "yes")
     try:
         with enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time())) as door:
             if form.get("act") == "confirm":
-                return None, _carried_out(request, door, wanted)
-            return _preview(cluster, enforcement_plan.plan(door=door, request=wanted), form), ""
+                return None, _carried_out(request, door, block_request)
+            return _preview(cluster, enforcement_plan.plan(door=door, request=block_request), form), ""
     except (enforcement_plan.LimitError, ConnectorError) as error:
         return None, str(error)
 
 
-def _carried_out(request: HttpRequest, door: enforcement_plan.Door, wanted: enforcement_plan.Request) -> str:
+def _carried_out(
+    request: HttpRequest, door: enforcement_plan.Door, block_request: enforcement_plan.Request
+) -> str:
     """Do it if it is still what was shown; why not, else "". Raises as `carry_out` does."""
     from clusters import enforcement_plan, job_control
 
     job_control.tidy(door=door)
-    plan = enforcement_plan.plan(door=door, request=wanted)
+    plan = enforcement_plan.plan(door=door, request=block_request)
     if plan.fingerprint != request.POST.get("plan"):
         return "What would be done now differs from the preview, so nothing was done: preview it again."
     done = job_control.carry_out(

@@ -33,20 +33,20 @@ T = TypeVar("T")
 @operator_page("close")
 def drafts(request: HttpRequest, shell: Shell, month: str, tenant: str) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
-    found = get_object_or_404(Tenant, slug=tenant)
-    made = _drafted(month, found, now, lambda row: _page(row, now))
-    closed = made.closed
-    told = " ".join(block.sentence for block in closed.blocks) or closed.reason
+    tenant_row = get_object_or_404(Tenant, slug=tenant)
+    preview = _drafted(month, tenant_row, now, lambda row: _page(row, now))
+    closed = preview.closed
+    reason = " ".join(block.sentence for block in closed.blocks) or closed.reason
     if closed.outcome is Outcome.ALREADY:
-        told = f"{closed.number} is issued already."
+        reason = f"{closed.number} is issued already."
     page = DraftsPage(
-        tenant=found.name,
+        tenant=tenant_row.name,
         name=month_name(month),
         back=f"{reverse('operator_close')}?{urlencode({'month': month})}",
-        reason=" ".join(filter(None, (told, closed.note))),
+        reason=" ".join(filter(None, (reason, closed.note))),
         drafts=tuple(
             Draft(page=each, pdf=reverse("operator_draft_pdf", args=[month, tenant, place]))
-            for place, each in enumerate(made.documents, start=1)
+            for place, each in enumerate(preview.documents, start=1)
         ),
     )
     return answer(request, shell, page, whole="operator/drafts.html")
@@ -57,17 +57,19 @@ def draft_pdf(request: HttpRequest, shell: Shell, month: str, tenant: str, place
     """The same template as of what is sent, marked as a draft on each page; 404 where there is no such document."""
     del request, shell
     now = datetime.now(UTC).replace(microsecond=0)
-    found = get_object_or_404(Tenant, slug=tenant)
-    made = _drafted(month, found, now, lambda row: draft_previews.document_of(row, moment=now)).documents
-    if not 1 <= place <= len(made):
+    tenant_row = get_object_or_404(Tenant, slug=tenant)
+    documents = _drafted(
+        month, tenant_row, now, lambda row: draft_previews.document_of(row, moment=now)
+    ).documents
+    if not 1 <= place <= len(documents):
         raise Http404("no such draft")
     try:
-        content = pdfs.render(made[place - 1])
+        content = pdfs.render(documents[place - 1])
     except TypesettingError as error:
         return HttpResponse(str(error), status=503, content_type="text/plain; charset=utf-8")
     name = f"draft-{month}-{tenant}.pdf"
-    told = {"Content-Disposition": f'inline; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    return HttpResponse(content, content_type="application/pdf", headers=told)
+    headers = {"Content-Disposition": f'inline; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(content, content_type="application/pdf", headers=headers)
 
 
 def _drafted(month: str, tenant: Tenant, now: datetime, read: Callable[[Invoice], T]) -> Drafts[T]:

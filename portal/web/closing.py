@@ -117,8 +117,8 @@ ENTRIES = {
 @operator_page("close", acts=True)
 def close(request: HttpRequest, shell: Shell) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
-    asked = request.POST if request.method == "POST" else request.GET
-    month = _month(asked.get("month", ""), now)
+    parameters = request.POST if request.method == "POST" else request.GET
+    month = _month(parameters.get("month", ""), now)
     if request.method == "POST":
         if request.POST.get("act") == CloseKind.ISSUE and request.POST.get("confirmed") != "yes":
             return redirect(f"{reverse('operator_close')}{close_confirmation.address(month, _why(request))}")
@@ -181,21 +181,21 @@ def _decide(posted: QueryDict, decision: Decision, by: str, why: str, now: datet
     period, total, lines = (posted.get(name, "") for name in ("period", "total", "lines"))
     if not (period.isdecimal() and lines.isdecimal() and total.removeprefix("-").isdecimal()):
         raise Http404
-    found = BillingPeriod.objects.select_related("tenant").filter(pk=int(period[:18])).first()
-    if found is None:
+    chosen = BillingPeriod.objects.select_related("tenant").filter(pk=int(period[:18])).first()
+    if chosen is None:
         raise Http404
     seen = int(total[:DIGITS]), int(lines[:DIGITS])
     with acting_as(by, why=why):
-        return approvals.decide(period=found, decision=decision, by=by, why=why, moment=now, seen=seen)
+        return approvals.decide(period=chosen, decision=decision, by=by, why=why, moment=now, seen=seen)
 
 
-def _page(month: str, asked: QueryDict, now: datetime) -> ClosePage:
+def _page(month: str, query: QueryDict, now: datetime) -> ClosePage:
     year, number = parse_month(month)
     run = close_runs.newest(month)
     busy = run is not None and run.ended_at is None
-    show, code = asked.get("show", ""), asked.get("block", "")
+    show, code = query.get("show", ""), query.get("block", "")
     show, code = show if show in SHOWN else "", code if code in WAYS else ""
-    after = asked.get("after", "")
+    after = query.get("after", "")
     place = int(after) if after.isdecimal() and len(after) < 19 else 0
     tallies = close_runs.counts(run) if run else []
     rows, more = (
@@ -204,10 +204,10 @@ def _page(month: str, asked: QueryDict, now: datetime) -> ClosePage:
         else ([], 0)
     )
     parked, more_parked = _parked() if not busy else ((), "")
-    kept = {"show": show, "block": code}
-    asks = asked.get("confirm") == "yes" and not busy
+    filters = {"show": show, "block": code}
+    asks = query.get("confirm") == "yes" and not busy
     return ClosePage(
-        confirmation=close_confirmation.question(run, month_name(month), asked.get("why", "")[:500])
+        confirmation=close_confirmation.question(run, month_name(month), query.get("why", "")[:500])
         if asks
         else None,
         month=month,
@@ -229,9 +229,9 @@ def _page(month: str, asked: QueryDict, now: datetime) -> ClosePage:
         rows=tuple(_row(row) for row in rows),
         shown=WAYS[code][0] if code else _TITLES.get(show, ""),
         everything=_href(month),
-        more=_href(month, **kept, after=str(more)) if more else "",
+        more=_href(month, **filters, after=str(more)) if more else "",
         first=not place,
-        href=_href(month, **kept, after=str(place or "")),
+        href=_href(month, **filters, after=str(place or "")),
         refresh="every 2s" if busy else "",
         schedule=tuple(filter(None, (*close_schedule.coming(now, month), close_schedule.report_of(run)))),
     )
@@ -247,8 +247,8 @@ _TITLES = {
 }
 
 
-def _href(month: str, **asked: str) -> str:
-    return "?" + urlencode({"month": month} | {name: value for name, value in asked.items() if value})
+def _href(month: str, **parameters: str) -> str:
+    return "?" + urlencode({"month": month} | {name: value for name, value in parameters.items() if value})
 
 
 def month_name(month: str) -> str:
@@ -280,16 +280,16 @@ def _progress(run: CloseRun) -> str:
 
 def _tiles(month: str, run: CloseRun, tallies: Sequence[Tally], show: str) -> tuple[CloseTile, ...]:
     rehearsed = run.kind == CloseKind.REHEARSAL
-    told = (
+    groups = (
         [(READY, "Ready to issue", ""), ("stuck", "Blocked", "see the blockers below")]
         if rehearsed
         else [("issued", "Issued", ""), ("stuck", "Blocked", "issue again once mended")]
     )
-    told.append(("parked", "Waiting for approval", "beyond their bounds"))
-    told.append(("nothing", "Skipped", "already issued, or no charges") if rehearsed else
+    groups.append(("parked", "Waiting for approval", "beyond their bounds"))
+    groups.append(("nothing", "Skipped", "already issued, or no charges") if rehearsed else
                 ("without", "No invoice", "no charges, or carried forward"))  # fmt: skip
     tiles = []
-    for name, label, note in told:
+    for name, label, note in groups:
         own = [tally for tally in tallies if tally.outcome in SHOWN[name]]
         sums = [
             Money.from_minor(tally.total, tally.currency) for tally in own if tally.currency and tally.total
@@ -308,10 +308,10 @@ def _tiles(month: str, run: CloseRun, tallies: Sequence[Tally], show: str) -> tu
 
 
 def _summed(amounts: Sequence[Money]) -> list[Money]:
-    found: dict[str, Money] = {}
+    totals: dict[str, Money] = {}
     for amount in amounts:
-        found[amount.currency] = found.get(amount.currency, Money.zero(amount.currency)) + amount
-    return list(found.values())
+        totals[amount.currency] = totals.get(amount.currency, Money.zero(amount.currency)) + amount
+    return list(totals.values())
 
 
 def _way(month: str, code: str, tenants: int) -> InTheWay:
@@ -327,9 +327,9 @@ def _way(month: str, code: str, tenants: int) -> InTheWay:
 
 def _parked() -> tuple[tuple[ParkedRow, ...], str]:
     """What waits or was decided and is not issued, of every month; and how many more there are."""
-    found = Parking.objects.filter(period__closed_at__isnull=True).select_related("tenant", "period")
-    rows = list(found.order_by("-state", "period__start", "tenant__slug")[: PARKED + 1])
-    more = f"{found.count() - PARKED} more" if len(rows) > PARKED else ""
+    waiting = Parking.objects.filter(period__closed_at__isnull=True).select_related("tenant", "period")
+    rows = list(waiting.order_by("-state", "period__start", "tenant__slug")[: PARKED + 1])
+    more = f"{waiting.count() - PARKED} more" if len(rows) > PARKED else ""
     return tuple(_parked_row(row) for row in rows[:PARKED]), more
 
 
@@ -355,12 +355,12 @@ def _parked_row(row: Parking) -> ParkedRow:
 
 
 def _row(row: CloseResult) -> CloseRow:
-    told: dict[str, Any] = row.told
+    report: dict[str, Any] = row.told
     rehearsed = row.number == "" and row.outcome == Outcome.ISSUED
     badge = Badge(label="Ready", tone="ok") if rehearsed else BADGES[Outcome(row.outcome)]
-    blocks = [block["sentence"] for block in told["blocks"]]
-    sentences = blocks or ([told["reason"]] if told["reason"] else [])
-    change = told["change"]
+    blocks = [block["sentence"] for block in report["blocks"]]
+    sentences = blocks or ([report["reason"]] if report["reason"] else [])
+    change = report["change"]
     return CloseRow(
         slug=row.tenant.slug,
         tenant=row.tenant.name,
@@ -369,7 +369,7 @@ def _row(row: CloseResult) -> CloseRow:
         number=row.number,
         change=_change(change) if change else "",
         lines=tuple(_line(line, change["currency"]) for line in change["lines"][:LINES]) if change else (),
-        sentences=(*sentences, *([told["note"]] if told["note"] else [])),
+        sentences=(*sentences, *([report["note"]] if report["note"] else [])),
         draft=_draft(row),
     )
 
@@ -386,13 +386,13 @@ def _drafts(month: str, slug: str) -> str:
     return reverse("operator_drafts", args=[month, slug])
 
 
-def _change(told: dict[str, Any]) -> str:
-    difference = Money.of(Fraction(told["difference"]), told["currency"])
+def _change(change: dict[str, Any]) -> str:
+    difference = Money.of(Fraction(change["difference"]), change["currency"])
     sign = "+" if difference.amount > 0 else ""
-    return f"{sign}{say.money(difference)}" + (f" ({told['percent']} %)" if told["percent"] else "")
+    return f"{sign}{say.money(difference)}" + (f" ({change['percent']} %)" if change["percent"] else "")
 
 
-def _line(told: dict[str, Any], currency: str) -> str:
-    name = ", ".join(part for part in (told["project"], told["description"]) if part)
-    before, now = (say.money(Money.of(Fraction(told[key]), currency)) for key in ("before", "now"))
+def _line(line: dict[str, Any], currency: str) -> str:
+    name = ", ".join(part for part in (line["project"], line["description"]) if part)
+    before, now = (say.money(Money.of(Fraction(line[key]), currency)) for key in ("before", "now"))
     return f"{name}: {before} → {now}"

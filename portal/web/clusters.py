@@ -62,44 +62,44 @@ GROUPS = (
 
 @operator_page("clusters", acts=True)
 def cluster(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
-    found = _found(name)
+    detail = _found(name)
     findings = None
     if request.method == "POST":
-        if request.POST.get("act") == "check" and found.connection is not None:
+        if request.POST.get("act") == "check" and detail.connection is not None:
             from clusters import connection_test  # the connectors load 5 MiB that other pages do without
 
-            findings = connection_test.examine(cluster=found.cluster, clock=lambda: int(time.time()))
+            findings = connection_test.examine(cluster=detail.cluster, clock=lambda: int(time.time()))
         else:
-            _ask(request, found)
+            _ask(request, detail)
             return redirect("operator_cluster", name)
-    page = _page(found, datetime.now(UTC), findings)
+    page = _page(detail, datetime.now(UTC), findings)
     return answer(request, shell, page, whole="operator/cluster.html", part="operator/_cluster.html")
 
 
 @operator_page("clusters", acts=True)
 def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
     """The form; saved, the cluster is due at once. A cluster of files becomes one that is pulled."""
-    found = _found(name)
-    before = found.cluster.kind
+    detail = _found(name)
+    before = detail.cluster.kind
     if before not in WHERE:
-        asked = request.GET.get("kind", "")
-        found.cluster.kind = ClusterKind(asked) if asked in WHERE else ClusterKind.SLURM
-    row = found.connection or Connection()
-    row.cluster = found.cluster
+        kind = request.GET.get("kind", "")
+        detail.cluster.kind = ClusterKind(kind) if kind in WHERE else ClusterKind.SLURM
+    row = detail.connection or Connection()
+    row.cluster = detail.cluster
     form = ConnectionForm(request.POST or None, instance=row)
     del form.fields["cluster"]
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
-            if found.cluster.kind != before:
-                found.cluster.save(update_fields=["kind"])
+            if detail.cluster.kind != before:
+                detail.cluster.save(update_fields=["kind"])
             form.save()
             outbox.add("billing.tasks.pull_due")
         messages.success(request, f"The connection of {name} is kept; its first pass begins in a moment.")
         return redirect("operator_cluster", name)
     page = ConnectionPage(
         name=name,
-        new=found.connection is None,
-        listener=WHERE[ClusterKind(found.cluster.kind)],
+        new=detail.connection is None,
+        listener=WHERE[ClusterKind(detail.cluster.kind)],
         warning="Enter secrets anew: what was typed is not shown again." if form.errors else "",
         form=form,
         groups=_groups(form),
@@ -108,16 +108,16 @@ def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse
 
 
 def _found(name: str) -> Closer:
-    found = status.closer(name)
-    if found is None:
+    detail = status.closer(name)
+    if detail is None:
         raise Http404
-    return found
+    return detail
 
 
-def _ask(request: HttpRequest, found: Closer) -> None:
+def _ask(request: HttpRequest, detail: Closer) -> None:
     """Through the outbox: a worker takes it up although this process may die now."""
     with transaction.atomic():
-        if due.ask(found.cluster):
+        if due.ask(detail.cluster):
             outbox.add("billing.tasks.pull_due")
             messages.info(request, "Asked for: a worker begins in a moment.")
 
@@ -130,45 +130,45 @@ def _groups(form: ConnectionForm) -> tuple[FieldGroup, ...]:
     )
 
 
-def _page(found: Closer, now: datetime, findings: Sequence[Finding] | None) -> ClusterPage:
-    row, at = found.connection, found.cluster.complete_through
-    ahead = watermark.ahead(found.cluster.name, at, moment=now)
-    failing = row is not None and row.failures > 0 and found.running is None
-    today = now.astimezone(ZoneInfo(found.cluster.timezone)).date()
-    capacity = found.capacity or declared.capacity_on(found.declared, today)
-    busy = found.running is not None or (row is not None and row.enabled and _is_due(row, now))
+def _page(detail: Closer, now: datetime, findings: Sequence[Finding] | None) -> ClusterPage:
+    row, at = detail.connection, detail.cluster.complete_through
+    ahead = watermark.ahead(detail.cluster.name, at, moment=now)
+    failing = row is not None and row.failures > 0 and detail.running is None
+    today = now.astimezone(ZoneInfo(detail.cluster.timezone)).date()
+    capacity = detail.capacity or declared.capacity_on(detail.declared, today)
+    busy = detail.running is not None or (row is not None and row.enabled and _is_due(row, now))
     return ClusterPage(
-        name=found.cluster.name,
-        badge=_badge(found, now),
-        subtitle=_subtitle(found),
+        name=detail.cluster.name,
+        badge=_badge(detail, now),
+        subtitle=_subtitle(detail),
         complete_through=say.moment(at, UTC_ZONE) if at else "nothing yet",
         lag="in the future" if ahead else f"{say.age(at, now=now)} ago" if at else "no pass has ended yet",
-        last=_last(found, now),
+        last=_last(detail, now),
         next=_next(row, now),
         gpus=say.whole(sum(model.total for model in capacity)) if capacity else "",
-        idle=_withheld(capacity, observed=bool(found.capacity)),
+        idle=_withheld(capacity, observed=bool(detail.capacity)),
         ahead=ahead.fact if ahead else "",
         trouble=row.last_error if row is not None and failing and not ahead else "",
         remedy=_remedy(row, now) if row is not None and failing else "",
-        progress=_progress(found.running, now),
+        progress=_progress(detail.running, now),
         facts=_facts(row) if row is not None else (),
-        telemetry=_telemetry(found.telemetry, now) if found.telemetry is not None else (),
-        telemetry_trouble=found.telemetry.last_error if found.telemetry is not None else "",
-        passes=tuple(_pass(pull, now) for pull in found.pulls),
+        telemetry=_telemetry(detail.telemetry, now) if detail.telemetry is not None else (),
+        telemetry_trouble=detail.telemetry.last_error if detail.telemetry is not None else "",
+        passes=tuple(_pass(pull, now) for pull in detail.pulls),
         capacity=_capacity(capacity),
-        vanished=tuple(_vanished(run) for run in found.vanished),
-        vanished_runs=say.counted(found.vanished_runs, "run"),
-        unseen=tuple(_unseen(hour, row) for hour in found.unseen),
+        vanished=tuple(_vanished(run) for run in detail.vanished),
+        vanished_runs=say.counted(detail.vanished_runs, "run"),
+        unseen=tuple(_unseen(hour, row) for hour in detail.unseen),
         coverage_needed=f"{row.coverage_needed} %" if row is not None else "",
-        declared=tuple(node.sentence for node in found.declared),
+        declared=tuple(node.sentence for node in detail.declared),
         connected=row is not None,
         kinds=tuple(
-            (kind.value, WHERE[kind]) for kind in WHERE if found.cluster.kind in {kind, ClusterKind.IMPORT}
+            (kind.value, WHERE[kind]) for kind in WHERE if detail.cluster.kind in {kind, ClusterKind.IMPORT}
         ),
-        may_pull=row is not None and row.enabled and found.running is None,
-        may_check=row is not None and found.cluster.kind in WHERE,
-        may_block=row is not None and found.cluster.kind == ClusterKind.SLURM,
-        blocked=say.whole(found.blocked) if found.blocked else "",
+        may_pull=row is not None and row.enabled and detail.running is None,
+        may_check=row is not None and detail.cluster.kind in WHERE,
+        may_block=row is not None and detail.cluster.kind == ClusterKind.SLURM,
+        blocked=say.whole(detail.blocked) if detail.blocked else "",
         findings=findings,
         refresh="" if row is None else "every 2s" if busy else "every 15s",
     )
@@ -178,14 +178,14 @@ def _is_due(row: Connection, now: datetime) -> bool:
     return row.next_pull_at is None or row.next_pull_at <= now
 
 
-def _badge(found: Closer, now: datetime) -> Badge:
-    row, at = found.connection, found.cluster.complete_through
+def _badge(detail: Closer, now: datetime) -> Badge:
+    row, at = detail.connection, detail.cluster.complete_through
     if watermark.is_ahead(at, moment=now):
         return Badge(label="Watermark in the future", tone="late")
     if row is None:
-        files = found.cluster.kind == ClusterKind.IMPORT
+        files = detail.cluster.kind == ClusterKind.IMPORT
         return Badge(label="Fed by files" if files else "Not connected", tone="muted" if files else "wait")
-    if found.running is not None:
+    if detail.running is not None:
         return Badge(label="Pulling now", tone="run")
     if not row.enabled:
         return Badge(label="Paused", tone="muted")
@@ -196,20 +196,20 @@ def _badge(found: Closer, now: datetime) -> Badge:
     return Badge(label="Up to date", tone="ok") if now - at < FRESH else Badge(label="Behind", tone="wait")
 
 
-def _subtitle(found: Closer) -> str:
-    row = found.connection
+def _subtitle(detail: Closer) -> str:
+    row = detail.connection
     if row is None:
-        return f"{found.cluster.get_kind_display()}, zone {found.cluster.timezone}"
-    spoken = found.cluster.get_kind_display()
-    if found.cluster.kind == ClusterKind.SLURM and row.api_version:
+        return f"{detail.cluster.get_kind_display()}, zone {detail.cluster.timezone}"
+    spoken = detail.cluster.get_kind_display()
+    if detail.cluster.kind == ClusterKind.SLURM and row.api_version:
         spoken = f"Slurm {row.release} over {row.api_version}"
     return f"{spoken} at {row.address}"
 
 
-def _last(found: Closer, now: datetime) -> str:
-    row = found.connection
+def _last(detail: Closer, now: datetime) -> str:
+    row = detail.connection
     if row is None:
-        ended = next((pull.ended_at for pull in found.pulls if pull.outcome == Pull.Outcome.DONE), None)
+        ended = next((pull.ended_at for pull in detail.pulls if pull.outcome == Pull.Outcome.DONE), None)
         return f"{say.age(ended, now=now)} ago" if ended else "never"
     if row.last_success_at is None:
         return "never"
@@ -245,20 +245,24 @@ def _withheld(capacity: Sequence[ModelCapacity], *, observed: bool) -> str:
     drained, down = (sum(getattr(model, state) for model in capacity) for state in ("drained", "down"))
     if not capacity:
         return "no nodes are known yet"
-    told = [f"{say.whole(count)} {word}" for count, word in ((drained, "drained"), (down, "down")) if count]
-    return (", ".join(told) or "all of them up") + ("" if observed else ", as declared")
+    parts = [f"{say.whole(count)} {word}" for count, word in ((drained, "drained"), (down, "down")) if count]
+    return (", ".join(parts) or "all of them up") + ("" if observed else ", as declared")
 
 
 def _facts(row: Connection) -> tuple[Fact, ...]:
-    kept = [name for name in SECRETS if getattr(row, name)]
+    secret_names = [name for name in SECRETS if getattr(row, name)]
     changed = say.moment(row.credentials_changed_at, UTC_ZONE) if row.credentials_changed_at else ""
-    secrets = f"{', '.join(KEPT.get(name, name) for name in kept)}; entered {changed}" if kept else "none"
+    secrets = (
+        f"{', '.join(KEPT.get(name, name) for name in secret_names)}; entered {changed}"
+        if secret_names
+        else "none"
+    )
     first = say.moment(row.first_usage_from, UTC_ZONE) if row.first_usage_from else ""
     slurm = (
         Fact(label="Slurm’s cluster name", value=row.slurm_cluster or "as slurmrestd answers"),
         Fact(label="Slurm", value=row.release),
     )
-    wanted = (Fact(label="To be seen of each hour", value=f"{row.coverage_needed} %"),)
+    coverage = (Fact(label="To be seen of each hour", value=f"{row.coverage_needed} %"),)
     return (
         Fact(label="Address", value=row.address),
         Fact(label="User", value=row.user),
@@ -268,7 +272,7 @@ def _facts(row: Connection) -> tuple[Fact, ...]:
         Fact(label="A pass every", value=_brief(timedelta(seconds=row.every))),
         Fact(label="Looks back", value=f"{row.look_back} h, once an hour"),
         Fact(label="First usage from", value=first),
-        *(wanted if row.cluster.kind == ClusterKind.PROMETHEUS else ()),
+        *(coverage if row.cluster.kind == ClusterKind.PROMETHEUS else ()),
     )
 
 
@@ -290,8 +294,8 @@ def _brief(span: timedelta) -> str:
         return "< 1 s"
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
-    told = [(hours, "h"), (minute, "min"), (second, "s")]
-    return " ".join(f"{count} {unit}" for count, unit in [part for part in told if part[0]][:2])
+    parts = [(hours, "h"), (minute, "min"), (second, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in [part for part in parts if part[0]][:2])
 
 
 def _window(pull: Pull) -> str:

@@ -29,17 +29,17 @@ def pdf(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
 @tenant_page(Action.READ_INVOICES, area="invoices")
 def csv(request: HttpRequest, visit: Visit, number: str) -> HttpResponseBase:
     del request
-    found = _invoice(visit, number)
-    lines = list(found.lines.select_related("service_period").order_by("position"))
-    return _table(visit, found, lines, f"{number}.csv")
+    invoice = _invoice(visit, number)
+    lines = list(invoice.lines.select_related("service_period").order_by("position"))
+    return _table(visit, invoice, lines, f"{number}.csv")
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
 def evidence(request: HttpRequest, visit: Visit, number: str) -> HttpResponseBase:
     """All that it takes to compute the document again, and the program that does; it is whole before it is sent."""
-    found = _invoice(visit, number)
+    invoice = _invoice(visit, number)
     try:
-        pieces = evidence_of.bundle(found)
+        pieces = evidence_of.bundle(invoice)
     except evidence_of.NotReadyError as refusal:
         return _not_ready(request, visit, number, str(refusal))
     except evidence_of.EvidenceError as refusal:
@@ -66,8 +66,8 @@ def xml(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
 @tenant_page(Action.READ_INVOICES, area="invoices")
 def line_csv(request: HttpRequest, visit: Visit, number: str, position: int) -> HttpResponseBase:
     del request
-    found = found_line(visit, number, position)
-    return _table(visit, found.invoice, [found], f"{number}-{position}.csv")
+    line = found_line(visit, number, position)
+    return _table(visit, line.invoice, [line], f"{number}-{position}.csv")
 
 
 def _not_ready(
@@ -96,8 +96,8 @@ def found_line(visit: Visit, number: str, position: int) -> InvoiceLine:
         raise Http404("no such line") from missing
 
 
-def _table(visit: Visit, found: Invoice, lines: list[InvoiceLine], name: str) -> HttpResponseBase:
-    pieces = line_usage.as_csv(found, lines)
+def _table(visit: Visit, invoice: Invoice, lines: list[InvoiceLine], name: str) -> HttpResponseBase:
+    pieces = line_usage.as_csv(invoice, lines)
     return ScopedStream(
         visit, pieces, content_type="text/csv; charset=utf-8", headers=_file(name, "attachment")
     )

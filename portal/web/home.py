@@ -24,8 +24,8 @@ def home(request: HttpRequest) -> HttpResponse:
     user = cast("User", request.user)
     if user.is_staff:
         return redirect("operator_clusters")
-    found = list(tenants_of(user)[:2])
-    return redirect("overview", found[0].slug) if len(found) == 1 else redirect("tenants")
+    own_tenants = list(tenants_of(user)[:2])
+    return redirect("overview", own_tenants[0].slug) if len(own_tenants) == 1 else redirect("tenants")
 
 
 @login_required
@@ -36,8 +36,8 @@ def tenants(request: HttpRequest) -> HttpResponse:
 
 
 def _page(user: User, after: str) -> TenantsPage:
-    found = tenants_of(user).order_by("slug")
-    rows = list((found.filter(slug__gt=after) if after else found)[: PAGE + 1])
+    own_tenants = tenants_of(user).order_by("slug")
+    rows = list((own_tenants.filter(slug__gt=after) if after else own_tenants)[: PAGE + 1])
     return TenantsPage(
         rows=tuple(TenantRow(slug=row.slug, name=row.name, timezone=row.timezone) for row in rows[:PAGE]),
         more=f"?after={rows[PAGE - 1].slug}" if len(rows) > PAGE else "",

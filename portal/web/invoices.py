@@ -68,9 +68,9 @@ def line(request: HttpRequest, visit: Visit, number: str, position: int) -> Http
     return answer(request, visit.shell, page, whole="tenant/line.html", part="tenant/_line_jobs.html")
 
 
-def invoice_row(found: ListedInvoice) -> InvoiceRow:
+def invoice_row(listed_invoice: ListedInvoice) -> InvoiceRow:
     """An invoice of a list, as shown."""
-    row, stand = found.invoice, found.balance
+    row, stand = listed_invoice.invoice, listed_invoice.balance
     return InvoiceRow(
         number=row.number or "",
         period=say.span(row.period_start, row.period_end, row.timezone),
@@ -101,34 +101,34 @@ def _list(visit: Visit, after: str) -> InvoicesPage:
 
 def _page(visit: Visit, number: str) -> InvoicePage:
     try:
-        found = reading.detail(visit.tenant, number, on=visit.today)
+        detail = reading.detail(visit.tenant, number, on=visit.today)
     except Invoice.DoesNotExist as missing:
         raise Http404("no such invoice") from missing
-    page = shown(found)
-    return replace(page, offer=offer(visit, found.invoice, found.balance, due=bool(page.due)))
+    page = shown(detail)
+    return replace(page, offer=offer(visit, detail.invoice, detail.balance, due=bool(page.due)))
 
 
-def shown(found: Detail) -> InvoicePage:
+def shown(detail: Detail) -> InvoicePage:
     """The document, and how it stands."""
-    row, stand = found.invoice, found.balance
+    row, stand = detail.invoice, detail.balance
     is_open, processing = stand.settlement in OPEN, stand.settlement is Settlement.PROCESSING
     nothing = Money.zero(row.currency)
-    moved = moved_by(row, found.payments)
+    moved = moved_by(row, detail.payments)
     return InvoicePage(
-        title=build.title_of(row.kind, corrects=any(line.corrects for line in found.lines)),
+        title=build.title_of(row.kind, corrects=any(line.corrects for line in detail.lines)),
         number=row.number or "",
         badge=INVOICE_BADGES[stand.settlement.value],
         seller=_party(row.seller),
         buyer=_party(row.buyer),
         facts=_facts(row),
-        groups=_groups(found),
-        sums=_sums(found),
-        legal=tuple(dict.fromkeys(tax.reason for tax in _told(found) if tax.reason)),
+        groups=_groups(detail),
+        sums=_sums(detail),
+        legal=tuple(dict.fromkeys(tax.reason for tax in _told(detail) if tax.reason)),
         total=say.minor(row.total, row.currency),
         from_wallet=say.money(stand.from_wallet) if stand.from_wallet.amount else "",
-        drawn=_drawn(found),
+        drawn=_drawn(detail),
         paid=say.money(stand.paid) if stand.paid.amount else "",
-        credited=say.money(stand.credited) if found.notes else "",
+        credited=say.money(stand.credited) if detail.notes else "",
         written_off=say.money(stand.written_off) if stand.written_off.amount else "",
         due=say.money(stand.due) if is_open else "",
         processing=processing,
@@ -140,14 +140,14 @@ def shown(found: Detail) -> InvoicePage:
                 reference=moved[payment.pk][1],
                 amount=say.minor(payment.amount, row.currency),
             )
-            for payment in found.payments
+            for payment in detail.payments
         ),
         transfer=_transfer(row, stand.due) if is_open and not processing else None,
-        letters=tuple(_written(letter, ZoneInfo(row.timezone)) for letter in found.letters),
-        related=_related(found),
-        note=_note(found),
-        evidence=found.evidence,
-        einvoice=found.einvoice,
+        letters=tuple(_written(letter, ZoneInfo(row.timezone)) for letter in detail.letters),
+        related=_related(detail),
+        note=_note(detail),
+        evidence=detail.evidence,
+        einvoice=detail.einvoice,
     )
 
 
@@ -159,7 +159,7 @@ def _written(letter: Letter, zone: ZoneInfo) -> LetterRow:
     )
 
 
-def _drawn(found: Detail) -> tuple[Payment, ...]:
+def _drawn(detail: Detail) -> tuple[Payment, ...]:
     return tuple(
         Payment(
             date=grant.why or grant.key,
@@ -167,22 +167,22 @@ def _drawn(found: Detail) -> tuple[Payment, ...]:
             if grant.expires_on
             else "Without an end",
             reference="",
-            amount=say.minor(amount, found.invoice.currency),
+            amount=say.minor(amount, detail.invoice.currency),
         )
-        for grant, amount in found.drawn
+        for grant, amount in detail.drawn
     )
 
 
 TERMS = (LineKind.FEE, LineKind.COMMITMENT, LineKind.DISCOUNT)
 
 
-def _groups(found: Detail) -> tuple[LineGroup, ...]:
+def _groups(detail: Detail) -> tuple[LineGroup, ...]:
     """The lines by project, each group with its sum, in the invoice's order."""
-    currency = found.invoice.currency
+    currency = detail.invoice.currency
     order: dict[str, int] = {}
-    for each in found.lines:
+    for each in detail.lines:
         order.setdefault(each.project, len(order))
-    lines = sorted(found.lines, key=lambda each: order[each.project])
+    lines = sorted(detail.lines, key=lambda each: order[each.project])
     return tuple(
         LineGroup(
             project=project or "Of the whole account",
@@ -191,7 +191,7 @@ def _groups(found: Detail) -> tuple[LineGroup, ...]:
                 _shown(
                     each,
                     currency,
-                    _behind(each, found.jobs.get(each.position, 0)),
+                    _behind(each, detail.jobs.get(each.position, 0)),
                 )
                 for each in group
             ),
@@ -211,12 +211,12 @@ def _behind(row: InvoiceLine, jobs: int) -> str:
 
 def _shown(row: InvoiceLine, currency: str, jobs: str) -> Line:
     seconds = _seconds(row)
-    told = "correction of " if row.kind != LineKind.CREDIT else ""
+    prefix = "correction of " if row.kind != LineKind.CREDIT else ""
     if row.first_charge:
-        told = "for "
+        prefix = "for "
     ahead = row.kind in TERMS and row.service_period.start >= row.invoice.period_end
     details = [
-        f"{told}{say.period(row.service_period)}" if row.correction or row.original_id else "",
+        f"{prefix}{say.period(row.service_period)}" if row.correction or row.original_id else "",
         f"in advance for {say.period(row.service_period)}" if ahead else "",
         line_descriptions.detail(row, currency),
     ]
@@ -244,28 +244,28 @@ def _facts(row: Invoice) -> tuple[Fact, ...]:
     return tuple(Fact(label=label, value=value) for label, value in facts.items() if value)
 
 
-def _sums(found: Detail) -> tuple[Fact, ...]:
-    row = found.invoice
+def _sums(detail: Detail) -> tuple[Fact, ...]:
+    row = detail.invoice
     sums = [Fact(label="Subtotal", value=say.minor(row.subtotal, row.currency))]
-    for tax in _told(found):
+    for tax in _told(detail):
         label = build.tax_label(tax, row, percent=" %")
         sums.append(Fact(label=label, value=say.minor(tax.tax, row.currency)))
     return tuple(sums)
 
 
-def _told(found: Detail) -> list[InvoiceTax]:
-    return [tax for tax in found.taxes if tax.rate or tax.reason]
+def _told(detail: Detail) -> list[InvoiceTax]:
+    return [tax for tax in detail.taxes if tax.rate or tax.reason]
 
 
-def _related(found: Detail) -> tuple[Related, ...]:
-    row = found.invoice
-    one = {"Credits invoice": row.original, "Replaces": row.replaces, "Replaced by": found.replaced_by}
+def _related(detail: Detail) -> tuple[Related, ...]:
+    row = detail.invoice
+    one = {"Credits invoice": row.original, "Replaces": row.replaces, "Replaced by": detail.replaced_by}
     others = [
         Related(label=label, number=other.number or "", amount="") for label, other in one.items() if other
     ]
     notes = [
         Related(label="Credit note", number=note.number or "", amount=say.minor(note.total, note.currency))
-        for note in found.notes
+        for note in detail.notes
     ]
     return (*others, *notes)
 
@@ -305,13 +305,13 @@ SAID = {
 }
 
 
-def _note(found: Detail) -> str:
-    row = found.invoice
+def _note(detail: Detail) -> str:
+    row = detail.invoice
     if row.state == InvoiceState.VOID:
-        why = f" {found.voiding.reason}" if found.voiding else ""
+        why = f" {detail.voiding.reason}" if detail.voiding else ""
         return f"This invoice is void: it is not to be paid.{why}"
-    if found.balance.settlement in SAID:
-        return SAID[found.balance.settlement]
+    if detail.balance.settlement in SAID:
+        return SAID[detail.balance.settlement]
     if row.reason:
         return row.reason
     incomplete = row.terms.get("incomplete", "")

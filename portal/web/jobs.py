@@ -50,25 +50,25 @@ def job(request: HttpRequest, visit: Visit, record: int) -> HttpResponse:
     return answer(request, visit.shell, _job_page(visit, record), whole="tenant/job.html")
 
 
-def _page(visit: Visit, asked: QueryDict) -> JobsPage:
+def _page(visit: Visit, query: QueryDict) -> JobsPage:
     offered = reading.choices(visit.tenant)
-    wanted = _wanted(offered, asked)
-    rows, more = reading.newest(visit.tenant, wanted, after=cursor_of(asked.get("before", "")))
+    criteria = _wanted(offered, query)
+    rows, more = reading.newest(visit.tenant, criteria, after=cursor_of(query.get("before", "")))
     older = ""
     if more is not None:
-        filters = {name: asked[name] for name in asked if name != "before" and asked[name]}
+        filters = {name: query[name] for name in query if name != "before" and query[name]}
         older = "?" + urlencode({**filters, "before": f"{more.shown_at}-{more.record_id}"})
     return JobsPage(
         zone=visit.tenant.timezone,
-        filters=_filters(offered, wanted),
+        filters=_filters(offered, criteria),
         rows=tuple(job_row(row, visit.zone) for row in rows),
         older=older,
     )
 
 
-def _wanted(offered: Choices, asked: QueryDict) -> Wanted:
+def _wanted(offered: Choices, query: QueryDict) -> Wanted:
     """What the address asks for. A period or project that is not the tenant's is no choice: 404."""
-    text = {name: asked.get(name, "").replace("\0", "").strip()[:LONGEST] for name in asked}
+    text = {name: query.get(name, "").replace("\0", "").strip()[:LONGEST] for name in query}
     periods = {days_of(period)[0].isoformat(): period for period in offered.periods}
     projects = {str(pk): pk for pk, _ in offered.projects}
     try:
@@ -90,53 +90,56 @@ def cursor_of(text: str) -> Cursor | None:
     return Cursor(int(match[1]), int(match[2])) if match else None
 
 
-def _filters(offered: Choices, wanted: Wanted) -> JobFilters:
-    states = (*STATES, *({wanted.state.upper()} - {"", *STATES}))
-    models = [*offered.gpu_models, *({wanted.gpu_model} - {"", *offered.gpu_models})]
+def _filters(offered: Choices, criteria: Wanted) -> JobFilters:
+    states = (*STATES, *({criteria.state.upper()} - {"", *STATES}))
+    models = [*offered.gpu_models, *({criteria.gpu_model} - {"", *offered.gpu_models})]
     return JobFilters(
         period=tuple(
             Option(
                 value=days_of(period)[0].isoformat(),
                 label=say.period(period),
-                selected=period == wanted.period,
+                selected=period == criteria.period,
             )
             for period in offered.periods
         ),
         project=tuple(
-            Option(value=str(pk), label=name, selected=pk == wanted.project) for pk, name in offered.projects
+            Option(value=str(pk), label=name, selected=pk == criteria.project)
+            for pk, name in offered.projects
         ),
-        gpu_model=tuple(Option(value=name, label=name, selected=name == wanted.gpu_model) for name in models),
+        gpu_model=tuple(
+            Option(value=name, label=name, selected=name == criteria.gpu_model) for name in models
+        ),
         state=tuple(
-            Option(value=name, label=job_badge(name).label, selected=name == wanted.state.upper())
+            Option(value=name, label=job_badge(name).label, selected=name == criteria.state.upper())
             for name in states
         ),
-        user=wanted.user,
+        user=criteria.user,
         users=tuple(offered.users),
-        q=wanted.q,
-        active=wanted.anything,
+        q=criteria.q,
+        active=criteria.anything,
     )
 
 
-def job_row(found: Job, zone: ZoneInfo) -> JobRow:
+def job_row(rated_job: Job, zone: ZoneInfo) -> JobRow:
     """A job of a list, as shown."""
-    row = found.row
+    row = rated_job.row
     finish = row.ended if row.ended is not None else row.seen_until
-    held = finish - row.started if row.started is not None and finish is not None else None
+    duration = finish - row.started if row.started is not None and finish is not None else None
     return JobRow(
         record=row.record_id,
         job_id=row.job_id or str(row.record_id),
         name=row.name,
         user=row.user,
-        project=found.project,
+        project=rated_job.project,
         gpus=_gpus(row),
         started=say.moment(_at(row.started), zone) if row.started is not None else "",
-        duration=say.duration(held) if held is not None else "",
+        duration=say.duration(duration) if duration is not None else "",
         badge=job_badge(row.state),
-        gpu_hours=say.hours(found.gpu_seconds) if row.gpus else say.NOTHING,
-        cost=say.money(found.cost) if found.cost else say.NOTHING,
+        gpu_hours=say.hours(rated_job.gpu_seconds) if row.gpus else say.NOTHING,
+        cost=say.money(rated_job.cost) if rated_job.cost else say.NOTHING,
         running=row.started is not None and row.ended is None,
-        verdict=found.verdict,
-        by_total=found.by_total and found.cost is not None,
+        verdict=rated_job.verdict,
+        by_total=rated_job.by_total and rated_job.cost is not None,
     )
 
 
@@ -156,22 +159,22 @@ def gpus_text(gpus: int, model: str, mig_profile: str, share: Fraction) -> str:
 
 def _job_page(visit: Visit, record: int) -> JobPage:
     try:
-        found, pieces = reading.job(visit.tenant, record)
+        rated_job, pieces = reading.job(visit.tenant, record)
     except RatedJob.DoesNotExist as missing:
         raise Http404("no such job") from missing
     return JobPage(
-        job=job_row(found, visit.zone),
+        job=job_row(rated_job, visit.zone),
         zone=visit.tenant.timezone,
-        facts=_facts(found, visit.zone),
+        facts=_facts(rated_job, visit.zone),
         pieces=tuple(_piece(piece, visit.zone) for piece in pieces),
         formulas=tuple(text for piece in pieces if (text := _formula(piece))),
     )
 
 
-def _facts(found: Job, zone: ZoneInfo) -> tuple[Fact, ...]:
-    row = found.row
+def _facts(rated_job: Job, zone: ZoneInfo) -> tuple[Fact, ...]:
+    row = rated_job.row
     facts = {
-        "Project": found.project,
+        "Project": rated_job.project,
         "User": row.user,
         "Cluster": row.cluster,
         "Account": row.account,
@@ -227,14 +230,14 @@ def _formula(piece: reading.Piece) -> str:
     if piece.tag is None or (cost := piece.cost) is None:
         return ""
     _, meter = METERS[Resource(piece.resource)]
-    held = say.held(piece.units, piece.share, meter)
+    quantity = say.held(piece.units, piece.share, meter)
     unit_price = say.price(piece.tag.unit_price, piece.tag.currency)
     equals, amount = (
         ("", say.exact_money(cost))
         if say.exact_money(cost).startswith("≈")
         else ("= ", say.exact_money(cost))
     )
-    return f"{held} ÷ 3,600 × {unit_price} {equals}{amount}"
+    return f"{quantity} ÷ 3,600 × {unit_price} {equals}{amount}"
 
 
 def _moment(second: int | None, zone: ZoneInfo) -> str:

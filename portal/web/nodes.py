@@ -46,17 +46,17 @@ class NodeForm(forms.Form):
     until = _day("Until")
 
     def clean(self) -> dict[str, Any]:
-        told: dict[str, Any] = super().clean() or {}
-        if told.get("name"):
+        values: dict[str, Any] = super().clean() or {}
+        if values.get("name"):
             for key, what in (("gpu_model", "Name the model as jobs do."), ("gpus", "Say how many GPUs.")):
-                if not told.get(key) and key not in self.errors:
+                if not values.get(key) and key not in self.errors:
                     self.add_error(key, what)
-        return told
+        return values
 
     @property
     def node(self) -> Node | None:
-        told = self.cleaned_data
-        return Node(**told) if told.get("name") else None
+        values = self.cleaned_data
+        return Node(**values) if values.get("name") else None
 
 
 NodeForms = formset_factory(NodeForm, extra=EMPTY_ROWS)
@@ -92,8 +92,8 @@ def _declared(cluster: Cluster) -> list[dict[str, Any]]:
 
 def _changes(planned: Declaration) -> tuple[tuple[str, str], ...]:
     """Each change as a word and a sentence."""
-    found = [
+    changes = [
         *(("Add", node.sentence) for node in planned.added),
         *(("Remove", node.sentence) for node in planned.removed),
     ]
-    return tuple(found) or (("No change", "The declared nodes stay as they are."),)
+    return tuple(changes) or (("No change", "The declared nodes stay as they are."),)

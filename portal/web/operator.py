@@ -48,16 +48,16 @@ def clusters(request: HttpRequest, shell: Shell) -> HttpResponse:
 
 @operator_page("unassigned")
 def unassigned(request: HttpRequest, shell: Shell) -> HttpResponse:
-    page = UnassignedPage(rows=tuple(_unassigned(found) for found in reading.unassigned()))
+    page = UnassignedPage(rows=tuple(_unassigned(row) for row in reading.unassigned()))
     return answer(request, shell, page, whole="operator/unassigned.html")
 
 
 @operator_page("quarantine")
 def quarantine(request: HttpRequest, shell: Shell) -> HttpResponse:
-    asked = {
+    parameters = {
         name: request.GET.get(name, "").replace("\0", "") for name in ("cluster", "code", "state", "before")
     }
-    return answer(request, shell, _quarantine(**asked), whole="operator/quarantine.html")
+    return answer(request, shell, _quarantine(**parameters), whole="operator/quarantine.html")
 
 
 def _cluster(stand: Stand, now: datetime) -> ClusterRow:
@@ -89,8 +89,8 @@ def _lag(through: datetime | None, now: datetime) -> Badge:
     return Badge(label=say.age(through, now=now), tone=tone)
 
 
-def _unassigned(found: Unassigned) -> UnassignedRow:
-    use = found.use
+def _unassigned(row: Unassigned) -> UnassignedRow:
+    use = row.use
     return UnassignedRow(
         cluster=use.cluster,
         account=use.account or "(no account)",
@@ -99,7 +99,7 @@ def _unassigned(found: Unassigned) -> UnassignedRow:
         cpu_hours=say.hours(use.cpu_seconds),
         since=say.moment(use.first, UTC_ZONE),
         until=say.moment(use.last, UTC_ZONE),
-        commands=tuple(_command(use.cluster, use.account, gap) for gap in found.gaps),
+        commands=tuple(_command(use.cluster, use.account, gap) for gap in row.gaps),
     )
 
 

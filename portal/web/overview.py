@@ -77,73 +77,77 @@ def _asked(request: HttpRequest) -> date | None:
     return day
 
 
-def _told(request: HttpRequest, visit: Visit, around: Around | None, beside: BesideUse) -> _Told:
+def _told(request: HttpRequest, visit: Visit, around: Around | None, other_charges: BesideUse) -> _Told:
     if around is None:
         if _asked(request):
             raise Http404("no such period")
         return _Told(None)
-    found = accrued(tenant=visit.tenant, period=around.period, known=beside)
-    if found is None or not found.others or around.period.end <= visit.moment:
-        return _Told(around, found, through=visit.complete_through)
+    charges = accrued(tenant=visit.tenant, period=around.period, beside_use=other_charges)
+    if charges is None or not charges.others or around.period.end <= visit.moment:
+        return _Told(around, charges, through=visit.complete_through)
     return _Told(
         around,
-        found,
-        third_party_charges.going(tenant=visit.tenant, accrued=found),
-        third_party_charges.read_through(tenant=visit.tenant, accrued=found, moment=visit.moment),
+        charges,
+        third_party_charges.going(tenant=visit.tenant, accrued=charges),
+        third_party_charges.read_through(tenant=visit.tenant, accrued=charges, moment=visit.moment),
     )
 
 
-@tenant_page(Action.READ, area="overview", beside=_beside, outside=_told, at_once=True)
+@tenant_page(Action.READ, area="overview", extra_queries=_beside, outside=_told, at_once=True)
 def overview(request: HttpRequest, visit: Visit, told: _Told) -> HttpResponse:
     return answer(request, visit.shell, _page(visit, told), whole="tenant/overview.html")
 
 
-def _page(visit: Visit, told: _Told) -> OverviewPage:
+def _page(visit: Visit, period_data: _Told) -> OverviewPage:
     through = say.moment(visit.complete_through, visit.zone) if visit.complete_through else ""
-    if told.around is None:
+    if period_data.around is None:
         return OverviewPage(
             period="", zone=visit.tenant.timezone, earlier="", later="", complete_through=through
         )
-    period, before = told.around.period, told.around.before
+    period, before = period_data.around.period, period_data.around.before
     today = billing_periods.day_of(visit.moment, period)
     paying = payers.ask_told(visit.tenant)
     newest = invoices.ask_newest(visit.tenant, on=visit.today, limit=INVOICES)
-    found = reading.overview(
+    summary = reading.overview(
         visit.tenant,
         period,
         before,
         today=today,
-        accrued=told.accrued,
-        beside=(paying, newest) if visit.shell.invoices else (paying,),
+        accrued=period_data.accrued,
+        extra_asks=(paying, newest) if visit.shell.invoices else (paying,),
     )
     return OverviewPage(
         period=say.period(period),
         zone=period.timezone,
         earlier=_query(before),
-        later=_query(told.around.after),
+        later=_query(period_data.around.after),
         complete_through=through,
-        tiles=_tiles(visit, found, today, told.accrued),
-        forecast=forecast(found, told.accrued, told.others, told.through) if today < found.end else None,
-        due=_due(told.accrued) if told.accrued and period.closed_at is None else None,
-        chart=_chart(found, today, "Spend at first unit’s prices" if told.accrued else "Spend"),
-        spend=_spend(found),
-        terms=tuple(Fact(label=name, value=say.money(amount)) for name, amount in found.terms),
-        spend_total=say.sums(found.spend),
-        hours_total=say.hours(found.gpu_seconds),
-        jobs=tuple(job_row(job, visit.zone) for job in found.costliest),
+        tiles=_tiles(visit, summary, today, period_data.accrued),
+        forecast=forecast(summary, period_data.accrued, period_data.others, period_data.through)
+        if today < summary.end
+        else None,
+        due=_due(period_data.accrued) if period_data.accrued and period.closed_at is None else None,
+        chart=_chart(summary, today, "Spend at first unit’s prices" if period_data.accrued else "Spend"),
+        spend=_spend(summary),
+        terms=tuple(Fact(label=name, value=say.money(amount)) for name, amount in summary.terms),
+        spend_total=say.sums(summary.spend),
+        hours_total=say.hours(summary.gpu_seconds),
+        jobs=tuple(job_row(job, visit.zone) for job in summary.costliest),
         invoices=tuple(invoice_row(row) for row in newest.answer) if visit.shell.invoices else (),
         paid_by=_stretches("Paid by", [(each.payer, each) for each in paying.answer if each.mine]),
         pays_for=_stretches("Pays for", [(each.user, each) for each in paying.answer if not each.mine]),
-        paid=_paid(told.accrued.paid) if told.accrued else (),
-        paid_total=say.sums(per_currency(row.amount for row in told.accrued.paid)) if told.accrued else "",
-        unpriced=_unpriced(found.uses),
+        paid=_paid(period_data.accrued.paid) if period_data.accrued else (),
+        paid_total=say.sums(per_currency(row.amount for row in period_data.accrued.paid))
+        if period_data.accrued
+        else "",
+        unpriced=_unpriced(summary.uses),
     )
 
 
-def _stretches(verb: str, told: Sequence[tuple[str, Paying]]) -> str:
+def _stretches(verb: str, spans: Sequence[tuple[str, Paying]]) -> str:
     """`Paid by Physics since 1 Apr 2026, until 30 Jun 2026`, the newest first; "" for none."""
     texts = []
-    for name, each in told:
+    for name, each in spans:
         ended = f", until {say.day(each.until - DAY)}" if each.until else ""
         texts.append(f"{name} {'since' if not ended else 'from'} {say.day(each.since)}{ended}")
     more = f"; and {len(texts) - STRETCHES} more" if len(texts) > STRETCHES else ""
@@ -185,45 +189,45 @@ def _due(accrued: Accrued) -> Due:
     )
 
 
-def _accrued(found: Overview, accrued: Accrued | None, *, running: bool) -> Tile:
+def _accrued(summary: Overview, accrued: Accrued | None, *, running: bool) -> Tile:
     """Days are kept at first units' prices: what a statement comes to is not compared with them."""
-    tile = Tile(label="Accrued so far" if running else "Spend", value=say.sums(found.spend), note="")
+    tile = Tile(label="Accrued so far" if running else "Spend", value=say.sums(summary.spend), note="")
     if accrued is not None:
         note = "as an invoice would say it now" if running else "fees and discounts included"
         if for_others := per_currency(row.amount for row in accrued.paid):
-            whole = say.sums(per_currency([*found.spend, *for_others]))
+            whole = say.sums(per_currency([*summary.spend, *for_others]))
             return replace(tile, value=whole, note=f"{note}, {say.sums(for_others)} of it for others")
         return replace(tile, note=note)
     return _compared(
         tile,
-        found,
-        found.spend[0].amount if found.currency else Fraction(0),
+        summary,
+        summary.spend[0].amount if summary.currency else Fraction(0),
         lambda before: before.amount,
-        lambda before: say.money(Money(before.amount, found.currency)) if found.currency else "",
+        lambda before: say.money(Money(before.amount, summary.currency)) if summary.currency else "",
         running=running,
     )
 
 
-def _tiles(visit: Visit, found: Overview, today: date, accrued: Accrued | None) -> tuple[Tile, ...]:
-    running = today < found.end
+def _tiles(visit: Visit, summary: Overview, today: date, accrued: Accrued | None) -> tuple[Tile, ...]:
+    running = today < summary.end
     tiles = [
-        _accrued(found, accrued, running=running),
+        _accrued(summary, accrued, running=running),
         _compared(
-            Tile(label="GPU-hours", value=say.hours(found.gpu_seconds), note=""),
-            found,
-            found.gpu_seconds,
+            Tile(label="GPU-hours", value=say.hours(summary.gpu_seconds), note=""),
+            summary,
+            summary.gpu_seconds,
             lambda before: before.gpu_seconds,
             lambda before: say.hours(before.gpu_seconds),
             running=running,
         ),
-        Tile(label="Jobs", value=say.whole(found.started), note="started in this period"),
+        Tile(label="Jobs", value=say.whole(summary.started), note="started in this period"),
     ]
-    if found.balances:
-        tiles.append(_wallets(visit, found.balances))
-    if visit.shell.invoices and (found.open.count or not found.balances):
-        tiles.append(balance_tiles.open_invoices(visit, found.open))
-    if visit.shell.invoices and found.owed_back.count:
-        tiles.append(balance_tiles.owed_back(visit, found.owed_back))
+    if summary.balances:
+        tiles.append(_wallets(visit, summary.balances))
+    if visit.shell.invoices and (summary.open.count or not summary.balances):
+        tiles.append(balance_tiles.open_invoices(visit, summary.open))
+    if visit.shell.invoices and summary.owed_back.count:
+        tiles.append(balance_tiles.owed_back(visit, summary.owed_back))
     return tuple(tiles)
 
 
@@ -239,7 +243,7 @@ def _wallets(visit: Visit, balances: Sequence[tuple[str, int, int]]) -> Tile:
 
 def _compared(
     tile: Tile,
-    found: Overview,
+    summary: Overview,
     now: Fraction,
     value: Callable[[Elapsed], Fraction],
     text: Callable[[Elapsed], str],
@@ -247,9 +251,9 @@ def _compared(
     running: bool,
 ) -> Tile:
     """The tile with how it compares to the same days of the period before."""
-    if found.before is None or found.before_period is None or not (shown := text(found.before)):
+    if summary.before is None or summary.before_period is None or not (shown := text(summary.before)):
         return Tile(label=tile.label, value=tile.value, note="nothing earlier to compare with")
-    then, name = value(found.before), say.period(found.before_period)
+    then, name = value(summary.before), say.period(summary.before_period)
     note = f"vs. {shown} in the same days of {name}" if running else f"vs. {shown} in {name}"
     difference = now - then
     if not then or abs(difference) > MANIFOLD * then:
@@ -267,14 +271,14 @@ def _compared(
     )
 
 
-def _chart(found: Overview, today: date, spend_label: str) -> Chart:
-    days = [found.first + timedelta(days=n) for n in range((found.end - found.first).days)]
-    names: dict[int | None, str] = dict(found.series)
-    if any(day.project is None and day.day >= found.first for day in found.days):
+def _chart(summary: Overview, today: date, spend_label: str) -> Chart:
+    days = [summary.first + timedelta(days=n) for n in range((summary.end - summary.first).days)]
+    names: dict[int | None, str] = dict(summary.series)
+    if any(day.project is None and day.day >= summary.first for day in summary.days):
         names[None] = "Other"
     gpu: dict[tuple[int | None, date], Fraction] = defaultdict(Fraction)
     spend: dict[tuple[int | None, date], Fraction] = defaultdict(Fraction)
-    for used in found.days:
+    for used in summary.days:
         gpu[used.project, used.day] += used.gpu_seconds
         spend[used.project, used.day] += used.amount
     begun = [day for day in days if day <= today]
@@ -291,15 +295,24 @@ def _chart(found: Overview, today: date, spend_label: str) -> Chart:
             say.hours,
         )
     ]
-    if found.currency:
+    if summary.currency:
 
         def money(amount: Fraction) -> str:
-            return say.money(Money(amount, found.currency))
+            return say.money(Money(amount, summary.currency))
 
-        prefix = say.symbol(found.currency)
+        prefix = say.symbol(summary.currency)
         measures.append(
             _measure(
-                "spend", spend_label, found.currency, names, days, begun, spend, lambda it: it, money, prefix
+                "spend",
+                spend_label,
+                summary.currency,
+                names,
+                days,
+                begun,
+                spend,
+                lambda it: it,
+                money,
+                prefix,
             )
         )
     return Chart(
@@ -338,11 +351,11 @@ def _measure(
     return Measure(key=key, label=label, series=series, totals=totals, unit=unit, prefix=prefix)
 
 
-def _spend(found: Overview) -> tuple[SpendRow, ...]:
-    total = sum((amount.amount for use in found.uses for amount in use.cost), Fraction(0))
-    shown = found.uses[:SPEND_ROWS]
+def _spend(summary: Overview) -> tuple[SpendRow, ...]:
+    total = sum((amount.amount for use in summary.uses for amount in use.cost), Fraction(0))
+    shown = summary.uses[:SPEND_ROWS]
     rows = [_spend_row(use, total) for use in shown]
-    if rest := found.uses[SPEND_ROWS:]:
+    if rest := summary.uses[SPEND_ROWS:]:
         other = Use(
             f"{say.counted(len(rest), 'other')}",
             "",

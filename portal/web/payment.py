@@ -134,8 +134,8 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 @tenant_act(Action.PAY)
 def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     account = customers.set_automatic(tenant=tenant, automatic=request.POST.get("automatic") == "yes")
-    told = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
-    messages.success(request, f"Invoices {told}.")
+    effect = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
+    messages.success(request, f"Invoices {effect}.")
     return redirect("payment", tenant.slug)
 
 
@@ -162,23 +162,25 @@ def refused_addresses(tenant: Tenant) -> tuple[str, ...]:
 
 @tenant_act(Action.PAY)
 def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResponse:
-    found = SavedMethod.objects.filter(tenant=tenant, pk=method).exclude(state=MethodState.GONE).first()
-    if found is None:
+    saved_method = (
+        SavedMethod.objects.filter(tenant=tenant, pk=method).exclude(state=MethodState.GONE).first()
+    )
+    if saved_method is None:
         raise Http404("no such card")
     if request.POST.get("act") == "prefer":
         try:
-            saved_methods.prefer(method=found)
+            saved_methods.prefer(method=saved_method)
         except CollectingError as refusal:
             messages.error(request, str(refusal))
         else:
-            messages.success(request, f"{label_of(found)} is charged from now on.")
+            messages.success(request, f"{label_of(saved_method)} is charged from now on.")
     elif request.POST.get("act") == "remove":
         try:
-            saved_methods.remove(method=found, gateway=gateway_access.gateway())
+            saved_methods.remove(method=saved_method, gateway=gateway_access.gateway())
         except (GatewayError, CollectingError):
             messages.error(request, "The payment service cannot be reached now; the card is still saved.")
         else:
-            messages.success(request, f"{label_of(found)} is removed.")
+            messages.success(request, f"{label_of(saved_method)} is removed.")
     return redirect("payment", tenant.slug)
 
 
@@ -290,12 +292,12 @@ def label_of(row: SavedMethod) -> str:
 
 def moved_by(invoice: Invoice, payments: Iterable[Payment]) -> dict[int, tuple[str, str]]:
     """By payment how its money came or went, and the reference of a transfer. A query where the gateway moved some."""
-    found = list(payments)
-    if not any(payment.recorded_by == payment_posting.BY for payment in found):
-        return {payment.pk: _moved(payment, {}) for payment in found}
+    rows = list(payments)
+    if not any(payment.recorded_by == payment_posting.BY for payment in rows):
+        return {payment.pk: _moved(payment, {}) for payment in rows}
     charged = PaymentAttempt.objects.filter(invoice=invoice, external_id__isnull=False)
     means = {attempt.external_id: means_of(attempt) for attempt in charged.select_related("method")}
-    return {payment.pk: _moved(payment, means) for payment in found}
+    return {payment.pk: _moved(payment, means) for payment in rows}
 
 
 def _moved(payment: Payment, means: Mapping[str | None, str]) -> tuple[str, str]:

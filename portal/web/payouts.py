@@ -49,19 +49,19 @@ def payout(request: HttpRequest, shell: Shell, payout: str) -> HttpResponse:
 @operator_page("reconciliation")
 def payout_csv(request: HttpRequest, shell: Shell, payout: str) -> HttpResponse:
     del request, shell
-    found = _found(payout)
+    gateway_payout = _found(payout)
     return HttpResponse(
-        b"".join(rows_to_csv(COLUMNS, _cells(found))),
+        b"".join(rows_to_csv(COLUMNS, _cells(gateway_payout))),
         content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{found.pk}.csv"'.replace("\n", "")},
+        headers={"Content-Disposition": f'attachment; filename="{gateway_payout.pk}.csv"'.replace("\n", "")},
     )
 
 
 def _found(name: str) -> GatewayPayout:
-    found = GatewayPayout.objects.filter(pk=name.replace("\0", "")).first()
-    if found is None:
+    gateway_payout = GatewayPayout.objects.filter(pk=name.replace("\0", "")).first()
+    if gateway_payout is None:
         raise Http404("no such payout")
-    return found
+    return gateway_payout
 
 
 def badge_of(row: GatewayPayout) -> Badge:
@@ -128,11 +128,11 @@ def _what(row: GatewayMovement) -> str:
     return WORDS.get(row.kind) or row.kind.replace("_", " ").capitalize()
 
 
-def _cells(found: GatewayPayout) -> Iterator[Sequence[Cell]]:
-    for row in reading.lines(found).iterator():
+def _cells(gateway_payout: GatewayPayout) -> Iterator[Sequence[Cell]]:
+    for row in reading.lines(gateway_payout).iterator():
         paid = row.attempt
         yield (
-            found.pk,
+            gateway_payout.pk,
             row.pk,
             f"{row.made_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
             row.kind,

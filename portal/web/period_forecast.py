@@ -65,24 +65,24 @@ class _Part:
 
 
 def forecast(
-    found: Overview, accrued: Accrued | None, others: Sequence[Going], through: datetime | None
+    summary: Overview, accrued: Accrued | None, others: Sequence[Going], through: datetime | None
 ) -> Forecast | None:
     """None where nothing is charged yet, or in several currencies, and where a cluster was never read.
 
     `others` are those for whom the tenant pays, whose use its invoice will hold as well.
     """
-    period = found.period
-    currencies = {found.currency} if found.currency else {row.amount.currency for row in _paid(accrued)}
+    period = summary.period
+    currencies = {summary.currency} if summary.currency else {row.amount.currency for row in _paid(accrued)}
     if len(currencies) != 1 or through is None or not period.start < through < period.end:
         return None
     (currency,) = currencies
-    own = _own(found, accrued, through) if found.currency else None
-    beside = [_of(each, through, currency) for each in others]
-    parts = [own, *beside] if own else beside
-    until = say.day(found.end - DAY)
+    own = _own(summary, accrued, through) if summary.currency else None
+    other_parts = [_of(each, through, currency) for each in others]
+    parts = [own, *other_parts] if own else other_parts
+    until = say.day(summary.end - DAY)
     if not any(part.pace for part in parts):
-        told = _whole(parts[0].days, parts[0].last) if parts else []
-        why = f"A forecast takes {NUMBERS[FEWEST]} whole days of use; there {_are(len(told))} so far."
+        whole_days = _whole(parts[0].days, parts[0].last) if parts else []
+        why = f"A forecast takes {NUMBERS[FEWEST]} whole days of use; there {_are(len(whole_days))} so far."
         return Forecast(until=until, why=why)
     ends = _added([part.ends() for part in parts])
     sure = all(part.pace.variance is not None for part in parts if part.pace)
@@ -91,20 +91,20 @@ def forecast(
         until=until,
         value=say.money(ends[1]),
         band=band,
-        method=" ".join([*_methods(own, currency), *_of_others(own, beside)]),
-        plot=_plot(parts, through, found, ends),
-        rows=(*_rows(parts, through, found), *_expected(until, ends, band)),
-        parts=_parts(own, beside, currency),
+        method=" ".join([*_methods(own, currency), *_of_others(own, other_parts)]),
+        plot=_plot(parts, through, summary, ends),
+        rows=(*_rows(parts, through, summary), *_expected(until, ends, band)),
+        parts=_parts(own, other_parts, currency),
     )
 
 
-def _own(found: Overview, accrued: Accrued | None, through: datetime) -> _Part:
-    days, period = _days(found), found.period
+def _own(summary: Overview, accrued: Accrued | None, through: datetime) -> _Part:
+    days, period = _days(summary), summary.period
     rest = Fraction(int((period.end - through).total_seconds()), 86_400)
     if accrued is None:
-        amount = _beside(found.spend[0])
+        amount = _beside(summary.spend[0])
     else:
-        amount = _by_statement(accrued.of_use, days.until(found.end), found.currency)
+        amount = _by_statement(accrued.of_use, days.until(summary.end), summary.currency)
     return _Part(days, through.astimezone(ZoneInfo(period.timezone)).date(), rest, amount)
 
 
@@ -143,12 +143,12 @@ def _added(ends: Sequence[tuple[Money, Money, Money]]) -> tuple[Money, Money, Mo
     return low, expected, high
 
 
-def _parts(own: _Part | None, beside: Sequence[_Part], currency: str) -> tuple[Fact, ...]:
+def _parts(own: _Part | None, other_parts: Sequence[_Part], currency: str) -> tuple[Fact, ...]:
     """What is expected of the tenant's own use and of all for whom it pays; nothing where it pays for nobody."""
-    if not beside:
+    if not other_parts:
         return ()
     zero = Money.zero(currency)
-    paid = sum((part.ends()[1] for part in beside), zero)
+    paid = sum((part.ends()[1] for part in other_parts), zero)
     return (
         Fact(label="Own use", value=say.money(own.ends()[1] if own else zero)),
         Fact(label="Paid for others", value=say.money(paid)),
@@ -164,45 +164,47 @@ def _ends(coming: Coming, amount: Amount) -> tuple[Money, Money, Money]:
     return min(ends), expected, max(ends)
 
 
-def _days(found: Overview) -> _Days:
+def _days(summary: Overview) -> _Days:
     values: dict[date, Fraction] = defaultdict(Fraction)
-    for day in found.days:
+    for day in summary.days:
         values[day.day] += day.amount
-    return _Days(found.first, found.end, values)
+    return _Days(summary.first, summary.end, values)
 
 
 def _whole(days: _Days, last: date) -> list[Fraction]:
     """The last whole days before the one that is read at present; those before the first use do not count."""
-    asked = [last - DAY * back for back in range(LAST, 0, -1)]
+    dates = [last - DAY * back for back in range(LAST, 0, -1)]
     begun = min((day for day, value in days.values.items() if value), default=last)
-    return [days.values.get(day, Fraction(0)) for day in asked if day >= begun]
+    return [days.values.get(day, Fraction(0)) for day in dates if day >= begun]
 
 
 def _plot(
-    parts: Sequence[_Part], through: datetime, found: Overview, ends: tuple[Money, Money, Money]
+    parts: Sequence[_Part], through: datetime, summary: Overview, ends: tuple[Money, Money, Money]
 ) -> Plot:
-    start, end = found.period.start, found.period.end
+    start, end = summary.period.start, summary.period.end
     here = (_second(through, start), _sum(part.amount(Fraction(0)) for part in parts).amount)
-    known = [(Fraction(0), _sum(part.by(found.first - DAY) for part in parts).amount)]
-    known += [(x, money.amount) for x, _, money in _course(parts, through, found)]
+    points = [(Fraction(0), _sum(part.by(summary.first - DAY) for part in parts).amount)]
+    points += [(x, money.amount) for x, _, money in _course(parts, through, summary)]
     there = _second(end, start)
     low, expected, high = (each.amount for each in ends)
     return drawing.plot(
-        [*known, here],
+        [*points, here],
         expected=[here, (there, expected)],
         band=[here, (there, high), (there, low)] if high > low else [],
         marks=(
             say.money(max(ends)),
-            say.short_day(found.first),
-            say.short_day(found.end - DAY),
+            say.short_day(summary.first),
+            say.short_day(summary.end - DAY),
         ),
     )
 
 
-def _course(parts: Sequence[_Part], through: datetime, found: Overview) -> list[tuple[Fraction, date, Money]]:
+def _course(
+    parts: Sequence[_Part], through: datetime, summary: Overview
+) -> list[tuple[Fraction, date, Money]]:
     """What had accrued at the end of each whole day that was read."""
-    last = through.astimezone(ZoneInfo(found.period.timezone)).date()
-    days = [found.first + DAY * n for n in range((last - found.first).days)]
+    last = through.astimezone(ZoneInfo(summary.period.timezone)).date()
+    days = [summary.first + DAY * n for n in range((last - summary.first).days)]
     return [
         (Fraction((n + 1) * 86_400), day, _sum(part.by(day) for part in parts)) for n, day in enumerate(days)
     ]
@@ -213,8 +215,8 @@ def _sum(amounts: Iterable[Money]) -> Money:
     return sum(rest, first)
 
 
-def _rows(parts: Sequence[_Part], through: datetime, found: Overview) -> tuple[Fact, ...]:
-    course = _course(parts, through, found)
+def _rows(parts: Sequence[_Part], through: datetime, summary: Overview) -> tuple[Fact, ...]:
+    course = _course(parts, through, summary)
     return tuple(Fact(label=say.day(day), value=say.money(money)) for _, day, money in course)
 
 
@@ -228,11 +230,11 @@ def _methods(own: _Part | None, currency: str) -> Iterator[str]:
         yield _method(going, currency, own.rest)
 
 
-def _of_others(own: _Part | None, beside: Sequence[_Part]) -> Iterator[str]:
+def _of_others(own: _Part | None, other_parts: Sequence[_Part]) -> Iterator[str]:
     """How the use of those is told for whom the tenant pays."""
-    if not beside:
+    if not other_parts:
         return
-    going = sum(part.pace is not None for part in beside)
+    going = sum(part.pace is not None for part in other_parts)
     if going and own and own.pace:
         yield "What is paid for others is carried on in the same way, each at its own pace; the bands are added."
     elif going:
@@ -240,7 +242,7 @@ def _of_others(own: _Part | None, beside: Sequence[_Part]) -> Iterator[str]:
             "What is paid for others is carried on by the last whole days of each, and priced as the invoice will "
             "be; the bands are added."
         )
-    if going < len(beside) or (own and own.pace is None):
+    if going < len(other_parts) or (own and own.pace is None):
         yield "Those of whom too few whole days are known are in it as they stand."
 
 

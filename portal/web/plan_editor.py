@@ -54,14 +54,14 @@ tiers = [{{ up_to = 1000, unit_price = "2.50" }}, {{ unit_price = "2.00" }}]
 def plan_editor(request: HttpRequest, shell: Shell) -> HttpResponse:
     if request.method != "POST":
         return _answer(request, shell, _begun(request))
-    asked = {name: request.POST.get(name, "").replace("\0", "") for name in FIELDS}
-    text = asked["text"].replace("\r\n", "\n")
+    fields = {name: request.POST.get(name, "").replace("\0", "") for name in FIELDS}
+    text = fields["text"].replace("\r\n", "\n")
     page = EditorPage(
         text=text,
-        plan=asked["plan"][:50],
-        since=asked["since"][:10],
-        until=asked["until"][:10],
-        tenants=asked["tenants"][:1000],
+        plan=fields["plan"][:50],
+        since=fields["since"][:10],
+        until=fields["until"][:10],
+        tenants=fields["tenants"][:1000],
     )
     if len(text) > LONGEST:  # cut, it might be a plan all the same: one without its last prices
         return _answer(request, shell, replace(page, errors=(TOO_LONG.format(len(text)),)))
@@ -69,8 +69,8 @@ def plan_editor(request: HttpRequest, shell: Shell) -> HttpResponse:
     try:
         if act == "publish":
             published = publish(text)
-            told = f"Plan {published.version} is published."
-            messages.success(request, f"{told} {_rated(published.tenants)}".strip())
+            sentence = f"Plan {published.version} is published."
+            messages.success(request, f"{sentence} {_rated(published.tenants)}".strip())
             return redirect("operator_plan", published.version.plan.name)
         return _answer(request, shell, _previewed(page, trial=act == "try"))
     except (ConfigError, BadInputError) as error:
@@ -92,12 +92,12 @@ def _begun(request: HttpRequest) -> EditorPage:
     if not name:
         return EditorPage(text=NEW.format(tomorrow=tomorrow), plan="")
     versions = PlanVersion.objects.filter(plan__name=name).select_related("plan").order_by("effective_from")
-    found = next((each for each in versions if each.effective_from.isoformat() == key), None)
-    if found is None and key:
+    version = next((each for each in versions if each.effective_from.isoformat() == key), None)
+    if version is None and key:
         raise Http404("no such version")
     last = versions.last()
-    if found is not None:
-        return EditorPage(text=plan_text(found), plan=name)
+    if version is not None:
+        return EditorPage(text=plan_text(version), plan=name)
     if last is None:
         if not Plan.objects.filter(name=name).exists():
             raise Http404("no such plan")
@@ -145,8 +145,8 @@ def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bi
     small = [
         (size, tenant) for size, tenant in chosen if what_if.size(tenants=[tenant], months=months) <= EXAMPLE
     ]
-    found = _try(entry, [tenant for _, tenant in small], months)
-    by_slug = {each.tenant: each for each in found}
+    trials = _try(entry, [tenant for _, tenant in small], months)
+    by_slug = {each.tenant: each for each in trials}
     bills = tuple(_bill(by_slug[tenant.slug], size) for size, tenant in small)
     why = (
         ""
@@ -164,10 +164,10 @@ def _try(entry: PlanEntry, tenants: Sequence[Tenant], months: Months) -> list[Tr
 def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
     months = months_of(page.since, page.until or page.since)
     slugs = page.tenants.replace(",", " ").split()
-    known = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
-    if missing := [slug for slug in slugs if slug not in known]:
+    by_slug = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
+    if missing := [slug for slug in slugs if slug not in by_slug]:
         raise BadInputError(f"There is no tenant {quoted(missing[0])}.")
-    tenants = [known[slug] for slug in sorted(known)] or what_if.whom(plan=entry.name, months=months)
+    tenants = [by_slug[slug] for slug in sorted(by_slug)] or what_if.whom(plan=entry.name, months=months)
     count = what_if.size(tenants=tenants, months=months)
     if count > AT_ONCE:
         until = f" --to {page.until}" if page.until else ""
@@ -175,32 +175,32 @@ def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
             f"These are {count:,} jobs, more than a page tries at once ({AT_ONCE:,}): name fewer tenants or months, "
             f"or save the draft and run try_plan FILE.toml --from {page.since}{until}."
         )
-    found = _try(entry, tenants, months)
-    now = per_currency(amount for each in found for amount in each.now)
-    tried = per_currency(amount for each in found for amount in each.tried)
+    trials = _try(entry, tenants, months)
+    now = per_currency(amount for each in trials for amount in each.now)
+    tried = per_currency(amount for each in trials for amount in each.tried)
     return replace(
         page,
-        trial=tuple(_bill(each, "") for each in found),
+        trial=tuple(_bill(each, "") for each in trials),
         trial_total=(say.sums(now), say.sums(tried)),
         trial_of=page.since if page.until in {"", page.since} else f"{page.since} to {page.until}",
     )
 
 
-def _bill(found: Tried, size: str) -> Bill:
+def _bill(trial: Tried, size: str) -> Bill:
     lines: dict[str, tuple[list[Money], list[Money]]] = {}
-    for row in found.rows:
+    for row in trial.rows:
         now, tried = lines.setdefault(row.line, ([], []))
         now += [row.now] if row.now else []
         tried += [row.tried] if row.tried else []
     hours = (
         f"{say.hours(hours * 3600)} {resource}-hours{f' on {model}' if model else ''}"
-        for resource, model, hours in found.unpriced
+        for resource, model, hours in trial.unpriced
     )
     return Bill(
         size=size,
-        tenant=found.tenant,
-        now=say.sums(found.now),
-        tried=say.sums(found.tried),
+        tenant=trial.tenant,
+        now=say.sums(trial.now),
+        tried=say.sums(trial.tried),
         lines=tuple(_line(name, sums) for name, sums in lines.items()),
         unpriced=", ".join(hours),
     )

@@ -33,36 +33,36 @@ SETTLES = {
 @operator_page("plans")
 def plan_list(request: HttpRequest, shell: Shell) -> HttpResponse:
     now = datetime.now(UTC)
-    rows = tuple(_row(found, now.date()) for found in reading.plans(moment=now))
+    rows = tuple(_row(versioned_plan, now.date()) for versioned_plan in reading.plans(moment=now))
     return answer(request, shell, PlansPage(rows=rows), whole="operator/plans.html")
 
 
 @operator_page("plans", acts=True)
 def plan(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
     now = datetime.now(UTC)
-    found = next(iter(reading.plans(moment=now, name=name)), None)
-    if found is None:
+    versioned_plan = next(iter(reading.plans(moment=now, name=name)), None)
+    if versioned_plan is None:
         raise Http404("no such plan")
     if request.method == "POST":
-        return _act(request, found)
-    return answer(request, shell, _page(found, now), whole="operator/plan.html")
+        return _act(request, versioned_plan)
+    return answer(request, shell, _page(versioned_plan, now), whole="operator/plan.html")
 
 
-def _act(request: HttpRequest, found: VersionedPlan) -> HttpResponse:
-    name = found.row.name
+def _act(request: HttpRequest, versioned_plan: VersionedPlan) -> HttpResponse:
+    name = versioned_plan.row.name
     try:
         if request.POST.get("act") == "delete":
-            plans.delete_plan(plan=found.row)
+            plans.delete_plan(plan=versioned_plan.row)
             messages.success(request, f"Plan {name} is deleted.")
             return redirect("operator_plans")
-        _end(request, found)
+        _end(request, versioned_plan)
     except PlanError as error:
         messages.error(request, str(error))
     return redirect("operator_plan", name)
 
 
-def _end(request: HttpRequest, found: VersionedPlan) -> None:
-    prices = {str(price.pk): price for version in found.versions for price in version.prices}
+def _end(request: HttpRequest, versioned_plan: VersionedPlan) -> None:
+    prices = {str(price.pk): price for version in versioned_plan.versions for price in version.prices}
     price = prices.get(request.POST.get("price", ""))
     if price is None:
         raise PlanError("There is no such price in this plan.")
@@ -77,7 +77,7 @@ def _end(request: HttpRequest, found: VersionedPlan) -> None:
         )
     with transaction.atomic():
         plans.end_price(price=price, on=on)
-        tenants = list(plans.subscribers(found.row).values_list("pk", flat=True))
+        tenants = list(plans.subscribers(versioned_plan.row).values_list("pk", flat=True))
         if tenants:
             outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants)
     messages.success(
@@ -85,43 +85,46 @@ def _end(request: HttpRequest, found: VersionedPlan) -> None:
     )
 
 
-def _row(found: VersionedPlan, today: date) -> PlanRow:
-    holding = _holding(found, today)
+def _row(versioned_plan: VersionedPlan, today: date) -> PlanRow:
+    holding = _holding(versioned_plan, today)
     return PlanRow(
-        name=found.row.name,
-        currency=found.row.currency,
-        settles=SETTLES[Settles(found.row.settles)],
-        versions=say.counted(len(found.versions), "version"),
+        name=versioned_plan.row.name,
+        currency=versioned_plan.row.currency,
+        settles=SETTLES[Settles(versioned_plan.row.settles)],
+        versions=say.counted(len(versioned_plan.versions), "version"),
         since=say.day(holding.row.effective_from) if holding else "",
-        tenants=say.whole(found.now),
-        badge=_badge(found, today),
+        tenants=say.whole(versioned_plan.now),
+        badge=_badge(versioned_plan, today),
     )
 
 
-def _holding(found: VersionedPlan, today: date) -> Version | None:
-    begun = [version for version in found.versions if version.row.effective_from <= today]
+def _holding(versioned_plan: VersionedPlan, today: date) -> Version | None:
+    begun = [version for version in versioned_plan.versions if version.row.effective_from <= today]
     return begun[-1] if begun else None
 
 
-def _badge(found: VersionedPlan, today: date) -> Badge:
-    if found.now:
+def _badge(versioned_plan: VersionedPlan, today: date) -> Badge:
+    if versioned_plan.now:
         return Badge(label="In force", tone="ok")
-    if found.ever:
+    if versioned_plan.ever:
         return Badge(label="Archived", tone="muted")
-    return Badge(label="Nobody on it", tone="wait" if _holding(found, today) else "muted")
+    return Badge(label="Nobody on it", tone="wait" if _holding(versioned_plan, today) else "muted")
 
 
-def _page(found: VersionedPlan, now: datetime) -> PlanPage:
-    on = reading.subscribers(found.row, moment=now, limit=TENANTS)
-    row = _row(found, now.date())
+def _page(versioned_plan: VersionedPlan, now: datetime) -> PlanPage:
+    on = reading.subscribers(versioned_plan.row, moment=now, limit=TENANTS)
+    row = _row(versioned_plan, now.date())
     return PlanPage(
-        name=found.row.name,
+        name=versioned_plan.row.name,
         badge=row.badge,
         subtitle=f"In {row.currency}, paid by {row.settles}.",
-        versions=tuple(_card(version, found.used_prices, now.date()) for version in reversed(found.versions)),
+        versions=tuple(
+            _card(version, versioned_plan.used_prices, now.date())
+            for version in reversed(versioned_plan.versions)
+        ),
         tenants=tuple(Fact(label=slug, value=f"since {say.day(since.date())}") for slug, since in on),
-        more_tenants=found.now - len(on),
-        deletable=not found.ever,
+        more_tenants=versioned_plan.now - len(on),
+        deletable=not versioned_plan.ever,
     )
 
 
@@ -171,19 +174,19 @@ def _price(price: Price, used: bool, today: date) -> PriceLine:
 def _said(term: reading.Term, currency: str) -> str:
     """What it comes to per period, and when a tenant's own, or a discount, holds."""
     if isinstance(term, Allowance):
-        told = f"{_plain(term.hours)} hours included" + (", what is left rolls over" if term.rollover else "")
+        text = f"{_plain(term.hours)} hours included" + (", what is left rolls over" if term.rollover else "")
     elif isinstance(term, Fee):
-        told = say.price(term.amount, currency) + (", in advance" if term.in_advance else "")
+        text = say.price(term.amount, currency) + (", in advance" if term.in_advance else "")
     elif isinstance(term, Commitment):
-        told = f"at least {say.price(term.amount, currency)}"
+        text = f"at least {say.price(term.amount, currency)}"
         if term.overage_factor != 1:
-            told += f", what lies above counts {_plain(term.overage_factor)} times"
+            text += f", what lies above counts {_plain(term.overage_factor)} times"
     elif term.amount is not None:
-        told = f"{say.price(term.amount, currency)} off"
+        text = f"{say.price(term.amount, currency)} off"
     else:
-        told = f"{_plain(term.percent or Decimal(0))} % off"
+        text = f"{_plain(term.percent or Decimal(0))} % off"
     begins = f", from {say.day(term.valid_from)}" if term.valid_from else ""
-    return told + begins + (f" until {say.day(term.valid_until)}" if term.valid_until else "")
+    return text + begins + (f" until {say.day(term.valid_until)}" if term.valid_until else "")
 
 
 def _plain(number: Decimal) -> str:

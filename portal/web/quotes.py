@@ -35,17 +35,17 @@ class _Told:
 
 
 def _told(request: HttpRequest, visit: Visit) -> _Told:
-    asked = {name: request.GET.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
+    fields = {name: request.GET.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
     if "hours" not in request.GET:
-        return _Told(asked)
+        return _Told(fields)
     try:
-        held = quotes.job_of(asked, started=_start(asked["at"], visit))
-        cluster = asked["cluster"] or next((mark.cluster for mark in visit.marks), "")
+        job = quotes.job_of(fields, started=_start(fields["at"], visit))
+        cluster = fields["cluster"] or next((mark.cluster for mark in visit.marks), "")
         own_work_tables()
-        found = quote(tenant=visit.tenant, cluster=cluster, held=held, now=visit.moment)
-        return _Told(asked, found)
+        price_quote = quote(tenant=visit.tenant, cluster=cluster, held=job, now=visit.moment)
+        return _Told(fields, price_quote)
     except (QuoteError, BadInputError) as error:
-        return _Told(asked, error=str(error))
+        return _Told(fields, error=str(error))
 
 
 @tenant_page(Action.READ, area="quote", outside=_told)
@@ -57,51 +57,58 @@ def _start(text: str, visit: Visit) -> datetime:
     return moment(text, visit.zone) if text else visit.moment.replace(microsecond=0)
 
 
-def _page(visit: Visit, told: _Told) -> QuotePage:
+def _page(visit: Visit, estimate: _Told) -> QuotePage:
     names = [mark.cluster for mark in visit.marks]
     return QuotePage(
         zone=visit.tenant.timezone,
         complete_through=say.moment(visit.complete_through, visit.zone) if visit.complete_through else "",
         clusters=tuple(
-            Option(value=name, label=name, selected=name == told.asked["cluster"]) for name in names
+            Option(value=name, label=name, selected=name == estimate.asked["cluster"]) for name in names
         ),
-        fields=_fields(told.asked, shapes(visit.tenant)),
-        error=told.error,
-        answer=_answer(told.quote, visit) if told.quote else None,
+        fields=_fields(estimate.asked, shapes(visit.tenant)),
+        error=estimate.error,
+        answer=_answer(estimate.quote, visit) if estimate.quote else None,
     )
 
 
-def _fields(asked: Mapping[str, str], known: Shapes) -> tuple[QuoteField, ...]:
-    first = not any(asked.values())
+def _fields(fields: Mapping[str, str], suggestions: Shapes) -> tuple[QuoteField, ...]:
+    first = not any(fields.values())
 
     def one(name: str, label: str, hint: str = "", *, begin: str = "", **more: object) -> QuoteField:
-        value = begin if first else asked[name]
+        value = begin if first else fields[name]
         return QuoteField(name=name, label=label, value=value, hint=hint, **more)  # type: ignore[arg-type]  # flags of a field
 
     return (
         one("gpus", "GPUs", begin="1", numeric=True),
-        one("gpu_model", "GPU model", begin=next(iter(known.gpu_models), ""), offered=known.gpu_models),
+        one(
+            "gpu_model",
+            "GPU model",
+            begin=next(iter(suggestions.gpu_models), ""),
+            offered=suggestions.gpu_models,
+        ),
         one("hours", "Hours", begin="1", numeric=True),
         one("at", "Starts", "now, where it is empty", kind="datetime-local"),
         one("cpus", "CPU cores", numeric=True),
         one("memory_gib", "Memory, GiB", numeric=True),
-        one("queue", "Queue", begin=next(iter(known.queues), ""), offered=known.queues),
-        one("qos", "QOS", begin=next(iter(known.qoses), ""), offered=known.qoses),
+        one("queue", "Queue", begin=next(iter(suggestions.queues), ""), offered=suggestions.queues),
+        one("qos", "QOS", begin=next(iter(suggestions.qoses), ""), offered=suggestions.qoses),
         one("gpu_share", "Part of a GPU each", "1/7 for a slice", offered=("1", "1/7", "2/7", "3/7", "1/2")),
-        one("mig_profile", "MIG profile", offered=known.mig_profiles),
+        one("mig_profile", "MIG profile", offered=suggestions.mig_profiles),
         one("priority_class", "Priority class"),
         one("account", "Account", "any of yours, where it is empty"),
     )
 
 
-def _answer(found: Quote, visit: Visit) -> QuoteAnswer:
-    unpriced = ", ".join(f"{say.hours(seconds)} {resource}-hours" for resource, seconds in found.unpriced)
+def _answer(price_quote: Quote, visit: Visit) -> QuoteAnswer:
+    unpriced = ", ".join(
+        f"{say.hours(seconds)} {resource}-hours" for resource, seconds in price_quote.unpriced
+    )
     return QuoteAnswer(
-        total="" if found.unpriced else say.sums(found.total) if found.total else "Nothing",
-        window=f"{say.moment(found.started, visit.zone)} – {say.moment(found.ended, visit.zone)}",
-        account=found.account,
-        rows=tuple(_row(part) for part in found.parts),
-        terms=tuple(Fact(label=name, value=say.money(amount)) for name, amount in found.terms),
+        total="" if price_quote.unpriced else say.sums(price_quote.total) if price_quote.total else "Nothing",
+        window=f"{say.moment(price_quote.started, visit.zone)} – {say.moment(price_quote.ended, visit.zone)}",
+        account=price_quote.account,
+        rows=tuple(_row(part) for part in price_quote.parts),
+        terms=tuple(Fact(label=name, value=say.money(amount)) for name, amount in price_quote.terms),
         unpriced=unpriced,
     )
 

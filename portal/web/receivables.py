@@ -192,40 +192,40 @@ def _back(before: str) -> str:
 
 
 def _act(request: HttpRequest, now: datetime) -> None:
-    told, by = request.POST, str(request.user)
-    why = told.get("why", "").replace("\0", "").strip()[:500]
-    tenant, invoice = _target(told)
+    form, by = request.POST, str(request.user)
+    why = form.get("why", "").replace("\0", "").strip()[:500]
+    tenant, invoice = _target(form)
     whose = str(invoice) if invoice else f"Every invoice of {tenant}"
     try:
         with acting_as(by, why=why):
-            if invoice is not None and told.get("act") in {"refund", "transfer"}:
-                messages.success(request, _pay_back(told, invoice, by=by, now=now))
-            elif told.get("act") == "resume":
+            if invoice is not None and form.get("act") in {"refund", "transfer"}:
+                messages.success(request, _pay_back(form, invoice, by=by, now=now))
+            elif form.get("act") == "resume":
                 pauses.resume(tenant=tenant, invoice=invoice, by=by, moment=now)
                 messages.success(request, f"{whose} goes on.")
             else:
-                row = _paused(told, tenant, invoice, why=why, by=by, now=now)
+                row = _paused(form, tenant, invoice, why=why, by=by, now=now)
                 until = f"until {say.day(row.until)}" if row.until else "until somebody resumes it"
                 messages.success(request, f"{whose} rests {until}.")
     except (PauseError, CollectingError, PaymentError) as error:
         messages.error(request, str(error))
 
 
-def _pay_back(told: QueryDict, invoice: Invoice, *, by: str, now: datetime) -> str:
+def _pay_back(form: QueryDict, invoice: Invoice, *, by: str, now: datetime) -> str:
     """Refund to the card, or record a transfer; says what was done."""
-    if told["act"] == "refund":
+    if form["act"] == "refund":
         amount = refunds_due.refund_to_card(invoice=invoice, who=by, moment=now)
         return f"{say.money(amount)} of {invoice} are refunded to the card within a minute."
     on = now.astimezone(ZoneInfo(invoice.timezone)).date()
-    reference = told.get("reference", "").replace("\0", "").strip()[:200]
+    reference = form.get("reference", "").replace("\0", "").strip()[:200]
     payment = refunds_due.record_transfer(invoice=invoice, reference=reference, who=by, on=on)
     return f"{say.minor(-payment.amount, invoice.currency)} are recorded as paid back to {invoice.tenant}."
 
 
 def _paused(
-    told: QueryDict, tenant: Tenant, invoice: Invoice | None, *, why: str, by: str, now: datetime
+    form: QueryDict, tenant: Tenant, invoice: Invoice | None, *, why: str, by: str, now: datetime
 ) -> DunningPause:
-    text = told.get("until", "")
+    text = form.get("until", "")
     try:
         until = date.fromisoformat(text) if text else None
     except ValueError as error:
@@ -233,12 +233,12 @@ def _paused(
     return pauses.pause(tenant=tenant, invoice=invoice, until=until, why=why, by=by, moment=now)
 
 
-def _target(told: QueryDict) -> tuple[Tenant, Invoice | None]:
-    tenant = Tenant.objects.filter(slug=told.get("tenant", "").replace("\0", "")).first()
+def _target(form: QueryDict) -> tuple[Tenant, Invoice | None]:
+    tenant = Tenant.objects.filter(slug=form.get("tenant", "").replace("\0", "")).first()
     if tenant is None:
         raise Http404("no such tenant")
-    number = told.get("number", "").replace("\0", "")
-    if not number or told.get("all") == "yes":
+    number = form.get("number", "").replace("\0", "")
+    if not number or form.get("all") == "yes":
         return tenant, None
     invoice = Invoice.objects.filter(tenant=tenant, number=number, state=InvoiceState.ISSUED).first()
     if invoice is None:

@@ -117,9 +117,9 @@ def _act(request: HttpRequest, now: datetime) -> None:
         messages.success(request, f"Noted of {row.object_id}.")
 
 
-def _page(asked: QueryDict, now: datetime) -> BooksPage:
-    resolved = asked.get("state") == "resolved"
-    before, payouts_before = asked.get("before", ""), asked.get("payouts", "").replace("\0", "")
+def _page(query: QueryDict, now: datetime) -> BooksPage:
+    resolved = query.get("state") == "resolved"
+    before, payouts_before = query.get("before", ""), query.get("payouts", "").replace("\0", "")
     after = int(before) if before.isdecimal() and len(before) < 19 else None
     rows, more = reading.differences(resolved=resolved, before=after, limit=PAGE)
     payouts, more_payouts = reading.payouts(before=payouts_before, limit=PAYOUTS)
@@ -178,9 +178,9 @@ def _tiles(now: datetime) -> tuple[Tile, ...]:
 
 def _sums(run: Reconciliation, name: str) -> str:
     return say.sums(
-        gateway_amounts.as_money(told[name], currency)
-        for currency, told in run.sums.items()
-        if told.get(name)
+        gateway_amounts.as_money(amounts[name], currency)
+        for currency, amounts in run.sums.items()
+        if amounts.get(name)
     )
 
 
@@ -226,8 +226,8 @@ def _run(row: Reconciliation) -> RunRow:
         badge = Badge(label=say.counted(row.counts["found"], "difference"), tone="wait")
     else:
         badge = Badge(label="Agree", tone="ok")
-    told = [(row.counts.get(name, 0), name) for name in ("charges", "refunds", "disputes", "payouts")]
-    read = ", ".join(say.counted(number, name.removesuffix("s")) for number, name in told if number)
+    counts = [(row.counts.get(name, 0), name) for name in ("charges", "refunds", "disputes", "payouts")]
+    read = ", ".join(say.counted(number, name.removesuffix("s")) for number, name in counts if number)
     adopted = row.counts.get("adopted", 0)
     return RunRow(
         began=say.moment(row.began_at, UTC_ZONE),

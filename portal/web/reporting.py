@@ -40,13 +40,13 @@ PARTS = ("effective", "waste", "unknown")
 
 def tiles(report: Report) -> tuple[Tile, ...]:
     """What was held, and what came of it."""
-    held = report.seconds
-    hours = _hours(held)
+    split = report.seconds
+    hours = _hours(split)
     notes = {"allocated": f"{_money(report, 'allocated')}, {say.counted(report.jobs, 'job')}"}
     for part in PARTS:
-        share = say.percent(getattr(held, part), held.allocated)
-        told = f"{_money(report, part)}, {share} of it"
-        notes[part] = "no telemetry tells" if hours[part] == say.NOTHING else told
+        share = say.percent(getattr(split, part), split.allocated)
+        text = f"{_money(report, part)}, {share} of it"
+        notes[part] = "no telemetry tells" if hours[part] == say.NOTHING else text
     return tuple(
         Tile(label=f"{part.capitalize()}, GPU-hours", value=hours[part], note=note)
         for part, note in notes.items()
@@ -61,43 +61,43 @@ def margin_of(report: Report, cluster: Cluster) -> tuple[tuple[Tile, ...], str]:
     if not margins.known(cluster):
         return (), ""
     try:
-        found = margins.by_models(report, cluster)
+        cluster_margin = margins.by_models(report, cluster)
     except MarginError as error:
         return (), str(error)
-    share = say.percent(found.margin, found.revenue) if found.revenue > 0 else ""
+    share = say.percent(cluster_margin.margin, cluster_margin.revenue) if cluster_margin.revenue > 0 else ""
     tiles = (
-        ("Charged", found.revenue, "at unit prices, processors and memory included"),
-        ("Costs to run", found.operating_cost, "all capacity, idle or not"),
-        ("Margin", found.margin, f"{share} of what is charged" if share else ""),
+        ("Charged", cluster_margin.revenue, "at unit prices, processors and memory included"),
+        ("Costs to run", cluster_margin.operating_cost, "all capacity, idle or not"),
+        ("Margin", cluster_margin.margin, f"{share} of what is charged" if share else ""),
     )
     return tuple(
-        Tile(label=label, value=say.money(Money(amount, found.currency)), note=note)
+        Tile(label=label, value=say.money(Money(amount, cluster_margin.currency)), note=note)
         for label, amount, note in tiles
     ), ""
 
 
 def shown(report: Report, tenants: Mapping[str, str]) -> tuple[tuple[SplitRow, ...], str]:
     """The first rows that held a GPU, and how many are in the CSV beyond them; `tenants` are names by slug."""
-    held = [row for row in report.rows if row.seconds.allocated]
-    rows = held[:MOST_ROWS]
+    gpu_rows = [row for row in report.rows if row.seconds.allocated]
+    rows = gpu_rows[:MOST_ROWS]
     longest = max((row.seconds.allocated for row in rows), default=ZERO)
-    left = len(held) - len(rows)
+    left = len(gpu_rows) - len(rows)
     more = f"{say.counted(left, 'more row')} {'is' if left == 1 else 'are'} in the CSV." if left else ""
     return tuple(_row(row, report, longest, tenants) for row in rows), more
 
 
 def total(report: Report) -> SplitRow:
-    held = report.seconds
+    split = report.seconds
     return SplitRow(
         name="Total",
         detail="",
         standing=None,
-        bar=_bar(held),
+        bar=_bar(split),
         width="100",
-        **_hours(held),
+        **_hours(split),
         cost=_money(report, "allocated"),
-        wasted=_money(report, "waste") if held.covered else "",
-        **_shares(held),
+        wasted=_money(report, "waste") if split.covered else "",
+        **_shares(split),
         sources="",
         jobs=say.whole(report.jobs),
     )
@@ -160,16 +160,16 @@ def _named(row: Row, by: By, tenants: Mapping[str, str]) -> tuple[str, str]:
             return name or NAMELESS[by], ""
 
 
-def _hours(held: Split) -> dict[str, str]:
+def _hours(split: Split) -> dict[str, str]:
     """What was not covered at all shows no zeros: nobody knows that nothing was done."""
-    texts = {part: say.hours(getattr(held, part)) for part in ("allocated", *PARTS)}
-    return texts if held.covered else texts | dict.fromkeys(("effective", "waste"), say.NOTHING)
+    texts = {part: say.hours(getattr(split, part)) for part in ("allocated", *PARTS)}
+    return texts if split.covered else texts | dict.fromkeys(("effective", "waste"), say.NOTHING)
 
 
-def _shares(held: Split) -> dict[str, str]:
+def _shares(split: Split) -> dict[str, str]:
     return {
-        "utilisation": say.percent(held.effective, held.covered),
-        "coverage": say.percent(held.covered, held.allocated),
+        "utilisation": say.percent(split.effective, split.covered),
+        "coverage": say.percent(split.covered, split.allocated),
     }
 
 
@@ -177,8 +177,8 @@ def _money(report: Report, part: str) -> str:
     return say.sums(Money(getattr(money, part), code) for code, money in report.money.items())
 
 
-def _bar(held: Split) -> tuple[Stretch, ...]:
-    return _stretches([(part, getattr(held, part)) for part in PARTS], held.allocated)
+def _bar(split: Split) -> tuple[Stretch, ...]:
+    return _stretches([(part, getattr(split, part)) for part in PARTS], split.allocated)
 
 
 def _nodes(name: str, of: ModelCapacity) -> NodesRow:
@@ -202,10 +202,10 @@ def _nodes(name: str, of: ModelCapacity) -> NodesRow:
 
 def _stretches(parts: Iterable[tuple[str, Fraction]], whole: Fraction) -> tuple[Stretch, ...]:
     """Side by side, those that are not empty."""
-    found, before = [], ZERO
+    stretches, before = [], ZERO
     for part, seconds in parts:
         if seconds > 0:
-            found.append(
+            stretches.append(
                 Stretch(
                     part=part,  # type: ignore[arg-type]  # one of them: callers name no other
                     x=say.plain(before * 100 / whole),
@@ -213,4 +213,4 @@ def _stretches(parts: Iterable[tuple[str, Fraction]], whole: Fraction) -> tuple[
                 )
             )
             before += seconds
-    return tuple(found)
+    return tuple(stretches)

@@ -67,17 +67,17 @@ class Asked:
         return TOO_LONG if self.last - self.first >= timedelta(days=LONGEST) else ""
 
     def query(self, **more: str) -> str:
-        told = {"from": f"{self.first}", "through": f"{self.last}", "by": self.by.value, **more}
-        return "?" + urlencode({name: value for name, value in told.items() if value})
+        parameters = {"from": f"{self.first}", "through": f"{self.last}", "by": self.by.value, **more}
+        return "?" + urlencode({name: value for name, value in parameters.items() if value})
 
 
 @operator_page("reports")
 def reports(request: HttpRequest, shell: Shell) -> HttpResponse:
-    asked, clusters, cluster = _of_operator(request)
+    selection, clusters, cluster = _of_operator(request)
     page = _page(
-        asked,
+        selection,
         offered=tuple(By),
-        make=(lambda: _cluster_report(asked, cluster, PODS)) if cluster else None,
+        make=(lambda: _cluster_report(selection, cluster, PODS)) if cluster else None,
         margin=(lambda report: margin_of(report, cluster)) if cluster else None,
         address=reverse("operator_reports"),
         csv=reverse("operator_reports_csv"),
@@ -89,20 +89,22 @@ def reports(request: HttpRequest, shell: Shell) -> HttpResponse:
 @operator_page("reports")
 def reports_csv(request: HttpRequest, shell: Shell) -> HttpResponse:
     del shell
-    asked, _, cluster = _of_operator(request)
-    if cluster is None or asked.error:
-        raise Http404(asked.error or "no cluster yet")
-    return _csv(_cluster_report(asked, cluster, PODS_IN_CSV), f"{cluster.name}-{asked.by.value}", asked)
+    selection, _, cluster = _of_operator(request)
+    if cluster is None or selection.error:
+        raise Http404(selection.error or "no cluster yet")
+    return _csv(
+        _cluster_report(selection, cluster, PODS_IN_CSV), f"{cluster.name}-{selection.by.value}", selection
+    )
 
 
 @tenant_page(Action.READ, area="efficiency")
 def efficiency(request: HttpRequest, visit: Visit) -> HttpResponse:
-    asked = _of_tenant(request, visit)
+    selection = _of_tenant(request, visit)
     slug = visit.tenant.slug
     page = _page(
-        asked,
+        selection,
         offered=tuple(by for by in By if by is not By.TENANT),
-        make=lambda: _tenant_report(asked, visit, PODS),
+        make=lambda: _tenant_report(selection, visit, PODS),
         address=reverse("efficiency", args=[slug]),
         csv=reverse("efficiency_csv", args=[slug]),
     )
@@ -111,10 +113,12 @@ def efficiency(request: HttpRequest, visit: Visit) -> HttpResponse:
 
 @tenant_page(Action.READ, area="efficiency")
 def efficiency_csv(request: HttpRequest, visit: Visit) -> HttpResponse:
-    asked = _of_tenant(request, visit)
-    if asked.error:
-        raise Http404(asked.error)
-    return _csv(_tenant_report(asked, visit, PODS_IN_CSV), f"{visit.tenant.slug}-{asked.by.value}", asked)
+    selection = _of_tenant(request, visit)
+    if selection.error:
+        raise Http404(selection.error)
+    return _csv(
+        _tenant_report(selection, visit, PODS_IN_CSV), f"{visit.tenant.slug}-{selection.by.value}", selection
+    )
 
 
 def _of_operator(request: HttpRequest) -> tuple[Asked, list[Cluster], Cluster | None]:
@@ -123,26 +127,26 @@ def _of_operator(request: HttpRequest) -> tuple[Asked, list[Cluster], Cluster | 
     chosen = next((one for one in clusters if one.name == name), None) if name else None
     if name and chosen is None:
         raise Http404("no such cluster")
-    asked = _asked(request.GET, UTC_ZONE, datetime.now(UTC), by=By.TENANT)
-    return asked, clusters, chosen or (clusters[0] if clusters else None)
+    selection = _asked(request.GET, UTC_ZONE, datetime.now(UTC), by=By.TENANT)
+    return selection, clusters, chosen or (clusters[0] if clusters else None)
 
 
 def _of_tenant(request: HttpRequest, visit: Visit) -> Asked:
-    asked = _asked(request.GET, visit.zone, visit.moment, by=By.PROJECT)
-    if asked.by is By.TENANT:
+    selection = _asked(request.GET, visit.zone, visit.moment, by=By.PROJECT)
+    if selection.by is By.TENANT:
         raise Http404("a tenant's page tells of one")
-    return asked
+    return selection
 
 
-def _asked(told: QueryDict, zone: ZoneInfo, moment: datetime, *, by: By) -> Asked:
+def _asked(query: QueryDict, zone: ZoneInfo, moment: datetime, *, by: By) -> Asked:
     """Without a period the present month. What is no group is no choice: 404. A day is typed, so it may be wrong."""
     today = moment.astimezone(zone).date()
     try:
-        chosen = By(told.get("by") or by.value)
+        chosen = By(query.get("by") or by.value)
     except ValueError as unknown:
         raise Http404("no such choice") from unknown
-    first = _day(told.get("from", ""), today.replace(day=1))
-    last = _day(told.get("through", ""), today)
+    first = _day(query.get("from", ""), today.replace(day=1))
+    last = _day(query.get("through", ""), today)
     return Asked(
         first=first or today.replace(day=1),
         last=last or today,
@@ -162,16 +166,16 @@ def _day(typed: str, otherwise: date) -> date | None:
     return day if 1970 < day.year < 9000 else None
 
 
-def _cluster_report(asked: Asked, cluster: Cluster, limit: int) -> Report:
-    return of_cluster(cluster, since=asked.since, until=asked.until, by=asked.by, limit=limit)
+def _cluster_report(selection: Asked, cluster: Cluster, limit: int) -> Report:
+    return of_cluster(cluster, since=selection.since, until=selection.until, by=selection.by, limit=limit)
 
 
-def _tenant_report(asked: Asked, visit: Visit, limit: int) -> Report:
-    return of_tenant(visit.tenant, since=asked.since, until=asked.until, by=asked.by, limit=limit)
+def _tenant_report(selection: Asked, visit: Visit, limit: int) -> Report:
+    return of_tenant(visit.tenant, since=selection.since, until=selection.until, by=selection.by, limit=limit)
 
 
 def _page(
-    asked: Asked,
+    selection: Asked,
     *,
     offered: tuple[By, ...],
     make: Callable[[], Report] | None,
@@ -180,28 +184,28 @@ def _page(
     csv: str,
     cluster: tuple[Option, ...] = (),
 ) -> ReportPage:
-    report = make() if make is not None and not asked.error else None
+    report = make() if make is not None and not selection.error else None
     of = next((option.value for option in cluster if option.selected), "")
     rows, more = shown(report, _names(report)) if report else ((), "")
     left, no_margin = margin(report) if report and margin else ((), "")
     return ReportPage(
         cluster=cluster,
-        by=tuple(Option(value=by.value, label=NAMES[by], selected=by is asked.by) for by in offered),
-        first=f"{asked.first}",
-        last=f"{asked.last}",
-        choices=tuple(_choices(asked, address, of)),
-        zone=str(asked.zone),
-        period=f"{say.day(asked.first)} – {say.day(asked.last)}",
-        of=NAMES[asked.by],
-        error=asked.error,
+        by=tuple(Option(value=by.value, label=NAMES[by], selected=by is selection.by) for by in offered),
+        first=f"{selection.first}",
+        last=f"{selection.last}",
+        choices=tuple(_choices(selection, address, of)),
+        zone=str(selection.zone),
+        period=f"{say.day(selection.first)} – {say.day(selection.last)}",
+        of=NAMES[selection.by],
+        error=selection.error,
         tiles=tiles(report) if report else (),
         rows=rows,
         more=more,
         total=total(report) if report and rows else None,
         nodes=nodes(report) if report else (),
-        nodes_of=nodes_of(report, asked.zone) if report else "",
+        nodes_of=nodes_of(report, selection.zone) if report else "",
         notes=tuple(report.notes) if report else (),
-        csv=csv + asked.query(cluster=of),
+        csv=csv + selection.query(cluster=of),
         margin=left,
         no_margin=no_margin,
         has_unknown=bool(report and report.seconds.unknown),
@@ -219,8 +223,8 @@ def _names(report: Report) -> dict[str, str]:
     )
 
 
-def _choices(asked: Asked, address: str, cluster: str) -> list[PeriodChoice]:
-    today, this = asked.today, asked.today.replace(day=1)
+def _choices(selection: Asked, address: str, cluster: str) -> list[PeriodChoice]:
+    today, this = selection.today, selection.today.replace(day=1)
     before = this - timedelta(days=1)
     periods = {
         "Last 7 days": (today - timedelta(days=6), today),
@@ -232,15 +236,17 @@ def _choices(asked: Asked, address: str, cluster: str) -> list[PeriodChoice]:
         PeriodChoice(
             label=label,
             href=address
-            + Asked(first=first, last=last, by=asked.by, zone=asked.zone, today=today).query(cluster=cluster),
-            chosen=(first, last) == (asked.first, asked.last),
+            + Asked(first=first, last=last, by=selection.by, zone=selection.zone, today=today).query(
+                cluster=cluster
+            ),
+            chosen=(first, last) == (selection.first, selection.last),
         )
         for label, (first, last) in periods.items()
     ]
 
 
-def _csv(report: Report, name: str, asked: Asked) -> HttpResponse:
-    file = f"{name}-{asked.first}-{asked.last}.csv".replace('"', "")
+def _csv(report: Report, name: str, selection: Asked) -> HttpResponse:
+    file = f"{name}-{selection.first}-{selection.last}.csv".replace('"', "")
     return HttpResponse(
         b"".join(as_csv(report)),
         content_type="text/csv; charset=utf-8",

@@ -51,12 +51,12 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
         now, who, gateway = datetime.now(UTC), person_of(request), gateway_access.gateway()
         if request.POST.get("by") == "card":
             back = back_of(request, tenant)
-            made = top_ups.charge(
+            attempt = top_ups.charge(
                 wallet=row, amount=amount, key=key, gateway=gateway, back=back, who=who, moment=now
             )
-            if on_demand.confirmation(attempt=made) is not None:
-                return redirect("payment_confirm", tenant.slug, made.pk)
-            _say(request, made)
+            if on_demand.confirmation(attempt=attempt) is not None:
+                return redirect("payment_confirm", tenant.slug, attempt.pk)
+            _say(request, attempt)
             return redirect(here)
         back = back_of(request, tenant)
         link = top_ups.page(
@@ -99,8 +99,8 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
 def seller(request: HttpRequest, visit: Visit) -> Mapping[str, str]:
     """Where transfers go to; read before the tenant's scope, which does not see the seller."""
     del request, visit
-    found = Seller.objects.order_by("pk").values_list("name", "iban", "bic").first()
-    return dict(zip(("name", "iban", "bic"), found or ("", "", ""), strict=True))
+    row = Seller.objects.order_by("pk").values_list("name", "iban", "bic").first()
+    return dict(zip(("name", "iban", "bic"), row or ("", "", ""), strict=True))
 
 
 def panel(request: HttpRequest, visit: Visit, row: Wallet, *, seller: Mapping[str, str]) -> TopUpPanel | None:
@@ -134,19 +134,19 @@ def _form(name: str, row: Wallet) -> str:
 def _automatic(row: Wallet, visit: Visit, fields: Mapping[str, str]) -> AutomaticPanel:
     rule = AutomaticTopUp.objects.filter(wallet=row).select_related("tenant", "wallet").first()
     if rule is None or not rule.active:
-        told = "Off: the wallet is topped up when somebody does so."
+        sentence = "Off: the wallet is topped up when somebody does so."
         amounts = [rule.below, rule.amount, rule.most] if rule else []
     else:
         amounts = [rule.below, rule.amount, rule.most]
         below, amount, most = (say.minor(each, row.unit) for each in amounts)
-        told = f"When less than {below} is left, {amount} is bought, up to {most} in a month."
+        sentence = f"When less than {below} is left, {amount} is bought, up to {most} in a month."
     below, amount, most = (
         (Money.from_minor(each, row.unit).text for each in amounts) if amounts else ("",) * 3
     )
     stand = automatic.standing(rule, moment=visit.moment) if rule and rule.active else None
     return AutomaticPanel(
         active=bool(rule and rule.active),
-        told=told,
+        told=sentence,
         below=fields.get("below", below),
         amount=fields.get("amount", amount),
         most=fields.get("most", most),
@@ -155,8 +155,10 @@ def _automatic(row: Wallet, visit: Visit, fields: Mapping[str, str]) -> Automati
 
 
 def _trouble(stand: automatic.Readiness, visit: Visit) -> str:
-    told = stand.stopped or stand.full
-    return told if Action.READ_INVOICES in visit.may else "It waits: whoever pays sees why." if told else ""
+    reason = stand.stopped or stand.full
+    return (
+        reason if Action.READ_INVOICES in visit.may else "It waits: whoever pays sees why." if reason else ""
+    )
 
 
 def _transfer(row: Wallet, seller: Mapping[str, str]) -> BankTransfer | None:

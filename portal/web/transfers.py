@@ -164,14 +164,14 @@ def _transfer(posted: QueryDict) -> Transfer:
 
 
 def _found(model: type[M], text: str) -> M:
-    found = model.objects.filter(pk=int(text[:18])).first() if text.isascii() and text.isdecimal() else None
-    if found is None:
+    row = model.objects.filter(pk=int(text[:18])).first() if text.isascii() and text.isdecimal() else None
+    if row is None:
         raise Http404
-    return found
+    return row
 
 
-def _page(show: str, asked: QueryDict, options: Mapping[str, str]) -> TransfersPage:
-    before = asked.get("before", "")
+def _page(show: str, query: QueryDict, options: Mapping[str, str]) -> TransfersPage:
+    before = query.get("before", "")
     place = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else 0
     rows, older = reading.transfers(states=SHOWN[show], before=place)
     waiting = [row for row in rows if row.state == TransferState.WAITING]
@@ -213,8 +213,8 @@ def _page(show: str, asked: QueryDict, options: Mapping[str, str]) -> TransfersP
 
 
 def _href(show: str, **more: str) -> str:
-    told = {name: value for name, value in {"show": show, **more}.items() if value}
-    return f"?{urlencode(told)}" if told else ""
+    parameters = {name: value for name, value in {"show": show, **more}.items() if value}
+    return f"?{urlencode(parameters)}" if parameters else ""
 
 
 def _tiles(show: str) -> tuple[CloseTile, ...]:

@@ -53,28 +53,28 @@ def wallets(request: HttpRequest, visit: Visit) -> HttpResponse:
 @tenant_page(Action.READ, area="wallet", outside=top_ups.seller)
 def wallet(request: HttpRequest, visit: Visit, wallet: int, *, told: Mapping[str, str]) -> HttpResponse:
     before = _number(request.GET.get("before", ""))
-    found = reading.statement(visit.tenant, wallet, before=before)
-    if found is None:
+    wallet_statement = reading.statement(visit.tenant, wallet, before=before)
+    if wallet_statement is None:
         raise Http404("no such wallet")
-    panel = top_ups.panel(request, visit, found.wallet, seller=told) if not before else None
-    page = _page(found, visit, panel, first=not before)
+    panel = top_ups.panel(request, visit, wallet_statement.wallet, seller=told) if not before else None
+    page = _page(wallet_statement, visit, panel, first=not before)
     return answer(request, visit.shell, page, whole="tenant/wallet.html")
 
 
 @tenant_page(Action.READ, area="wallet")
 def statement(request: HttpRequest, visit: Visit, wallet: int) -> HttpResponse:
     month = request.GET.get("month") or f"{visit.today:%Y-%m}"
-    found = _month(visit, wallet, month, limit=ROWS)
+    month_statement = _month(visit, wallet, month, limit=ROWS)
     page = StatementPage(
-        owner=str(found.wallet),
-        of=_of(found.wallet),
-        number=found.wallet.pk,
+        owner=str(month_statement.wallet),
+        of=_of(month_statement.wallet),
+        number=month_statement.wallet.pk,
         zone=visit.tenant.timezone,
         month=say.span(*_ends(month, visit), visit.tenant.timezone),
-        sums=_sums(found),
-        rows=tuple(_booked(booked, found.wallet.unit, visit) for booked in found.rows),
-        more=f"{say.whole(found.count - len(found.rows))} more are in the CSV."
-        if found.count > len(found.rows)
+        sums=_sums(month_statement),
+        rows=tuple(_booked(booked, month_statement.wallet.unit, visit) for booked in month_statement.rows),
+        more=f"{say.whole(month_statement.count - len(month_statement.rows))} more are in the CSV."
+        if month_statement.count > len(month_statement.rows)
         else "",
         csv=f"?{urlencode({'month': month})}",
     )
@@ -84,9 +84,9 @@ def statement(request: HttpRequest, visit: Visit, wallet: int) -> HttpResponse:
 @tenant_page(Action.READ, area="wallet")
 def statement_csv(request: HttpRequest, visit: Visit, wallet: int) -> HttpResponse:
     month = request.GET.get("month") or f"{visit.today:%Y-%m}"
-    found = _month(visit, wallet, month, limit=ROWS_IN_CSV)
+    month_statement = _month(visit, wallet, month, limit=ROWS_IN_CSV)
     return HttpResponse(
-        b"".join(rows_to_csv(COLUMNS, _cells(found, visit, month))),
+        b"".join(rows_to_csv(COLUMNS, _cells(month_statement, visit, month))),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="wallet-{wallet}-{month}.csv"'},
     )
@@ -109,50 +109,54 @@ def _ends(month: str, visit: Visit) -> tuple[datetime, datetime]:
         year, number = parse_month(month)
     except ValueError as error:
         raise Http404("no such month") from error
-    found = period_starting_in(year, number, zone=visit.tenant.zone, anchor_day=1)
-    return found.start, found.end
+    period = period_starting_in(year, number, zone=visit.tenant.zone, anchor_day=1)
+    return period.start, period.end
 
 
 def _month(visit: Visit, wallet: int, month: str, *, limit: int) -> Month:
     since, until = _ends(month, visit)
-    found = reading.of_month(visit.tenant, wallet, since=since, until=until, limit=limit)
-    if found is None:
+    month_statement = reading.of_month(visit.tenant, wallet, since=since, until=until, limit=limit)
+    if month_statement is None:
         raise Http404("no such wallet")
-    return found
+    return month_statement
 
 
-def _sums(found: Month) -> tuple[Fact, ...]:
-    unit = found.wallet.unit
+def _sums(month_statement: Month) -> tuple[Fact, ...]:
+    unit = month_statement.wallet.unit
     moved = [
-        Fact(label=label, value=("+" if found.sums[side] > 0 else "") + say.minor(found.sums[side], unit))
+        Fact(
+            label=label,
+            value=("+" if month_statement.sums[side] > 0 else "")
+            + say.minor(month_statement.sums[side], unit),
+        )
         for side, label in SUMS.items()
-        if found.sums.get(side)
+        if month_statement.sums.get(side)
     ]
     return (
-        Fact(label="Opening balance", value=say.minor(found.opening, unit)),
+        Fact(label="Opening balance", value=say.minor(month_statement.opening, unit)),
         *moved,
-        Fact(label="Closing balance", value=say.minor(found.closing, unit)),
+        Fact(label="Closing balance", value=say.minor(month_statement.closing, unit)),
     )
 
 
-def _cells(found: Month, visit: Visit, month: str) -> Iterator[Sequence[Cell]]:
+def _cells(month_statement: Month, visit: Visit, month: str) -> Iterator[Sequence[Cell]]:
     """From the opening to the closing balance; amounts as plain decimals."""
-    unit = found.wallet.unit
+    unit = month_statement.wallet.unit
 
     def amount(minor: int) -> Decimal:
         return Decimal(Money.from_minor(minor, unit).text)
 
     since, until = (f"{at.astimezone(visit.zone):%Y-%m-%dT%H:%M:%S%z}" for at in _ends(month, visit))
-    yield since, "Opening balance", None, None, amount(found.opening), unit
-    for row in found.rows:
+    yield since, "Opening balance", None, None, amount(month_statement.opening), unit
+    for row in month_statement.rows:
         at = f"{row.at.astimezone(visit.zone):%Y-%m-%dT%H:%M:%S%z}"
         yield at, row.memo, row.day, amount(row.amount), amount(row.balance), unit
-    yield until, "Closing balance", None, None, amount(found.closing), unit
+    yield until, "Closing balance", None, None, amount(month_statement.closing), unit
 
 
-def _months(found: WalletStatement, visit: Visit) -> tuple[Fact, ...]:
+def _months(wallet_statement: WalletStatement, visit: Visit) -> tuple[Fact, ...]:
     """The last twelve months in which the wallet was open, the newest first: name and query."""
-    opened = found.wallet.opened_at.astimezone(visit.zone).date()
+    opened = wallet_statement.wallet.opened_at.astimezone(visit.zone).date()
     day = visit.today.replace(day=1)
     months: list[Fact] = []
     while len(months) < 12 and day >= opened.replace(day=1):
@@ -163,9 +167,9 @@ def _months(found: WalletStatement, visit: Visit) -> tuple[Fact, ...]:
     return tuple(months)
 
 
-def _number(asked: str) -> int:
+def _number(text: str) -> int:
     """A cursor that is none begins at the top."""
-    return int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 19 else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
 
 
 def _of(wallet: Wallet) -> str:
@@ -187,8 +191,10 @@ def _spendable(free: int, unit: str) -> str:
     return say.minor(max(free, 0), unit)
 
 
-def _page(found: WalletStatement, visit: Visit, panel: TopUpPanel | None, *, first: bool) -> WalletPage:
-    row = found.wallet
+def _page(
+    wallet_statement: WalletStatement, visit: Visit, panel: TopUpPanel | None, *, first: bool
+) -> WalletPage:
+    row = wallet_statement.wallet
     free = available([row], day=visit.today)[row.pk]
     overdraft = say.minor(row.scheme.overdraft, row.unit)
     debt = "below zero: the next grant pays it first" if row.balance < 0 else "what is left of all grants"
@@ -210,11 +216,11 @@ def _page(found: WalletStatement, visit: Visit, panel: TopUpPanel | None, *, fir
                 note=f"with {overdraft} of overdraft",
             ),
         ),
-        grants=tuple(_grant(grant, row.unit) for grant in found.grants),
-        rows=tuple(_booked(booked, row.unit, visit) for booked in found.rows),
-        older=f"?{urlencode({'before': found.older})}" if found.older else "",
+        grants=tuple(_grant(grant, row.unit) for grant in wallet_statement.grants),
+        rows=tuple(_booked(booked, row.unit, visit) for booked in wallet_statement.rows),
+        older=f"?{urlencode({'before': wallet_statement.older})}" if wallet_statement.older else "",
         first=first,
-        months=_months(found, visit) if first else (),
+        months=_months(wallet_statement, visit) if first else (),
         top_up=panel,
     )
 

@@ -44,18 +44,18 @@ def reset_watermark(request: HttpRequest, shell: Shell, *, name: str) -> HttpRes
     form = ResetForm(request.POST or None, initial={"to": proposed})
     error = preview = ""
     if request.method == "POST" and form.is_valid():
-        told: dict[str, Any] = form.cleaned_data
+        values: dict[str, Any] = form.cleaned_data
         try:
             if request.POST.get("act") == "reset":
-                with acting_as(why=told["why"]):
-                    done = watermark.reset(cluster=cluster, to=told["to"], moment=now)
+                with acting_as(why=values["why"]):
+                    done = watermark.reset(cluster=cluster, to=values["to"], moment=now)
                 messages.success(request, done.sentence)
                 return redirect("operator_cluster", name)
-            preview = watermark.plan_reset(cluster=cluster, to=told["to"], moment=now).sentence
+            preview = watermark.plan_reset(cluster=cluster, to=values["to"], moment=now).sentence
         except WatermarkError as refusal:
             error = str(refusal)
-    found = watermark.ahead(name, cluster.complete_through, moment=now)
+    ahead = watermark.ahead(name, cluster.complete_through, moment=now)
     page = WatermarkPage(
-        name=name, warning=found.fact if found else "", error=error, preview=preview, form=form
+        name=name, warning=ahead.fact if ahead else "", error=error, preview=preview, form=form
     )
     return render(request, "operator/watermark.html", {"shell": shell, "page": page})

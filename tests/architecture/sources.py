@@ -14,8 +14,8 @@ CODE = ("portal", "billing", "clusters", "bench", "tests", "deploy")
 
 def python_files(*directories: str) -> list[Path]:
     """Written by hand: migrations are not."""
-    found = [path for name in directories for path in (ROOT / name).rglob("*.py")]
-    return sorted(path for path in found if "migrations" not in path.parts)
+    paths = [path for name in directories for path in (ROOT / name).rglob("*.py")]
+    return sorted(path for path in paths if "migrations" not in path.parts)
 
 
 def project_files() -> list[Path]:

@@ -56,9 +56,9 @@ def asked(home: Path, listed: tuple[str, ...] = PEERS) -> subprocess.CompletedPr
 
 def test_a_test_of_another_program_is_asked_once_more(tmp_path: Path) -> None:
     slurm, page = PEERS[:2]
-    told = again(tmp_path, page, slurm)
-    assert told.returncode == 0
-    assert told.stdout.splitlines() == [slurm, page]
+    result = again(tmp_path, page, slurm)
+    assert result.returncode == 0
+    assert result.stdout.splitlines() == [slurm, page]
 
 
 def test_arithmetic_stories_pages_kills_and_races_have_one_attempt(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_arithmetic_stories_pages_kills_and_races_have_one_attempt(tmp_path: Pat
         "tests/web/test_invoices.py::test_a_line",
         *PEERS[2:5],
     ):
-        told = again(tmp_path, PEERS[1], failed)
-        assert told.returncode != 0
-        assert told.stdout == ""
-        assert failed in told.stderr
+        result = again(tmp_path, PEERS[1], failed)
+        assert result.returncode != 0
+        assert result.stdout == ""
+        assert failed in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -110,17 +110,17 @@ def test_whatever_kills_is_refused_by_its_name_or_is_marked(tmp_path: Path) -> N
 
 
 def test_many_failures_are_no_accident(tmp_path: Path) -> None:
-    told = again(tmp_path, *PEERS[5:])
-    assert told.returncode != 0
-    assert told.stderr == "6 failed: no second attempt.\n"
+    result = again(tmp_path, *PEERS[5:])
+    assert result.returncode != 0
+    assert result.stderr == "6 failed: no second attempt.\n"
 
 
 def test_a_run_that_never_came_to_its_tests_has_no_second_attempt(tmp_path: Path) -> None:
     assert again(tmp_path).returncode != 0
     (tmp_path / ".pytest_cache" / "v" / "cache" / "lastfailed").unlink()
-    told = asked(tmp_path)
-    assert told.returncode != 0
-    assert told.stderr == "There is no list of what failed: no second attempt.\n"
+    result = asked(tmp_path)
+    assert result.returncode != 0
+    assert result.stderr == "There is no list of what failed: no second attempt.\n"
 
 
 def report(home: Path, run: str, *, reasons: tuple[str, ...] = (), **counts: int) -> None:
@@ -149,22 +149,22 @@ def test_both_runs_are_summed_and_what_was_not_tested_is_named_last(tmp_path: Pa
     (tmp_path / "again").write_text(
         "Passed only the second time, alone: tests/web/test_pay.py::test_a_card\n"
     )
-    told = summed(tmp_path)
-    assert told.stdout.splitlines() == [
+    result = summed(tmp_path)
+    assert result.stdout.splitlines() == [
         "150 tests in default and peers; 1 of them passed at a second attempt.",
         "143 passed, 1 failed, 6 skipped",
         "Not tested here (2 tests): No Slurm of trixie here: let apt-get reach the mirror.",
         "Not tested here (1 test): The Slurm lab is absent: put it at ../shared/labs/slurm/slurm-lab.",
         f"Not tested here (3 tests): {browser}",
     ]
-    assert told.returncode == 0
+    assert result.returncode == 0
 
 
 def test_a_run_without_a_report_is_a_failure(tmp_path: Path) -> None:
     report(tmp_path, "default", tests=3, failures=0, errors=0, skipped=0)
-    told = summed(tmp_path)
-    assert told.returncode == 1
-    assert told.stdout.splitlines()[-1] == "The tests of peers did not run."
+    result = summed(tmp_path)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1] == "The tests of peers did not run."
 
 
 RUN = f"""#!{sys.executable}

@@ -56,9 +56,9 @@ def queues_of(command: list[str] | tuple[str, ...]) -> list[str]:
 
 
 def test_every_queue_has_a_worker_and_what_takes_long_one_of_its_own() -> None:
-    taken = {name: queues_of(SERVICES[name]["command"]) for name in WORKERS}
-    assert {queue for queues in taken.values() for queue in queues} == set(KINDS)
-    assert (taken["worker-pull"], taken["worker-rate"]) == (["pull"], ["rate"])
+    worker_queues = {name: queues_of(SERVICES[name]["command"]) for name in WORKERS}
+    assert {queue for queues in worker_queues.values() for queue in queues} == set(KINDS)
+    assert (worker_queues["worker-pull"], worker_queues["worker-rate"]) == (["pull"], ["rate"])
     demo = [queues_of(options) for options in children.WORKERS.values()]
     assert sorted(queue for queues in demo for queue in queues) == sorted(KINDS)
     assert sorted(["pull", "rate"]) in [sorted(queues) for queues in demo]

@@ -40,8 +40,8 @@ def anchors(page: Path) -> set[str]:
 
 def links(page: Path) -> list[tuple[str, str]]:
     """Targets within the project, as (path, anchor)."""
-    found = [unquote(target).partition("#") for target in LINK.findall(prose(page)) if "://" not in target]
-    return [(path, anchor) for path, _, anchor in found]
+    targets = [unquote(target).partition("#") for target in LINK.findall(prose(page)) if "://" not in target]
+    return [(path, anchor) for path, _, anchor in targets]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -68,8 +68,8 @@ def test_every_page_is_found_from_the_readme() -> None:
 
 def options(command: str) -> set[str]:
     """The arguments and options of its own that a command takes, as its help names them."""
-    made = load_command_class("portal.ops", command)
-    long = _long_options(made)
+    instance = load_command_class("portal.ops", command)
+    long = _long_options(instance)
     if command in commands_of_django():
         long -= _long_options(load_command_class("django.core", command))
     return long - {"--help", "--json"}
@@ -107,10 +107,12 @@ def test_every_command_of_the_integrators_page_exists() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_line_could_be_typed(page: Path) -> None:
-    known = {"demo", "test", "check", "bench", "lock", "audit", "pin", "baseline"} | {
+    commands = {"demo", "test", "check", "bench", "lock", "audit", "pin", "baseline"} | {
         f"manage {name}" for name in get_commands()
     }
     typed = re.findall(r"\./run (manage \w+|\w+)", page.read_text())
     assert [
-        name for name in typed if name not in known | {"manage", "manage COMMAND", "manage help", "COMMAND"}
+        name
+        for name in typed
+        if name not in commands | {"manage", "manage COMMAND", "manage help", "COMMAND"}
     ] == []

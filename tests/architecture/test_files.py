@@ -34,13 +34,13 @@ BINARY = {
 
 
 def lines_matching(pattern: re.Pattern[str]) -> list[str]:
-    found = []
+    places = []
     for path in project_files():
         if path.name in OTHERS or path.suffix in BINARY or "vendor" in path.parts:
             continue
         text = path.read_text(errors="replace")
-        found += [place(path, text.count("\n", 0, hit.start()) + 1) for hit in pattern.finditer(text)]
-    return found
+        places += [place(path, text.count("\n", 0, hit.start()) + 1) for hit in pattern.finditer(text)]
+    return places
 
 
 def test_no_file_names_a_path_of_somebodys_machine() -> None:
@@ -72,12 +72,12 @@ def test_production_installs_no_embedded_server() -> None:
 
 
 def pins(name: str) -> dict[str, str]:
-    found = {}
+    versions = {}
     for block in re.split(r"\n(?=\S)", (ROOT / name).read_text()):
         if pinned := re.match(r"([\w.-]+)(?:\[[\w,-]+\])?==([^\s;]+)", block):
             assert "--hash=sha256:" in block, pinned[1]
-            found[pinned[1]] = pinned[2]
-    return found
+            versions[pinned[1]] = pinned[2]
+    return versions
 
 
 def test_what_is_started_by_name_can_be_started() -> None:

@@ -78,21 +78,21 @@ def test_every_panel_is_of_a_type_that_is_not_gone_and_asks_in_its_form(dashboar
 def test_panels_have_a_number_each_and_lie_over_no_other(dashboard: Json) -> None:
     numbers = [panel["id"] for panel in dashboard["panels"]]
     assert numbers == list(range(1, len(numbers) + 1))
-    taken: set[tuple[int, int]] = set()
+    covered_cells: set[tuple[int, int]] = set()
     for panel in dashboard["panels"]:
         place = panel["gridPos"]
         assert set(place) == {"x", "y", "w", "h"}
         assert place["x"] + place["w"] <= WIDTH
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
-        assert not cells & taken, panel["title"]
-        taken |= cells
+        assert not cells & covered_cells, panel["title"]
+        covered_cells |= cells
 
 
 def test_only_variables_that_there_are_stand_in_expressions(dashboard: Json) -> None:
-    known = {variable["name"] for variable in dashboard["templating"]["list"]}
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
     used = {name for target in targets(dashboard) for name in re.findall(r"\$([a-z]\w*)", target["expr"])}
-    assert used <= known
-    assert known - used == {"datasource"}
+    assert used <= variables
+    assert variables - used == {"datasource"}
 
 
 def test_columns_of_a_table_are_labels_of_its_expression(dashboard: Json) -> None:

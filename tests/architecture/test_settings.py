@@ -18,14 +18,14 @@ READERS = ("portal/env.py", "deploy/gunicorn.conf.py")
 
 
 def names_read() -> set[str]:
-    found = set()
+    names = set()
     for reader in READERS:
         for node in nodes(ROOT / reader):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 value = node.args[0].value
                 if isinstance(value, str) and re.fullmatch(r"[A-Z][A-Z_]+", value):
-                    found.add(value)
-    return found
+                    names.add(value)
+    return names
 
 
 def test_every_setting_that_is_read_is_documented() -> None:

@@ -44,12 +44,12 @@ def test_modules_are_named_after_what_they_do() -> None:
 
 
 def test_money_is_rounded_in_one_place() -> None:
-    found = []
+    places = []
     for path in python_files("billing", "clusters"):
         if path == ROUNDING_PLACE:
             continue
-        found += [place(path, line) for line in rounding(path)]
-    assert found == []
+        places += [place(path, line) for line in rounding(path)]
+    assert places == []
 
 
 def rounding(path: Path) -> list[int]:
@@ -66,7 +66,7 @@ def rounding(path: Path) -> list[int]:
 
 def test_months_are_counted_in_one_place() -> None:
     """A year has twelve months in `period.py`; `shifted` says elsewhere which month comes when."""
-    found = [
+    places = [
         place(path, node.lineno)
         for path in python_files("billing", "clusters", "portal")
         if path != MONTHS_PLACE
@@ -76,14 +76,14 @@ def test_months_are_counted_in_one_place() -> None:
         and isinstance(node.right, ast.Constant)
         and node.right.value == 12
     ]
-    assert found == []
+    assert places == []
 
 
 def test_no_float_comes_near_money_or_usage() -> None:
-    found = []
+    places = []
     for path in python_files("billing", "clusters"):
-        found += [place(path, line) for line in floats(path)]
-    assert found == []
+        places += [place(path, line) for line in floats(path)]
+    assert places == []
 
 
 def floats(path: Path) -> list[int]:
@@ -123,10 +123,10 @@ def test_the_look_for_rounding_sees_it(tmp_path: Path, code: str, rounded: list[
 
 def test_no_signal_is_hooked_up() -> None:
     """Nobody can follow a change by reading where receivers hang in the air."""
-    found = []
+    places = []
     for path in python_files("portal", "billing", "clusters"):
         for node in nodes(path):
             module = node.module if isinstance(node, ast.ImportFrom) else None
             if module in {"django.dispatch", "django.db.models.signals"}:
-                found.append(place(path, getattr(node, "lineno", 0)))
-    assert found == []
+                places.append(place(path, getattr(node, "lineno", 0)))
+    assert places == []

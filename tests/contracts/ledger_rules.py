@@ -22,12 +22,12 @@ class Merged:
                 self.busy[row.source_key, row.hour] = row
                 continue
             assert isinstance(row, UsageFact), row
-            known = self.facts.get(row.source_key)
-            if known is None:
+            existing = self.facts.get(row.source_key)
+            if existing is None:
                 self.revisions += 1
-            elif _is_old_news(known, row):
+            elif _is_old_news(existing, row):
                 continue
-            elif _billed(known) != _billed(row):
+            elif _billed(existing) != _billed(row):
                 self.revisions += 1
             self.facts[row.source_key] = row
 
@@ -36,10 +36,10 @@ class Merged:
         return sorted(key for key, fact in self.facts.items() if fact.ended is None)
 
 
-def _is_old_news(known: UsageFact, row: UsageFact) -> bool:
-    if known.ended is not None:
+def _is_old_news(existing: UsageFact, row: UsageFact) -> bool:
+    if existing.ended is not None:
         return row.ended is None
-    return row.ended is None and (known.seen_until or 0) > (row.seen_until or 0)
+    return row.ended is None and (existing.seen_until or 0) > (row.seen_until or 0)
 
 
 def _billed(fact: UsageFact) -> tuple[object, ...]:

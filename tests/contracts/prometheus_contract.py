@@ -47,17 +47,17 @@ class PrometheusSource:
     def heal(self) -> None:
         self._failing = False
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, request: Asked) -> Said:
         """The real server's, as the test has it happen."""
-        if self._failing and "kube_pod_completion_time" in asked.query:
+        if self._failing and "kube_pod_completion_time" in request.query:
             return error(503, "unavailable", "the store gateway is restarting")
-        told = through(self._real, asked)
-        body = told.body
-        if self._shuffled and told.status == 200:
+        response = through(self._real, request)
+        body = response.body
+        if self._shuffled and response.status == 200:
             answer = json.loads(body)
             answer["data"]["result"].reverse()
             body = json.dumps(answer).encode()
-        return Said(told.status, body)
+        return Said(response.status, body)
 
 
 @cache

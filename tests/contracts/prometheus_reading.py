@@ -47,20 +47,20 @@ def read_all(
     return facts, busy, source
 
 
-def through(real: Http, asked: Asked) -> Said:
+def through(real: Http, request: Asked) -> Said:
     """What a real server answers."""
     headers = PrometheusLogin().headers("", b"", clock=lambda: ADMITTED)
-    told = real.call("POST", f"/api/v1/{asked.what}", content=asked.body, headers=headers)
-    return Said(told.status, told.body)
+    response = real.call("POST", f"/api/v1/{request.what}", content=request.body, headers=headers)
+    return Said(response.status, response.body)
 
 
 @contextmanager
 def present(url: str, now: int) -> Iterator[str]:
     """The address of a real server at a moment: it tells that as its time, and nobody asks after later ones."""
 
-    def answer(asked: Asked) -> Said:
-        assert max(int(asked.form[name][0]) for name in ("time", "end") if name in asked.form) <= now
-        return through(real, asked)
+    def answer(request: Asked) -> Said:
+        assert max(int(request.form[name][0]) for name in ("time", "end") if name in request.form) <= now
+        return through(real, request)
 
     with Http(Endpoint(base_url=url)) as real, StandIn(answer, now=now) as prometheus:
         yield prometheus.url

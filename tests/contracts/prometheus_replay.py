@@ -125,21 +125,21 @@ def _all(record: Recorded, *, completed: bool, after: int) -> Iterator[_Series]:
         "kube_node_labels", record.begin, after, 1, node="n-1", label_nvidia_com_gpu_product="NVIDIA-T4"
     )
     for pod in record.pods:
-        told = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
+        identity = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
         ended = after if pod.ended is None else pod.ended
         gone = ended + KEPT if completed and pod.ended is not None else ended
         if pod.milli == 1000:
             yield series(
-                "kube_pod_container_resource_requests", pod.scheduled, gone, pod.gpus, **told, container="main",
+                "kube_pod_container_resource_requests", pod.scheduled, gone, pod.gpus, **identity, container="main",
                 node="n-1", resource="nvidia_com_gpu", unit="integer",
             )  # fmt: skip
         else:
             fraction = {"annotation_gpu_fraction": f"0.{pod.milli:03d}".rstrip("0")}
-            yield series("kube_pod_info", pod.scheduled, gone, 1, **told, node="n-1")
-            yield series("kube_pod_annotations", pod.scheduled, gone, 1, **told, **fraction)
-        yield series("kube_pod_status_phase", pod.scheduled, ended, 1, **told, phase="Running")
-        yield series("kube_pod_status_scheduled_time", pod.scheduled, gone, pod.scheduled, **told)
+            yield series("kube_pod_info", pod.scheduled, gone, 1, **identity, node="n-1")
+            yield series("kube_pod_annotations", pod.scheduled, gone, 1, **identity, **fraction)
+        yield series("kube_pod_status_phase", pod.scheduled, ended, 1, **identity, phase="Running")
+        yield series("kube_pod_status_scheduled_time", pod.scheduled, gone, pod.scheduled, **identity)
         if gone > ended:
             phase = pod.phase if pod.phase in {"Succeeded", "Failed"} else "Succeeded"
-            yield series("kube_pod_status_phase", ended, gone, 1, **told, phase=phase)
-            yield series("kube_pod_completion_time", ended, gone, ended, **told)
+            yield series("kube_pod_status_phase", ended, gone, 1, **identity, phase=phase)
+            yield series("kube_pod_completion_time", ended, gone, ended, **identity)

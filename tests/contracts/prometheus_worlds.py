@@ -57,11 +57,11 @@ class World:
             if holder
             else {}
         )
-        told = {
+        device_labels = {
             "gpu": str(gpu), "Hostname": "n-1", "namespace": "gpu-operator", "pod": "dcgm-exporter-x",
             "container": "dcgm-exporter", **uuid, **named, **labels,
         }  # fmt: skip
-        self._out.add(self._exporter, metric, told, self._segments(parts))
+        self._out.add(self._exporter, metric, device_labels, self._segments(parts))
 
     def _segments(self, parts: Sequence[tuple[int, int | None, Any]]) -> list[tuple[int, int, Any]]:
         return [
@@ -72,11 +72,11 @@ class World:
     def node(
         self, name: str, *, product: str, since: int = 0, until: int | None = None, memory: str = ""
     ) -> None:
-        told = {"label_nvidia_com_gpu_product": product, "label_nvidia_com_gpu_memory": memory}
-        self.series("kube_node_labels", {"node": name, **told}, [(since, until, 1)])
+        node_labels = {"label_nvidia_com_gpu_product": product, "label_nvidia_com_gpu_memory": memory}
+        self.series("kube_node_labels", {"node": name, **node_labels}, [(since, until, 1)])
         for metric in ("kube_node_status_capacity", "kube_node_status_allocatable"):
-            told = {"node": name, "resource": "nvidia_com_gpu", "unit": "integer"}
-            self.series(metric, told, [(since, until, 8)])
+            node_labels = {"node": name, "resource": "nvidia_com_gpu", "unit": "integer"}
+            self.series(metric, node_labels, [(since, until, 8)])
 
     def pod(
         self,
@@ -102,19 +102,19 @@ class World:
         `scheduled=-1`: that metric is not kept. `phases`: Running all along unless told; `[]`: not kept.
         """
         prefix = "exported_" if exported else ""
-        told = {f"{prefix}namespace": "team", f"{prefix}pod": name, "uid": self.uid(uid or name)}
+        identity = {f"{prefix}namespace": "team", f"{prefix}pod": name, "uid": self.uid(uid or name)}
         for container in containers:
             labels = {f"{prefix}container": container, "node": node, "resource": resource, "unit": "integer"}
-            self.series("kube_pod_container_resource_requests", {**told, **labels}, [(since, until, 1)])
+            self.series("kube_pod_container_resource_requests", {**identity, **labels}, [(since, until, 1)])
         classed = {"priority_class": priority_class} if priority_class else {}
-        self.series("kube_pod_info", {**told, "node": node, **classed}, [(since, until, 1)])
+        self.series("kube_pod_info", {**identity, "node": node, **classed}, [(since, until, 1)])
         for qos in ("BestEffort", "Burstable", "Guaranteed") if qos_class else ():
-            named = {**told, "qos_class": qos}
+            named = {**identity, "qos_class": qos}
             self.series("kube_pod_status_qos_class", named, [(since, until, float(qos == qos_class))])
         for begin, end, phase in [(since, until, "Running")] if phases is None else phases:
             for one in ("Pending", "Running", "Succeeded", "Failed", "Unknown"):
                 self.series(
-                    "kube_pod_status_phase", {**told, "phase": one}, [(begin, end, float(one == phase))]
+                    "kube_pod_status_phase", {**identity, "phase": one}, [(begin, end, float(one == phase))]
                 )
         for metric, moment in (
             ("kube_pod_status_scheduled_time", since if scheduled is None else scheduled),
@@ -123,7 +123,7 @@ class World:
             ("kube_pod_created", created),
         ):
             if moment is not None and moment >= 0:
-                self.series(metric, told, [(max(moment, since), until, self.begin + moment)])
+                self.series(metric, identity, [(max(moment, since), until, self.begin + moment)])
 
     def uid(self, pod: str) -> str:
         """The same in all worlds whose names begin alike."""
@@ -166,8 +166,8 @@ class Stories:
 
     def pushed(self, lab: Lab) -> Worlds:
         """All of them at once, since a Prometheus takes no samples older than those it has."""
-        made = Worlds(lab)
+        worlds = Worlds(lab)
         for tells in self._told:
-            tells(made)
-        made.push()
-        return made
+            tells(worlds)
+        worlds.push()
+        return worlds

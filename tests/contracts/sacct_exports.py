@@ -85,7 +85,7 @@ def told_of(tmp_path: Path, *rows: str, zone: ZoneInfo = UTC, header: str = "|".
 
 
 def shared(path: str) -> Path:
-    found = DATA / path
-    if not found.exists():
+    file = DATA / path
+    if not file.exists():
         pytest.skip(f"the real cluster data is not here: put it into ../shared/data ({path})")
-    return found
+    return file

@@ -94,9 +94,9 @@ class Slurm:
     def answer(self, path: str, query: dict[str, str]) -> Reply:
         for beginning, reply in self.replies.items():
             if path.startswith(beginning):
-                found = reply(query) if callable(reply) else reply
-                if found is not None:
-                    return found
+                response = reply(query) if callable(reply) else reply
+                if response is not None:
+                    return response
         if path == f"/slurmdb/{self.version}/jobs":
             return self._window(query)
         if not query and path in (plain := self._plain()):
@@ -246,11 +246,11 @@ def now_of(slurm: Slurm) -> int:
 
 def facts(rows: Sequence[Row]) -> dict[str, UsageFact]:
     """By source key, newest last; a row that is no fact fails the test."""
-    found: dict[str, UsageFact] = {}
+    facts_by_key: dict[str, UsageFact] = {}
     for row in rows:
         assert isinstance(row, UsageFact), row
-        found[row.source_key] = row
-    return found
+        facts_by_key[row.source_key] = row
+    return facts_by_key
 
 
 def a_job(number: int, *, submit: int, start: int = 0, end: int = 0, **more: Any) -> dict[str, Any]:

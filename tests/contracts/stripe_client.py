@@ -30,8 +30,8 @@ def client(sandbox: Sandbox, *, api_key: str | None = None) -> stripe.StripeClie
 @contextmanager
 def sandbox(**options: object) -> Iterator[Sandbox]:
     """A stand-in at noon of 2 November 2026, of which nobody may have broken a rule at the end."""
-    told = {"now": NOON, "secret": SECRET, **options}
-    with Sandbox(**told) as started:  # type: ignore[arg-type]  # the options of the class
+    arguments = {"now": NOON, "secret": SECRET, **options}
+    with Sandbox(**arguments) as started:  # type: ignore[arg-type]  # the options of the class
         yield started
         assert [str(one) for one in started.violations] == []
 

@@ -69,14 +69,14 @@ def test_each_selector_of_a_price_is_filled_by_a_live_source() -> None:
 
 
 def test_what_recorded_answers_of_slurmrestd_fill() -> None:
-    found: set[str] = set()
+    columns: set[str] = set()
     for version in VERSIONS:
         slurm = of(version)
         with serving(slurm) as address:
             now = now_of(slurm)
             rows = slurm_connector(address, now=now).usage(since=now - 7200, until=now, open_keys=())
-            found |= filled(row for row in rows if isinstance(row, UsageFact))
-    assert found == expected(SLURM)
+            columns |= filled(row for row in rows if isinstance(row, UsageFact))
+    assert columns == expected(SLURM)
 
 
 def test_what_recorded_files_of_sacct_fill() -> None:

@@ -76,18 +76,18 @@ CASES = [*(slurm_of(version) for version in VERSIONS), prometheus_contract.CASE]
 
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
 def source(request: pytest.FixtureRequest) -> Iterator[Source]:
-    with request.param.source() as found:
-        yield found
+    with request.param.source() as live_source:
+        yield live_source
 
 
 def read(
-    source: Source, *, asked: tuple[str, ...] = ()
+    source: Source, *, open_keys: tuple[str, ...] = ()
 ) -> tuple[dict[str, UsageFact], list[BadRow], Connector]:
     """Facts by key, the newest of each; rows put aside; and the connector that gave them."""
     live = source.connector()
-    rows = list(live.usage(since=source.since, until=source.now, open_keys=asked))
-    found = {row.source_key: row for row in rows if isinstance(row, UsageFact)}
-    return found, [row for row in rows if isinstance(row, BadRow)], live
+    rows = list(live.usage(since=source.since, until=source.now, open_keys=open_keys))
+    facts = {row.source_key: row for row in rows if isinstance(row, UsageFact)}
+    return facts, [row for row in rows if isinstance(row, BadRow)], live
 
 
 def test_the_same_again_is_the_same(source: Source) -> None:
@@ -112,17 +112,17 @@ def test_a_fact_that_ended_says_when_and_one_that_runs_says_how_far(source: Sour
 
 
 def test_what_runs_is_asked_for_and_ends_under_the_same_key(source: Source) -> None:
-    assert read(source, asked=(source.running,))[2].reading.missing == []
+    assert read(source, open_keys=(source.running,))[2].reading.missing == []
     source.end()
-    found, _, live = read(source, asked=(source.running,))
-    assert found[source.running].ended is not None
+    facts, _, live = read(source, open_keys=(source.running,))
+    assert facts[source.running].ended is not None
     assert live.reading.missing == []
 
 
 def test_an_open_key_that_the_source_has_no_row_of_is_named(source: Source) -> None:
-    found, _, live = read(source, asked=(source.lost,))
+    facts, _, live = read(source, open_keys=(source.lost,))
     assert live.reading.missing == [source.lost]
-    assert source.lost not in found
+    assert source.lost not in facts
 
 
 def test_a_row_that_cannot_be_used_is_kept_with_its_reason(source: Source) -> None:

@@ -28,9 +28,9 @@ def _client(url: str, timeout: int = 5) -> PrometheusClient:
     return PrometheusClient(Endpoint(base_url=url, timeout=timeout), PrometheusLogin(), clock=lambda: NOW)
 
 
-def _longest(asked: Asked) -> int:
+def _longest(request: Asked) -> int:
     """The longest window of a query, in milliseconds."""
-    return max((int(part.partition("ms]")[0]) for part in asked.query.split("[")[1:]), default=0)
+    return max((int(part.partition("ms]")[0]) for part in request.query.split("[")[1:]), default=0)
 
 
 REFUSALS = [
@@ -61,20 +61,20 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "retry", "sentence"), REFUSALS)
+@pytest.mark.parametrize(("response", "retry", "sentence"), REFUSALS)
 def test_each_refusal_is_one_sentence_and_says_whether_to_try_again(
-    said: Said, retry: bool, sentence: str
+    response: Said, retry: bool, sentence: str
 ) -> None:
-    with StandIn(lambda _: said) as prometheus, _client(prometheus.url) as client:
-        with pytest.raises(ConnectorError) as told:
+    with StandIn(lambda _: response) as prometheus, _client(prometheus.url) as client:
+        with pytest.raises(ConnectorError) as refusal:
             client.instant("up", NOW)
-        assert told.value.retry is retry
-        assert sentence in str(told.value)
-        assert str(told.value).startswith(client.http.address)
+        assert refusal.value.retry is retry
+        assert sentence in str(refusal.value)
+        assert str(refusal.value).startswith(client.http.address)
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("response", "sentence"),
     [
         (error(422, "execution", "query processing would load too many samples into memory in query execution"),
          "more samples than --query.max-samples allows"),
@@ -86,11 +86,11 @@ def test_each_refusal_is_one_sentence_and_says_whether_to_try_again(
         (Said(200, b"", waits=3), "gave no whole answer within 1 s"),
     ],
 )  # fmt: skip
-def test_what_asking_for_less_would_help_is_told_apart(said: Said, sentence: str) -> None:
-    with StandIn(lambda _: said) as prometheus, _client(prometheus.url, timeout=1) as client:
-        with pytest.raises(TooMuchError, match=r"\w") as told:
+def test_what_asking_for_less_would_help_is_told_apart(response: Said, sentence: str) -> None:
+    with StandIn(lambda _: response) as prometheus, _client(prometheus.url, timeout=1) as client:
+        with pytest.raises(TooMuchError, match=r"\w") as refusal:
             client.instant("up", NOW)
-        assert sentence in str(told.value)
+        assert sentence in str(refusal.value)
 
 
 def test_a_real_server_refuses_too_many_points_and_broken_queries(pushed_lab: Lab) -> None:
@@ -128,12 +128,12 @@ def test_every_query_asks_thanos_for_all_of_it_and_carries_what_the_operator_add
         with pytest.raises(ConnectorError, match="has no series of kube-state-metrics"):
             list(source.usage(since=NOW - 7200, until=NOW - 3600, open_keys=()))
         assert prometheus.asked
-        for asked in prometheus.asked:
-            assert asked.form["partial_response"] == ["false"]
-            assert asked.form["dedup"] == ["true"]
-            assert asked.form["max_source_resolution"] == ["0s"]
-            assert asked.form["replicaLabels[]"] == ["replica", "rule_replica"]
-            assert asked.headers["x-scope-orgid"] == "a|b"
+        for request in prometheus.asked:
+            assert request.form["partial_response"] == ["false"]
+            assert request.form["dedup"] == ["true"]
+            assert request.form["max_source_resolution"] == ["0s"]
+            assert request.form["replicaLabels[]"] == ["replica", "rule_replica"]
+            assert request.headers["x-scope-orgid"] == "a|b"
 
 
 def test_a_base_url_may_have_a_path() -> None:
@@ -157,15 +157,15 @@ def test_a_pass_that_fails_in_its_midst_proves_nothing(
     fails = True
     with _client(pushed_lab.url) as real:
 
-        def answer(asked: Asked) -> Said:
+        def answer(request: Asked) -> Said:
             if fails and len(prometheus.asked) >= 5:
                 return success(warnings=["some chunks could not be read"])
-            form = {name: values[0] for name, values in asked.form.items()}
-            path = f"/api/v1/{asked.what}"
+            form = {name: values[0] for name, values in request.form.items()}
+            path = f"/api/v1/{request.what}"
             back = real.http.call(
                 "POST",
                 path,
-                content=asked.body,
+                content=request.body,
                 headers=PrometheusLogin().headers("", b"", clock=lambda: NOW),
             )
             assert form["timeout"]
@@ -174,9 +174,9 @@ def test_a_pass_that_fails_in_its_midst_proves_nothing(
         with StandIn(answer, now=pushed_lab.end) as prometheus:
             source = connector(prometheus.url)
             rows: list[Row] = []
-            with pytest.raises(ConnectorError, match="warning") as told:
+            with pytest.raises(ConnectorError, match="warning") as refusal:
                 rows += source.usage(since=pushed_lab.base, until=pushed_lab.base + 7200, open_keys=())
-            assert told.value.retry
+            assert refusal.value.retry
             assert rows == []
             assert source.reading.complete_through is None
             fails = False
@@ -189,10 +189,10 @@ def test_a_window_that_is_too_much_for_the_server_is_read_in_shorter_ones(pushed
     until = pushed_lab.base + 40 * 3600
     with _client(pushed_lab.url) as real:
 
-        def answer(asked: Asked) -> Said:
-            if _longest(asked) > 8 * 3_600_000:
+        def answer(request: Asked) -> Said:
+            if _longest(request) > 8 * 3_600_000:
                 return error(422, "execution", "query processing would load too many samples into memory")
-            return through(real.http, asked)
+            return through(real.http, request)
 
         with StandIn(answer, now=until + 700) as prometheus:
             cut, source = read(prometheus.url, pushed_lab.base, until)
@@ -205,9 +205,13 @@ def test_a_window_whose_answer_would_fill_the_memory_is_read_in_shorter_ones(pus
     until = pushed_lab.base + 40 * 3600
     with _client(pushed_lab.url) as real:
 
-        def answer(asked: Asked) -> Said:
-            said = through(real.http, asked)
-            return replace(said, body=said.body + b" " * 2**25) if _longest(asked) > 8 * 3_600_000 else said
+        def answer(request: Asked) -> Said:
+            response = through(real.http, request)
+            return (
+                replace(response, body=response.body + b" " * 2**25)
+                if _longest(request) > 8 * 3_600_000
+                else response
+            )
 
         with StandIn(answer, now=until + 700) as prometheus:
             cut, source = read(prometheus.url, pushed_lab.base, until)
@@ -223,10 +227,10 @@ def test_an_open_run_is_looked_for_as_far_back_as_the_server_lets_us(pushed_lab:
     key = f"{pod['uid']}/main/nvidia_com_gpu"
     with _client(pushed_lab.url) as real:
 
-        def answer(asked: Asked) -> Said:
-            if _longest(asked) > 10 * 86_400_000:
+        def answer(request: Asked) -> Said:
+            if _longest(request) > 10 * 86_400_000:
                 return error(422, "execution", "the query time range exceeds the limit (limit: 10d)")
-            return through(real.http, asked)
+            return through(real.http, request)
 
         with StandIn(answer, now=pushed_lab.end) as prometheus:
             facts, _ = read(prometheus.url, pushed_lab.end - 3600, pushed_lab.end - 600, open_keys=[key])
@@ -261,10 +265,10 @@ def test_of_a_hole_in_short_windows_what_was_asked_for_is_one_gap(monkeypatch: p
 def test_nobody_there_is_one_sentence() -> None:
     with StandIn(lambda _: success()) as prometheus:
         url = prometheus.url
-    with pytest.raises(ConnectorError, match="Nothing answers at") as told:
+    with pytest.raises(ConnectorError, match="Nothing answers at") as refusal:
         connector(url).client.now()
-    assert told.value.retry
-    assert "slurm" not in str(told.value).lower()
+    assert refusal.value.retry
+    assert "slurm" not in str(refusal.value).lower()
 
 
 def test_the_last_ten_minutes_of_prometheus_own_time_are_left_to_settle(pushed_lab: Lab) -> None:

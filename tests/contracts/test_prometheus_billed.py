@@ -28,11 +28,11 @@ MINUTE = 60
 
 @pytest.fixture(scope="module")
 def worlds(pushed_lab: Lab) -> Worlds:
-    made = Worlds(pushed_lab)
-    _hole(made)
-    _restart(made)
-    made.push()
-    return made
+    world_set = Worlds(pushed_lab)
+    _hole(world_set)
+    _restart(world_set)
+    world_set.push()
+    return world_set
 
 
 def _hole(worlds: Worlds) -> None:

@@ -28,8 +28,8 @@ OPTIONS = {"preset": "kueue", "account_from": "namespace", "matcher": 'cluster="
 def worlds(pushed_lab: Lab) -> Worlds:
     """research may use 2 GPUs. Its pods: first from the begin, second from 10 min on, third from 20 to 90 min, fourth
     from 30 to 50 min. infer has one of its one."""
-    made = Worlds(pushed_lab)
-    world = made.new("borrowed")
+    world_set = Worlds(pushed_lab)
+    world = world_set.new("borrowed")
     world.node("n-1", product="NVIDIA-H100-80GB-HBM3")
     for name, since, until in (
         ("first", 0, None),
@@ -44,22 +44,22 @@ def worlds(pushed_lab: Lab) -> Worlds:
     _gauge(world, USAGE, "infer", [(0, None, 1)])
     used = [(0, 600, 1), (600, 1200, 2), (1200, 1800, 3), (1800, 3000, 4), (3000, 5400, 3), (5400, None, 2)]
     _gauge(world, USAGE, "research", used)
-    made.push()
-    return made
+    world_set.push()
+    return world_set
 
 
 def _pod(world: World, name: str, queue: str, since: int, until: int | None) -> None:
     label = {"label_kueue_x_k8s_io_cluster_queue_name": queue}
-    told = {"namespace": "team", "pod": name, "uid": world.uid(name)}
+    identity = {"namespace": "team", "pod": name, "uid": world.uid(name)}
     gone = None if until is None else until + 600
-    world.series("kube_pod_labels", {**told, **label}, [(since, gone, 1)])
+    world.series("kube_pod_labels", {**identity, **label}, [(since, gone, 1)])
     over = [] if until is None else [(until, gone, "Succeeded")]
     world.pod(name, since=since, until=gone, phases=[(since, until, "Running"), *over], completed=until)
 
 
 def _gauge(world: World, metric: str, queue: str, parts: list[tuple[int, int | None, int]]) -> None:
-    told = {"cohort": "all", "cluster_queue": queue, "flavor": "h100", "resource": "nvidia.com/gpu"}
-    world.series(metric, told, parts)
+    labels = {"cohort": "all", "cluster_queue": queue, "flavor": "h100", "resource": "nvidia.com/gpu"}
+    world.series(metric, labels, parts)
 
 
 def kube(worlds: Worlds, **options: str) -> Cluster:
@@ -166,19 +166,19 @@ RUN = st.builds(
 
 @given(st.lists(RUN, max_size=6, unique_by=lambda run: run.record), st.integers(0, 20))
 def test_no_more_is_taken_than_was_above_the_quota_and_than_was_held(runs: list[HeldRun], gpus: int) -> None:
-    taken = list(latest_first(runs, [Above("q", 10, 90, gpus)]))
+    borrowings = list(latest_first(runs, [Above("q", 10, 90, gpus)]))
 
     for at in range(10, 90):
-        now = [one for one in taken if one.since <= at < one.until]
-        held = {run.record: run for run in runs if run.started <= at < run.finish}
-        assert sum(one.gpus for one in now) == min(gpus, sum(run.gpus for run in held.values()))
-        assert all(one.gpus <= held[one.run.record].gpus for one in now)
-        _later_ones_are_taken_whole(now, list(held.values()))
+        now = [one for one in borrowings if one.since <= at < one.until]
+        active_runs = {run.record: run for run in runs if run.started <= at < run.finish}
+        assert sum(one.gpus for one in now) == min(gpus, sum(run.gpus for run in active_runs.values()))
+        assert all(one.gpus <= active_runs[one.run.record].gpus for one in now)
+        _assert_later_runs_whole(now, list(active_runs.values()))
 
 
-def _later_ones_are_taken_whole(now: list[Borrowed], held: list[HeldRun]) -> None:
+def _assert_later_runs_whole(now: list[Borrowed], active_runs: list[HeldRun]) -> None:
     by_run = {one.run.record: one.gpus for one in now}
     for one in now:
-        for run in held:
+        for run in active_runs:
             if run.started > one.run.started:
                 assert by_run.get(run.record) == run.gpus

@@ -75,7 +75,7 @@ def test_hours_with_an_outage_and_clocks_apart_are_told(pushed_lab: Lab) -> None
 
 
 def test_who_is_not_let_in_reads_why() -> None:
-    def answer(asked: Asked) -> Said:
+    def answer(request: Asked) -> Said:
         return Said(401, b"who are you")
 
     login = PrometheusLogin(bearer=Secret("a-bearer-token"))

@@ -40,8 +40,8 @@ def _busy(
 ) -> tuple[dict[str, BusyHour], PrometheusConnector]:
     """The first hour by the pod's name and container, and the connector after its pass."""
     begin = worlds.begin
-    told = {"matcher": f'cluster="{name}"', **options}
-    _, rows, source = read_all(url or worlds.url, begin + since, begin + World.LENGTH - 600, **told)
+    arguments = {"matcher": f'cluster="{name}"', **options}
+    _, rows, source = read_all(url or worlds.url, begin + since, begin + World.LENGTH - 600, **arguments)
     assert {row.hour for row in rows} <= {begin}
     return {"/".join(row.source_key.removeprefix(f"{name}-").split("/")[:2]): row for row in rows}, source
 
@@ -82,8 +82,8 @@ def test_pods_of_one_name_are_told_apart_by_time_where_no_uid_is_told(worlds: Wo
         "second/main": Decimal("0.4"),
         "third/main": Decimal("0.8"),
     }
-    for key, held in (("first/main", 1200), ("second/main", 1170), ("third/main", 1170)):
-        assert held - 60 <= busy[key].covered <= held
+    for key, held_seconds in (("first/main", 1200), ("second/main", 1170), ("third/main", 1170)):
+        assert held_seconds - 60 <= busy[key].covered <= held_seconds
 
 
 @story
@@ -153,7 +153,7 @@ def test_a_percentage_that_never_passes_what_a_ratio_reaches_is_doubted(worlds: 
 
 
 @story
-def _told_twice(worlds: Worlds) -> None:
+def _double_scrape(worlds: Worlds) -> None:
     world = _cluster(worlds, "twice")
     world.pod("trains")
     for job in ("dcgm-a", "dcgm-b"):  # both were down for the second half of the hour
@@ -301,11 +301,12 @@ def _through(worlds: Worlds, answer: Callable[[Asked, Said], Said]) -> tuple[lis
 
 
 def test_a_warning_beside_utilisation_leaves_the_whole_pass_unproved(worlds: Worlds) -> None:
-    def warned(asked: Asked, told: Said) -> Said:
-        if "sum_over_time(DCGM" not in asked.query:
-            return told
+    def warned(request: Asked, response: Said) -> Said:
+        if "sum_over_time(DCGM" not in request.query:
+            return response
         return Said(
-            told.status, json.dumps(json.loads(told.body) | {"warnings": ["a store is away"]}).encode()
+            response.status,
+            json.dumps(json.loads(response.body) | {"warnings": ["a store is away"]}).encode(),
         )
 
     with pytest.raises(ConnectorError, match="a store is away") as refused:
@@ -317,12 +318,12 @@ def test_hours_that_are_too_much_at_once_are_read_in_fewer(pushed_lab: Lab) -> N
     since, until = pushed_lab.base + 30 * HOUR, pushed_lab.base + 40 * HOUR
     _, whole, _ = read_all(pushed_lab.url, since, until)
 
-    def answer(asked: Asked) -> Said:
-        if asked.what == "query_range" and "DCGM" in asked.query:
-            begin, end = int(asked.form["start"][0]), int(asked.form["end"][0])
+    def answer(request: Asked) -> Said:
+        if request.what == "query_range" and "DCGM" in request.query:
+            begin, end = int(request.form["start"][0]), int(request.form["end"][0])
             if end - begin >= 2 * HOUR:
                 return error(422, "execution", "query processing would load too many samples into memory")
-        return through(real, asked)
+        return through(real, request)
 
     with Http(Endpoint(base_url=pushed_lab.url)) as real, StandIn(answer, now=until + 700) as prometheus:
         _, cut, _ = read_all(prometheus.url, since, until)
@@ -338,15 +339,15 @@ def test_facts_come_before_what_is_said_of_them(worlds: Worlds) -> None:
 
 
 def test_off_asks_nothing_of_dcgm(worlds: Worlds) -> None:
-    asked_of: list[str] = []
+    queries: list[str] = []
     with Http(Endpoint(base_url=worlds.url)) as real:
 
-        def answer(asked: Asked) -> Said:
-            asked_of.append(asked.query)
-            return through(real, asked)
+        def answer(request: Asked) -> Said:
+            queries.append(request.query)
+            return through(real, request)
 
         with StandIn(answer, now=worlds.begin + World.LENGTH) as prometheus:
             off = Utilisation(scope=Scope.OFF)
             assert _busy(worlds, "twice", url=prometheus.url, utilisation=off)[0] == {}
-    assert asked_of
-    assert not [query for query in asked_of if "DCGM" in query]
+    assert queries
+    assert not [query for query in queries if "DCGM" in query]

@@ -63,8 +63,8 @@ def test_hours_at_random_are_the_same_and_only_whole_ones_are_told(pushed_lab: L
 
 @pytest.fixture(scope="module")
 def worlds(pushed_lab: Lab) -> Worlds:
-    made = Worlds(pushed_lab)
-    world = made.new("slurm")
+    world_set = Worlds(pushed_lab)
+    world = world_set.new("slurm")
     for host, job in (("c-1", "dcgm"), ("c-1", "dcgm-again"), ("c-2", "dcgm")):
         for gpu, value in ((0, 0.2), (1, 0.6)):
             world.dcgm([(0, None, value)], gpu=gpu, hpc_job="77", Hostname=host, job=job, UUID="")
@@ -72,8 +72,8 @@ def worlds(pushed_lab: Lab) -> Worlds:
     world.dcgm([(0, None, 0.1)], gpu=2, hpc_job="78", GPU_I_ID="4", GPU_I_PROFILE="1g.10gb")
     world.dcgm([(0, None, 0.9)], gpu=3)  # of no job
     world.dcgm([(600, 1200, 99.0)], gpu=0, hpc_job="79", metric=GPU_UTIL)
-    made.push()
-    return made
+    world_set.push()
+    return world_set
 
 
 def test_devices_of_several_nodes_add_up_and_count_once_and_slices_too(worlds: Worlds) -> None:
@@ -88,7 +88,7 @@ def test_devices_of_several_nodes_add_up_and_count_once_and_slices_too(worlds: W
 
 
 def test_where_no_job_is_named_the_way_to_it_is_said() -> None:
-    def answer(asked: Asked) -> Said:
+    def answer(request: Asked) -> Said:
         return success()
 
     with StandIn(answer, now=1_740_700_000) as prometheus:
@@ -107,11 +107,11 @@ def test_where_no_job_is_named_the_way_to_it_is_said() -> None:
 def test_a_series_that_came_between_two_answers_is_left_to_the_next_reading() -> None:
     hour = 1_740_700_800
 
-    def answer(asked: Asked) -> Said:
-        if "sum_over_time" in asked.query:
-            told = {"metric": {"hpc_job": "17", "gpu": "0"}, "values": [[hour + HOUR, "120"]]}
-            return success([told], "matrix")
-        if asked.what == "query_range":
+    def answer(request: Asked) -> Said:
+        if "sum_over_time" in request.query:
+            series = {"metric": {"hpc_job": "17", "gpu": "0"}, "values": [[hour + HOUR, "120"]]}
+            return success([series], "matrix")
+        if request.what == "query_range":
             return success([], "matrix")
         return success([{"metric": {}, "value": [hour + HOUR, "1"]}])
 
@@ -121,7 +121,7 @@ def test_a_series_that_came_between_two_answers_is_left_to_the_next_reading() ->
 
 
 def test_a_warning_is_refused_whole() -> None:
-    def answer(asked: Asked) -> Said:
+    def answer(request: Asked) -> Said:
         return success(warnings=["a store is away"])
 
     with (

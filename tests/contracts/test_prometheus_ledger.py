@@ -28,8 +28,8 @@ def _takes_in(cluster: Cluster, url: str, since: int, until: int) -> ingest.Take
 
 
 def _records(cluster: Cluster) -> list[tuple[Any, ...]]:
-    found = UsageRecord.objects.filter(cluster=cluster).order_by("source_key")
-    return [tuple(row) for row in found.values_list(*BILLED)]
+    records = UsageRecord.objects.filter(cluster=cluster).order_by("source_key")
+    return [tuple(row) for row in records.values_list(*BILLED)]
 
 
 def test_three_days_at_once_or_by_the_hour_at_random_and_again_are_the_same_records(pushed_lab: Lab) -> None:

@@ -27,14 +27,14 @@ def _asked(login: PrometheusLogin) -> Asked:
     with StandIn(lambda _: success()) as prometheus:
         with PrometheusClient(Endpoint(base_url=prometheus.url), login, clock=lambda: NOW) as client:
             client.instant("up", NOW)
-        (asked,) = prometheus.asked
-        return asked
+        (request,) = prometheus.asked
+        return request
 
 
 def test_nobody_a_user_or_a_bearer() -> None:
     assert "authorization" not in _asked(PrometheusLogin()).headers
-    told = _asked(PrometheusLogin(user="42", password=Secret("geheim:ü"))).headers["authorization"]
-    assert b64decode(told.removeprefix("Basic ")).decode() == "42:geheim:ü"
+    header = _asked(PrometheusLogin(user="42", password=Secret("geheim:ü"))).headers["authorization"]
+    assert b64decode(header.removeprefix("Basic ")).decode() == "42:geheim:ü"
     assert _asked(PrometheusLogin(bearer=Secret("t0ken"))).headers["authorization"] == "Bearer t0ken"
 
 
@@ -61,9 +61,11 @@ def test_no_secret_is_shown() -> None:
 def test_signatures_are_those_of_the_published_suite(
     method: str, headers: dict[str, str], body: bytes, names: str, signature: str
 ) -> None:
-    told = signed(method, "https://example.amazonaws.com/", body, headers, keys=SUITE, now=SIGNED_AT)
-    assert told["x-amz-date"] == "20150830T123600Z"
-    assert told["authorization"] == (
+    signed_headers = signed(
+        method, "https://example.amazonaws.com/", body, headers, keys=SUITE, now=SIGNED_AT
+    )
+    assert signed_headers["x-amz-date"] == "20150830T123600Z"
+    assert signed_headers["authorization"] == (
         "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
         f"SignedHeaders={names}, Signature={signature}"
     )
@@ -85,10 +87,10 @@ def test_a_query_to_amazon_is_signed_as_its_own_library_signs_it(token: str, sig
         session_token=Secret(token),
     )
     url = "https://aps-workspaces.eu-central-1.amazonaws.com:443/workspaces/ws-12%2034/api/v1/query"
-    told = signed("POST", url, b"query=up&time=1", {"content-type": "application/x-www-form-urlencoded"},
+    signed_headers = signed("POST", url, b"query=up&time=1", {"content-type": "application/x-www-form-urlencoded"},
                   keys=keys, now=SIGNED_AT)  # fmt: skip
-    assert told["authorization"].rpartition("Signature=")[2] == signature
-    assert told.get("x-amz-security-token", "") == token
+    assert signed_headers["authorization"].rpartition("Signature=")[2] == signature
+    assert signed_headers.get("x-amz-security-token", "") == token
 
 
 def test_a_signed_query_reaches_the_server_as_it_was_signed() -> None:
@@ -97,10 +99,10 @@ def test_a_signed_query_reaches_the_server_as_it_was_signed() -> None:
         login = PrometheusLogin(aws=keys)
         with PrometheusClient(Endpoint(base_url=prometheus.url), login, clock=lambda: NOW) as client:
             client.instant("up", NOW)
-        (asked,) = prometheus.asked
+        (request,) = prometheus.asked
         again = signed(
-            "POST", f"http://{asked.headers['host']}/workspaces/ws-1/api/v1/query", asked.body,
-            {"content-type": asked.headers["content-type"]}, keys=keys, now=NOW,
+            "POST", f"http://{request.headers['host']}/workspaces/ws-1/api/v1/query", request.body,
+            {"content-type": request.headers["content-type"]}, keys=keys, now=NOW,
         )  # fmt: skip
-    assert asked.headers["authorization"] == again["authorization"]
-    assert "/eu-central-1/aps/aws4_request" in asked.headers["authorization"]
+    assert request.headers["authorization"] == again["authorization"]
+    assert "/eu-central-1/aps/aws4_request" in request.headers["authorization"]

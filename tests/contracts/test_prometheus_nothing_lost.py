@@ -47,10 +47,10 @@ class Flaky:
         self.asked = 0
         self.every = 0  # of so many questions one fails, and is answered when it comes again
 
-    def __call__(self, asked: Asked) -> Said:
+    def __call__(self, request: Asked) -> Said:
         self.asked += 1
         fails = not self.asked % self.every if self.every else self.asked > 5
-        return self.failure if self.failure and fails else through(self.real, asked)
+        return self.failure if self.failure and fails else through(self.real, request)
 
 
 @contextmanager
@@ -85,9 +85,9 @@ def kept(cluster: Cluster) -> tuple[list[Any], list[Any]]:
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed_lab: Lab, name: str) -> None:
-    said, sentence = FAILURES[name]
+    response, sentence = FAILURES[name]
     with connected(pushed_lab, "kube") as (cluster, flaky):
-        flaky.failure = said
+        flaky.failure = response
         failed = pull(pushed_lab, cluster)
         assert failed.outcome is pulls.PullOutcome.FAILED
         assert sentence in failed.error
@@ -112,9 +112,9 @@ def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed
 def test_a_question_that_fails_for_the_moment_is_asked_again_within_the_pull(
     pushed_lab: Lab, name: str
 ) -> None:
-    said, sentence = FAILURES[name]
+    response, sentence = FAILURES[name]
     with connected(pushed_lab, "kube") as (cluster, flaky):
-        flaky.failure, flaky.every = said, 7
+        flaky.failure, flaky.every = response, 7
         pulled = pull(pushed_lab, cluster)
     assert (pulled.outcome, pulled.error) == (pulls.PullOutcome.DONE, "")
     assert flaky.asked > 14

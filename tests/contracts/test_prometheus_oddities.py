@@ -32,8 +32,8 @@ def _read(
     **options: Any,
 ) -> tuple[dict[str, Row], PrometheusConnector, int]:
     """Rows by the pod's name and container, the connector after its pass, and the world's beginning."""
-    told = {"utilisation": UNASKED, **options}
-    source = connector(url or worlds.url, matcher=f'cluster="{name}"', **told)
+    arguments = {"utilisation": UNASKED, **options}
+    source = connector(url or worlds.url, matcher=f'cluster="{name}"', **arguments)
     begin = worlds.begin
     rows = source.usage(since=begin, until=begin + until, open_keys=open_keys)
     return (
@@ -216,13 +216,13 @@ def test_pods_are_charged_from_their_start_where_the_operator_says_so(worlds: Wo
 def _memory(worlds: Worlds) -> None:
     world = worlds.new("gpu-memory")
     world.node("n-1", product=H100, memory="80000")
-    for name, told in (("part", {"annotation_gpu_memory": "20000"}),
+    for name, pod_annotations in (("part", {"annotation_gpu_memory": "20000"}),
                        ("two", {"annotation_gpu_fraction": "0.25", "annotation_gpu_fraction_num_devices": "2"}),
                        ("many", {"annotation_gpu_fraction": "0.5",
                                  "annotation_gpu_fraction_num_devices": "9" * 5000}),
                        ("odd", {"annotation_gpu_fraction": "lots"})):  # fmt: skip
         world.pod(name, until=3000, containers=())
-        labels = {"namespace": "team", "pod": name, "uid": world.uid(name), **told}
+        labels = {"namespace": "team", "pod": name, "uid": world.uid(name), **pod_annotations}
         world.series("kube_pod_annotations", labels, [(0, 3000, 1)])
 
 
@@ -243,8 +243,8 @@ def _states(worlds: Worlds) -> None:
     world = worlds.new("nodes")
     for name in ("n-1", "n-2", "n-3"):
         world.node(name, product=H100)
-        told = {"node": name, "condition": "Ready", "status": "true"}
-        world.series("kube_node_status_condition", told, [(0, None, float(name != "n-3"))])
+        labels = {"node": name, "condition": "Ready", "status": "true"}
+        world.series("kube_node_status_condition", labels, [(0, None, float(name != "n-3"))])
         world.series("kube_node_spec_unschedulable", {"node": name}, [(0, None, float(name == "n-2"))])
     world.series(
         "kube_node_status_allocatable",
@@ -312,6 +312,6 @@ def test_a_cluster_without_a_pod_is_read_all_the_same(worlds: Worlds) -> None:
 
 
 def test_a_matcher_that_fits_nothing_is_told_of(worlds: Worlds) -> None:
-    with pytest.raises(ConnectorError, match="has no series of kube-state-metrics between") as told:
+    with pytest.raises(ConnectorError, match="has no series of kube-state-metrics between") as error:
         _read(worlds, "nowhere")
-    assert told.value.retry
+    assert error.value.retry

@@ -24,8 +24,8 @@ NOT_OF_PODS = (
 
 def told(options: dict[str, Any]) -> dict[str, Any]:
     """The options as a connection keeps them, for `read`."""
-    made = options_from(options)
-    return {name: getattr(made, name) for name in ("preset", "account")}
+    prometheus_options = options_from(options)
+    return {name: getattr(prometheus_options, name) for name in ("preset", "account")}
 
 
 @pytest.mark.parametrize(

@@ -99,12 +99,12 @@ def test_with_completion_times_each_month_has_the_published_gpu_seconds(
     pushed_lab: Lab,
     record: Callable[[], Recorded],
 ) -> None:
-    told = record()
+    recording = record()
     with bare(pushed_lab) as url:
-        replay(told, url, completed=True)
-        ledger = _read(url, told, 7 * DAY)
-    assert len(ledger.facts) == len(told.pods)
-    assert _by_month(ledger.facts.values()) == _published(told.name)
+        replay(recording, url, completed=True)
+        ledger = _read(url, recording, 7 * DAY)
+    assert len(ledger.facts) == len(recording.pods)
+    assert _by_month(ledger.facts.values()) == _published(recording.name)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_without_completion_times_each_pod_is_within_a_scrape_of_the_truth(
     pushed_lab: Lab,
     record: Callable[[], Recorded],
 ) -> None:
-    told = record()
+    recording = record()
     with bare(pushed_lab) as url:
-        scrapes = replay(told, url, completed=False)
-        facts = {uid_of(fact): fact for fact in _read(url, told, 7 * DAY).facts.values()}
+        scrapes = replay(recording, url, completed=False)
+        facts = {uid_of(fact): fact for fact in _read(url, recording, 7 * DAY).facts.values()}
     early, unseen = [], 0
-    for pod in told.pods:
-        ended = told.end if pod.ended is None else pod.ended
+    for pod in recording.pods:
+        ended = recording.end if pod.ended is None else pod.ended
         seen = bisect_left(scrapes, ended) - bisect_left(scrapes, pod.scheduled)
         assert (pod.uid in facts) == (seen > 0), "What lives between two scrapes leaves no trace."
         if not seen:
@@ -134,5 +134,6 @@ def test_without_completion_times_each_pod_is_within_a_scrape_of_the_truth(
     assert min(early) >= 0
     assert max(early) <= STEP
     print(
-        f"{told.name}: {len(told.pods)} pods, {unseen} unseen, early {sum(early) / len(early):.1f} s, {max(early)} s"
+        f"{recording.name}: {len(recording.pods)} pods, {unseen} unseen, early {sum(early) / len(early):.1f} s, "
+        f"{max(early)} s"
     )

@@ -114,10 +114,10 @@ def test_a_server_that_never_heard_of_it_proves_nothing(pushed_lab: Lab) -> None
 def test_attached_devices_of_genv_are_gpu_hours(pushed_lab: Lab) -> None:
     worlds = Worlds(pushed_lab)
     world = worlds.new("genv", hostname="gpu-7")
-    told = "genv_user_attached_devices_total"
+    metric = "genv_user_attached_devices_total"
     world.series("genv_users_total", {}, [(0, None, 2)])
-    world.series(told, {"username": "ann"}, [(0, None, 2)])
-    world.series(told, {"username": "ben"}, [(0, 1800, 1), (1800, 3600, 4), (3600, None, 0)])
+    world.series(metric, {"username": "ann"}, [(0, None, 2)])
+    world.series(metric, {"username": "ben"}, [(0, 1800, 1), (1800, 3600, 4), (3600, None, 0)])
     worlds.push()
 
     options: dict[str, Any] = {"preset": Preset.GENV, "matcher": 'cluster="genv"'}
@@ -141,31 +141,35 @@ class Gauges:
     up: dict[int, int] = field(default_factory=dict)
     now: int = BEGIN + 10 * HOUR
 
-    def answer(self, asked: Asked) -> Said:
-        end, text = int(asked.form["time"][0]), asked.query
-        found = re.search(r"(up|\w+_average|\w+_total)\{[^}]*\}\[(\d+)ms\]", text)
-        assert found, text
-        name, begin = found[1], end - (int(found[2]) + 1) // 1000
+    def answer(self, request: Asked) -> Said:
+        end, text = int(request.form["time"][0]), request.query
+        match = re.search(r"(up|\w+_average|\w+_total)\{[^}]*\}\[(\d+)ms\]", text)
+        assert match, text
+        name, begin = match[1], end - (int(match[2]) + 1) // 1000
         series: list[tuple[dict[str, str], dict[int, int]]] = []
         if name != GAUGE:  # what stands while netdata is read
             series = [({"job": "netdata"}, self.up)]
         else:
             labels = ("hostname", "dimension", "chart", "replica")
             series = [
-                ({**dict(zip(labels, key, strict=True)), "job": "netdata"}, told)
-                for key, told in self.samples.items()
+                ({**dict(zip(labels, key, strict=True)), "job": "netdata"}, series_labels)
+                for key, series_labels in self.samples.items()
             ]
-        kept = [
-            (told, {at: v for at, v in at_values.items() if begin < at <= end}) for told, at_values in series
+        selection = [
+            (series_labels, {at: v for at, v in at_values.items() if begin < at <= end})
+            for series_labels, at_values in series
         ]
-        kept = [(told, values) for told, values in kept if values]
+        selection = [(series_labels, values) for series_labels, values in selection if values]
         if text.startswith("count"):
             by = {"job": "netdata"} if "by (job)" in text else {}
-            return success([{"metric": by, "value": [end, str(len(kept))]}] if kept else [])
+            return success([{"metric": by, "value": [end, str(len(selection))]}] if selection else [])
         return success(
             [
-                {"metric": told, "values": [[at, str(value)] for at, value in sorted(values.items())]}
-                for told, values in kept
+                {
+                    "metric": series_labels,
+                    "values": [[at, str(value)] for at, value in sorted(values.items())],
+                }
+                for series_labels, values in selection
             ],
             "matrix",
         )
@@ -183,19 +187,19 @@ class Gauges:
 
 def gauges(*series: tuple[str, Sequence[tuple[int, int]]], replica: str = "", phase: int = 7) -> Gauges:
     """Series of Ben on one host by chart: (sample's number, MiB). Of each hour there are 120 numbers."""
-    made = Gauges()
-    made.up = {BEGIN + phase + number * STEP: 1 for number in range(5 * 120)}
-    for chart, told in series:
-        made.samples["n1", "ben", chart, replica] = {
-            BEGIN + phase + number * STEP: mib for number, mib in told
+    server = Gauges()
+    server.up = {BEGIN + phase + number * STEP: 1 for number in range(5 * 120)}
+    for chart, samples in series:
+        server.samples["n1", "ben", chart, replica] = {
+            BEGIN + phase + number * STEP: mib for number, mib in samples
         }
-    return made
+    return server
 
 
 def test_what_changes_within_an_hour_is_told_in_whole_mib_seconds() -> None:
-    made = gauges(("gpu0", [(number, 1000 if number < 7 else 1001) for number in range(100)]))
+    server = gauges(("gpu0", [(number, 1000 if number < 7 else 1001) for number in range(100)]))
 
-    main, rest = made.read(0)
+    main, rest = server.read(0)
 
     assert isinstance(main, UsageFact)
     assert isinstance(rest, UsageFact)
@@ -238,8 +242,8 @@ def test_late_samples_and_any_order_end_in_what_the_samples_say(
         ("gpu1", sorted((n, mib) for n, mib in two.items() if n not in late)),
     )
     ledger: dict[str, Row] = {}
-    for made in (early, whole):
-        for row in made.read(*order):
+    for server in (early, whole):
+        for row in server.read(*order):
             assert isinstance(row, UsageFact)
             ledger[row.source_key] = row
 

@@ -99,7 +99,7 @@ def test_parts_by_annotation_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "told", "labels"),
+    ("annotation", "value", "labels"),
     [
         ("gpu_fraction", "half", {}), ("gpu_fraction", "0", {}), ("gpu_fraction", "-0.5", {}),
         ("gpu_fraction", "1.5", {}), ("gpu_fraction", "NaN", {}), ("gpu_fraction", "Infinity", {}),
@@ -109,10 +109,10 @@ def test_parts_by_annotation_are_exact() -> None:
     ],
 )  # fmt: skip
 def test_an_annotation_that_is_no_part_of_a_gpu_is_no_share(
-    annotation: str, told: str, labels: dict[str, str]
+    annotation: str, value: str, labels: dict[str, str]
 ) -> None:
     with pytest.raises(UnknownShareError):
-        fraction(annotation, told, labels)
+        fraction(annotation, value, labels)
 
 
 def test_a_part_of_too_many_decimals_is_set_aside_with_what_to_write() -> None:

@@ -19,10 +19,10 @@ Facts = dict[str, UsageFact]
 
 @pytest.fixture(scope="module")
 def worlds(pushed_lab: Lab) -> Worlds:
-    made = Worlds(pushed_lab)
+    world_set = Worlds(pushed_lab)
     for job in ("shards", "replicas"):
         for number, down in enumerate(([], [AWAY])):
-            one = made.new(f"{job}@{number}", down=down, job=job, cluster=job)
+            one = world_set.new(f"{job}@{number}", down=down, job=job, cluster=job)
             one.node("n-1", product="NVIDIA-H100-80GB-HBM3")
             if job == "shards":
                 one.pod(f"stays-{number}")
@@ -30,15 +30,15 @@ def worlds(pushed_lab: Lab) -> Worlds:
             else:
                 one.pod("stays")
                 one.pod("goes", until=3000)
-    made.push()
-    return made
+    world_set.push()
+    return world_set
 
 
 def _read(
     worlds: Worlds, job: str, *, since: int = 0, until: int, open_keys: Sequence[str] = (), url: str = ""
 ) -> tuple[Facts, PrometheusConnector]:
-    told: dict[str, Any] = {"matcher": f'job="{job}"', "utilisation": Utilisation(scope=Scope.OFF)}
-    source = connector(url or worlds.url, **told)
+    arguments: dict[str, Any] = {"matcher": f'job="{job}"', "utilisation": Utilisation(scope=Scope.OFF)}
+    source = connector(url or worlds.url, **arguments)
     rows = source.usage(since=worlds.begin + since, until=worlds.begin + until, open_keys=open_keys)
     facts = {row.name: row for row in rows if isinstance(row, UsageFact)}
     return facts, source

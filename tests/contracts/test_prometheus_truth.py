@@ -36,9 +36,9 @@ def told(prom_lab: Lab) -> Told:
     return by_uid, source.reading, prom_lab
 
 
-def _named(told: Told, name: str) -> list[UsageFact]:
+def _named(usage: Told, name: str) -> list[UsageFact]:
     return sorted(
-        (fact for fact in told[0].values() if fact.name == name), key=lambda fact: fact.started or 0
+        (fact for fact in usage[0].values() if fact.name == name), key=lambda fact: fact.started or 0
     )
 
 

@@ -37,8 +37,8 @@ class Told:
 
     def named(self, name: str) -> list[str]:
         """Uids of the pods of that name, in order of time."""
-        found = [uid for uid, pod in self.pods.items() if pod["pod"] == name]
-        return sorted(found, key=lambda uid: int(self.pods[uid]["scheduled"]))
+        uids = [uid for uid, pod in self.pods.items() if pod["pod"] == name]
+        return sorted(uids, key=lambda uid: int(self.pods[uid]["scheduled"]))
 
     def held(self, fact: UsageFact, hour: int) -> int:
         """Device-seconds in an hour."""
@@ -79,10 +79,10 @@ def test_every_node_that_tells_of_pods_is_told_of_however_it_spells_them(told: T
     assert missing == []
 
 
-def _outages(told: Told) -> set[int]:
+def _outages(usage: Told) -> set[int]:
     """Hours in which Prometheus was off for a time."""
     return {
-        second - second % HOUR for begin, end in told.lab.truth["server_down"] for second in (begin, end - 1)
+        second - second % HOUR for begin, end in usage.lab.truth["server_down"] for second in (begin, end - 1)
     }
 
 
@@ -149,16 +149,16 @@ def test_hours_at_random_and_again_are_the_same(told: Told) -> None:
     assert ledger.busy == at_once
 
 
-def _seed(told: Told, hour: int) -> dict[str, tuple[Decimal, int]]:
+def _seed(usage: Told, hour: int) -> dict[str, tuple[Decimal, int]]:
     """Busy and covered device-seconds by namespace of the cluster in the documents, in one hour."""
-    found: dict[str, tuple[Decimal, int]] = {}
-    for uid, rows in told.busy.items():
-        pod = told.pods[uid]
+    totals: dict[str, tuple[Decimal, int]] = {}
+    for uid, rows in usage.busy.items():
+        pod = usage.pods[uid]
         if pod["note"] == "seed" and hour in rows:
             assert rows[hour].source is BusySource.CLUSTER
-            busy, covered = found.get(pod["namespace"], (Decimal(0), 0))
-            found[pod["namespace"]] = busy + rows[hour].busy, covered + rows[hour].covered
-    return found
+            busy, covered = totals.get(pod["namespace"], (Decimal(0), 0))
+            totals[pod["namespace"]] = busy + rows[hour].busy, covered + rows[hour].covered
+    return totals
 
 
 @pytest.mark.parametrize(
@@ -176,56 +176,56 @@ def test_the_published_figures_come_out_of_the_average_over_the_cluster(
     divisor: Decimal | None,
     effective: tuple[str, str, str],
 ) -> None:
-    told = Told(pushed_lab, utilisation=Utilisation(scope=Scope.CLUSTER, divisor=divisor))
-    found = _seed(told, pushed_lab.base + HOUR)
+    usage = Told(pushed_lab, utilisation=Utilisation(scope=Scope.CLUSTER, divisor=divisor))
+    totals = _seed(usage, pushed_lab.base + HOUR)
     for namespace, slices, published in zip(("bu-a", "bu-b", "bu-c"), (3, 2, 2), effective, strict=True):
-        busy, covered = found[namespace]
+        busy, covered = totals[namespace]
         assert covered == slices * HOUR
         dollars = 12 * busy / 7 / HOUR  # an hour of a GPU costs 12, a slice is a seventh
         assert abs(dollars / Decimal(published) - 1) < NEAR
-    ours = [row for rows in told.busy.values() for row in rows.values() if row.source is BusySource.DEVICE]
+    ours = [row for rows in usage.busy.values() for row in rows.values() if row.source is BusySource.DEVICE]
     assert len(ours) == 633  # what has its own figures keeps them
-    misread = [note for note in told.reading.notes if "never passed 1.5" in note]
+    misread = [note for note in usage.reading.notes if "never passed 1.5" in note]
     assert bool(misread) == (divisor is not None)
 
 
 def test_an_average_of_a_node_is_over_its_devices_that_are_held(pushed_lab: Lab) -> None:
-    told = Told(pushed_lab, utilisation=Utilisation(scope=Scope.NODE))
-    (silent,) = told.named("no-util-0")
+    usage = Told(pushed_lab, utilisation=Utilisation(scope=Scope.NODE))
+    (silent,) = usage.named("no-util-0")
     hour = pushed_lab.base + 28 * HOUR
-    beside = [
+    device_rows = [
         (rows[hour].busy, rows[hour].covered)
-        for uid, rows in told.busy.items()
-        if told.pods[uid]["node"] == "h100-2" and hour in rows and rows[hour].source is BusySource.DEVICE
+        for uid, rows in usage.busy.items()
+        if usage.pods[uid]["node"] == "h100-2" and hour in rows and rows[hour].source is BusySource.DEVICE
     ]
-    row = told.busy[silent][hour]
+    row = usage.busy[silent][hour]
     assert (row.source, row.covered) == (BusySource.NODE, 2 * HOUR)
-    average = sum((busy for busy, _ in beside), Decimal(0)) / sum(covered for _, covered in beside)
+    average = sum((busy for busy, _ in device_rows), Decimal(0)) / sum(covered for _, covered in device_rows)
     assert abs(row.busy / row.covered / average - 1) < Decimal("0.001")
-    assert not [uid for uid in told.named("bu-a-gpu-0") if uid in told.busy]  # nobody there names its pod
+    assert not [uid for uid in usage.named("bu-a-gpu-0") if uid in usage.busy]  # nobody there names its pod
 
 
 def test_an_average_of_a_model_stands_in_where_the_node_has_none(pushed_lab: Lab) -> None:
-    told = Told(pushed_lab, utilisation=Utilisation(scope=Scope.MODEL))
-    (uid,) = told.named("bu-a-gpu-0")
-    rows = told.busy[uid].values()
+    usage = Told(pushed_lab, utilisation=Utilisation(scope=Scope.MODEL))
+    (uid,) = usage.named("bu-a-gpu-0")
+    rows = usage.busy[uid].values()
     assert {row.source for row in rows} == {BusySource.MODEL}
-    assert pushed_lab.base + HOUR not in told.busy[uid]  # its model has no other node yet
-    (silent,) = told.named("no-util-0")
-    assert {row.source for row in told.busy[silent].values()} == {BusySource.NODE}
+    assert pushed_lab.base + HOUR not in usage.busy[uid]  # its model has no other node yet
+    (silent,) = usage.named("no-util-0")
+    assert {row.source for row in usage.busy[silent].values()} == {BusySource.NODE}
 
 
 def test_a_percentage_tells_the_same_but_nothing_of_slices(pushed_lab: Lab) -> None:
-    told = Told(pushed_lab, utilisation=Utilisation(metric="DCGM_FI_DEV_GPU_UTIL"))
-    assert {told.pods[uid]["node"] for uid in told.busy} == {"h100-1", "h100-2"}
-    for uid, rows in told.busy.items():
-        percent = Decimal(int(100 * told.pods[uid]["util"]))
+    usage = Told(pushed_lab, utilisation=Utilisation(metric="DCGM_FI_DEV_GPU_UTIL"))
+    assert {usage.pods[uid]["node"] for uid in usage.busy} == {"h100-1", "h100-2"}
+    for uid, rows in usage.busy.items():
+        percent = Decimal(int(100 * usage.pods[uid]["util"]))
         for row in rows.values():
             assert row.busy == row.covered * percent / 100
-    assert [note for note in told.reading.notes if "does not work on MIG slices" in note]
+    assert [note for note in usage.reading.notes if "does not work on MIG slices" in note]
 
 
 def test_off_reads_nothing_and_says_nothing(pushed_lab: Lab) -> None:
-    told = Told(pushed_lab, utilisation=Utilisation(scope=Scope.OFF))
-    assert told.busy == {}
-    assert not [note for note in told.reading.notes if "DCGM" in note]
+    usage = Told(pushed_lab, utilisation=Utilisation(scope=Scope.OFF))
+    assert usage.busy == {}
+    assert not [note for note in usage.reading.notes if "DCGM" in note]

@@ -77,8 +77,13 @@ def test_a_model_is_named_only_if_it_is_all_of_them(text: str, model: str, note:
 def test_a_slice_is_an_exact_fraction_of_its_gpu(
     text: str, gpus: int, model: str, profile: str, share: tuple[int, int]
 ) -> None:
-    held = tres(text)
-    assert (held.gpus, held.gpu_model, held.mig_profile, held.gpu_share) == (gpus, model, profile, share)
+    resources = tres(text)
+    assert (resources.gpus, resources.gpu_model, resources.mig_profile, resources.gpu_share) == (
+        gpus,
+        model,
+        profile,
+        share,
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ def a_file(folder: Path, value: Any) -> Path:
 @pytest.mark.parametrize("name", ["slurmdb-jobs-nofilter.json", "slurmdb-jobs-window-nosteps.json"])
 def test_every_job_of_every_version_is_a_fact(version: str, name: str, tmp_path: Path) -> None:
     export = open_export(a_file(tmp_path, recorded(version, name)))
-    found = {row.source_key: row for row in export.rows()}
-    told = loaded(version, name)["jobs"]
-    assert set(found) == {f"{job['job_id']}@{job['time']['submission']}" for job in told}
-    assert all(isinstance(row, UsageFact) for row in found.values())
-    assert export.reading.steps == sum(len(job["steps"]) for job in told)
-    latest = max(job["time"]["end"] or job["time"]["start"] + job["time"]["elapsed"] for job in told)
+    rows = {row.source_key: row for row in export.rows()}
+    jobs = loaded(version, name)["jobs"]
+    assert set(rows) == {f"{job['job_id']}@{job['time']['submission']}" for job in jobs}
+    assert all(isinstance(row, UsageFact) for row in rows.values())
+    assert export.reading.steps == sum(len(job["steps"]) for job in jobs)
+    latest = max(job["time"]["end"] or job["time"]["start"] + job["time"]["elapsed"] for job in jobs)
     assert export.reading.proves_until == latest
 
 
@@ -124,8 +124,8 @@ def test_op_imports_it_with_the_command(tmp_path: Path) -> None:
     builders.a_cluster("farm")
     start = 1_767_600_000
     path = a_file(tmp_path, {"jobs": [a_job(1, submit=start, start=start, end=start + 3600)]})
-    told = run("import_usage", "farm", path, "--format", "sacct-json")
-    assert (told["new"], told["as_of"]) == (1, "2026-01-05T09:00:00Z")
+    report = run("import_usage", "farm", path, "--format", "sacct-json")
+    assert (report["new"], report["as_of"]) == (1, "2026-01-05T09:00:00Z")
     record = UsageRecord.objects.get()
     assert (record.source_key, record.gpus, record.gpu_model) == ("1@1767600000", 1, "a100")
     assert sacct_json.COMMAND.startswith("sacct --json")

@@ -78,12 +78,12 @@ def test_every_line_ends_up_in_a_fact_a_reason_or_a_step(edits: list[tuple[float
     body = [line.text for line in physical_lines(io.BytesIO(data))][1:]
     rows = list(raw_rows(list(physical_lines(io.BytesIO(data)))[1:], delimiter="|", width=len(COLUMNS)))
     reader = RowReader(layout(COLUMNS, delimiter="|"), LOS_ANGELES, Reading())
-    for found in rows:
-        if found.fields is not None:  # the short path and all the rules agree, whatever the row
-            fields = [*found.fields, ""]
-            assert reader.read(found) == reader.carefully(found, fields)
-    kept = Counter(line for found in rows for line in found.text.split("\n") if line.strip())
-    assert kept == Counter(line for line in body if line.strip())
+    for raw_row in rows:
+        if raw_row.fields is not None:  # the short path and all the rules agree, whatever the row
+            fields = [*raw_row.fields, ""]
+            assert reader.read(raw_row) == reader.carefully(raw_row, fields)
+    line_counts = Counter(line for raw_row in rows for line in raw_row.text.split("\n") if line.strip())
+    assert line_counts == Counter(line for line in body if line.strip())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "export"
         path.write_bytes(data)

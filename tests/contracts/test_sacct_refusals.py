@@ -277,7 +277,7 @@ def test_memory_does_not_grow_with_the_file(path: Path) -> None:
     export = open_export(path, zone=UTC)
     tracemalloc.start()
     try:
-        assert sum(isinstance(found, UsageFact) for found in export.rows()) == 20_000
+        assert sum(isinstance(usage_row, UsageFact) for usage_row in export.rows()) == 20_000
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

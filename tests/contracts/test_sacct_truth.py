@@ -66,15 +66,15 @@ def months(fact: UsageFact) -> Iterator[tuple[str, int]]:
 def test_each_account_has_its_jobs_and_seconds_per_state(dataset: str) -> None:
     export = recorded(FILES[dataset])
     assert export.bad == []
-    found: Counter[tuple[str, str, str]] = Counter()
+    totals: Counter[tuple[str, str, str]] = Counter()
     for fact in export.facts:
         account, seconds = fact.account, held(fact)
-        found[account, fact.state, "jobs"] += 1
-        found[account, fact.state, "gpu_seconds"] += seconds * fact.gpus
-        found[account, fact.state, "cpu_seconds"] += seconds * fact.cpu_milli // 1000
-        found[account, fact.state, "zero_length"] += seconds == 0
+        totals[account, fact.state, "jobs"] += 1
+        totals[account, fact.state, "gpu_seconds"] += seconds * fact.gpus
+        totals[account, fact.state, "cpu_seconds"] += seconds * fact.cpu_milli // 1000
+        totals[account, fact.state, "zero_length"] += seconds == 0
     columns = ("jobs", "gpu_seconds", "cpu_seconds", "zero_length")
-    assert found == {
+    assert totals == {
         (line["account"], line["state"], column): int(line[column])
         for line in truth("slurm_account_state", dataset)
         for column in columns
@@ -83,13 +83,13 @@ def test_each_account_has_its_jobs_and_seconds_per_state(dataset: str) -> None:
 
 @pytest.mark.parametrize("dataset", FILES)
 def test_each_account_has_its_seconds_per_month(dataset: str) -> None:
-    found: Counter[tuple[str, str, str]] = Counter()
+    totals: Counter[tuple[str, str, str]] = Counter()
     for fact in recorded(FILES[dataset]).facts:
         for month, seconds in months(fact):
-            found[fact.account, month, "jobs"] += 1
-            found[fact.account, month, "gpu_seconds"] += seconds * fact.gpus
-            found[fact.account, month, "cpu_seconds"] += seconds * fact.cpu_milli // 1000
-    assert found == {
+            totals[fact.account, month, "jobs"] += 1
+            totals[fact.account, month, "gpu_seconds"] += seconds * fact.gpus
+            totals[fact.account, month, "cpu_seconds"] += seconds * fact.cpu_milli // 1000
+    assert totals == {
         (line["account"], line["period"], column): int(line[column])
         for line in truth("slurm_account_month_prorated", dataset)
         for column in ("jobs", "gpu_seconds", "cpu_seconds")
@@ -123,14 +123,14 @@ def test_a_snapshot_keeps_running_jobs_open_and_proves_its_own_moment(
     day: str, rows: int, running: int, gpu_seconds_so_far: int
 ) -> None:
     export = told(shared(f"slurm/philly_asof_{day}.sacct.gz"))
-    taken = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp())
-    assert export.reading.proves_until == taken
+    moment = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp())
+    assert export.reading.proves_until == moment
     assert len(export.facts) == rows
     assert sum(fact.ended is None for fact in export.facts) == running
     seconds = 0
     for fact in export.facts:
         assert fact.started is not None
-        seconds += fact.gpus * ((fact.ended or taken) - fact.started)
+        seconds += fact.gpus * ((fact.ended or moment) - fact.started)
     assert seconds == gpu_seconds_so_far
 
 

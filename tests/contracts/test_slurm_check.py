@@ -71,16 +71,20 @@ def test_nobody_answers() -> None:
 
 @pytest.mark.parametrize("token", ["expired", "other key", "of somebody else"])
 def test_a_token_that_is_not_accepted(slurm: StandIn, token: str) -> None:
-    made = {
+    secret = {
         "expired": slurm.token(expires=slurm.now - 1),
         "other key": slurm.token(key=b"another key of thirty-two bytes!"),
         "of somebody else": slurm.token("eve"),
     }[token]
-    findings = found(slurm, token=made)
+    findings = found(slurm, token=secret)
     assert findings["Token"].level == "fail"
     assert findings["Token"].mend == "scontrol token username=portal lifespan=31536000"
-    said = {"expired": "expired on", "other key": "token of portal", "of somebody else": "The token is eve's"}
-    assert said[token] in findings["Token"].sentence
+    sentences = {
+        "expired": "expired on",
+        "other key": "token of portal",
+        "of somebody else": "The token is eve's",
+    }
+    assert sentences[token] in findings["Token"].sentence
     assert findings["Canary"].sentence == "Not checked, since slurmdbd did not answer."
 
 

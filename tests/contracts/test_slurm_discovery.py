@@ -101,15 +101,15 @@ def test_without_a_name_the_rows_of_one_cluster_only_are_taken(meta: dict[str, A
     shared = Slurm(jobs=theirs, live=live_jobs(), meta=meta or {})
     with serving(shared) as address:
         source = connector(address, now=NOW, cluster="")
-        given: list[Row] = []
+        rows: list[Row] = []
         with pytest.raises(ConnectorError) as caught:
-            given += source.usage(since=NOW - 3600, until=NOW, open_keys=())
+            rows += source.usage(since=NOW - 3600, until=NOW, open_keys=())
     names = "lab, west" if meta else "lab, north, west"
     assert str(caught.value) == (
         f"Rows of several clusters come ({names}), and the connection does not say which of them this is: write its "
         "ClusterName into the connection as Slurm's cluster name (slurm_cluster in a configuration file)."
     )
-    assert (given, caught.value.retry, source.reading.complete_through) == ([], False, None)
+    assert (rows, caught.value.retry, source.reading.complete_through) == ([], False, None)
 
     one = Slurm(jobs=[mine, {**mine, "job_id": 2, "cluster": ""}], live=live_jobs())
     with serving(one) as address:

@@ -290,6 +290,6 @@ def test_a_base_url_that_is_none(base: str) -> None:
 def test_a_user_that_was_added_before_the_hosts_knew_it_is_told_what_to_do() -> None:
     """Tried on 22.05 and 24.11: it has the level, and is refused until both daemons look its number up again."""
     body = b'{"errors":[{"description":"x","error_number":2002,"error":"Access/permission denied","source":"y"}]}'
-    said = str(refused(replying(JOBS, Reply(500, body))))
-    assert "`sacctmgr modify user portal set adminlevel=Operator`" in said
-    assert "`useradd --system portal`), then `scontrol reconfigure` and `sacctmgr reconfigure`." in said
+    message = str(refused(replying(JOBS, Reply(500, body))))
+    assert "`sacctmgr modify user portal set adminlevel=Operator`" in message
+    assert "`useradd --system portal`), then `scontrol reconfigure` and `sacctmgr reconfigure`." in message

@@ -75,8 +75,8 @@ def told(
 
 def stays(seen: tuple[dict[str, UsageFact], Reading]) -> str:
     """Nothing was moved on; the reason."""
-    found, reading = seen
-    assert {fact.seen_until for fact in found.values()} == {BEGAN}
+    facts_by_key, reading = seen
+    assert {fact.seen_until for fact in facts_by_key.values()} == {BEGAN}
     assert reading.complete_through is None
     (note,) = reading.notes
     assert note.startswith("Running jobs were not moved on, and the watermark stays")
@@ -88,8 +88,8 @@ def test_thirty_thousand_large_jobs_are_read_in_little_memory() -> None:
     padding = 20_000 - len(TAIL)
     assert padding > 0
     memory = Memory()
-    found, reading = told(live(30_000, memory=memory, padding=padding), jobs=3)
-    assert {fact.seen_until for fact in found.values()} == {BEGAN + 590}
+    facts_by_key, reading = told(live(30_000, memory=memory, padding=padding), jobs=3)
+    assert {fact.seen_until for fact in facts_by_key.values()} == {BEGAN + 590}
     assert reading.complete_through == NOW - 60
     assert memory.grown < 64 * 2**20
 

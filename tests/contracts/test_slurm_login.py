@@ -24,14 +24,14 @@ STORED = Secret(base64.b64encode(KEY).decode())
 
 
 def claims(token: Secret) -> dict[str, int | str]:
-    told: dict[str, int | str] = jwt.decode(
+    payload: dict[str, int | str] = jwt.decode(
         token.reveal(), KEY, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False}
     )
-    return told
+    return payload
 
 
-def a_token(**told: int | str) -> Secret:
-    return Secret(jwt.encode({"sun": "portal", **told}, KEY, algorithm="HS256"))
+def a_token(**overrides: int | str) -> Secret:
+    return Secret(jwt.encode({"sun": "portal", **overrides}, KEY, algorithm="HS256"))
 
 
 def test_a_minted_token_says_who_since_when_and_until_when() -> None:

@@ -29,17 +29,17 @@ def told(
 
 
 def test_a_running_job_is_seen_as_long_as_slurm_says_that_it_runs() -> None:
-    found, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, "RUNNING"))))
-    assert found[KEY].ended is None
-    assert found[KEY].seen_until == BEGAN + 590
+    facts_by_key, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, "RUNNING"))))
+    assert facts_by_key[KEY].ended is None
+    assert facts_by_key[KEY].seen_until == BEGAN + 590
     assert reading.missing == []
     assert reading.complete_through == NOW - 60
 
 
 def test_suspended_seconds_are_within_what_was_seen() -> None:
     job = a_running(elapsed=400, suspended=190)
-    found, _ = told(Slurm(jobs=[job], live=live_jobs((7, BEGAN, "SUSPENDED"))))
-    assert (found[KEY].seen_until, found[KEY].suspended) == (BEGAN + 590, 190)
+    facts_by_key, _ = told(Slurm(jobs=[job], live=live_jobs((7, BEGAN, "SUSPENDED"))))
+    assert (facts_by_key[KEY].seen_until, facts_by_key[KEY].suspended) == (BEGAN + 590, 190)
 
 
 def test_no_run_is_seen_in_the_future_by_a_clock_of_slurmdbd_that_is_ahead() -> None:
@@ -48,9 +48,12 @@ def test_no_run_is_seen_in_the_future_by_a_clock_of_slurmdbd_that_is_ahead() -> 
 
 
 def test_a_job_that_slurmctld_has_forgotten_counts_no_further_and_is_named() -> None:
-    found, reading = told(Slurm(jobs=[a_running(suspended=30)], live=live_jobs()))
-    assert found[KEY].ended is None
-    assert (found[KEY].seen_until, found[KEY].suspended) == (BEGAN + 30, 30)  # no second is held
+    facts_by_key, reading = told(Slurm(jobs=[a_running(suspended=30)], live=live_jobs()))
+    assert facts_by_key[KEY].ended is None
+    assert (facts_by_key[KEY].seen_until, facts_by_key[KEY].suspended) == (
+        BEGAN + 30,
+        30,
+    )  # no second is held
     assert reading.missing == [KEY]
     assert "unknown to slurmctld (7)" in reading.notes[0]
     assert "sacctmgr show runawayjobs" in reading.notes[0]
@@ -58,16 +61,16 @@ def test_a_job_that_slurmctld_has_forgotten_counts_no_further_and_is_named() -> 
 
 
 def test_another_job_with_the_same_id_confirms_nothing() -> None:
-    found, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN + 300, "RUNNING"))))
-    assert found[KEY].seen_until == BEGAN
+    facts_by_key, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN + 300, "RUNNING"))))
+    assert facts_by_key[KEY].seen_until == BEGAN
     assert reading.missing == [KEY]
 
 
 def test_a_resized_job_is_the_one_that_slurmctld_knows_by_its_first_submission() -> None:
     job = a_running(submit=BEGAN)
     job["time"] |= {"start": BEGAN - 400, "elapsed": 990}  # 22.05 gives the second row the first start
-    found, reading = told(Slurm(jobs=[job], live=live_jobs((7, BEGAN - 400, "RUNNING"))))
-    assert (found[KEY].started, found[KEY].seen_until) == (BEGAN, BEGAN + 590)
+    facts_by_key, reading = told(Slurm(jobs=[job], live=live_jobs((7, BEGAN - 400, "RUNNING"))))
+    assert (facts_by_key[KEY].started, facts_by_key[KEY].seen_until) == (BEGAN, BEGAN + 590)
     assert "resized" in reading.notes[0]
 
 
@@ -76,9 +79,9 @@ def test_a_resized_job_is_the_one_that_slurmctld_knows_by_its_first_submission()
 def test_of_two_open_rows_of_one_job_only_the_latest_moves_on(first: int, order: int) -> None:
     """The end of the row from before a resize was lost: both would count the same GPUs."""
     jobs = [a_running(submit=BEGAN - 400, elapsed=990), a_running()]
-    found, reading = told(Slurm(jobs=jobs[::order], live=live_jobs((7, first, "RUNNING"))))
+    facts_by_key, reading = told(Slurm(jobs=jobs[::order], live=live_jobs((7, first, "RUNNING"))))
     earlier = f"7@{BEGAN - 400}"
-    assert (found[KEY].seen_until, found[earlier].seen_until) == (BEGAN + 590, BEGAN - 400)
+    assert (facts_by_key[KEY].seen_until, facts_by_key[earlier].seen_until) == (BEGAN + 590, BEGAN - 400)
     assert reading.missing == [earlier]
     assert reading.complete_through == NOW - 60
     if first < BEGAN:
@@ -90,8 +93,8 @@ def test_of_two_open_rows_of_one_job_only_the_latest_moves_on(first: int, order:
 
 @pytest.mark.parametrize("state", ["COMPLETED", "PENDING", "NODE_FAIL"])
 def test_a_job_whose_end_is_not_recorded_yet_waits_for_it(state: str) -> None:
-    found, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, state))))
-    assert (found[KEY].ended, found[KEY].seen_until) == (None, BEGAN)
+    facts_by_key, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, state))))
+    assert (facts_by_key[KEY].ended, facts_by_key[KEY].seen_until) == (None, BEGAN)
     assert reading.missing == []
 
 
@@ -105,9 +108,9 @@ def test_an_open_run_that_no_window_had_is_asked_for_by_its_id() -> None:
     ended_early = a_job(5, submit=NOW - 90_000, start=NOW - 90_000, end=NOW - 80_000)
     again = a_job(5, submit=NOW - 50_000, start=NOW - 50_000, end=NOW - 49_000)  # the id was used twice
     slurm = Slurm(jobs=[ended_early, again])
-    found, reading = told(slurm, open_keys=[f"5@{NOW - 90_000}", "999@5", "not-a-key"])
-    assert list(found) == [f"5@{NOW - 90_000}"]
-    assert found[f"5@{NOW - 90_000}"].ended == NOW - 80_000
+    facts_by_key, reading = told(slurm, open_keys=[f"5@{NOW - 90_000}", "999@5", "not-a-key"])
+    assert list(facts_by_key) == [f"5@{NOW - 90_000}"]
+    assert facts_by_key[f"5@{NOW - 90_000}"].ended == NOW - 80_000
     assert sorted(reading.missing) == ["999@5", "not-a-key"]
     assert sorted(path for path, _ in slurm.asked if "/job/" in path) == [
         "/slurmdb/v0.0.42/job/5",
@@ -153,8 +156,8 @@ def test_a_run_that_ends_between_two_windows_with_an_end_before_both_is_found() 
         return None
 
     slurm.replies["/slurmdb/v0.0.42/jobs"] = once
-    found, _ = told(slurm, since=NOW - 7200)
-    assert found[f"7@{NOW - 7000}"].ended == NOW - 6000
+    facts_by_key, _ = told(slurm, since=NOW - 7200)
+    assert facts_by_key[f"7@{NOW - 7000}"].ended == NOW - 6000
 
 
 def test_a_window_of_the_past_gives_what_ran_on_and_claims_no_more_than_it_read() -> None:
@@ -165,8 +168,8 @@ def test_a_window_of_the_past_gives_what_ran_on_and_claims_no_more_than_it_read(
         a_job(4, submit=NOW - 20_000, start=NOW - 20_000, end=NOW - 100),
     ]
     slurm = Slurm(jobs=jobs, live=live_jobs((3, NOW - 50_000, "RUNNING")))
-    found, reading = told(slurm, since=NOW - 48_000, until=NOW - 30_000)
-    assert sorted(fact.job_id for fact in found.values()) == ["1", "2", "3"]
+    facts_by_key, reading = told(slurm, since=NOW - 48_000, until=NOW - 30_000)
+    assert sorted(fact.job_id for fact in facts_by_key.values()) == ["1", "2", "3"]
     assert reading.complete_through == NOW - 30_000
     assert max(query["end_time"] for _, query in slurm.asked if query) == f"uts{NOW - 30_000}"
 
@@ -199,8 +202,8 @@ def test_a_pass_that_fails_in_its_middle_proves_nothing_and_heals_by_itself() ->
 
 
 def a_live(number: int, *, began: int, state: str = "RUNNING") -> bytes:
-    told = {"set": True, "number": began}
-    job = {"job_id": number, "submit_time": told, "start_time": told, "job_state": [state]}
+    instant = {"set": True, "number": began}
+    job = {"job_id": number, "submit_time": instant, "start_time": instant, "job_state": [state]}
     return json.dumps({"jobs": [job], "errors": []}).encode()
 
 
@@ -208,8 +211,8 @@ def a_live(number: int, *, began: int, state: str = "RUNNING") -> bytes:
 def test_what_slurmctld_could_not_hand_over_to_slurmdbd_yet_holds_the_watermark(state: str) -> None:
     """slurmdbd answers, and knows nothing of the last two hours: what ended in them comes when it is told."""
     waiting = {**a_job(9, submit=NOW - 7300), "state": {"current": ["PENDING"]}}
-    for known in ([], [waiting], [a_job(9, submit=NOW - 9000, start=NOW - 8900, end=NOW - 8800)]):
-        slurm = Slurm(jobs=known, live=a_live(9, began=NOW - 7200, state=state))
+    for jobs in ([], [waiting], [a_job(9, submit=NOW - 9000, start=NOW - 8900, end=NOW - 8800)]):
+        slurm = Slurm(jobs=jobs, live=a_live(9, began=NOW - 7200, state=state))
         _, reading = told(slurm, since=NOW - 10_800)
         assert reading.complete_through is None
         assert "Job 9 runs and slurmdbd has not been told so" in reading.notes[-1]
@@ -219,11 +222,11 @@ def test_what_slurmctld_could_not_hand_over_to_slurmdbd_yet_holds_the_watermark(
 def test_a_run_that_slurmdbd_knows_or_that_began_just_now_holds_nothing() -> None:
     unreadable = a_running()
     unreadable["tres"]["allocated"].append({"type": "gres", "name": "gpu:9g.10gb", "count": 1})
-    for known, began in (([a_running()], NOW - 3500), ([unreadable], NOW - 3500), ([], NOW - 590)):
-        slurm = Slurm(jobs=known, live=a_live(7, began=began))
+    for jobs, began in (([a_running()], NOW - 3500), ([unreadable], NOW - 3500), ([], NOW - 590)):
+        slurm = Slurm(jobs=jobs, live=a_live(7, began=began))
         with serving(slurm) as address:
             source = connector(address, now=NOW)
-            assert len(list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))) == len(known)
+            assert len(list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))) == len(jobs)
         assert source.reading.complete_through == NOW - 60
     _, reading = told(Slurm(live=a_live(7, began=NOW - 3500)), since=NOW - 7200, until=NOW - 3600)
     assert reading.complete_through == NOW - 3600  # it began after the window

@@ -41,7 +41,7 @@ def seconds(fact: UsageFact) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("time", "held"),
+    ("time", "expected"),
     [
         ({}, 100),
         ({"suspended": 30}, 70),
@@ -61,8 +61,8 @@ def seconds(fact: UsageFact) -> int | None:
         ({"end": 0, "start": 0, "elapsed": 0}, None),
     ],
 )
-def test_seconds_are_end_less_start_less_suspension(time: dict[str, Any], held: int | None) -> None:
-    assert seconds(timed(**time)) == held
+def test_seconds_are_end_less_start_less_suspension(time: dict[str, Any], expected: int | None) -> None:
+    assert seconds(timed(**time)) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_shards_are_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "printed"),
+    ("fields", "printed"),
     [
         ({"array": {"job_id": 12, "task_id": 3}}, "12_3"),
         ({"array": {"job_id": 12, "task_id": {"set": True, "number": 0}}}, "12_0"),
@@ -140,8 +140,8 @@ def test_shards_are_noted() -> None:
         ({"array": None, "het": None}, "20"),
     ],
 )  # fmt: skip
-def test_ids_are_printed_as_sacct_does(told: dict[str, Any], printed: str) -> None:
-    assert read({**a_job(20, submit=SUBMIT), **told}).job_id == printed
+def test_ids_are_printed_as_sacct_does(fields: dict[str, Any], printed: str) -> None:
+    assert read({**a_job(20, submit=SUBMIT), **fields}).job_id == printed
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_a_limit_is_minutes(limit: Any, limit_seconds: int | None) -> None:
 
 
 def test_what_was_asked_for_reads_as_sacct_prints_it() -> None:
-    asked = [("cpu", "", 4), ("mem", None, 64_000), ("node", "", 1), ("gres", "gpu", 1), ("gres", "gpu:a100", 1),
+    resources = [("cpu", "", 4), ("mem", None, 64_000), ("node", "", 1), ("gres", "gpu", 1), ("gres", "gpu:a100", 1),
              ("energy", "", -2)]  # fmt: skip
-    listed = [{"type": kind, "name": name, "count": count} for kind, name, count in asked]
+    listed = [{"type": kind, "name": name, "count": count} for kind, name, count in resources]
     fact = read(a_job(1, submit=SUBMIT, tres={"requested": listed, "allocated": []}))
     assert fact.requested == "cpu=4,gres/gpu:a100=1,gres/gpu=1,mem=62.50G,node=1"
     assert (fact.gpus, fact.nodes) == (0, 1)
@@ -221,7 +221,7 @@ def test_a_node_has_so_many_gpus(gres: str, models: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "state"),
+    ("fields", "state"),
     [
         ({"state": "idle"}, NodeState.UP),
         ({"state": "mixed", "state_flags": []}, NodeState.UP),
@@ -236,8 +236,8 @@ def test_a_node_has_so_many_gpus(gres: str, models: dict[str, int]) -> None:
         ({"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, NodeState.UP),
     ],
 )
-def test_a_node_is_up_drained_or_down(told: dict[str, Any], state: NodeState) -> None:
-    body = json.dumps({"nodes": [{"name": "gpu1", "gres": "gpu:2", **told}]}).encode()
+def test_a_node_is_up_drained_or_down(fields: dict[str, Any], state: NodeState) -> None:
+    body = json.dumps({"nodes": [{"name": "gpu1", "gres": "gpu:2", **fields}]}).encode()
     read_nodes = decode.nodes.read(body).nodes
     assert read_nodes is not None
     assert nodes.seen(read_nodes[0]) == [NodeSeen(name="gpu1", gpu_model="", gpus=2, state=state)]

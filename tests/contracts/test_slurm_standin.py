@@ -21,8 +21,8 @@ VERSIONS = [38, 40, 44]
 
 
 def recorded(minor: int, name: str) -> list[dict[str, Any]]:
-    told = json.loads((RECORDED / f"v0.0.{minor}" / f"{name}.json").read_text(errors="replace"))
-    rows: list[dict[str, Any]] = told["jobs"] if "jobs" in told else told["associations"]
+    payload = json.loads((RECORDED / f"v0.0.{minor}" / f"{name}.json").read_text(errors="replace"))
+    rows: list[dict[str, Any]] = payload["jobs"] if "jobs" in payload else payload["associations"]
     return rows
 
 

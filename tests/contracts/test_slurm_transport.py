@@ -108,8 +108,12 @@ def test_over_tls_with_a_certificate_of_ours(
 
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", watched)
     with serving(a_slurm(), tls=listening(authority, tmp_path, wants_client=True)) as address:
-        told = {"ca": authority.pem, "client_certificate": ours.pem, "client_key": Secret(ours.key_pem)}
-        assert pulled(address, **told).complete_through == NOW - 60
+        tls_options = {
+            "ca": authority.pem,
+            "client_certificate": ours.pem,
+            "client_key": Secret(ours.key_pem),
+        }
+        assert pulled(address, **tls_options).complete_through == NOW - 60
     assert [mode for _, mode in seen] == [0o600]
     assert not any(Path(name).exists() for name, _ in seen)
 
@@ -149,17 +153,17 @@ def test_https_to_a_server_that_speaks_http() -> None:
 
 
 def test_a_connection_in_clear_that_is_reset_before_an_answer_may_want_https() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as beside:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as executor:
 
         def reset() -> None:
-            taken, _ = server.accept()
-            taken.recv(1)
-            taken.setsockopt(
+            client, _ = server.accept()
+            client.recv(1)
+            client.setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
             )  # RST in place of FIN
-            taken.close()
+            client.close()
 
-        done = beside.submit(reset)
+        done = executor.submit(reset)
         error = failing(f"http://127.0.0.1:{server.getsockname()[1]}")
         done.result(timeout=10)
     assert str(error).endswith("was stopped or crashed, or it speaks https only.")
@@ -167,7 +171,7 @@ def test_a_connection_in_clear_that_is_reset_before_an_answer_may_want_https() -
 
 
 @pytest.mark.parametrize(
-    ("told", "sentence"),
+    ("tls_options", "sentence"),
     [
         ({"ca": "no PEM"}, "The CA certificate cannot be read"),
         (
@@ -176,8 +180,8 @@ def test_a_connection_in_clear_that_is_reset_before_an_answer_may_want_https() -
         ),
     ],
 )
-def test_certificates_that_are_none(told: dict[str, Any], sentence: str) -> None:
-    error = failing("https://127.0.0.1:1", **told)
+def test_certificates_that_are_none(tls_options: dict[str, Any], sentence: str) -> None:
+    error = failing("https://127.0.0.1:1", **tls_options)
     assert sentence in str(error)
     assert not error.retry
 
@@ -212,9 +216,9 @@ def test_no_proxy_of_the_environment_sees_the_token(monkeypatch: pytest.MonkeyPa
 def test_one_connection_serves_a_whole_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     opened, real = [], httpx.HTTPTransport
 
-    def counted(**told: Any) -> Any:
-        opened.append(told)
-        return real(**told)
+    def counted(**options: Any) -> Any:
+        opened.append(options)
+        return real(**options)
 
     monkeypatch.setattr(httpx, "HTTPTransport", counted)
     with serving(slurm := a_slurm()) as address:

@@ -29,10 +29,10 @@ def pulled(slurm: Slurm, **more: Any) -> tuple[dict[str, UsageFact], Any]:
     now = now_of(slurm)
     with serving(slurm) as address:
         source = connector(address, now=now)
-        found = facts(
+        facts_by_key = facts(
             list(source.usage(since=now - LOOK_BACK, until=now, open_keys=more.get("open_keys", ())))
         )
-    return found, source
+    return facts_by_key, source
 
 
 @pytest.fixture(params=VERSIONS)
@@ -78,11 +78,11 @@ def as_plain(fact: UsageFact) -> dict[str, Any]:
 
 
 def test_every_row_of_the_file_is_given_with_its_seconds_and_gpus(version: str) -> None:
-    found, source = pulled(of(version))
+    facts_by_key, source = pulled(of(version))
     expected = {
         f"{job['job_id']}@{job['time']['submission']}": plainly(job) for job in loaded(version)["jobs"]
     }
-    assert {key: as_plain(fact) for key, fact in found.items()} == expected
+    assert {key: as_plain(fact) for key, fact in facts_by_key.items()} == expected
     assert len(expected) == 28
     assert source.api == version
 
@@ -138,11 +138,11 @@ def test_the_order_of_the_rows_does_not_matter(version: str) -> None:
 
 
 def test_array_tasks_and_components_have_the_ids_that_sacct_prints(version: str) -> None:
-    found, _ = pulled(of(version))
-    assert sorted(fact.job_id for fact in found.values() if fact.name == "array") == [
+    facts_by_key, _ = pulled(of(version))
+    assert sorted(fact.job_id for fact in facts_by_key.values() if fact.name == "array") == [
         "12_0", "12_1", "12_2", "12_3", "12_4",
     ]  # fmt: skip
-    assert sorted(fact.job_id for fact in found.values() if fact.name == "het") == ["17+0", "17+1"]
+    assert sorted(fact.job_id for fact in facts_by_key.values() if fact.name == "het") == ["17+0", "17+1"]
 
 
 def test_an_exit_code_is_told_only_where_slurm_tells_it_rightly(version: str) -> None:
@@ -170,11 +170,11 @@ def shape(fact: UsageFact) -> tuple[Any, ...]:
 
 
 def test_the_versions_agree_on_every_job() -> None:
-    told = {
+    shapes = {
         name: sorted((fact.name, *map(str, shape(fact))) for fact in pulled(of(name))[0].values())
         for name in VERSIONS
     }
-    first = told[VERSIONS[0]]
-    assert {name: [row for row in rows if row not in first] for name, rows in told.items()} == {
+    first = shapes[VERSIONS[0]]
+    assert {name: [row for row in rows if row not in first] for name, rows in shapes.items()} == {
         name: [] for name in VERSIONS
     }

@@ -76,10 +76,10 @@ def test_any_windows_give_every_run_once_it_has_ended(
     monkeypatch.setattr(windows_module, "MANY", max(many, few))
     monkeypatch.setattr(windows_module, "LEAST", 3000)  # the fewer requests, the faster the test
     rows = replayed(a_cluster_of(drawn), since=NOW - SPAN)
-    found = facts(rows)
-    assert len(rows) == len(found) == len(drawn)
+    facts_by_key = facts(rows)
+    assert len(rows) == len(facts_by_key) == len(drawn)
     for number, (ago, _, length) in enumerate(drawn, start=1):
-        fact = found[f"{number}@{NOW - ago}"]
+        fact = facts_by_key[f"{number}@{NOW - ago}"]
         assert (fact.ended is None) == (length is None)
 
 

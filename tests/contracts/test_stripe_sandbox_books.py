@@ -48,13 +48,15 @@ def test_what_came_is_there_was_paid_out_or_was_given_back(acts: list[tuple[str,
         for what, amount in acts:
             act(there, what, amount)
         balance = api.v1.balance.retrieve()
-        held = sum(one.amount for one in balance.available) + sum(one.amount for one in balance.pending)
+        balance_total = sum(one.amount for one in balance.available) + sum(
+            one.amount for one in balance.pending
+        )
         paid_out = sum(one["amount"] for one in there.objects("payout"))
         refunded = sum(one["amount"] for one in there.objects("refund") if one["status"] != "failed")
         disputed = sum(one["amount"] for one in there.objects("dispute") if one["status"] != "won")
         fees = fee(10_000) + 1_500 * len(there.objects("dispute"))
-        assert held + paid_out == 10_000 - refunded - disputed - fees
-        taken = there.objects("charge")[0]
-        assert taken["amount_refunded"] == refunded
+        assert balance_total + paid_out == 10_000 - refunded - disputed - fees
+        stripe_charge = there.objects("charge")[0]
+        assert stripe_charge["amount_refunded"] == refunded
         assert refunded + disputed <= 10_000
         assert there.violations == []

@@ -18,7 +18,7 @@ BACK = "https://portal.example/invoices/2026-0001"
 
 
 def session(api: stripe.StripeClient, customer: str | None = None, **changed: Any) -> stripe.checkout.Session:
-    told: Any = {
+    params: Any = {
         "mode": "payment",
         "success_url": DONE,
         "cancel_url": BACK,
@@ -36,10 +36,10 @@ def session(api: stripe.StripeClient, customer: str | None = None, **changed: An
         "metadata": {"ct_kind": "invoice"},
         "payment_intent_data": {"metadata": {"ct_attempt": "a1"}, "description": "Invoice 2026-0001"},
     }
-    told |= {"customer": customer} if customer else {}
-    told |= changed
-    given: Any = {name: one for name, one in told.items() if one is not None}
-    return api.v1.checkout.sessions.create(given, key())
+    params |= {"customer": customer} if customer else {}
+    params |= changed
+    payload: Any = {name: one for name, one in params.items() if one is not None}
+    return api.v1.checkout.sessions.create(payload, key())
 
 
 def setup(api: stripe.StripeClient, customer: str) -> stripe.checkout.Session:
@@ -71,29 +71,31 @@ def browser() -> Any:
         yield opened
 
 
-def url(made: stripe.checkout.Session) -> str:
-    assert made.url is not None
-    return made.url
+def url(checkout: stripe.checkout.Session) -> str:
+    assert checkout.url is not None
+    return checkout.url
 
 
 def test_a_person_pays_an_invoice_and_comes_back(browser: httpx.Client) -> None:
     with sandbox() as there:
         api = client(there)
         customer = ann(api)
-        made = session(api, customer)
-        assert (made.status, made.payment_status, made.payment_intent) == ("open", "unpaid", None)
-        shown = browser.get(url(made))
-        said = text(shown)
-        assert "Sandbox – no money moves" in said
-        assert "670.00 EUR" in said
-        assert "Invoice 2026-0001 <Ann & Co>" in said
+        checkout = session(api, customer)
+        assert (checkout.status, checkout.payment_status, checkout.payment_intent) == ("open", "unpaid", None)
+        shown = browser.get(url(checkout))
+        page_text = text(shown)
+        assert "Sandbox – no money moves" in page_text
+        assert "670.00 EUR" in page_text
+        assert "Invoice 2026-0001 <Ann & Co>" in page_text
         assert "<script" not in shown.text
-        done = browser.post(url(made), data=card())
+        done = browser.post(url(checkout), data=card())
         assert (done.status_code, done.headers["location"]) == (
             303,
-            f"https://portal.example/paid?session={made.id}",
+            f"https://portal.example/paid?session={checkout.id}",
         )
-        paid: Any = api.v1.checkout.sessions.retrieve(made.id, {"expand": ["payment_intent", "line_items"]})
+        paid: Any = api.v1.checkout.sessions.retrieve(
+            checkout.id, {"expand": ["payment_intent", "line_items"]}
+        )
         assert (paid.status, paid.payment_status, paid.amount_total) == ("complete", "paid", 67_000)
         assert paid.line_items.data[0].amount_total == 67_000
         assert paid.payment_intent.metadata["ct_attempt"] == "a1"
@@ -105,27 +107,27 @@ def test_a_person_pays_an_invoice_and_comes_back(browser: httpx.Client) -> None:
             "payment_intent.succeeded",
             "checkout.session.completed",
         ]
-        assert "completed before" in text(browser.get(url(made)))
+        assert "completed before" in text(browser.get(url(checkout)))
 
 
 def test_the_bank_is_asked_failed_and_passed(browser: httpx.Client) -> None:
     with sandbox() as there:
         api = client(there)
-        made = session(api, ann(api))
-        asked = browser.post(url(made), data=card("4000 0027 6000 3184"))
-        bank = there.url + asked.headers["location"]
+        checkout = session(api, ann(api))
+        response = browser.post(url(checkout), data=card("4000 0027 6000 3184"))
+        bank = there.url + response.headers["location"]
         assert "ClusterTab wants to charge 670.00 EUR." in text(browser.get(bank))
         failed = browser.post(bank, data={"outcome": "fail"})
-        assert failed.headers["location"] == f"/c/pay/{made.id}?redirect_status=failed"
-        said = text(browser.get(there.url + failed.headers["location"]))
-        assert "We are unable to authenticate your payment method." in said
-        still: Any = api.v1.checkout.sessions.retrieve(made.id, {"expand": ["payment_intent"]})
+        assert failed.headers["location"] == f"/c/pay/{checkout.id}?redirect_status=failed"
+        page_text = text(browser.get(there.url + failed.headers["location"]))
+        assert "We are unable to authenticate your payment method." in page_text
+        still: Any = api.v1.checkout.sessions.retrieve(checkout.id, {"expand": ["payment_intent"]})
         assert (still.status, still.payment_intent.status) == ("open", "requires_payment_method")
         assert still.payment_intent.last_payment_error.code == "payment_intent_authentication_failure"
-        again = browser.post(url(made), data=card("4000 0027 6000 3184"))
+        again = browser.post(url(checkout), data=card("4000 0027 6000 3184"))
         passed = browser.post(there.url + again.headers["location"], data={"outcome": "complete"})
-        assert passed.headers["location"].endswith(made.id)
-        assert api.v1.checkout.sessions.retrieve(made.id).payment_status == "paid"
+        assert passed.headers["location"].endswith(checkout.id)
+        assert api.v1.checkout.sessions.retrieve(checkout.id).payment_status == "paid"
         assert len(there.objects("payment_intent")) == 1
         assert browser.get(bank).status_code == 410
 
@@ -133,17 +135,17 @@ def test_the_bank_is_asked_failed_and_passed(browser: httpx.Client) -> None:
 def test_a_declined_card_is_said_and_another_one_is_taken(browser: httpx.Client) -> None:
     with sandbox() as there:
         api = client(there)
-        made = session(api, ann(api))
-        refused = browser.post(url(made), data=card("4000 0000 0000 9995"))
+        checkout = session(api, ann(api))
+        refused = browser.post(url(checkout), data=card("4000 0000 0000 9995"))
         assert refused.status_code == 422
         assert "Your card has insufficient funds." in text(refused)
-        assert browser.post(url(made), data=card()).status_code == 303
+        assert browser.post(url(checkout), data=card()).status_code == 303
         assert [one["status"] for one in there.objects("charge")] == ["failed", "succeeded"]
         assert len(there.objects("payment_intent")) == 1
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("form", "sentence"),
     [
         (card("4929 1234 5678 9012"), "none of the test cards"),
         (card(expiry="01/20"), "expiry is in the past"),
@@ -154,13 +156,13 @@ def test_a_declined_card_is_said_and_another_one_is_taken(browser: httpx.Client)
     ],
 )
 def test_what_is_typed_wrongly_is_said_and_nothing_of_it_is_kept(
-    browser: httpx.Client, told: dict[str, str], said: str
+    browser: httpx.Client, form: dict[str, str], sentence: str
 ) -> None:
     with sandbox() as there:
-        made = session(client(there), ann(client(there)))
-        refused = browser.post(url(made), data=told)
+        checkout = session(client(there), ann(client(there)))
+        refused = browser.post(url(checkout), data=form)
         assert refused.status_code == 422
-        assert said in text(refused)
+        assert sentence in text(refused)
         for number in ("4929", "424242"):
             assert number not in repr(there.world.state.as_json())
         assert there.objects("payment_intent") == []
@@ -168,25 +170,25 @@ def test_what_is_typed_wrongly_is_said_and_nothing_of_it_is_kept(
 
 def test_no_number_of_a_card_is_kept_anywhere(browser: httpx.Client) -> None:
     with sandbox() as there:
-        made = setup(client(there), ann(client(there)))
-        browser.post(url(made), data=card("5555 5555 5555 4444"))
-        kept = repr(there.world.state.as_json()) + repr(there.requests)
-        assert "4444" in kept
-        assert "55555" not in kept
-        assert "5555 5" not in kept
+        checkout = setup(client(there), ann(client(there)))
+        browser.post(url(checkout), data=card("5555 5555 5555 4444"))
+        dump = repr(there.world.state.as_json()) + repr(there.requests)
+        assert "4444" in dump
+        assert "55555" not in dump
+        assert "5555 5" not in dump
 
 
 def test_a_card_is_saved_and_charged_later(browser: httpx.Client) -> None:
     with sandbox() as there:
         api = client(there)
         customer = ann(api)
-        made = setup(api, customer)
-        assert "Nothing is charged now." in text(browser.get(url(made)))
-        asked = browser.post(url(made), data=card("4000 0025 0000 3155"))
-        bank = there.url + asked.headers["location"]
+        checkout = setup(api, customer)
+        assert "Nothing is charged now." in text(browser.get(url(checkout)))
+        response = browser.post(url(checkout), data=card("4000 0025 0000 3155"))
+        bank = there.url + response.headers["location"]
         assert "wants to save this card" in text(browser.get(bank))
         browser.post(bank, data={"outcome": "complete"})
-        saved: Any = api.v1.checkout.sessions.retrieve(made.id, {"expand": ["setup_intent"]})
+        saved: Any = api.v1.checkout.sessions.retrieve(checkout.id, {"expand": ["setup_intent"]})
         assert (saved.status, saved.payment_status) == ("complete", "no_payment_required")
         assert charge(api, customer, saved.setup_intent.payment_method).status == "succeeded"
         assert "setup_intent.succeeded" in types(api)
@@ -198,12 +200,12 @@ def test_a_saved_card_is_offered(browser: httpx.Client) -> None:
         customer = ann(api)
         method = there.hand.save_card(customer)
         eves = there.hand.save_card(ann(api))
-        made = session(api, customer)
-        page = browser.get(url(made))
+        checkout = session(api, customer)
+        page = browser.get(url(checkout))
         assert "Visa •••• 4242, expires 12/2034" in text(page)
         assert eves not in page.text
-        assert browser.post(url(made), data={"method": "saved", "saved": eves}).status_code == 422
-        assert browser.post(url(made), data={"method": "saved", "saved": method}).status_code == 303
+        assert browser.post(url(checkout), data={"method": "saved", "saved": eves}).status_code == 422
+        assert browser.post(url(checkout), data={"method": "saved", "saved": method}).status_code == 303
 
 
 @pytest.mark.parametrize(
@@ -218,12 +220,12 @@ def test_a_debit_completes_the_page_at_once_and_the_payment_later(
 ) -> None:
     with sandbox() as there:
         api = client(there)
-        made = session(api, ann(api))
-        browser.post(url(made), data={"method": "sepa_debit", "iban": iban, "name": "Ann"})
-        done = api.v1.checkout.sessions.retrieve(made.id)
+        checkout = session(api, ann(api))
+        browser.post(url(checkout), data={"method": "sepa_debit", "iban": iban, "name": "Ann"})
+        done = api.v1.checkout.sessions.retrieve(checkout.id)
         assert (done.status, done.payment_status) == ("complete", "unpaid")
         there.clock.advance(seconds=5)
-        assert api.v1.checkout.sessions.retrieve(made.id).payment_status == then
+        assert api.v1.checkout.sessions.retrieve(checkout.id).payment_status == then
         assert types(api)[-1] == event
 
 
@@ -231,11 +233,11 @@ def test_a_page_expires_after_24_hours_or_when_it_is_told(browser: httpx.Client)
     with sandbox() as there:
         api = client(there)
         customer = ann(api)
-        left, told, asked = (session(api, customer) for _ in range(3))
-        browser.post(url(asked), data=card("4000 0027 6000 3184"))
-        assert api.v1.checkout.sessions.expire(told.id, None, key()).status == "expired"
+        left, closed_checkout, bank_checkout = (session(api, customer) for _ in range(3))
+        browser.post(url(bank_checkout), data=card("4000 0027 6000 3184"))
+        assert api.v1.checkout.sessions.expire(closed_checkout.id, None, key()).status == "expired"
         with pytest.raises(stripe.InvalidRequestError, match="status of expired"):
-            api.v1.checkout.sessions.expire(told.id, None, key())
+            api.v1.checkout.sessions.expire(closed_checkout.id, None, key())
         there.clock.advance(seconds=86_399)
         assert api.v1.checkout.sessions.retrieve(left.id).status == "open"
         there.clock.advance(seconds=1)
@@ -243,10 +245,10 @@ def test_a_page_expires_after_24_hours_or_when_it_is_told(browser: httpx.Client)
         page = browser.get(url(left))
         assert (page.status_code, "has expired" in text(page)) == (410, True)
         assert browser.post(url(left), data=card()).status_code == 410
-        given_up = api.v1.payment_intents.list().data[0]
-        assert (given_up.status, given_up.cancellation_reason) == ("canceled", "expired")
+        payment = api.v1.payment_intents.list().data[0]
+        assert (payment.status, payment.cancellation_reason) == ("canceled", "expired")
         listed = api.v1.checkout.sessions.list({"customer": customer, "status": "expired"}).data
-        assert [one.id for one in listed] == [asked.id, told.id, left.id]
+        assert [one.id for one in listed] == [bank_checkout.id, closed_checkout.id, left.id]
         assert there.objects("charge") == []
 
 
@@ -285,9 +287,9 @@ def test_a_payment_below_the_least_amount_gets_no_page() -> None:
 def test_the_hand_pays_like_a_person() -> None:
     with sandbox() as there:
         api = client(there)
-        made = session(api, ann(api))
-        assert there.hand.pay(made.id, "4000 0027 6000 3184", passes=False)["status"] == "open"
-        assert there.hand.pay(made.id, "4000 0027 6000 3184")["payment_status"] == "paid"
+        checkout = session(api, ann(api))
+        assert there.hand.pay(checkout.id, "4000 0027 6000 3184", passes=False)["status"] == "open"
+        assert there.hand.pay(checkout.id, "4000 0027 6000 3184")["payment_status"] == "paid"
 
 
 def test_pages_that_do_not_exist_say_so(browser: httpx.Client) -> None:

@@ -108,8 +108,8 @@ def test_a_key_that_is_in_use_is_refused_until_the_first_request_is_answered() -
         customer = ann(api)
         method = there.hand.save_card(customer)
         there.faults.delay(0.6, "POST /v1/payment_intents")
-        heard: list[stripe.PaymentIntent] = []
-        slow = threading.Thread(target=lambda: heard.append(pay(api, customer, method)))
+        payments: list[stripe.PaymentIntent] = []
+        slow = threading.Thread(target=lambda: payments.append(pay(api, customer, method)))
         slow.start()
         for _ in range(200):
             if any(one.path == "/v1/payment_intents" for one in there.requests):
@@ -121,7 +121,7 @@ def test_a_key_that_is_in_use_is_refused_until_the_first_request_is_answered() -
         assert refused.value.http_status == 409
         assert refused.value.error is not None
         assert refused.value.error.code == "idempotency_key_in_use"
-        assert pay(api, customer, method).id == heard[0].id
+        assert pay(api, customer, method).id == payments[0].id
 
 
 def test_two_keys_are_two_payments() -> None:
@@ -134,20 +134,20 @@ def test_two_keys_are_two_payments() -> None:
 
 def test_twenty_at_once_with_one_key_make_one() -> None:
     with sandbox() as there:
-        heard: list[str] = []
+        outcomes: list[str] = []
 
         def ask() -> None:
             try:
-                heard.append(client(there).v1.customers.create({"name": "Ann"}, ONE).id)
+                outcomes.append(client(there).v1.customers.create({"name": "Ann"}, ONE).id)
             except stripe.APIError as refused:
-                heard.append(str(refused.http_status))
+                outcomes.append(str(refused.http_status))
 
         threads = [threading.Thread(target=ask) for _ in range(20)]
         for one in threads:
             one.start()
         for one in threads:
             one.join()
-        made = there.objects("customer")[0]["id"]
-        assert set(heard) <= {made, "409"}
-        assert made in heard
+        customer_id = there.objects("customer")[0]["id"]
+        assert set(outcomes) <= {customer_id, "409"}
+        assert customer_id in outcomes
         assert len(there.objects("customer")) == 1

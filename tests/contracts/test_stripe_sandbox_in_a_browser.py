@@ -37,8 +37,8 @@ def test_a_person_fails_and_passes_3d_secure_and_comes_back(browser: Browser, sc
             "success_url": f"{there.url}/?paid={{CHECKOUT_SESSION_ID}}",
             "cancel_url": f"{there.url}/?left",
         }
-        made = session(api, ann(api), **back)
-        page.goto(url(made))
+        checkout = session(api, ann(api), **back)
+        page.goto(url(checkout))
         assert page.get_by_text("Sandbox – no money moves").is_visible()
         type_card(page, "4000 0027 6000 3184")
         assert page.get_by_role("heading", name="Is it you?").is_visible()
@@ -46,8 +46,8 @@ def test_a_person_fails_and_passes_3d_secure_and_comes_back(browser: Browser, sc
         assert "We are unable to authenticate" in page.get_by_role("alert").inner_text()
         type_card(page, "4000 0027 6000 3184")
         page.get_by_role("button", name="Complete").click()
-        assert page.url == f"{there.url}/?paid={made.id}"
-        assert api.v1.checkout.sessions.retrieve(made.id).payment_status == "paid"
+        assert page.url == f"{there.url}/?paid={checkout.id}"
+        assert api.v1.checkout.sessions.retrieve(checkout.id).payment_status == "paid"
         assert seen.console == []
         assert seen.failures == []
 
@@ -67,12 +67,12 @@ def test_every_page_fits_its_window(browser: Browser, width: int, theme: Theme) 
         api = client(there)
         customer = ann(api)
         there.hand.save_card(customer)
-        told = {"customer": customer, "payment_method": "pm_card_authenticationRequired", "confirm": True}
-        asked = api.v1.setup_intents.create(told, key())  # type: ignore[arg-type]  # of plain values
+        params = {"customer": customer, "payment_method": "pm_card_authenticationRequired", "confirm": True}
+        intent = api.v1.setup_intents.create(params, key())  # type: ignore[arg-type]  # of plain values
         pages = [
             url(session(api, customer)),
             url(setup(api, customer)),
-            f"{there.url}/authenticate/{asked.id}",
+            f"{there.url}/authenticate/{intent.id}",
         ]
         for address in pages:
             seen.page.goto(address)

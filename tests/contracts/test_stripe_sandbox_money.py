@@ -32,11 +32,11 @@ def test_a_payment_is_refunded_in_parts_and_never_beyond() -> None:
         with pytest.raises(stripe.InvalidRequestError) as over:
             api.v1.refunds.create({"payment_intent": paid.id}, key())
         assert over.value.code == "charge_already_refunded"
-        taken: Any = api.v1.payment_intents.retrieve(
+        stripe_charge: Any = api.v1.payment_intents.retrieve(
             paid.id, {"expand": ["latest_charge.refunds"]}
         ).latest_charge
-        assert (taken.amount_refunded, taken.refunded) == (10_000, True)
-        assert [one.id for one in taken.refunds.data] == [rest.id, first.id]
+        assert (stripe_charge.amount_refunded, stripe_charge.refunded) == (10_000, True)
+        assert [one.id for one in stripe_charge.refunds.data] == [rest.id, first.id]
         assert [one.id for one in api.v1.refunds.list({"payment_intent": paid.id}).data] == [
             rest.id,
             first.id,
@@ -80,9 +80,9 @@ def test_a_dispute_takes_the_money_and_a_fee_until_it_is_won() -> None:
         customer = ann(api)
         paid = charge(api, customer, there.hand.save_card(customer), 10_000)
         dispute: Any = api.v1.disputes.retrieve(there.hand.dispute(paid.id))
-        taken: Any = dispute.balance_transactions[0]
+        transaction: Any = dispute.balance_transactions[0]
         assert (dispute.status, dispute.payment_intent) == ("needs_response", paid.id)
-        assert (taken.amount, taken.fee, taken.net) == (-10_000, 1_500, -11_500)
+        assert (transaction.amount, transaction.fee, transaction.net) == (-10_000, 1_500, -11_500)
         with pytest.raises(stripe.InvalidRequestError) as refused:
             api.v1.refunds.create({"payment_intent": paid.id}, key())
         assert refused.value.code == "charge_disputed"
@@ -106,8 +106,8 @@ def test_a_dispute_is_lost_by_accepting_it_or_by_poor_evidence() -> None:
         second, first = api.v1.disputes.list().data
         assert (first.reason, second.reason) == ("fraudulent", "product_not_received")
         assert api.v1.disputes.close(first.id, None, key()).status == "lost"
-        told: Any = {"evidence": {"uncategorized_text": "losing_evidence"}}
-        assert api.v1.disputes.update(second.id, told, key()).status == "lost"
+        evidence: Any = {"evidence": {"uncategorized_text": "losing_evidence"}}
+        assert api.v1.disputes.update(second.id, evidence, key()).status == "lost"
         assert api.v1.events.list({"type": "charge.dispute.closed"}).data[0].data.object["status"] == "lost"
 
 
@@ -134,8 +134,8 @@ def test_each_midnight_pays_out_what_is_available_and_the_sum_can_be_traced() ->
             ("refund", -1_000),
             ("charge", 9_680),
         ]
-        taken: Any = inside[2].source
-        assert taken.payment_intent == first.id
+        stripe_charge: Any = inside[2].source
+        assert stripe_charge.payment_intent == first.id
         assert sum(one.net for one in inside if one.type != "payout") == euros.amount
         assert [one.amount for one in api.v1.balance.retrieve().available] == [0]
         there.clock.advance(days=1)

@@ -35,26 +35,26 @@ def busy_month(there: Sandbox) -> None:
     done = checkout_session(api, customer, "payment")
     there.hand.pay(done.id, "4000 0027 6000 3184")
     there.hand.pay(checkout_session(api, customer, "setup").id)
-    asked = api.v1.setup_intents.create(
+    intent = api.v1.setup_intents.create(
         {"customer": customer, "payment_method": "pm_card_authenticationRequired", "confirm": True}, key()
     )
-    there.hand.authenticate(asked.id, passes=False)
+    there.hand.authenticate(intent.id, passes=False)
     api.v1.webhook_endpoints.create({"url": "https://portal.example/hook", "enabled_events": ["*"]}, key())
     there.clock.advance(days=4)
 
 
 def checkout_session(api: stripe.StripeClient, customer: str, mode: str) -> stripe.checkout.Session:
-    told: Any = {"mode": mode, "customer": customer, "success_url": "https://portal.example/done"}
+    params: Any = {"mode": mode, "customer": customer, "success_url": "https://portal.example/done"}
     if mode == "payment":
-        told["line_items"] = [
+        params["line_items"] = [
             {
                 "quantity": 1,
                 "price_data": {"currency": "eur", "unit_amount": 1_000, "product_data": {"name": "Nov"}},
             }
         ]
     else:
-        told["currency"] = "eur"
-    return api.v1.checkout.sessions.create(told, key())
+        params["currency"] = "eur"
+    return api.v1.checkout.sessions.create(params, key())
 
 
 def test_every_object_is_what_the_package_says() -> None:
@@ -64,33 +64,33 @@ def test_every_object_is_what_the_package_says() -> None:
         assert there_are == set(CLASSES) - {"account", "balance"}
         api = client(there)
         alone: list[Any] = [api.v1.accounts.retrieve_current(), api.v1.balance.retrieve()]
-        found = [one.to_dict() for one in alone]
-        found += [one for kind in there_are for one in there.objects(kind)]
-        assert sorted({line for one in found for line in differences(one)}) == []
+        objects = [one.to_dict() for one in alone]
+        objects += [one for kind in there_are for one in there.objects(kind)]
+        assert sorted({line for one in objects for line in differences(one)}) == []
 
 
 def test_a_customer_is_changed_listed_and_deleted() -> None:
     with sandbox() as there:
         api = client(there)
-        made = api.v1.customers.create(
+        customer = api.v1.customers.create(
             {"email": "ann@example.org", "metadata": {"ct_tenant": "7", "ct_deployment": "d1"}}, key()
         )
         api.v1.customers.update(
-            made.id, {"name": "Ann", "metadata": {"ct_tenant": "8", "ct_deployment": ""}}, key()
+            customer.id, {"name": "Ann", "metadata": {"ct_tenant": "8", "ct_deployment": ""}}, key()
         )
-        kept: Any = api.v1.customers.retrieve(made.id).metadata
-        assert kept.to_dict() == {"ct_tenant": "8"}
-        assert [one.id for one in api.v1.customers.list({"email": "ann@example.org"}).data] == [made.id]
+        metadata: Any = api.v1.customers.retrieve(customer.id).metadata
+        assert metadata.to_dict() == {"ct_tenant": "8"}
+        assert [one.id for one in api.v1.customers.list({"email": "ann@example.org"}).data] == [customer.id]
         assert api.v1.customers.list({"email": "ben@example.org"}).data == []
         changed: Any = api.v1.events.list({"type": "customer.updated"}).data[0].data
         assert changed.previous_attributes.to_dict() == {
             "name": None,
             "metadata": {"ct_tenant": "7", "ct_deployment": "d1"},
         }
-        assert api.v1.customers.delete(made.id, None, key()).deleted is True
+        assert api.v1.customers.delete(customer.id, None, key()).deleted is True
         assert api.v1.customers.list().data == []
         with pytest.raises(stripe.InvalidRequestError) as refused:
-            api.v1.customers.update(made.id, {"name": "Eve"}, key())
+            api.v1.customers.update(customer.id, {"name": "Eve"}, key())
         assert refused.value.code == "resource_missing"
 
 
@@ -134,42 +134,45 @@ def test_a_card_is_saved_by_a_setup_intent_with_its_bank_asked() -> None:
     with sandbox() as there:
         api = client(there)
         customer = ann(api)
-        told: Any = {
+        params: Any = {
             "customer": customer,
             "payment_method": "pm_card_authenticationRequiredOnSetup",
             "confirm": True,
             "return_url": "https://portal.example/back",
         }
-        asked = api.v1.setup_intents.create(told, key())
-        assert asked.status == "requires_action"
-        there.hand.authenticate(asked.id)
-        saved = api.v1.setup_intents.retrieve(asked.id, {"expand": ["payment_method"]})
+        intent = api.v1.setup_intents.create(params, key())
+        assert intent.status == "requires_action"
+        there.hand.authenticate(intent.id)
+        saved = api.v1.setup_intents.retrieve(intent.id, {"expand": ["payment_method"]})
         assert saved.status == "succeeded"
         method: Any = saved.payment_method
         assert method.customer == customer
         assert charge(api, customer, method.id).status == "succeeded"
-        other = api.v1.setup_intents.create(told, key())
+        other = api.v1.setup_intents.create(params, key())
         there.hand.authenticate(other.id, passes=False)
         failed: Any = api.v1.setup_intents.retrieve(other.id)
         assert failed.last_setup_error.code == "setup_intent_authentication_failure"
         assert [one.id for one in api.v1.setup_intents.list({"customer": customer}).data] == [
             other.id,
-            asked.id,
+            intent.id,
         ]
 
 
 def test_lists_are_newest_first_in_pages() -> None:
     with sandbox() as there:
         api = client(there)
-        made = [
+        payment_ids = [
             api.v1.payment_intents.create({"amount": 100 + n, "currency": "eur"}, key()).id for n in range(5)
         ]
         first = api.v1.payment_intents.list({"limit": 2})
-        assert ([one.id for one in first.data], first.has_more) == ([made[4], made[3]], True)
-        then = api.v1.payment_intents.list({"limit": 3, "starting_after": made[3]})
-        assert ([one.id for one in then.data], then.has_more) == ([made[2], made[1], made[0]], False)
-        back = api.v1.payment_intents.list({"limit": 2, "ending_before": made[0]})
-        assert ([one.id for one in back.data], back.has_more) == ([made[2], made[1]], True)
+        assert ([one.id for one in first.data], first.has_more) == ([payment_ids[4], payment_ids[3]], True)
+        then = api.v1.payment_intents.list({"limit": 3, "starting_after": payment_ids[3]})
+        assert ([one.id for one in then.data], then.has_more) == (
+            [payment_ids[2], payment_ids[1], payment_ids[0]],
+            False,
+        )
+        back = api.v1.payment_intents.list({"limit": 2, "ending_before": payment_ids[0]})
+        assert ([one.id for one in back.data], back.has_more) == ([payment_ids[2], payment_ids[1]], True)
         assert [one.amount for one in first.auto_paging_iter()] == [104, 103, 102, 101, 100]
         for wrong in ({"limit": 101}, {"starting_after": "pi_nobody"}):
             with pytest.raises(stripe.InvalidRequestError):
@@ -186,8 +189,8 @@ def test_what_was_made_since_a_moment_for_a_customer_is_found() -> None:
         since = there.clock.now()
         second = charge(api, customer, method)
         api.v1.payment_intents.create({"amount": 100, "currency": "eur"}, key())
-        found = api.v1.payment_intents.list({"customer": customer, "created": {"gte": since}})
-        assert [one.id for one in found.data] == [second.id]
+        payments = api.v1.payment_intents.list({"customer": customer, "created": {"gte": since}})
+        assert [one.id for one in payments.data] == [second.id]
         assert since == int(NOON.timestamp()) + 25 * 3_600
 
 
@@ -196,8 +199,8 @@ def test_ids_are_expanded_into_objects_as_deep_as_asked() -> None:
         api = client(there)
         customer = ann(api)
         charge(api, customer, there.hand.save_card(customer))
-        asked = ["data.latest_charge.balance_transaction", "data.customer", "data.payment_method"]
-        one: Any = api.v1.payment_intents.list({"expand": asked}).data[0]
+        paths = ["data.latest_charge.balance_transaction", "data.customer", "data.payment_method"]
+        one: Any = api.v1.payment_intents.list({"expand": paths}).data[0]
         assert one.latest_charge.balance_transaction.fee == 1_973
         assert (one.customer.name, one.payment_method.card.last4) == ("Ann", "4242")
         assert one.latest_charge.customer == customer

@@ -19,13 +19,16 @@ def test_an_invoice_is_charged_off_session_with_its_fee() -> None:
         api = client(there)
         customer = ann(api)
         paid = charge(api, customer, there.hand.save_card(customer))
-        taken: Any = paid.latest_charge
+        stripe_charge: Any = paid.latest_charge
         assert (paid.status, paid.amount_received, paid.currency) == ("succeeded", 67_000, "eur")
-        assert taken.payment_method_details.card.last4 == "4242"
+        assert stripe_charge.payment_method_details.card.last4 == "4242"
         # 2.9 % of 670.00 is 19.43, and 0.30
-        assert (taken.balance_transaction.fee, taken.balance_transaction.net) == (1_973, 65_027)
+        assert (stripe_charge.balance_transaction.fee, stripe_charge.balance_transaction.net) == (
+            1_973,
+            65_027,
+        )
         assert paid.metadata["ct_attempt"] == "a1"
-        assert api.v1.payment_intents.retrieve(paid.id).latest_charge == taken.id
+        assert api.v1.payment_intents.retrieve(paid.id).latest_charge == stripe_charge.id
 
 
 @pytest.mark.parametrize(
@@ -51,15 +54,15 @@ def test_a_declined_card_says_why_and_whether_to_try_again(
         method = there.hand.save_card(customer, number)
         with pytest.raises(stripe.CardError) as refused:
             charge(api, customer, method)
-        told: Any = refused.value.error
+        error: Any = refused.value.error
         assert refused.value.http_status == 402
-        assert (told.code, told.decline_code, told.to_dict().get("advice_code")) == (
+        assert (error.code, error.decline_code, error.to_dict().get("advice_code")) == (
             code,
             decline_code,
             advice,
         )
-        assert told.payment_intent.status == "requires_payment_method"
-        intent: Any = api.v1.payment_intents.retrieve(told.payment_intent.id, {"expand": ["latest_charge"]})
+        assert error.payment_intent.status == "requires_payment_method"
+        intent: Any = api.v1.payment_intents.retrieve(error.payment_intent.id, {"expand": ["latest_charge"]})
         assert intent.payment_method is None
         assert intent.last_payment_error.decline_code == decline_code
         assert intent.last_payment_error.payment_method.id == method
@@ -79,7 +82,7 @@ def test_a_payment_on_session_waits_for_the_bank() -> None:
         api = client(there)
         customer = ann(api)
         method = there.hand.save_card(customer, "4000 0027 6000 3184")
-        asked: Any = api.v1.payment_intents.create(
+        payment: Any = api.v1.payment_intents.create(
             {
                 "amount": 1_000,
                 "currency": "eur",
@@ -90,10 +93,10 @@ def test_a_payment_on_session_waits_for_the_bank() -> None:
             },
             key(),
         )
-        assert asked.status == "requires_action"
-        assert asked.next_action.redirect_to_url.return_url == "https://portal.example/back"
-        there.hand.authenticate(asked.id)
-        assert api.v1.payment_intents.retrieve(asked.id).status == "succeeded"
+        assert payment.status == "requires_action"
+        assert payment.next_action.redirect_to_url.return_url == "https://portal.example/back"
+        there.hand.authenticate(payment.id)
+        assert api.v1.payment_intents.retrieve(payment.id).status == "succeeded"
 
 
 def test_a_sepa_debit_is_processing_until_the_bank_pays() -> None:
@@ -128,7 +131,7 @@ def test_a_sepa_debit_can_fail_days_later() -> None:
 def refusal(there: Sandbox, **changed: Any) -> stripe.InvalidRequestError:
     api = client(there)
     customer = ann(api)
-    told = {
+    params = {
         "amount": 1_000,
         "currency": "eur",
         "customer": customer,
@@ -137,7 +140,7 @@ def refusal(there: Sandbox, **changed: Any) -> stripe.InvalidRequestError:
         "off_session": True,
     }
     with pytest.raises(stripe.InvalidRequestError) as refused:
-        api.v1.payment_intents.create({**told, **changed}, key())  # type: ignore[typeddict-item]  # wrong on purpose
+        api.v1.payment_intents.create({**params, **changed}, key())  # type: ignore[typeddict-item]  # wrong on purpose
     return refused.value
 
 

@@ -26,8 +26,8 @@ def send(there: Sandbox, path: str, form: str, **headers: str) -> httpx.Response
         "Idempotency-Key": "ct:test:raw",
         "Content-Type": "application/x-www-form-urlencoded",
     }
-    told = {**usual, **{name.replace("_", "-"): text for name, text in headers.items()}}
-    return httpx.post(there.url + path, content=form, headers={k: v for k, v in told.items() if v})
+    request_headers = {**usual, **{name.replace("_", "-"): text for name, text in headers.items()}}
+    return httpx.post(there.url + path, content=form, headers={k: v for k, v in request_headers.items() if v})
 
 
 def rules(there: Sandbox) -> list[str]:
@@ -72,18 +72,18 @@ def test_a_parameter_that_the_types_do_not_allow_is_refused_by_its_name(
 
 def test_the_client_hears_why_payment_method_types_is_refused() -> None:
     with Sandbox() as there:
-        told: Any = {"amount": 100, "currency": "eur", "payment_method_types": ["card"]}
+        params: Any = {"amount": 100, "currency": "eur", "payment_method_types": ["card"]}
         with pytest.raises(stripe.InvalidRequestError, match="use allowed_payment_method_types"):
-            client(there).v1.payment_intents.create(told, key())
-        made = client(there).v1.payment_intents.create(
+            client(there).v1.payment_intents.create(params, key())
+        payment = client(there).v1.payment_intents.create(
             {"amount": 100, "currency": "eur", "allowed_payment_method_types": ["card"]}, key()
         )
-        assert made.payment_method_types == ["card"]
+        assert payment.payment_method_types == ["card"]
 
 
 def test_nested_parameters_and_lists_arrive_as_the_client_sent_them() -> None:
     with Sandbox() as there:
-        made = client(there).v1.customers.create(
+        customer = client(there).v1.customers.create(
             {
                 "name": "Müller & Söhne [GmbH]",
                 "address": {"line1": "1 = 2?", "city": "Köln"},
@@ -92,10 +92,10 @@ def test_nested_parameters_and_lists_arrive_as_the_client_sent_them() -> None:
             },
             key(),
         )
-        assert made.name == "Müller & Söhne [GmbH]"
-        assert made.address is not None
-        assert made.address.city == "Köln"
-        assert made.preferred_locales == ["de", "en"]
+        assert customer.name == "Müller & Söhne [GmbH]"
+        assert customer.address is not None
+        assert customer.address.city == "Köln"
+        assert customer.preferred_locales == ["de", "en"]
         assert there.requests[0].params["address"] == {"line1": "1 = 2?", "city": "Köln"}
         assert there.violations == []
 
@@ -125,10 +125,12 @@ def endpoints() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_endpoint_has_the_class_that_the_package_sends_it_with() -> None:
-    known = set(endpoints())
-    assert len(known) > 100
+    package_endpoints = set(endpoints())
+    assert len(package_endpoints) > 100
     assert [
-        route for route in routes.ROUTES if (route.method, route.pattern, route.described) not in known
+        route
+        for route in routes.ROUTES
+        if (route.method, route.pattern, route.described) not in package_endpoints
     ] == []
 
 
@@ -194,13 +196,13 @@ def test_every_request_is_kept_without_the_secret() -> None:
         customer = ann(client(there))
         with pytest.raises(stripe.InvalidRequestError):
             client(there).v1.customers.retrieve("cus_nobody")
-        made, asked = there.requests
-        assert (made.method, made.path, made.status) == ("POST", "/v1/customers", 200)
-        assert made.params == {"email": "ann@example.org", "name": "Ann"}
-        assert made.key is not None
-        assert made.key.startswith("ct:test:")
-        assert made.at == int(NOON.timestamp())
-        assert made.headers["stripe-version"] == stripe.api_version
-        assert (asked.path, asked.status) == ("/v1/customers/cus_nobody", 404)
+        creation, retrieval = there.requests
+        assert (creation.method, creation.path, creation.status) == ("POST", "/v1/customers", 200)
+        assert creation.params == {"email": "ann@example.org", "name": "Ann"}
+        assert creation.key is not None
+        assert creation.key.startswith("ct:test:")
+        assert creation.at == int(NOON.timestamp())
+        assert creation.headers["stripe-version"] == stripe.api_version
+        assert (retrieval.path, retrieval.status) == ("/v1/customers/cus_nobody", 404)
         assert customer
         assert there.key not in repr(there.requests)

@@ -38,11 +38,11 @@ def test_what_was_made_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_key_is_remembered_over_a_restart(tmp_path: Path) -> None:
-    made = []
+    customer_ids = []
     for _ in range(2):
         with Sandbox(home=tmp_path) as there:
-            made.append(client(there).v1.customers.create({"name": "Ann"}, ONE).id)
-    assert made[0] == made[1]
+            customer_ids.append(client(there).v1.customers.create({"name": "Ann"}, ONE).id)
+    assert customer_ids[0] == customer_ids[1]
 
 
 def test_a_state_that_is_none_is_refused_with_a_sentence(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def process(home: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     )
     try:
         assert started.stdout is not None
-        said = started.stdout.readline()
-        assert "No money moves" in said
-        yield started, said.split()[3].rstrip(",")
+        line = started.stdout.readline()
+        assert "No money moves" in line
+        yield started, line.split()[3].rstrip(",")
     finally:
         started.kill()
         started.wait()
@@ -76,14 +76,14 @@ def process(home: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 def test_killed_in_the_middle_of_its_work_it_has_all_that_it_answered(tmp_path: Path) -> None:
     with process(tmp_path) as (started, url):
         api = stripe.StripeClient("sk_test_sandbox", base_addresses={"api": url}, max_network_retries=0)
-        made = [ann(api) for _ in range(5)]
+        customer_ids = [ann(api) for _ in range(5)]
         started.kill()
         with pytest.raises(stripe.APIConnectionError):
             ann(api)
     json.loads((tmp_path / "stripe-sandbox.json").read_text())
     with process(tmp_path) as (started, url):
         api = stripe.StripeClient("sk_test_sandbox", base_addresses={"api": url})
-        assert [one.id for one in api.v1.customers.list().data] == made[::-1]
+        assert [one.id for one in api.v1.customers.list().data] == customer_ids[::-1]
         assert api.v1.webhook_endpoints.list().data[0].url == "http://127.0.0.1:9/hook"
         started.terminate()
         assert started.wait(timeout=20) == 0

@@ -140,13 +140,13 @@ def test_messages_are_held_and_leave_in_another_order() -> None:
 
 
 def test_disorder_is_the_same_for_the_same_seed() -> None:
-    heard = []
+    deliveries = []
     for _ in range(2):
         with sandbox() as there:
             there.webhooks.disorder(7, duplicate=3, lose=4)
             tell(client(there), *"ABCDEFGH")
             got = there.webhooks.take()
-            heard.append(
+            deliveries.append(
                 [
                     stripe.Webhook.construct_event(
                         one.body, one.headers["Stripe-Signature"], SECRET
@@ -154,10 +154,10 @@ def test_disorder_is_the_same_for_the_same_seed() -> None:
                     for one in got
                 ]
             )
-    assert heard[0] == heard[1]
-    assert heard[0] != sorted(heard[0])
-    assert len(set(heard[0])) < 8
-    assert len(set(heard[0])) < len(heard[0])
+    assert deliveries[0] == deliveries[1]
+    assert deliveries[0] != sorted(deliveries[0])
+    assert len(set(deliveries[0])) < 8
+    assert len(set(deliveries[0])) < len(deliveries[0])
 
 
 def test_an_endpoint_that_is_down_gets_all_when_it_is_up_again() -> None:
@@ -201,17 +201,17 @@ def test_an_endpoint_made_by_the_api_gets_the_events_it_names() -> None:
         thread = threading.Thread(target=ear.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         api = client(there)
-        made = api.v1.webhook_endpoints.create(
+        endpoint = api.v1.webhook_endpoints.create(
             {"url": ear.url, "enabled_events": ["customer.deleted"], "api_version": "2026-10-28.endive"},
             key(),
         )
-        assert made.secret is not None
-        assert made.secret.startswith("whsec_")
+        assert endpoint.secret is not None
+        assert endpoint.secret.startswith("whsec_")
         assert api.v1.webhook_endpoints.list().data[0].to_dict().get("secret") is None
         customer = ann(api)
         api.v1.customers.delete(customer, None, key())
         there.webhooks.wait()
-        assert [stripe.Webhook.construct_event(*one, made.secret).type for one in ear.heard] == [
+        assert [stripe.Webhook.construct_event(*one, endpoint.secret).type for one in ear.heard] == [
             "customer.deleted"
         ]
         ear.shutdown()
@@ -224,8 +224,8 @@ def test_what_never_happened_can_be_told_and_what_happened_be_hidden() -> None:
         customer = ann(api)
         there.hand.alter(customer, name="Eve")
         there.hand.announce("invoice.paid", {"id": "in_1", "object": "invoice"}, livemode=True)
-        heard = [json.loads(message.body) for message in there.webhooks.take()]
-        assert [(one["type"], one["livemode"]) for one in heard] == [
+        events = [json.loads(message.body) for message in there.webhooks.take()]
+        assert [(one["type"], one["livemode"]) for one in events] == [
             ("customer.created", False),
             ("invoice.paid", True),
         ]

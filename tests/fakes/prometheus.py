@@ -48,8 +48,8 @@ def success(result: Iterable[Any] = (), kind: str = "vector", **more: Any) -> Sa
     return Said(body=json.dumps({"status": "success", "data": data, **more}).encode())
 
 
-def error(status: int, kind: str, said: str) -> Said:
-    return Said(status, json.dumps({"status": "error", "errorType": kind, "error": said}).encode())
+def error(status: int, kind: str, message: str) -> Said:
+    return Said(status, json.dumps({"status": "error", "errorType": kind, "error": message}).encode())
 
 
 @dataclass
@@ -103,23 +103,23 @@ class StandIn:
         if what not in DEMANDED or headers.get("content-type") != FORM:
             self.say(handler, Said(404, b"404 page not found\n", "text/plain"))
             return
-        asked = Asked(what, form, headers, body)
-        if asked.query == "time()" and not self.time_too:
+        request = Asked(what, form, headers, body)
+        if request.query == "time()" and not self.time_too:
             self.say(handler, success([self.now, str(self.now)], "scalar"))
             return
-        self.asked.append(asked)
+        self.asked.append(request)
         if missing := DEMANDED[what] - form.keys():
             self.say(handler, error(400, "bad_data", f"missing: {sorted(missing)}"))
             return
-        self.say(handler, self.answer(asked))
+        self.say(handler, self.answer(request))
 
-    def say(self, handler: BaseHTTPRequestHandler, said: Said) -> None:
-        self._over.wait(said.waits)
-        handler.send_response(said.status)
-        handler.send_header("content-type", said.kind)
-        handler.send_header("content-length", str(len(said.body) + (1 if said.breaks_off else 0)))
-        for name, value in said.headers.items():
+    def say(self, handler: BaseHTTPRequestHandler, response: Said) -> None:
+        self._over.wait(response.waits)
+        handler.send_response(response.status)
+        handler.send_header("content-type", response.kind)
+        handler.send_header("content-length", str(len(response.body) + (1 if response.breaks_off else 0)))
+        for name, value in response.headers.items():
             handler.send_header(name, value)
         handler.end_headers()
-        handler.wfile.write(said.body)
-        handler.close_connection = said.breaks_off
+        handler.wfile.write(response.body)
+        handler.close_connection = response.breaks_off

@@ -48,11 +48,11 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
-        asked = f"{method} {parts.path}"
-        self.server.slurm.asked.append(asked)
-        lost = self.server.slurm.loses and method != "GET"
-        self.server.slurm.before(asked)
-        if lost:
+        request = f"{method} {parts.path}"
+        self.server.slurm.asked.append(request)
+        is_lost = self.server.slurm.loses and method != "GET"
+        self.server.slurm.before(request)
+        if is_lost:
             self.close_connection = True
             return
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         path = parts.path.rstrip("/") if parts.path != "/openapi/v3" else parts.path
         answer = self.server.slurm.answer(method, path, query, self._who(token), body)
-        self.server.slurm.after(asked)
+        self.server.slurm.after(request)
         self._say(answer)
 
     def _who(self, token: str) -> str | None:

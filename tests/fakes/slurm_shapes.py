@@ -20,35 +20,35 @@ def tres(name: str, count: int) -> dict[str, Any]:
 
 def nested(flat: dict[str, Any]) -> dict[str, Any]:
     """{"per.job": x} as {"per": {"job": x}}"""
-    made: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for path, value in flat.items():
         *above, last = path.split(".")
-        inner = made
+        inner = tree
         for key in above:
             inner = inner.setdefault(key, {})
         inner[last] = value
-    return made
+    return tree
 
 
-def association(found: Association, world: World, *, minor: int, own_only: bool) -> dict[str, Any]:
+def association(row: Association, world: World, *, minor: int, own_only: bool) -> dict[str, Any]:
     """One association as GET gives it in v0.0.38 or from v0.0.40 on."""
     old = minor < 39
-    limits = world.shown(found, own_only=own_only)
+    limits = world.shown(row, own_only=own_only)
     unset = None if old else number(None, infinite=True)
     identity = {
-        "account": found.account,
+        "account": row.account,
         "cluster": "lab",
         "partition": "",
-        "user": found.user,
-        "id": found.id,
+        "user": row.user,
+        "id": row.id,
     }
     shown: dict[str, Any] = {
-        "account": found.account,
+        "account": row.account,
         "cluster": "lab",
         "default": {"qos": None if old else ""},
         "flags": [],
         "max": {
-            "jobs": nested({path: _count(found.jobs.get(path), old=old) for path in JOB_LIMITS}),
+            "jobs": nested({path: _count(row.jobs.get(path), old=old) for path in JOB_LIMITS}),
             "tres": nested(
                 {path: [tres(*limit) for limit in limits.get(path, {}).items()] for path in TRES_LIMITS}
             ),
@@ -56,12 +56,12 @@ def association(found: Association, world: World, *, minor: int, own_only: bool)
         },
         "is_default": 0 if old else False,
         "min": {"priority_threshold": unset},
-        "parent_account": found.parent if not found.user else (None if old else ""),
+        "parent_account": row.parent if not row.user else (None if old else ""),
         "partition": None if old else "",
         "priority": unset,
         "qos": ["normal"],
-        "shares_raw": found.shares,
-        "user": found.user or (None if old else ""),
+        "shares_raw": row.shares,
+        "user": row.user or (None if old else ""),
     }
     if old:
         return {**shown, "usage": None}
@@ -69,8 +69,8 @@ def association(found: Association, world: World, *, minor: int, own_only: bool)
         **shown,
         "accounting": [],
         "comment": "",
-        "lineage": f"/{found.account}/",
-        "id": identity if minor == 40 else found.id,
+        "lineage": f"/{row.account}/",
+        "id": identity if minor == 40 else row.id,
     }
 
 
@@ -88,7 +88,7 @@ def live_job(job: Job, *, minor: int) -> dict[str, Any]:
     def count(value: int | None) -> Any:
         return value if minor < 39 else number(value)
 
-    held = job.reason in {"JobHeldAdmin", "JobHeldUser"}
+    is_held = job.reason in {"JobHeldAdmin", "JobHeldUser"}
     shown = {
         "account": job.account,
         "user_name": job.user,
@@ -101,14 +101,14 @@ def live_job(job: Job, *, minor: int) -> dict[str, Any]:
         "array_job_id": count(job.id if job.array else 0),
         "array_task_id": count(None),
         "array_task_string": job.array,
-        "priority": count(0 if held else 10_000),
+        "priority": count(0 if is_held else 10_000),
         "submit_time": instant(job.submitted),
         "start_time": instant(job.started),
         "end_time": instant(job.ended),
         "tres_alloc_str": f"cpu=4,gres/gpu={job.gpus}" if job.started else "",
         "tres_req_str": f"cpu=4,gres/gpu={job.gpus}",
     }
-    return shown if minor < 39 else {**shown, "hold": held}
+    return shown if minor < 39 else {**shown, "hold": is_held}
 
 
 def accounted_job(
@@ -116,7 +116,7 @@ def accounted_job(
 ) -> dict[str, Any]:
     """One row of the accounting database."""
     counts = {"cpu": 4, "node": 1, "gres/gpu": job.gpus, "gres/gpu:a100": job.gpus}
-    known = ("cpu", "node", *tracked)
+    resources = ("cpu", "node", *tracked)
     return {
         "account": job.account,
         "user": job.user,
@@ -134,7 +134,7 @@ def accounted_job(
             "suspended": 0,
         },
         "tres": {
-            "allocated": [tres(name, count) for name, count in counts.items() if name in known]
+            "allocated": [tres(name, count) for name, count in counts.items() if name in resources]
             if job.started
             else [],
             "requested": [],

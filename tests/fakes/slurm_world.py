@@ -86,7 +86,11 @@ class World:
         self.jobs.update((job.id, job) for job in jobs)
 
     def limits(self, account: str) -> Association:
-        return next(found for found in self.associations if found.account == account and not found.user)
+        return next(
+            association
+            for association in self.associations
+            if association.account == account and not association.user
+        )
 
     def operates(self, who: str) -> bool:
         return self.admins.get(who) in {"Operator", "Administrator"}
@@ -120,38 +124,38 @@ class World:
         """What slurmrestd from 23.11 on does: TRES limits that are left out are cleared, others stay."""
         if not self.operates(who):
             raise SlurmRefusalError(*DENIED)
-        found = self._association(sent)
+        association = self._association(sent)
         if self.deaf:
             return
         limits = sent.get("max", {})
-        told = flat_tres(limits.get("tres", {}))
-        found.tres = {path: kept for path in TRES_LIMITS if (kept := told.get(path))}
+        tres_limits = flat_tres(limits.get("tres", {}))
+        association.tres = {path: counts for path in TRES_LIMITS if (counts := tres_limits.get(path))}
         for path, number in flat_jobs(limits.get("jobs", {})).items():
             if number is None:
-                found.jobs.pop(path, None)
+                association.jobs.pop(path, None)
             else:
-                found.jobs[path] = number
+                association.jobs[path] = number
 
-    def shown(self, found: Association, *, own_only: bool) -> dict[str, dict[str, int]]:
+    def shown(self, association: Association, *, own_only: bool) -> dict[str, dict[str, int]]:
         """The TRES limits as a reading shows them: with those of the parent, unless they are left out."""
-        above = self._parent(found)
+        above = self._parent(association)
         if own_only or above is None:
-            return dict(found.tres)
+            return dict(association.tres)
         inherited = {
-            path: kept
-            for path, kept in self.shown(above, own_only=False).items()
-            if path in INHERITED and path not in found.tres
+            path: counts
+            for path, counts in self.shown(above, own_only=False).items()
+            if path in INHERITED and path not in association.tres
         }
-        return {**found.tres, **inherited}
+        return {**association.tres, **inherited}
 
-    def _parent(self, found: Association) -> Association | None:
-        name = found.account if found.user else found.parent
+    def _parent(self, association: Association) -> Association | None:
+        name = association.account if association.user else association.parent
         return next((row for row in self.associations if row.account == name and not row.user), None)
 
     def _association(self, sent: dict[str, Any]) -> Association:
-        for found in self.associations:
-            if (found.account, found.user) == (sent["account"], sent.get("user", "")):
-                return found
+        for association in self.associations:
+            if (association.account, association.user) == (sent["account"], sent.get("user", "")):
+                return association
         raise SlurmRefusalError(9003, "Nothing found with query")
 
     def _of(self, number: int) -> Job:
@@ -170,22 +174,22 @@ class World:
 
 def flat_tres(nested: dict[str, Any]) -> dict[str, dict[str, int]]:
     """{"group": {"minutes": [{type, name, count}]}} as {"group.minutes": {"gres/gpu": 60}}; -1 clears."""
-    found = {}
+    limits = {}
     for path, entries in leaves(nested):
         if path not in TRES_LIMITS:
             raise SlurmRefusalError(9001, f'Unknown key "{path}"')
         counts = {name_of(entry): entry["count"] for entry in entries}
-        found[path] = {name: count for name, count in counts.items() if count not in {-1, CLEARED}}
-    return found
+        limits[path] = {name: count for name, count in counts.items() if count not in {-1, CLEARED}}
+    return limits
 
 
 def flat_jobs(nested: dict[str, Any]) -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
+    limits: dict[str, int | None] = {}
     for path, number in leaves(nested):
         if path not in JOB_LIMITS or set(number) - {"set", "infinite", "number"}:
             raise SlurmRefusalError(9001, f'Unknown key "{path}"')
-        found[path] = number["number"] if number.get("set") and not number.get("infinite") else None
-    return found
+        limits[path] = number["number"] if number.get("set") and not number.get("infinite") else None
+    return limits
 
 
 def leaves(nested: Any, path: str = "") -> list[tuple[str, Any]]:

@@ -71,7 +71,7 @@ class StandIn:
         return jwt.encode({"sun": user, "exp": expires, "iat": 1_600_000_000}, key, algorithm="HS256")
 
     def writes(self) -> list[str]:
-        return [asked for asked in self.asked if not asked.startswith("GET ")]
+        return [request for request in self.asked if not request.startswith("GET ")]
 
     def answer(self, method: str, path: str, query: dict[str, str], who: str | None, body: Any) -> Answer:
         if path == "/openapi/v3":
@@ -115,8 +115,8 @@ class StandIn:
             case ("GET", "slurm", ["jobs"]):
                 return self._good(jobs=[shapes.live_job(job, minor=self.minor) for job in self._visible(who)])
             case ("GET", "slurm", ["job", number]):
-                found = self.world._of(int(number))
-                return self._good(jobs=[shapes.live_job(found, minor=self.minor)])
+                target = self.world._of(int(number))
+                return self._good(jobs=[shapes.live_job(target, minor=self.minor)])
             case ("POST", "slurm", ["job", number]):
                 return self._update(int(number), body, who)
             case ("DELETE", "slurm", ["job", number]):
@@ -196,17 +196,17 @@ class StandIn:
         return self._good(status=[status])
 
     def _associations(self, query: dict[str, str]) -> Answer:
-        known = {"account", "cluster", "user", "partition", *OWN_LIMITS}
+        parameters = {"account", "cluster", "user", "partition", *OWN_LIMITS}
         if self.minor < 39 and (set(query) - {"account", "cluster", "user", "partition"}):
             return self._failed(500, 9001, "Unknown Query field")
         own = any(query.get(name) == "true" for name in OWN_LIMITS)
-        found = [
+        associations = [
             shapes.association(row, self.world, minor=self.minor, own_only=own)
             for row in self.world.associations
             if row.account == query.get("account", row.account)
         ]
-        warnings = [{"description": f"unknown {name}"} for name in query if name not in known]
-        return self._good(associations=found, warnings=warnings)
+        warnings = [{"description": f"unknown {name}"} for name in query if name not in parameters]
+        return self._good(associations=associations, warnings=warnings)
 
     def _set_limits(self, body: Any, who: str) -> Answer:
         if self.minor < 40:

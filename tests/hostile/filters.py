@@ -30,8 +30,8 @@ def without_filters(sql: str) -> tuple[str, int]:
     """The statement with conditions that hold for every tenant, and how many it had for one."""
     count = 0
     for pattern, anybody in _FILTERS:
-        sql, found = pattern.subn(anybody, sql)
-        count += found
+        sql, replacements = pattern.subn(anybody, sql)
+        count += replacements
     return sql, count
 
 

@@ -88,7 +88,7 @@ def test_names_of_clusters_behind_one_slurmdbd() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         error(422, "execution", LONG),
         success(warnings=[LONG]),
@@ -97,9 +97,9 @@ def test_names_of_clusters_behind_one_slurmdbd() -> None:
     ],
     ids=["words", "warning", "location", "kind"],
 )
-def test_words_of_prometheus(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_of_prometheus(response: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "AGAIN", ())  # seconds: not asked again
-    with StandIn(lambda _: said, now=NOW) as prometheus:
+    with StandIn(lambda _: response, now=NOW) as prometheus:
         source = prometheus_at(prometheus.url)
         with pytest.raises(ConnectorError) as caught:
             list(source.usage(since=NOW - 7200, until=NOW, open_keys=()))
@@ -132,10 +132,10 @@ TWICE = f'{{ cluster = "philly", account = "{LONG[:200]}" }}'
 def test_what_stands_in_a_configuration_file(text: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_text(text)
-    told = refusal("apply", str(path))
-    assert sentence in told
-    assert REPEATED not in told
-    assert "1" * 81 not in told
+    message = refusal("apply", str(path))
+    assert sentence in message
+    assert REPEATED not in message
+    assert "1" * 81 not in message
 
 
 @pytest.mark.django_db

@@ -39,9 +39,9 @@ def test_whatever_stands_in_a_file_is_a_row_a_reason_or_a_refusal(form: str, tmp
     chance, path, refused = Mangler(19), tmp_path / "export", 0
     for _ in range(INPUTS // 2):
         path.write_bytes(chance.spoil(TEXT) if form == "sacct" else chance.spoil_json(JOBS))
-        told = refusal("import_usage", "philly", str(path), "--format", form, "--as-of", "2026-03-31")
-        refused += bool(told)
-        assert REPEATED not in told
+        message = refusal("import_usage", "philly", str(path), "--format", form, "--as-of", "2026-03-31")
+        refused += bool(message)
+        assert REPEATED not in message
     assert 0 < refused < INPUTS // 2
     assert Quarantined.objects.exists()
     assert not [each for each in Quarantined.objects.values_list("reason", flat=True) if REPEATED in each]

@@ -49,8 +49,8 @@ def test_the_filters_are_found_in_each_way_of_writing_them() -> None:
     ):
         text, count = without_filters(sql)
         assert (count, "tenant_id" in text, "payer_id" in text) == (1, False, False), sql
-    kept = "SELECT 1 FROM a JOIN b ON b.tenant_id = a.id WHERE a.slug = %s"
-    assert without_filters(kept) == (kept, 0)
+    statement = "SELECT 1 FROM a JOIN b ON b.tenant_id = a.id WHERE a.slug = %s"
+    assert without_filters(statement) == (statement, 0)
 
 
 def test_without_a_scope_a_forgotten_filter_would_show_everybodys_rows() -> None:
@@ -96,12 +96,12 @@ def a_house_that_pays() -> tuple[House, PayLink]:
 
 def walk(house: House, link: PayLink, strangers: Mapping[str, User | None]) -> None:
     """Every address by each of them, opened and posted to: the vision lab's, and their own with its objects."""
-    asked = {
+    queries = {
         "t/<slug:slug>/payment/back/": f"?{urlencode({'session': link.external_id})}",
         "t/<slug:slug>/payment/stopped/": f"?{urlencode({'page': link.pk})}",
     }
     paths = [
-        (route, slug, address(route, house, slug) + asked.get(route, ""))
+        (route, slug, address(route, house, slug) + queries.get(route, ""))
         for route in TENANTS
         for slug in ("vision-lab", "speech-lab")
     ]

@@ -48,5 +48,5 @@ def test_whatever_an_address_asks_for_is_answered() -> None:
     chance, opened = Mangler(27), list(pages(house).items())
     for number in range(INPUTS):
         path, who = opened[number % len(opened)]
-        asked = {name: chance.text() for name in chance.sample(ASKED, k=3)}
-        assert_is_an_answer((path, asked), Form(path, "GET", {}).sent(clients[who], asked))
+        query = {name: chance.text() for name in chance.sample(ASKED, k=3)}
+        assert_is_an_answer((path, query), Form(path, "GET", {}).sent(clients[who], query))

@@ -73,15 +73,15 @@ LABELS = {
 }  # fmt: skip
 
 
-def whole(asked: Asked) -> Any:
+def whole(request: Asked) -> Any:
     """An answer that fits every question: two pods with every label there is."""
-    at = int(asked.form.get("time", asked.form.get("end", ["0"]))[0])
+    at = int(request.form.get("time", request.form.get("end", ["0"]))[0])
     series = [{"metric": {**LABELS, "uid": uid}} for uid in ("uid-1", "uid-2")]
-    if asked.what == "query_range" or (re.search(r"\][)\s]*$", asked.query) and "(" not in asked.query):
+    if request.what == "query_range" or (re.search(r"\][)\s]*$", request.query) and "(" not in request.query):
         for one in series:
             one["values"] = [[at - 60 * n, "1"] for n in range(5, 0, -1)]  # type: ignore[assignment]
         return {"status": "success", "data": {"resultType": "matrix", "result": series}}
-    value = str(at - 3000) if "time" in asked.query else "2"
+    value = str(at - 3000) if "time" in request.query else "2"
     for one in series:
         one["value"] = [at, value]  # type: ignore[assignment]
     return {"status": "success", "data": {"resultType": "vector", "result": series}}
@@ -91,11 +91,11 @@ def test_whatever_prometheus_answers_is_rows_or_a_sentence(monkeypatch: pytest.M
     monkeypatch.setattr(client, "AGAIN", (0,))  # seconds: asked again, and at once
     chance, sentences, spoilt = Mangler(28), list[str](), [0]
 
-    def answer(asked: Asked) -> Said:
+    def answer(request: Asked) -> Said:
         if chance.random() < 1 / 4:
             spoilt[0] += 1
-            return Said(chance.choice((200, 200, 200, 422)), chance.spoil_json(whole(asked)))
-        return Said(body=json.dumps(whole(asked)).encode())
+            return Said(chance.choice((200, 200, 200, 422)), chance.spoil_json(whole(request)))
+        return Said(body=json.dumps(whole(request)).encode())
 
     with StandIn(answer, now=NOW) as prometheus:
         while spoilt[0] < INPUTS:
@@ -142,13 +142,13 @@ def test_an_answer_that_cannot_be_read_is_one_sentence(body: bytes) -> None:
 def test_a_pod_that_nobody_asked_for_is_passed_over() -> None:
     """Places of a pod that has no annotation, as a server tells whose samples moved between two questions."""
 
-    def answer(asked: Asked) -> Said:
-        told = whole(asked)
-        if "annotation" in asked.query:
-            told["data"]["result"] = [
-                each for each in told["data"]["result"] if each["metric"]["uid"] == "uid-1"
+    def answer(request: Asked) -> Said:
+        payload = whole(request)
+        if "annotation" in request.query:
+            payload["data"]["result"] = [
+                each for each in payload["data"]["result"] if each["metric"]["uid"] == "uid-1"
             ]
-        return Said(body=json.dumps(told).encode())
+        return Said(body=json.dumps(payload).encode())
 
     with StandIn(answer, now=NOW) as prometheus:
         source = prometheus_at(prometheus.url)

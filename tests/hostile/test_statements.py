@@ -27,8 +27,8 @@ def test_whatever_stands_in_a_statement_is_an_entry_a_reason_or_a_refusal(form: 
     chance, path, refused = Mangler(21), tmp_path / "april", 0
     for _ in range(INPUTS // 2):
         path.write_bytes(chance.spoil(whole))
-        told = refusal("import_statement", str(path))
-        refused += bool(told)
-        assert REPEATED not in told
+        message = refusal("import_statement", str(path))
+        refused += bool(message)
+        assert REPEATED not in message
     assert 0 < refused < INPUTS // 2
     assert not [each for each in RefusedEntry.objects.values_list("reason", flat=True) if REPEATED in each]

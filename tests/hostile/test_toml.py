@@ -40,9 +40,9 @@ def test_whatever_stands_in_a_file_is_applied_or_refused_in_sentences(tmp_path: 
     for number in range(INPUTS):
         text = spoilt(chance, LAB if number % 2 else PHILLY)
         path.write_text(text, encoding="utf-8", errors="replace")
-        told = refusal("apply", str(path), "--dry-run")
-        refused += bool(told)
-        assert REPEATED not in told
+        message = refusal("apply", str(path), "--dry-run")
+        refused += bool(message)
+        assert REPEATED not in message
     assert 0 < refused < INPUTS
 
 

@@ -28,8 +28,8 @@ def event(counter: Counter, settings: Any) -> dict[str, Any]:
         invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
     )
     counter.stripe.hand.pay(page.external_id or "")
-    found: dict[str, Any] = json.loads(told(counter)[-1][0])
-    return found
+    payload: dict[str, Any] = json.loads(told(counter)[-1][0])
+    return payload
 
 
 def test_whatever_is_signed_is_stored_once_or_refused(counter: Counter, event: dict[str, Any]) -> None:

@@ -73,23 +73,23 @@ class Lab:
             pass_fds=(self._lock,),
         )  # fmt: skip
         assert self._keeper.stdout is not None
-        code, said = json.loads(self._keeper.stdout.readline())
+        code, output = json.loads(self._keeper.stdout.readline())
         if code:
             self.purge()
-            if "no prometheus package" in said:
+            if "no prometheus package" in output:
                 raise AbsentError(
                     "No Prometheus here, and its package cannot be fetched: on Debian 12 let apt-get reach the "
                     "package mirror."
                 )
-            raise AssertionError(said)
+            raise AssertionError(output)
         _keep(self.dir / BINARIES)
         self.newest = self.end  # the epoch second up to which it has samples
 
     @cached_property
     def truth(self) -> dict[str, Any]:
         """What really was: pods, nodes, outages. Times are epoch seconds."""
-        told: dict[str, Any] = json.loads((self.dir / "truth.json").read_text())
-        return told
+        truth: dict[str, Any] = json.loads((self.dir / "truth.json").read_text())
+        return truth
 
     @property
     def base(self) -> int:
@@ -177,7 +177,7 @@ def bare(
     lab: Lab,
     *,
     config: str = "global: {}\n",
-    beside: Mapping[str, str] = MappingProxyType({}),
+    files: Mapping[str, str] = MappingProxyType({}),
     scheme: str = "http",
     ready: Callable[[str], object] = _is_ready,
 ) -> Iterator[str]:
@@ -188,10 +188,10 @@ def bare(
     """
     lock, port = _claim()
     directory = Path(tempfile.mkdtemp(prefix="clustertab-prom-", dir=_roomy("push")))
-    for name, text in {"prometheus.yml": config, **beside}.items():
+    for name, text in {"prometheus.yml": config, **files}.items():
         (directory / name).write_text(text)
     url = f"{scheme}://127.0.0.1:{port}"
-    guarded = [f"--web.config.file={directory}/web.yml"] if "web.yml" in beside else []
+    guarded = [f"--web.config.file={directory}/web.yml"] if "web.yml" in files else []
     keeper = subprocess.Popen(
         [
             sys.executable, "-c", BARE_KEEPER, str(directory), str(lab.dir / BINARIES / "prometheus"),

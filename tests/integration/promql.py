@@ -16,28 +16,28 @@ ALL = ".+"  # what the variables stand for while nothing is chosen
 def asked(url: str, path: str, **form: object) -> Any:
     """The data of an answer without warnings."""
     with urlopen(f"{url}/api/v1/{path}", data=urlencode(form).encode(), timeout=60) as answer:
-        told = json.load(answer)
-    assert told["status"] == "success"
-    assert not told.get("warnings"), told["warnings"]
-    return told["data"]
+        payload = json.load(answer)
+    assert payload["status"] == "success"
+    assert not payload.get("warnings"), payload["warnings"]
+    return payload["data"]
 
 
 def instant(url: str, expression: str, at: int | None = None, **variables: str) -> list[dict[str, Any]]:
     moment: Mapping[str, object] = {} if at is None else {"time": at}
-    found: list[dict[str, Any]] = asked(url, "query", query=filled(expression, **variables), **moment)[
+    results: list[dict[str, Any]] = asked(url, "query", query=filled(expression, **variables), **moment)[
         "result"
     ]
-    return found
+    return results
 
 
 def values(
     url: str, expression: str, at: int | None = None, *, by: str, **variables: str
 ) -> dict[str, float]:
     """The value of each series by one of its labels."""
-    found = instant(url, expression, at, **variables)
-    told = {series["metric"].get(by, ""): float(series["value"][1]) for series in found}
-    assert len(told) == len(found), f"{by} does not tell the series apart"
-    return told
+    results = instant(url, expression, at, **variables)
+    label_values = {series["metric"].get(by, ""): float(series["value"][1]) for series in results}
+    assert len(label_values) == len(results), f"{by} does not tell the series apart"
+    return label_values
 
 
 def filled(expression: str, **variables: str) -> str:
@@ -48,7 +48,7 @@ def filled(expression: str, **variables: str) -> str:
 def eventually(url: str, expression: str, *, patience: int = 60) -> list[dict[str, Any]]:
     """Once there is an answer."""
     end = time.monotonic() + patience
-    while not (found := instant(url, expression)):
+    while not (results := instant(url, expression)):
         assert time.monotonic() < end, f"{expression} has no answer."
         time.sleep(0.2)
-    return found
+    return results

@@ -88,18 +88,18 @@ class Lab:
         """`24.11.5`, as its own commands say."""
         return self.slurm("scontrol", "-V").split()[1]
 
-    def does(self, *command: object, told: str = "") -> str:
+    def does(self, *command: object, stdin: str = "") -> str:
         """A command of the lab's script, `lab.does("fill", 2000)`; what it printed."""
         verb, *rest = map(str, command)
-        return self._run([str(SCRIPT), verb, str(self.dir), *rest], told)
+        return self._run([str(SCRIPT), verb, str(self.dir), *rest], stdin)
 
     def slurm(self, *command: object) -> str:
         """A command of Slurm as root: `lab.slurm("scontrol", "suspend", 7)`; what it printed."""
         return self._run(list(map(str, command)), "")
 
-    def _run(self, command: list[str], told: str) -> str:
+    def _run(self, command: list[str], stdin: str) -> str:
         done = subprocess.run(
-            command, env=self._environ, input=told, capture_output=True, text=True, timeout=PATIENCE
+            command, env=self._environ, input=stdin, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 0, f"{shlex.join(command)}: {done.stderr}{done.stdout}"
         return done.stdout
@@ -267,9 +267,9 @@ def announce(directory: Path) -> None:
     os.environ[PLANS] = str(directory)
 
 
-def begin(wanted: Iterable[str], steps: Sequence[str] = STEPS) -> None:
+def begin(suite_names: Iterable[str], steps: Sequence[str] = STEPS) -> None:
     """Start labs of these suites beside the tests that need none: once in a run, by the process that outlives all."""
-    if _keepers or why_not() or not (names := [suite for suite in suites() if suite in set(wanted)]):
+    if _keepers or why_not() or not (names := [suite for suite in suites() if suite in set(suite_names)]):
         return
     directory = Path(os.environ[PLANS])
     directory.mkdir(parents=True, exist_ok=True)

@@ -30,11 +30,11 @@ class Held:
 
 def oracle(lab: Lab, *, since: int) -> dict[str, Held]:
     """Every row since that epoch second, by raw job id and submission."""
-    told = lab.slurm(
+    output = lab.slurm(
         "sacct", "--duplicates", "--parsable2", "--allusers", "--noconvert", "-X",
         "-S", local(since), "--format", FORMAT,
     )  # fmt: skip
-    header, *lines = told.splitlines()
+    header, *lines = output.splitlines()
     assert header == FORMAT.replace(",", "|")
     rows = {}
     for line in lines:

@@ -32,8 +32,13 @@ def connected(
     """A cluster that is read from the lab, with its key unless a token is given, from the lab's beginning on."""
     cluster = Cluster.objects.create(name=name, kind=Cluster.Kind.SLURM)
     credentials = {"jwt_key": seal(lab.key())} if token is None else {"token": seal(token)}
-    told = {"first_usage_from": moment(lab.began), "base_url": url or lab.url, "user": user, **credentials}
-    Connection.objects.create(cluster=cluster, **told | fields)
+    defaults = {
+        "first_usage_from": moment(lab.began),
+        "base_url": url or lab.url,
+        "user": user,
+        **credentials,
+    }
+    Connection.objects.create(cluster=cluster, **defaults | fields)
     return cluster
 
 
@@ -48,27 +53,27 @@ def fails(cluster: Cluster, *words: object) -> str:
     """What the command says when it cannot, which the pass and the connection keep."""
     answer = _asked(cluster, *words)
     assert answer["outcome"] == "failed"
-    said: str = answer["error"]
+    message: str = answer["error"]
     newest = Pull.objects.filter(cluster=cluster).latest("pk")
-    assert (newest.outcome, newest.error) == (Pull.Outcome.FAILED, said)
-    assert Connection.objects.get(cluster=cluster).last_error == said
-    assert "Traceback" not in said
-    return said
+    assert (newest.outcome, newest.error) == (Pull.Outcome.FAILED, message)
+    assert Connection.objects.get(cluster=cluster).last_error == message
+    assert "Traceback" not in message
+    return message
 
 
 def refused(cluster: Cluster, *words: object) -> str:
     """The same, where nothing could be read at all: the ledger and the watermark are as they were."""
     before = watermark(cluster), ledger(cluster)
-    said = fails(cluster, *words)
+    message = fails(cluster, *words)
     assert (watermark(cluster), ledger(cluster)) == before
-    return said
+    return message
 
 
 def _asked(cluster: Cluster, *words: object) -> dict[str, Any]:
-    said = StringIO()
+    output = StringIO()
     with suppress(SystemExit):  # the answer tells how it went
-        call_command("pull_usage", cluster.name, *map(str, words), "--json", stdout=said)
-    answer: dict[str, Any] = json.loads(said.getvalue())
+        call_command("pull_usage", cluster.name, *map(str, words), "--json", stdout=output)
+    answer: dict[str, Any] = json.loads(output.getvalue())
     return answer
 
 

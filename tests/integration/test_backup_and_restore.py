@@ -86,18 +86,18 @@ def second(database_url: str) -> Iterator[str]:
 
 
 def databases(url: str) -> set[str]:
-    with psycopg.connect(url) as asked:
-        return {name for (name,) in asked.execute("SELECT datname FROM pg_database")}
+    with psycopg.connect(url) as database:
+        return {name for (name,) in database.execute("SELECT datname FROM pg_database")}
 
 
 def counts(url: str) -> dict[str, int]:
     """Rows of every table."""
-    with psycopg.connect(url) as asked:
-        names = asked.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
-        told = {}
+    with psycopg.connect(url) as database:
+        names = database.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        row_counts = {}
         for (name,) in names:
-            (told[name],) = asked.execute(f'SELECT count(*) FROM "{name}"').fetchone() or (0,)
-    return told
+            (row_counts[name],) = database.execute(f'SELECT count(*) FROM "{name}"').fetchone() or (0,)
+    return row_counts
 
 
 @pytest.mark.parametrize(
@@ -107,28 +107,30 @@ def test_a_backup_is_rehearsed_and_restored_and_everything_is_there(
     op: Shell, second: str, database_url: str, where: str
 ) -> None:
     op.prefix = PREFIXES[where]
-    code, said = op.does("backup_database", op.file)
-    assert code == 0, said
+    code, output = op.does("backup_database", op.file)
+    assert code == 0, output
     key = op.environ["CLUSTERTAB_SECRET_KEYS"].split(",")[0]
-    assert f"CLUSTERTAB_SECRET_KEYS ({backups.fingerprint(key)}" in said
-    assert key not in said
+    assert f"CLUSTERTAB_SECRET_KEYS ({backups.fingerprint(key)}" in output
+    assert key not in output
     assert oct(op.file.stat().st_mode)[-3:] == "600"
 
     before = databases(database_url)
-    code, said = op.does("restore_database", op.file, "--rehearse")
-    assert code == 0, said
-    assert re.search(r"Every sum closes\. [34] stored secrets can be read\.", said), said
+    code, output = op.does("restore_database", op.file, "--rehearse")
+    assert code == 0, output
+    assert re.search(r"Every sum closes\. [34] stored secrets can be read\.", output), output
     assert databases(database_url) == before
 
     there, here = second, counts(database_url)
     op.environ["DATABASE_URL"] = there
-    code, said = op.does("restore_database", op.file)
-    assert code == 0, said
+    code, output = op.does("restore_database", op.file)
+    assert code == 0, output
     assert counts(there) == here
     assert here["billing_invoice"] == Invoice.objects.count() > 0
-    code, said = op.does("restore_database", op.file)
+    code, output = op.does("restore_database", op.file)
     assert code == 1
-    assert re.search(r"is not empty \(\d+ tables\), and nothing was changed: restore into a new one\.", said)
+    assert re.search(
+        r"is not empty \(\d+ tables\), and nothing was changed: restore into a new one\.", output
+    )
     assert op.does("show_invoices")[0] == 0  # the second instance works
 
 
@@ -159,12 +161,14 @@ def test_what_cannot_be_restored_is_a_sentence(op: Shell, tmp_path: Path) -> Non
     ):
         torn = tmp_path / "torn.dump"
         torn.write_bytes(content)
-        code, said = op.does("restore_database", torn, "--rehearse")
-        assert (code, sentence in said) == (1, True), said
-    code, said = op.does("restore_database", tmp_path / "none.dump", "--rehearse")
-    assert (code, "There is no file" in said) == (1, True)
-    code, said = op.does("backup_database", "/nowhere/clustertab.dump")
-    assert (code, "cannot be written: No such file or directory" in said) == (1, True)
+        code, output = op.does("restore_database", torn, "--rehearse")
+        assert (code, sentence in output) == (1, True), output
+    code, output = op.does("restore_database", tmp_path / "none.dump", "--rehearse")
+    assert (code, "There is no file" in output) == (1, True)
+    code, output = op.does("backup_database", "/nowhere/clustertab.dump")
+    assert (code, "cannot be written: No such file or directory" in output) == (1, True)
     op.environ["CLUSTERTAB_SECRET_KEYS"] = Fernet.generate_key().decode()
-    code, said = op.does("restore_database", op.file, "--rehearse")
-    assert (code, "none of CLUSTERTAB_SECRET_KEYS is the key that encrypted it" in said) == (1, True), said
+    code, output = op.does("restore_database", op.file, "--rehearse")
+    assert (code, "none of CLUSTERTAB_SECRET_KEYS is the key that encrypted it" in output) == (1, True), (
+        output
+    )

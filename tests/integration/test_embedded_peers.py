@@ -54,11 +54,11 @@ def mode(path: Path) -> int:
 def test_the_database_lets_in_its_own_application_only(tmp_path: Path) -> None:
     database = Postgres(tmp_path, volatile=True)
     with database, psycopg.connect(database.url()) as connection:
-        told = connection.execute(
+        role = connection.execute(
             "SELECT current_user, rolsuper, rolcreatedb, rolcreaterole, current_setting('listen_addresses')"
             " FROM pg_roles WHERE rolname = current_user"
         ).fetchone()
-        assert told == ("clustertab", False, False, False, "")
+        assert role == ("clustertab", False, False, False, "")
         password = database.password_file.read_text()
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
             psycopg.connect(database.url().replace(password, "guessed"))

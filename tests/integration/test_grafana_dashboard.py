@@ -31,8 +31,8 @@ def expressions(dashboard: Json, title: str) -> list[str]:
 
 def expression(title: str, options: PrometheusOptions | None = None) -> str:
     """Of the only one of that panel."""
-    (found,) = expressions(cluster(options or PrometheusOptions()), title)
-    return found
+    (query,) = expressions(cluster(options or PrometheusOptions()), title)
+    return query
 
 
 def holders(lab: Lab, at: int) -> list[dict[str, Any]]:
@@ -54,14 +54,14 @@ def moments(lab: Lab) -> list[int]:
     ]
     edges += [edge for node in lab.truth["nodes"].values() for edge in (node["t0"], node["t1"])]
     outages = [*lab.truth["server_down"], *lab.truth["ksm_down"]]
-    found = [
+    candidates = [
         at
         for at in range(lab.base + 2 * HOUR + 300, lab.end - HOUR, BLOCK)
         if not any(at - QUIET <= edge <= at + 5 for edge in edges)
         and not any(since <= at <= until + 300 for since, until in outages)
     ]
-    assert len(found) > MOMENTS
-    return found[:: len(found) // MOMENTS]
+    assert len(candidates) > MOMENTS
+    return candidates[:: len(candidates) // MOMENTS]
 
 
 def summed(pairs: list[tuple[str, float]]) -> dict[str, float]:
@@ -74,24 +74,24 @@ def summed(pairs: list[tuple[str, float]]) -> dict[str, float]:
 def test_allocation_is_what_it_really_was(pushed_lab: Lab) -> None:
     lab = pushed_lab
     for at in moments(lab):
-        held = holders(lab, at)
+        pods = holders(lab, at)
         assert promql.values(lab.url, expression("Allocated by namespace"), at, by="namespace") == summed(
-            [(pod["namespace"], pod["gpus"]) for pod in held]
+            [(pod["namespace"], pod["gpus"]) for pod in pods]
         ), at
         assert promql.values(lab.url, expression("Allocated by model"), at, by=PRODUCT) == summed(
-            [(pod["product"], pod["gpus"]) for pod in held]
+            [(pod["product"], pod["gpus"]) for pod in pods]
         ), at
         (whole,) = promql.instant(lab.url, expression("Allocated"), at)
-        assert float(whole["value"][1]) == sum(pod["gpus"] for pod in held)
+        assert float(whole["value"][1]) == sum(pod["gpus"] for pod in pods)
         rows = promql.instant(lab.url, expression("Pods that hold devices"), at)
-        assert {row["metric"]["uid"] for row in rows} == {pod["uid"] for pod in held}
+        assert {row["metric"]["uid"] for row in rows} == {pod["uid"] for pod in pods}
 
 
 def test_the_first_two_hours_are_the_published_three_two_and_two(pushed_lab: Lab) -> None:
-    found = promql.values(
+    allocation = promql.values(
         pushed_lab.url, expression("Allocated by namespace"), pushed_lab.base + HOUR, by="namespace"
     )
-    assert found == {"bu-a": 3, "bu-b": 2, "bu-c": 2}
+    assert allocation == {"bu-a": 3, "bu-b": 2, "bu-c": 2}
     (idle,) = promql.instant(pushed_lab.url, expression("Idle"), pushed_lab.base + HOUR)
     assert idle["value"][1] == "49"
 
@@ -104,12 +104,14 @@ def test_idle_devices_are_those_that_nobody_holds(pushed_lab: Lab) -> None:
             for node in lab.truth["nodes"].values()
             if node["t0"] <= at < node["t1"]
         ]
-        held = [(pod["product"], -pod["gpus"]) for pod in holders(lab, at)]
-        assert promql.values(lab.url, expression("Idle by model"), at, by=PRODUCT) == summed(there + held), at
+        allocations = [(pod["product"], -pod["gpus"]) for pod in holders(lab, at)]
+        assert promql.values(lab.url, expression("Idle by model"), at, by=PRODUCT) == summed(
+            there + allocations
+        ), at
         (whole,) = promql.instant(lab.url, expression("Devices"), at)
         assert float(whole["value"][1]) == sum(count for _, count in there)
         one = promql.values(lab.url, expression("Idle by model"), at, by=PRODUCT, namespace="vision")
-        assert one == summed(there + held), "the chosen namespaces do not make others' devices idle"
+        assert one == summed(there + allocations), "the chosen namespaces do not make others' devices idle"
 
 
 def test_devices_are_as_busy_as_they_really_were(pushed_lab: Lab) -> None:
@@ -117,13 +119,13 @@ def test_devices_are_as_busy_as_they_really_were(pushed_lab: Lab) -> None:
     compared = 0
     for at in moments(lab):
         # The slices of a100-1 do not say whose they are.
-        told = [pod for pod in holders(lab, at) if pod["util"] is not None and pod["node"] != "a100-1"]
+        pods = [pod for pod in holders(lab, at) if pod["util"] is not None and pod["node"] != "a100-1"]
         busy = 1.1 if (at // BLOCK) % 2 else 0.9
-        devices = summed([(pod["namespace"], pod["gpus"]) for pod in told])
-        worked = summed([(pod["namespace"], pod["gpus"] * round(pod["util"] * busy, 6)) for pod in told])
-        found = promql.values(lab.url, expression("Busy by namespace"), at, by="namespace")
-        assert found == pytest.approx({name: worked[name] / devices[name] for name in devices}, abs=1e-9), at
-        compared += len(found)
+        devices = summed([(pod["namespace"], pod["gpus"]) for pod in pods])
+        worked = summed([(pod["namespace"], pod["gpus"] * round(pod["util"] * busy, 6)) for pod in pods])
+        shares = promql.values(lab.url, expression("Busy by namespace"), at, by="namespace")
+        assert shares == pytest.approx({name: worked[name] / devices[name] for name in devices}, abs=1e-9), at
+        compared += len(shares)
     assert compared > MOMENTS
 
 
@@ -135,10 +137,12 @@ def test_a_percentage_is_divided_and_a_named_metric_is_the_only_one(pushed_lab: 
         for v in promql.values(pushed_lab.url, expression("Busy by namespace"), at, by="namespace").items()
         if v[0] == "nlp"
     ]
-    found = promql.values(pushed_lab.url, expression("Busy by namespace", percent), at, by="namespace")
-    assert 0 < found["nlp"] <= 1
+    shares = promql.values(pushed_lab.url, expression("Busy by namespace", percent), at, by="namespace")
+    assert 0 < shares["nlp"] <= 1
     assert "PROF" not in expression("Busy by namespace", percent)
-    assert found["nlp"] == pytest.approx(ratio[1], abs=0.2)  # of other devices too: slices tell no percentage
+    assert shares["nlp"] == pytest.approx(
+        ratio[1], abs=0.2
+    )  # of other devices too: slices tell no percentage
 
 
 def test_queues_hold_what_their_pods_hold(pushed_lab: Lab) -> None:
@@ -150,15 +154,18 @@ def test_queues_hold_what_their_pods_hold(pushed_lab: Lab) -> None:
             expressions(cluster(PrometheusOptions()), "Devices by queue"),
             strict=True,
         ):
-            held = [
+            allocations = [
                 (pod["queue"].partition("/")[2], pod["fraction"] or pod["gpus"])
                 for pod in lab.truth["pods"]
                 if (pod["queue"] or "").startswith(scheduler)
                 and (pod["resource"] == "nvidia_com_gpu" or pod["fraction"])
                 and pod["scheduled"] <= at < (pod["ended"] or lab.end)
             ]
-            found = promql.values(lab.url, ask, at, by=label)
-            assert {queue: value for queue, value in found.items() if value} == summed(held), (at, scheduler)
+            devices = promql.values(lab.url, ask, at, by=label)
+            assert {queue: value for queue, value in devices.items() if value} == summed(allocations), (
+                at,
+                scheduler,
+            )
 
 
 def test_what_is_chosen_narrows_the_panels(pushed_lab: Lab) -> None:
@@ -199,16 +206,16 @@ def test_every_panel_draws_three_days(pushed_lab: Lab, options: PrometheusOption
     times = {"start": pushed_lab.base, "end": pushed_lab.end, "step": 900}
     for panel in cluster(options)["panels"]:
         for target in panel["targets"]:
-            asked = promql.filled(target["expr"])
-            assert promql.asked(pushed_lab.url, "query_range", query=asked, **times)["result"], panel["title"]
+            query = promql.filled(target["expr"])
+            assert promql.asked(pushed_lab.url, "query_range", query=query, **times)["result"], panel["title"]
 
 
 def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:
     nothing = cluster(PrometheusOptions(matcher='cluster="elsewhere"'))
     for panel in nothing["panels"]:
         for target in panel["targets"]:
-            found = promql.instant(pushed_lab.url, target["expr"], pushed_lab.base + HOUR)
-            assert [series for series in found if series["value"][1] != "0"] == [], panel["title"]
+            results = promql.instant(pushed_lab.url, target["expr"], pushed_lab.base + HOUR)
+            assert [series for series in results if series["value"][1] != "0"] == [], panel["title"]
 
 
 RENAMED = """\
@@ -245,8 +252,8 @@ def test_labels_that_scraping_renamed_are_read_under_their_own_names(pushed_lab:
                 container="exported_container",
                 node="exported_node",
             )
-            told = expression("Allocated by namespace", PrometheusOptions(labels=names))
-            assert promql.values(url, told, by="namespace") == {"bio": 4}
+            query = expression("Allocated by namespace", PrometheusOptions(labels=names))
+            assert promql.values(url, query, by="namespace") == {"bio": 4}
 
 
 @contextmanager

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 def killer(victim: list[int], method: str) -> Callable[[str], None]:
     """Kills the process whose request of that kind it sees, once."""
 
-    def strike(asked: str) -> None:
-        if asked.startswith(method) and victim:
+    def strike(request: str) -> None:
+        if request.startswith(method) and victim:
             os.kill(victim.pop(), signal.SIGKILL)
             time.sleep(0.2)  # it is dead before it could be answered
 

@@ -91,7 +91,7 @@ def issued_by_storm() -> int:
 
 def invoices(cluster: str, month: str) -> list[object]:
     """Each invoice of the month with its lines, but for its number."""
-    told: list[object] = []
+    summaries: list[object] = []
     rows = Invoice.objects.filter(tenant__slug__startswith=cluster).order_by("tenant__slug", "period_start")
     for invoice in rows:
         if f"{invoice.period_start:%Y-%m}" == month:
@@ -100,5 +100,5 @@ def invoices(cluster: str, month: str) -> list[object]:
                 "kind", "service_period__start", "seconds_num", "seconds_den", "amount"
             )
             slug = invoice.buyer["slug"].removeprefix(cluster)
-            told.append((slug, invoice.period_start, invoice.state, invoice.total, list(columns)))
-    return told
+            summaries.append((slug, invoice.period_start, invoice.state, invoice.total, list(columns)))
+    return summaries

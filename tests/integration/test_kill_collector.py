@@ -153,36 +153,38 @@ class Story:
         """Op credits something of an invoice that was paid, to be given back to the card."""
         invoices = Invoice.objects.filter(tenant__slug__startswith="card", original=None)
         paid = [row for row in invoices if _is_paid(row)]
-        found = [row for row in paid if row.pk not in self.credited]
-        if found:
+        candidates = [row for row in paid if row.pk not in self.credited]
+        if candidates:
             now = datetime.now(UTC)
             note = credit_notes.credit(
-                invoice=found[0], reason="Slow.", by="op", on=now.date(), net=Money.of("1.00", "USD")
+                invoice=candidates[0], reason="Slow.", by="op", on=now.date(), net=Money.of("1.00", "USD")
             )
             refunds.prepare(credit_note=note, who="op", moment=now)
-            self.credited.add(found[0].pk)
+            self.credited.add(candidates[0].pk)
 
     def ends_well(self) -> None:
-        taken = [each for each in self.stripe.objects("payment_intent") if each["status"] == "succeeded"]
+        intents = [each for each in self.stripe.objects("payment_intent") if each["status"] == "succeeded"]
         invoices = Invoice.objects.filter(original=None)
-        numbers = Counter(each["metadata"].get("ct_number") for each in taken)
+        numbers = Counter(each["metadata"].get("ct_number") for each in intents)
         assert numbers.pop(None) == TOP_UPS
         assert numbers == Counter(str(number) for number in invoices.values_list("number", flat=True))
         assert all(_is_paid(invoice) for invoice in invoices)
         assert set(PaymentAttempt.objects.values_list("state", flat=True)) <= SETTLED
 
-        given = {each["metadata"]["ct_refund"]: each["amount"] for each in self.stripe.objects("refund")}
-        assert len(given) == len(self.stripe.objects("refund")) == len(self.credited)
+        refund_amounts = {
+            each["metadata"]["ct_refund"]: each["amount"] for each in self.stripe.objects("refund")
+        }
+        assert len(refund_amounts) == len(self.stripe.objects("refund")) == len(self.credited)
         rows = PaymentRefund.objects.values_list("id", "amount", "state")
         assert {str(key): (amount, state) for key, amount, state in rows} == {
-            key: (amount, "succeeded") for key, amount in given.items()
+            key: (amount, "succeeded") for key, amount in refund_amounts.items()
         }
         bought = sorted(WalletGrant.objects.filter(kind="top-up").values_list("amount", flat=True))
         assert bought == [10_00 + number for number in range(TOP_UPS)]
 
         booked = sum(MovedMoney.objects.values_list("payment__amount", flat=True))
-        there = sum(each["amount"] for each in taken if each["metadata"].get("ct_number"))
-        assert booked == there - sum(given.values())
+        there = sum(each["amount"] for each in intents if each["metadata"].get("ct_number"))
+        assert booked == there - sum(refund_amounts.values())
         later = datetime.now(UTC) + timedelta(hours=2)
         assert (
             reconciliation_run.run(gateway=gateway_access.gateway(), moment=later, by="op").counts["found"]

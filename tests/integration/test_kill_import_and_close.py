@@ -37,9 +37,9 @@ def test_case_089_killed_at_any_moment_and_run_again_it_ends_the_same(
         batch = took * BATCH / ROWS
         killed = 0
         for kill in range(KILLS):  # each a little further on than the one before, the first before any row
-            known = ROWS * kill // (KILLS + 1) // BATCH * BATCH
+            row_count = ROWS * kill // (KILLS + 1) // BATCH * BATCH
             killed += op.is_killed_doing(
-                "import_usage", "storm", file, *read, count=stored_by_storm, at=known,
+                "import_usage", "storm", file, *read, count=stored_by_storm, at=row_count,
                 after=dice.uniform(0, batch / 3),  # it is faster alone than the first time
             )  # fmt: skip
         assert killed >= 2
@@ -129,7 +129,7 @@ def totals(cluster: str) -> list[Any]:
     rows = PeriodTotal.objects.filter(tenant__slug__startswith=cluster).order_by(
         "tenant__slug", "period__start", "resource", "verdict", "gpu_model"
     )
-    told = rows.values_list(
+    values = rows.values_list(
         "tenant__slug",
         "period__start",
         "project__name",
@@ -139,7 +139,7 @@ def totals(cluster: str) -> list[Any]:
         "units",
         "amount",
     )
-    return [(slug.removeprefix(cluster), *rest) for slug, *rest in told]
+    return [(slug.removeprefix(cluster), *rest) for slug, *rest in values]
 
 
 def jobs(cluster: str) -> list[Any]:
@@ -151,15 +151,15 @@ def jobs(cluster: str) -> list[Any]:
 
 def invoices(cluster: str) -> list[Any]:
     """Each invoice of the cluster's tenants with its lines, but for its number."""
-    told = []
+    summaries = []
     for invoice in Invoice.objects.filter(tenant__slug__startswith=cluster).order_by(
         "tenant__slug", "period_start"
     ):
         lines = InvoiceLine.objects.filter(invoice=invoice).order_by("position")
-        told.append(
+        summaries.append(
             (
                 invoice.buyer["slug"].removeprefix(cluster), invoice.period_start, invoice.state, invoice.total,
                 list(lines.values_list("project", "meter", "seconds_num", "seconds_den", "unit_price", "amount")),
             )
         )  # fmt: skip
-    return told
+    return summaries

@@ -37,9 +37,9 @@ SEEDS = (*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in ran
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counting]:
     """It takes three mails a connection."""
-    with counting(most=3) as found:
-        monkeypatch.setenv("EMAIL_URL", found.url)
-        yield found
+    with counting(most=3) as mail_server:
+        monkeypatch.setenv("EMAIL_URL", mail_server.url)
+        yield mail_server
 
 
 class Killer:
@@ -181,18 +181,18 @@ def labs_that_owe(*, issued: datetime | None = None) -> None:
 
 def each_was_sent_or_somebody_is_asked(server: Counting, killed: int) -> None:
     """One letter for each invoice; a killed process leaves one at most of which nobody knows."""
-    asked = Letter.objects.exclude(state=LetterState.SKIPPED)
-    assert sorted(asked.values_list("invoice", flat=True)) == sorted(
+    letters = Letter.objects.exclude(state=LetterState.SKIPPED)
+    assert sorted(letters.values_list("invoice", flat=True)) == sorted(
         Invoice.objects.values_list("pk", flat=True)
     )
-    states = Counter(asked.values_list("state", flat=True))
+    states = Counter(letters.values_list("state", flat=True))
     assert set(states) <= {"sent", "sending"}
     assert states["sending"] <= killed
     assert max(Counter(server.ids).values()) == 1
 
     arrived = {name.removeprefix("<letter-").partition(".")[0] for name in server.ids}
-    sent = {str(pk) for pk in asked.filter(state=LetterState.SENT).values_list("pk", flat=True)}
-    unknown = list(asked.filter(state=LetterState.SENDING))
+    sent = {str(pk) for pk in letters.filter(state=LetterState.SENT).values_list("pk", flat=True)}
+    unknown = list(letters.filter(state=LetterState.SENDING))
     assert sent <= arrived <= sent | {str(row.pk) for row in unknown}
 
     later = datetime.now(UTC) + timedelta(minutes=11)
@@ -201,4 +201,4 @@ def each_was_sent_or_somebody_is_asked(server: Counting, killed: int) -> None:
     assert looks == [why] * len(unknown)
     for row in unknown:
         send.again(letter=row, moment=later)
-    assert asked.filter(state=LetterState.WAITING).count() == len(unknown)
+    assert letters.filter(state=LetterState.WAITING).count() == len(unknown)

@@ -50,16 +50,16 @@ BOOKS = ("clustertab_reconciliation_differences", "clustertab_reconciliation_age
 def scraping(lab: Lab, server: LiveServer, *, token: str = TOKEN) -> Iterator[str]:
     """The address of a Prometheus that reads the server as deploy/ tells it to, only more often and without TLS."""
     config = CONFIG.read_text()
-    for told, instead in (
+    for original, instead in (
         ("scheme: https", "scheme: http"),
         ("billing.example.org", server.url.removeprefix("http://")),
         ("scrape_interval: 60s", "scrape_interval: 1s"),
         ("scrape_timeout: 30s", "scrape_timeout: 1s"),
     ):
-        assert config.count(told) == 1, told
-        config = config.replace(told, instead)
-    beside = {"clustertab.token": token, "clustertab.rules.yml": RULES.read_text()}
-    with bare(lab, config=config, beside=beside) as url:
+        assert config.count(original) == 1, original
+        config = config.replace(original, instead)
+    files = {"clustertab.token": token, "clustertab.rules.yml": RULES.read_text()}
+    with bare(lab, config=config, files=files) as url:
         yield url
 
 
@@ -162,15 +162,17 @@ def test_promtool_finds_no_fault(served: LiveServer, pushed_lab: Lab) -> None:
     promtool = str(pushed_lab.dir / BINARIES / "promtool")
     request = Request(f"{served.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
     with urlopen(request, timeout=30) as answer:
-        told = answer.read()
-    for command, given in (
-        ([promtool, "check", "metrics"], told),
+        metrics = answer.read()
+    for command, stdin in (
+        ([promtool, "check", "metrics"], metrics),
         ([promtool, "check", "rules", str(RULES)], b""),
         ([promtool, "check", "config", "--syntax-only", str(CONFIG)], b""),
     ):
-        done = subprocess.run(command, input=given, capture_output=True)
+        done = subprocess.run(command, input=stdin, capture_output=True)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
-    assert {line.split()[2] for line in told.decode().splitlines() if line.startswith("# TYPE")} == set(OURS)
+    assert {line.split()[2] for line in metrics.decode().splitlines() if line.startswith("# TYPE")} == set(
+        OURS
+    )
 
 
 def test_every_metric_and_alert_is_documented() -> None:

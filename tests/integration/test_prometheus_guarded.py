@@ -40,8 +40,8 @@ def authority() -> Signed:
 @pytest.fixture(scope="module")
 def guarded(pushed_lab: Lab, authority: Signed) -> Iterator[str]:
     server = signed("localhost", by=authority)
-    beside = {"web.yml": USERS + TLS, "server.pem": server.pem, "server.key": server.key_pem}
-    with bare(pushed_lab, beside=beside, scheme="https", ready=partial(_answers, ca=authority.pem)) as url:
+    files = {"web.yml": USERS + TLS, "server.pem": server.pem, "server.key": server.key_pem}
+    with bare(pushed_lab, files=files, scheme="https", ready=partial(_answers, ca=authority.pem)) as url:
         yield url.replace("127.0.0.1", "localhost")
 
 
@@ -53,16 +53,16 @@ def _now(url: str, user: str = "op", password: str = PASSWORD, ca: str = "") -> 
 
 
 def test_who_knows_the_password_is_answered_and_who_does_not_reads_what_to_check(pushed_lab: Lab) -> None:
-    with bare(pushed_lab, beside={"web.yml": USERS}, ready=_answers) as url:
+    with bare(pushed_lab, files={"web.yml": USERS}, ready=_answers) as url:
         assert _now(url) > pushed_lab.end
         for user, password in (("op", "guessed"), ("eve", PASSWORD), ("", "")):
-            with pytest.raises(ConnectorError) as told:
+            with pytest.raises(ConnectorError) as error:
                 _now(url, user, password)
-            assert str(told.value) == (
+            assert str(error.value) == (
                 f"{url} does not know us (HTTP 401): check the user and password, the token, the AWS key or the "
                 "headers of the connection."
             )
-            assert not told.value.retry
+            assert not error.value.retry
 
 
 def test_the_same_over_tls_where_its_authority_is_given(guarded: str, authority: Signed) -> None:
@@ -73,15 +73,15 @@ def test_the_same_over_tls_where_its_authority_is_given(guarded: str, authority:
 
 def test_nobody_is_told_the_password_who_is_not_trusted(guarded: str) -> None:
     for ca in ("", signed("Some other CA").pem):
-        with pytest.raises(ConnectorError) as told:
+        with pytest.raises(ConnectorError) as error:
             _now(guarded, ca=ca)
-        assert "is not trusted" in str(told.value)
-        assert "give the CA that signed it, and check the name in the base URL." in str(told.value)
+        assert "is not trusted" in str(error.value)
+        assert "give the CA that signed it, and check the name in the base URL." in str(error.value)
 
 
 def test_http_where_https_is_spoken_is_one_sentence(guarded: str) -> None:
-    with pytest.raises(ConnectorError) as told:
+    with pytest.raises(ConnectorError) as error:
         _now(guarded.replace("https:", "http:"))
-    assert str(told.value).startswith("http://localhost:")
+    assert str(error.value).startswith("http://localhost:")
     # Its own words about https come with a reset of the connection, which may overtake them.
-    assert "HTTP 400" in str(told.value) or "or it speaks https only." in str(told.value)
+    assert "HTTP 400" in str(error.value) or "or it speaks https only." in str(error.value)

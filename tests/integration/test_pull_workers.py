@@ -23,13 +23,13 @@ PATIENCE = 30  # seconds
 
 def test_of_two_workers_one_pulls_and_the_other_says_so() -> None:
     cluster = a_connection().cluster
-    inside, told = Event(), Event()
+    inside, release = Event(), Event()
     slow = Scheduler([a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00")])
     idle = Scheduler()
 
     def wait_in_the_middle() -> None:
         inside.set()
-        assert told.wait(PATIENCE)
+        assert release.wait(PATIENCE)
 
     slow.during = wait_in_the_middle
 
@@ -41,7 +41,7 @@ def test_of_two_workers_one_pulls_and_the_other_says_so() -> None:
         try:
             return idle.pulled(cluster, "2026-03-01 12:00").outcome
         finally:
-            told.set()
+            release.set()
 
     assert at_once(one, other) == [PullOutcome.DONE, PullOutcome.BUSY]
     assert idle.windows == []
@@ -69,8 +69,8 @@ def test_however_many_schedulers_run_each_due_cluster_is_told_of_once() -> None:
     Connection.objects.filter(cluster__name="gpu3").update(enabled=False)
     moment = at("2026-03-01 12:00")
     claims = at_once(*[lambda: due.claim(moment=moment)] * 3)
-    told = [cluster_id for claim in claims for cluster_id, _ in claim]
-    assert len(told) == len(set(told)) == 3
+    cluster_ids = [cluster_id for claim in claims for cluster_id, _ in claim]
+    assert len(cluster_ids) == len(set(cluster_ids)) == 3
     assert due.claim(moment=at("2026-03-01 12:04")) == []
     assert len(due.claim(moment=at("2026-03-01 12:05"))) == 3  # nobody began them: they are due again
 
@@ -93,7 +93,7 @@ def test_the_schedule_sends_what_is_due_and_backs_off_with_it(monkeypatch: pytes
 def test_a_worker_whose_source_is_away_keeps_why_and_goes_on() -> None:
     cluster = a_connection(base_url="http://127.0.0.1:9").cluster
     tasks.pull_usage(cluster_id=cluster.pk)
-    known = Connection.objects.get()
-    assert known.failures == 1
-    assert known.last_error
-    assert Pull.objects.get().error == known.last_error
+    connection = Connection.objects.get()
+    assert connection.failures == 1
+    assert connection.last_error
+    assert Pull.objects.get().error == connection.last_error

@@ -99,16 +99,18 @@ def test_a_long_pull_delays_no_charge_and_no_effect(
             "STRIPE_MODE": "test",
         }
         stack.enter_context(hanging(slurm))
-        told = stack.enter_context(Connection(broker(redis.url())))
+        broker_connection = stack.enter_context(Connection(broker(redis.url())))
         stack.enter_context(worker("pull", environ, log))
         stack.enter_context(worker("collect", environ, log))
         for cluster in clusters:
-            app.send_task("billing.tasks.pull_usage", kwargs={"cluster_id": cluster.pk}, connection=told)
+            app.send_task(
+                "billing.tasks.pull_usage", kwargs={"cluster_id": cluster.pk}, connection=broker_connection
+            )
         eventually(lambda: len(slurm.asked) >= 2, log)  # both of its hands are full
         with transaction.atomic():
             outbox.add("tests.integration.effects.record", mark="told")
         for task in ("billing.tasks.collect", "portal.core.outbox.tasks.dispatch"):
-            app.send_task(task, connection=told)
+            app.send_task(task, connection=broker_connection)
         eventually(lambda: Payment.objects.filter(amount=400).exists(), log)
         eventually(lambda: effects() == ["told"], log)
         assert len(slurm.asked) == 2  # they hang still

@@ -26,12 +26,12 @@ BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https
 def charge(counter: Counter, invoice: Invoice) -> str:
     """As a worker does that has found the invoice to be due; what came of it."""
     try:
-        made = attempts.charge(
+        attempt = attempts.charge(
             invoice=invoice, gateway=counter.gateway, moment=counter.now, on=counter.now.date()
         )
     except GatewayError as error:
         return str(error.happened)  # the other one is at it, and its key is in use
-    return "held" if isinstance(made, Held) else str(made.pk)
+    return "held" if isinstance(attempt, Held) else str(attempt.pk)
 
 
 def open_page(counter: Counter, invoice: Invoice) -> str:
@@ -45,9 +45,9 @@ def open_page(counter: Counter, invoice: Invoice) -> str:
 
 
 def each_is_charged_once(counter: Counter) -> None:
-    asked = [each["metadata"]["ct_number"] for each in counter.stripe.objects("payment_intent")]
+    intent_numbers = [each["metadata"]["ct_number"] for each in counter.stripe.objects("payment_intent")]
     numbers = Invoice.objects.filter(tenant__slug__in=LABS).values_list("number", flat=True)
-    assert sorted(asked) == sorted(str(number) for number in numbers)
+    assert sorted(intent_numbers) == sorted(str(number) for number in numbers)
     assert Payment.objects.count() == len(LABS)
     assert set(PaymentAttempt.objects.values_list("state", flat=True)) == {"succeeded"}
     assert counter.stripe.violations == []
@@ -60,8 +60,8 @@ def test_collecting_case_9_two_connections_that_charge_one_invoice_make_one_atte
         for invoice in Invoice.objects.filter(tenant__slug__in=LABS).select_related("tenant"):
             if dice.random() < 0.5:
                 counter.stripe.faults.delay(dice.uniform(0, 0.05), "POST /v1/payment_intents")
-            told = at_once(*[partial(charge, counter, invoice)] * 3)
-            assert PaymentAttempt.objects.filter(invoice=invoice).count() == 1, told
+            results = at_once(*[partial(charge, counter, invoice)] * 3)
+            assert PaymentAttempt.objects.filter(invoice=invoice).count() == 1, results
         counter.collect()
         each_is_charged_once(counter)
 

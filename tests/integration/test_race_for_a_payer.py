@@ -29,9 +29,9 @@ def test_two_who_would_pay_for_each_other_at_once_do_not() -> None:
             return str(refusal)
         return ""
 
-    told = at_once(*[lambda n=n: pays(tenants[n], tenants[(n + 1) % 4]) for n in range(4)])
+    results = at_once(*[lambda n=n: pays(tenants[n], tenants[(n + 1) % 4]) for n in range(4)])
 
-    assert told.count("") in {1, 2}
+    assert results.count("") in {1, 2}
     rows = Payer.objects.values_list("tenant", "payer")
     assert not {tenant for tenant, _ in rows} & {payer for _, payer in rows}
 

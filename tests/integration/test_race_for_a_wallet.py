@@ -44,8 +44,8 @@ def test_case_067_twenty_connections_hold_no_more_than_there_is() -> None:
             return False
         return True
 
-    held = at_once(*[lambda number=number: hold(number) for number in range(20)])
-    assert sum(held) == 12  # of 110 that may be held
+    results = at_once(*[lambda number=number: hold(number) for number in range(20)])
+    assert sum(results) == 12  # of 110 that may be held
     wallet.refresh_from_db()
     assert wallet.held == 108 * TOKEN
     prove()
@@ -81,8 +81,8 @@ def test_case_069_a_top_up_that_is_told_of_twenty_times_is_credited_once() -> No
     wallet = Wallet.objects.get()
 
     def top_up() -> int:
-        given = grants.grant(wallet=wallet, amount=50 * TOKEN, key="payment 7", who="webhook", moment=NOW)
-        return given.pk
+        grant = grants.grant(wallet=wallet, amount=50 * TOKEN, key="payment 7", who="webhook", moment=NOW)
+        return grant.pk
 
     assert len(set(at_once(*[top_up] * 20))) == 1
     assert WalletGrant.objects.filter(key="payment 7").count() == 1

@@ -74,10 +74,12 @@ def test_case_095_ten_who_credit_one_invoice_at_once_never_give_back_more_than_i
     (tenant,) = billed()
     march = invoice_of(tenant, "2026-03")
 
-    told = at_once(*[lambda: credit(march, "3.00")] * 10)
+    results = at_once(*[lambda: credit(march, "3.00")] * 10)
 
-    assert sorted(each for each in told if each.startswith("CN")) == [f"CN-2026-{n:04d}" for n in range(1, 7)]
-    assert {each for each in told if not each.startswith("CN")} == {
+    assert sorted(each for each in results if each.startswith("CN")) == [
+        f"CN-2026-{n:04d}" for n in range(1, 7)
+    ]
+    assert {each for each in results if not each.startswith("CN")} == {
         "INV-2026-0001: Only 2.00 USD are left to credit, before tax."
     }
     assert settlement.balance(invoice=march, on=TODAY).due.text == "2.40"
@@ -135,8 +137,8 @@ def test_a_correction_during_a_close_is_billed_now_or_given_back_later() -> None
     prove()
     closed("2026-05", tenant)
     assert prove()["billed"] == hours(22)
-    standing = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED)
-    assert sum(standing.values_list("amount", flat=True)) == 4400
+    issued_lines = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED)
+    assert sum(issued_lines.values_list("amount", flat=True)) == 4400
 
 
 def test_two_who_close_with_corrections_at_once_issue_each_document_once() -> None:

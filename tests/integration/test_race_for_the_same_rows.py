@@ -42,7 +42,7 @@ def at_once(*works: Callable[[], T]) -> list[T]:
             connection.close()
 
     with ThreadPoolExecutor(len(works)) as pool:
-        return [told.result(PATIENCE) for told in [pool.submit(do, work) for work in works]]
+        return [future.result(PATIENCE) for future in [pool.submit(do, work) for work in works]]
 
 
 def test_two_processes_that_import_the_same_file_store_each_row_once(
@@ -149,9 +149,9 @@ def test_case_055_fifty_invoices_issued_at_once_are_numbered_1_to_50() -> None:
     tenants = [a_tenant(f"t{n}", plan=plan, accounts=[(cluster, f"a{n}")]) for n in range(50)]
     take_in(cluster, *[a_job(account=f"a{n}") for n in range(50)])
 
-    told = at_once(*[lambda tenant=tenant: closed("2026-03", tenant) for tenant in tenants])
+    results = at_once(*[lambda tenant=tenant: closed("2026-03", tenant) for tenant in tenants])
 
-    assert sorted(one.number for one in told) == [f"INV-2026-{n:04d}" for n in range(1, 51)]
+    assert sorted(one.number for one in results) == [f"INV-2026-{n:04d}" for n in range(1, 51)]
     assert InvoiceSeries.objects.get().last_number == 50
     prove()
 
@@ -161,10 +161,10 @@ def test_case_010_two_closes_of_one_month_at_once_are_one_invoice() -> None:
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     take_in(cluster, a_job())
 
-    told = at_once(*[lambda: closed("2026-03", vision)] * 4)
+    results = at_once(*[lambda: closed("2026-03", vision)] * 4)
 
-    assert sorted(one.outcome for one in told) == ["already issued"] * 3 + ["issued"]
-    assert {one.number for one in told} == {"INV-2026-0001"}
+    assert sorted(one.outcome for one in results) == ["already issued"] * 3 + ["issued"]
+    assert {one.number for one in results} == {"INV-2026-0001"}
     assert Invoice.objects.count() == 1
 
 

@@ -60,16 +60,16 @@ class Demo:
 
     def children(self, name: str) -> list[int]:
         """Processes of this instance whose command line names `name`."""
-        found = []
+        pids = []
         mark = f"CLUSTERTAB_HOME={self.home}".encode()
         for entry in Path("/proc").iterdir():
             try:
                 command = (entry / "cmdline").read_bytes().split(b"\0")
                 if name.encode() in command and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except (OSError, ValueError):
                 continue
-        return found
+        return pids
 
     def kill(self) -> None:
         """Everything of it at once, without a chance to tidy up."""
@@ -91,10 +91,10 @@ def steps(output: str) -> list[str]:
     return [line[:11].rstrip() for line in before if re.fullmatch(r"[a-z ]{11}  \d+\.\d s", line)]
 
 
-def eventually(so: Callable[[], bool], said: Callable[[], str]) -> None:
+def eventually(so: Callable[[], bool], message: Callable[[], str]) -> None:
     end = time.monotonic() + PATIENCE
     while not so():
-        assert time.monotonic() < end, said()
+        assert time.monotonic() < end, message()
         time.sleep(0.1)
 
 
@@ -145,9 +145,9 @@ def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) ->
 
 
 def test_a_port_in_use_is_one_sentence(demo: Demo) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", demo.port))
-        taken.listen()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", demo.port))
+        listener.listen()
         code, out, err = run(demo.home, "demo", "--port", str(demo.port))
     assert (code, out) == (2, "")
     assert err == f"Port {demo.port} is in use; choose another with --port.\n"

@@ -27,8 +27,8 @@ print(json.dumps({"people": User.objects.count()}))
 
 
 def environ(home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG"}}
-    return kept | {"CLUSTERTAB_HOME": str(home)}
+    variables = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG"}}
+    return variables | {"CLUSTERTAB_HOME": str(home)}
 
 
 def start(home: Path, *command: str) -> subprocess.Popen[str]:
@@ -142,12 +142,12 @@ def test_an_environment_is_made_with_the_pip_that_python_brings_or_with_one_of_i
 
 
 def test_an_environment_is_fresh_until_its_locks_or_its_place_change(launcher: dict[str, Any]) -> None:
-    fits, wanted = launcher["fits"], launcher["wanted_stamp"]()
+    fits, stamp = launcher["fits"], launcher["wanted_stamp"]()
     for lock in launcher["LOCKS"]:
-        assert fits(dict(wanted), wanted, lock)
-    assert not fits(wanted | {"requirements.txt": "another"}, wanted, "requirements.txt")
-    assert not fits(wanted | {"root": "elsewhere"}, wanted, "requirements.txt")
-    assert not fits({}, wanted, "requirements.txt")
+        assert fits(dict(stamp), stamp, lock)
+    assert not fits(stamp | {"requirements.txt": "another"}, stamp, "requirements.txt")
+    assert not fits(stamp | {"root": "elsewhere"}, stamp, "requirements.txt")
+    assert not fits({}, stamp, "requirements.txt")
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_an_installation_says_what_it_is_at_and_shrinks_no_environment(
     monkeypatch.setitem(inside, "STAMP", str(tmp_path / "stamp"))
     monkeypatch.setitem(inside, "install", installed.append)
     runtime, demo, dev = launcher["LOCKS"]
-    wanted = launcher["wanted_stamp"]()
+    stamp = launcher["wanted_stamp"]()
     for before, required, target in (
         ({}, runtime, runtime),
         ({demo: "old"}, runtime, demo),
         ({demo: ""}, dev, dev),
     ):
-        launcher["prepare"](before, wanted, required)
+        launcher["prepare"](before, stamp, required)
         assert installed.pop() == target
         assert json.loads((tmp_path / "stamp").read_text()).keys() >= {"root", runtime, target}
     assert re.fullmatch(r"(environment  \d+\.\d s\n){3}", capsys.readouterr().err)

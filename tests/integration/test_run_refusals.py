@@ -20,10 +20,14 @@ PATIENCE = 300  # seconds
 LOCKS = ("requirements.txt", "requirements-demo.txt", "requirements-dev.txt", "requirements-uv.txt")
 
 
-def refused(home: Path, *command: str, **told: str) -> str:
+def refused(home: Path, *command: str, **variables: str) -> str:
     """The sentence on standard error; the code is 2, and standard output is empty."""
     done = subprocess.run(
-        [ROOT / "run", *command], env=environ(home) | told, capture_output=True, text=True, timeout=PATIENCE
+        [ROOT / "run", *command],
+        env=environ(home) | variables,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr

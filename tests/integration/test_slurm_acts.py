@@ -49,8 +49,8 @@ def cancels(cluster: Cluster, job: str) -> CarriedOut:
 
 def standing(lab: Lab, job: str) -> str:
     """`PENDING JobHeldAdmin`, as squeue has it; "" for a job that is over."""
-    told = lab.slurm("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r").splitlines()
-    return told[0] if told and not told[0].startswith(("CANCELLED", "COMPLETED")) else ""
+    lines = lab.slurm("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r").splitlines()
+    return lines[0] if lines and not lines[0].startswith(("CANCELLED", "COMPLETED")) else ""
 
 
 @pytest.mark.sample
@@ -117,10 +117,10 @@ def test_an_ordinary_user_can_act_on_nobody_elses_jobs(slurm_lab: Lab) -> None:
     cluster = connected(slurm_lab, user="eve")
     job = slurm_lab.submits("cyd", "globex", "true", "-p", "cpu", TOMORROW)
     try:
-        (held,) = holds(cluster, "globex", "cyd").acts
+        (hold,) = holds(cluster, "globex", "cyd").acts
         (cancelled,) = cancels(cluster, job).acts
-        assert (held.outcome, cancelled.outcome) == ("failed", "failed")
-        assert "`sacctmgr modify user eve set adminlevel=Operator`" in held.error
+        assert (hold.outcome, cancelled.outcome) == ("failed", "failed")
+        assert "`sacctmgr modify user eve set adminlevel=Operator`" in hold.error
         assert "`sacctmgr modify user eve set adminlevel=Operator`" in cancelled.error
         assert standing(slurm_lab, job) == "PENDING BeginTime"
     finally:
@@ -145,7 +145,7 @@ def test_limits_of_this_release_are_refused_and_slurmrestd_lives(slurm_lab: Lab)
 
 def group_limits(lab: Lab, account: str) -> str:
     """GrpTRES, GrpTRESMins and GrpSubmitJobs of the account itself, as sacctmgr has them."""
-    told = lab.slurm(
+    output = lab.slurm(
         "sacctmgr",
         "-nP",
         "show",
@@ -154,7 +154,7 @@ def group_limits(lab: Lab, account: str) -> str:
         "user=",
         "format=GrpTRES,GrpTRESMins,GrpSubmitJobs",
     )
-    return told.strip()
+    return output.strip()
 
 
 def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(each_slurm: Lab) -> None:
@@ -192,8 +192,8 @@ def test_three_reasons_come_and_go_in_every_order(each_slurm: Lab) -> None:
 
     def look(stands: set[str]) -> None:
         submits = "0" if orders.refuses(stands) else ""
-        wanted = f"gres/gpu=0||{submits}" if stands else before
-        assert group_limits(each_slurm, "initech") == wanted, stands
+        expected = f"gres/gpu=0||{submits}" if stands else before
+        assert group_limits(each_slurm, "initech") == expected, stands
 
     for order in orders.orders():
         orders.play(order, account="initech", opens=lambda: door(cluster), look=look)
@@ -250,24 +250,24 @@ def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: 
 
 
 def findings(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    said = io.StringIO()
+    output = io.StringIO()
     with suppress(SystemExit):  # the answer tells how it went
-        call_command("test_connection", cluster.name, "--json", stdout=said)
-    told = json.loads(said.getvalue())["findings"]
-    return {each["subject"]: each for each in told}
+        call_command("test_connection", cluster.name, "--json", stdout=output)
+    checks = json.loads(output.getvalue())["findings"]
+    return {each["subject"]: each for each in checks}
 
 
-def bad(told: dict[str, dict[str, Any]]) -> dict[str, str]:
-    return {name: each["level"] for name, each in told.items() if each["level"] != "ok"}
+def bad(checks: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: each["level"] for name, each in checks.items() if each["level"] != "ok"}
 
 
 def test_the_labs_connection_is_as_it_should_be(each_slurm: Lab) -> None:
-    told = findings(connected(each_slurm))
+    checks = findings(connected(each_slurm))
     release = tuple(int(part) for part in each_slurm.version.split(".")[:2])
-    assert bad(told) == ({"Acting": "warn"} if release < (23, 11) else {})  # limits
-    assert told["Version"]["sentence"].startswith(f"Slurm {each_slurm.version}, read over v0.0.")
-    assert told["AccountingStorageTRES"]["sentence"] == "Slurm records gres/gpu and the models a100, h100."
-    assert "agrees with ours" in told["Clock"]["sentence"]
+    assert bad(checks) == ({"Acting": "warn"} if release < (23, 11) else {})  # limits
+    assert checks["Version"]["sentence"].startswith(f"Slurm {each_slurm.version}, read over v0.0.")
+    assert checks["AccountingStorageTRES"]["sentence"] == "Slurm records gres/gpu and the models a100, h100."
+    assert "agrees with ours" in checks["Clock"]["sentence"]
 
 
 def test_what_is_wrong_with_a_token_or_its_user_is_found(slurm_lab: Lab) -> None:
@@ -287,15 +287,18 @@ def test_daemons_that_are_down_are_told_apart_from_a_bad_token(slurm_lab: Lab) -
     cluster = connected(slurm_lab)
     try:
         slurm_lab.stop("slurmdbd")
-        told = findings(cluster)
-        assert (told["Token"]["level"], told["slurmdbd"]["level"]) == ("ok", "fail")
+        checks = findings(cluster)
+        assert (checks["Token"]["level"], checks["slurmdbd"]["level"]) == ("ok", "fail")
         slurm_lab.start()
         slurm_lab.stop("slurmctld")
-        told = findings(cluster)
-        assert (told["Token"]["level"], told["slurmctld"]["level"]) == ("ok", "fail")
-        assert told["Sample"]["level"] == "ok"
+        checks = findings(cluster)
+        assert (checks["Token"]["level"], checks["slurmctld"]["level"]) == ("ok", "fail")
+        assert checks["Sample"]["level"] == "ok"
         slurm_lab.stop("slurmrestd")
-        told = findings(cluster)
-        assert (told["Address"]["level"], told["Address"]["mend"]) == ("fail", "systemctl status slurmrestd")
+        checks = findings(cluster)
+        assert (checks["Address"]["level"], checks["Address"]["mend"]) == (
+            "fail",
+            "systemctl status slurmrestd",
+        )
     finally:
         slurm_lab.start()

@@ -31,7 +31,7 @@ def busy_lab(slurm_lab: Lab) -> Iterator[Lab]:
     """A lab that has a month of jobs behind it."""
     slurm_lab.does("fill", FILL)
     yield slurm_lab
-    slurm_lab.does("sql", told="DELETE FROM lab_job_table WHERE job_name LIKE 'fill-%'")
+    slurm_lab.does("sql", stdin="DELETE FROM lab_job_table WHERE job_name LIKE 'fill-%'")
 
 
 @pytest.mark.larger
@@ -53,9 +53,9 @@ def test_a_pull_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(
         assert rows > FILL * DAYS // 31
         killed = 0
         for kill in range(KILLS):  # each a little further on than the one before, the first before any row
-            known = rows * kill // (KILLS + 1)
+            row_count = rows * kill // (KILLS + 1)
             killed += op.is_killed_doing(
-                "pull_usage", "storm", count=stored_by_storm, at=known, after=dice.uniform(0, took / DAYS)
+                "pull_usage", "storm", count=stored_by_storm, at=row_count, after=dice.uniform(0, took / DAYS)
             )
             mark = watermark(storm)
             done = Pull.objects.filter(cluster=storm, outcome=Pull.Outcome.DONE).order_by("pk").last()
@@ -88,8 +88,8 @@ def test_of_two_pulls_at_once_one_does_it_and_a_dead_one_is_in_nobodys_way(
         assert met == [1]  # it says that the cluster is being pulled already
         assert Pull.objects.get().outcome == Pull.Outcome.DONE
 
-        asked = gate.asked
-        assert one.is_killed_doing("pull_usage", "lab", count=lambda: gate.asked, at=asked + 1)
+        request_count = gate.asked
+        assert one.is_killed_doing("pull_usage", "lab", count=lambda: gate.asked, at=request_count + 1)
         until(lambda: gate.answered == gate.asked)
         other.does("pull_usage", "lab")  # the dead one's lock went with its connection
 

@@ -39,9 +39,9 @@ def test_a_job_is_seen_waiting_running_and_cancelled(slurm_lab: Lab) -> None:
     pull(cluster)
 
     (cancelled,) = runs_of(cluster, job)
-    told = oracle(slurm_lab, since=slurm_lab.began)[cancelled.source_key]
-    assert (cancelled.state, cancelled.gpus, held(cancelled)) == ("CANCELLED", 3, told.seconds)
-    assert seconds(ada) - before == told.gpu_seconds
+    expected = oracle(slurm_lab, since=slurm_lab.began)[cancelled.source_key]
+    assert (cancelled.state, cancelled.gpus, held(cancelled)) == ("CANCELLED", 3, expected.seconds)
+    assert seconds(ada) - before == expected.gpu_seconds
     prove()
 
 
@@ -74,30 +74,30 @@ def test_a_run_that_slurm_forgot_is_flagged_and_not_billed_on(slurm_lab: Lab) ->
     hidden = int(job) + 900_000_000  # a row that never became eligible comes in no window
     slurm_lab.does(
         "sql",
-        told="UPDATE lab_job_table SET mod_time = time_eligible, time_eligible = 0, "
+        stdin="UPDATE lab_job_table SET mod_time = time_eligible, time_eligible = 0, "
         f"id_job = {hidden} WHERE id_job = {job} AND time_end = 0",
     )
     try:
         time.sleep(2)
-        told = pull(cluster)
-        assert told["vanished"] == 1
+        counts = pull(cluster)
+        assert counts["vanished"] == 1
         assert pull(cluster)["vanished"] == 0  # it is told once
-        kept = record(cluster, run.source_key)
-        assert (kept.ended, kept.seen_until) == (None, run.seen_until)
-        assert hasattr(kept, "vanished")
+        stored = record(cluster, run.source_key)
+        assert (stored.ended, stored.seen_until) == (None, run.seen_until)
+        assert hasattr(stored, "vanished")
     finally:
         slurm_lab.does(
             "sql",
-            told=f"UPDATE lab_job_table SET time_eligible = mod_time, id_job = {job} WHERE id_job = {hidden}",
+            stdin=f"UPDATE lab_job_table SET time_eligible = mod_time, id_job = {job} WHERE id_job = {hidden}",
         )
-    told = pull(cluster)
-    assert told["healed"] == 1
+    counts = pull(cluster)
+    assert counts["healed"] == 1
     assert seconds(cyd) >= billed
 
     slurm_lab.slurm("scancel", job)
     slurm_lab.has_ended(job)
     pull(cluster)
-    kept = record(cluster, run.source_key)
-    assert held(kept) == oracle(slurm_lab, since=slurm_lab.began)[run.source_key].seconds
+    stored = record(cluster, run.source_key)
+    assert held(stored) == oracle(slurm_lab, since=slurm_lab.began)[run.source_key].seconds
     assert UsageRecord.objects.filter(vanished__isnull=False).count() == 0
     prove()

@@ -51,13 +51,13 @@ def test_what_keeps_the_records_goes_away_in_the_middle_of_pulls(filled: Lab) ->
             storm = connected(filled, f"without-{daemon}", first_usage_from=first, url=gate.url)
             gate.before(7, partial(filled.stop, daemon))  # a day takes five or six
             try:
-                said = fails(storm)
+                error = fails(storm)
                 stored, mark = ledger(storm), watermark(storm)
                 assert 0 < len(stored) < len(ledger(calm))
                 assert (
                     mark == Pull.objects.filter(cluster=storm, outcome=Pull.Outcome.DONE).latest("pk").as_of
                 )
-                assert word in said
+                assert word in error
                 refused(storm)  # and again, as long as it lasts
                 assert Connection.objects.get(cluster=storm).failures == 2
             finally:
@@ -66,8 +66,8 @@ def test_what_keeps_the_records_goes_away_in_the_middle_of_pulls(filled: Lab) ->
             pull(storm)
             same(ledger(storm), ledger(calm))
             assert (watermark(storm) or mark) > mark  # type: ignore[operator]
-            told = Connection.objects.get(cluster=storm)
-            assert (told.failures, told.last_error) == (0, "")
+            connection = Connection.objects.get(cluster=storm)
+            assert (connection.failures, connection.last_error) == (0, "")
 
 
 def test_without_slurmctld_usage_is_read_and_the_next_pull_knows_the_nodes_again(slurm_lab: Lab) -> None:
@@ -112,11 +112,11 @@ def test_what_ends_while_slurmdbd_is_away_comes_with_its_true_end(slurm_lab: Lab
     slurm_lab.has_ended(job)
     pull(cluster)
 
-    told = oracle(slurm_lab, since=slurm_lab.began)[key]
+    expected = oracle(slurm_lab, since=slurm_lab.began)[key]
     run = record(cluster, key)
     assert run.ended is not None
     assert run.started is not None
-    assert (run.gpus, run.ended - run.started) == (told.gpus, told.seconds)
+    assert (run.gpus, run.ended - run.started) == (expected.gpus, expected.seconds)
 
 
 def test_an_expired_token_is_told_and_a_new_one_goes_on(slurm_lab: Lab) -> None:

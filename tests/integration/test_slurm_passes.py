@@ -62,12 +62,12 @@ def test_one_pass_and_ten_during_the_jobs_and_windows_at_random_give_the_same(sl
 def test_a_pass_that_finds_what_is_known_writes_no_record(slurm_lab: Lab) -> None:
     cluster = connected(slurm_lab)
     pull(cluster)
-    known = ledger(cluster)
+    existing = ledger(cluster)
 
-    told = pull(cluster)
+    counts = pull(cluster)
 
-    assert (told["new"], told["quarantined"]) == (0, 0)
-    assert ledger(cluster) == known
+    assert (counts["new"], counts["quarantined"]) == (0, 0)
+    assert ledger(cluster) == existing
     assert set(UsageRecord.objects.filter(ended__isnull=False).values_list("revision", flat=True)) == {1}
 
 

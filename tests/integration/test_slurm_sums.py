@@ -62,8 +62,8 @@ def test_a_file_of_sacct_brings_the_same_records_as_a_pull(each_slurm: Lab, tmp_
         "--json",
     )
 
-    told_by_one_alone = {"exit_code", "requested"}  # v0.0.38 tells neither as sacct does
-    pulled, imported = (ledger(each, without=told_by_one_alone) for each in (by_rest, by_file))
+    differing_fields = {"exit_code", "requested"}  # v0.0.38 tells neither as sacct does
+    pulled, imported = (ledger(each, without=differing_fields) for each in (by_rest, by_file))
     for row in (*pulled.values(), *imported.values()):
         if row["node_list"] == "None assigned":
             del row[
@@ -137,10 +137,10 @@ def test_a_job_that_gives_a_node_back_is_two_runs_which_do_not_overlap(slurm_lab
     assert larger.ended is not None
     assert smaller.started is not None
     assert larger.ended <= smaller.started
-    told = oracle(slurm_lab, since=began - 60)
-    kept = {key: row for key, row in told.items() if row.name == "resized"}
-    assert len(kept) == 2
-    ends = [record(cluster, key).ended for key in kept]
+    expected = oracle(slurm_lab, since=began - 60)
+    resized_runs = {key: row for key, row in expected.items() if row.name == "resized"}
+    assert len(resized_runs) == 2
+    ends = [record(cluster, key).ended for key in resized_runs]
     assert max(end for end in ends if end) - (larger.started or 0) == sum(
         held(run) or 0 for run in (larger, smaller)
     )

@@ -80,9 +80,9 @@ def rates(*period: str) -> dict[str, dict[str, Any]]:
     return {row["namespace"]: row for row in rows if row["namespace"] in UNITS}
 
 
-def near(told: str, value: str | Fraction) -> bool:
+def near(text: str, value: str | Fraction) -> bool:
     """To 1e-9 of it."""
-    return abs(Fraction(told) - Fraction(value)) <= Fraction(value) / 10**9
+    return abs(Fraction(text) - Fraction(value)) <= Fraction(value) / 10**9
 
 
 @pytest.mark.parametrize("configuration", CONFIGURED)
@@ -134,11 +134,11 @@ def test_february_is_invoiced_for_the_49_hours(
 
 def documented() -> dict[str, dict[str, tuple[str, ...]]]:
     """The table of docs/explanation/efficiency.md: configuration → unit → dollars an hour."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    hourly_prices: dict[str, dict[str, tuple[str, ...]]] = {}
     text = (DOCS / "explanation/efficiency.md").read_text()
     for row in re.findall(r"^\| ([a-z][\w, ]*) \| (bu-[abc]) \| (.*) \|$", text, re.MULTILINE):
-        found.setdefault(row[0], {})[row[1]] = tuple(row[2].split(" | "))
-    return found
+        hourly_prices.setdefault(row[0], {})[row[1]] = tuple(row[2].split(" | "))
+    return hourly_prices
 
 
 def shortened(text: str) -> str:

@@ -12,11 +12,13 @@ from billing.bank_transfers.entities import ReadOptions, StatementError
 from tests.rules.test_csv_exports import IBAN, INVOICE, read
 
 
-def refused(text: str, **said: Any) -> list[str]:
+def refused(text: str, **options: Any) -> list[str]:
     """The sentences of quarantine, where nothing of the file is booked."""
-    found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, **{"currency": "EUR", **said}))
-    assert found.entries == ()
-    return [each.reason for each in found.bad]
+    statement = csv_statement.statement(
+        text.encode(), ReadOptions(account=IBAN, **{"currency": "EUR", **options})
+    )
+    assert statement.entries == ()
+    return [each.reason for each in statement.bad]
 
 
 DIRECTIONS = {
@@ -85,12 +87,12 @@ def test_states_that_say_that_nothing_came_are_put_aside_and_unknown_ones_refuse
     with pytest.raises(StatementError, match="The state 'Odd' is not known: say with --word 'Odd=booked'"):
         refused(head + "2026-04-08;13.00;EUR;a;Odd\n")
     assert refused(head + "2026-04-08;13.00;EUR;a;Odd\n", words={"odd": "failed"})
-    found = csv_statement.statement(
+    statement = csv_statement.statement(
         f"{head}2026-04-08;13.00;EUR;a;\n2026-04-08;15.00;EUR;b;Completed\n2026-04-08;9.00;EUR;c;Pending\n".encode(),
         ReadOptions(account=IBAN),
     )
-    assert [each.amount for each in found.entries] == [1500]
-    assert ([each.reason for each in found.bad], found.pending) == (
+    assert [each.amount for each in statement.entries] == [1500]
+    assert ([each.reason for each in statement.bad], statement.pending) == (
         ["It does not say whether it is booked, as other rows do."],
         1,
     )
@@ -180,6 +182,6 @@ def test_no_combination_of_columns_books_money_that_a_word_says_did_not_come() -
             + (f";{state}" if state else "")
             + "\n"
         )
-        found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN)).entries
+        entries = csv_statement.statement(text.encode(), ReadOptions(account=IBAN)).entries
         came = sign == 1 and counts == 1 and not minus
-        assert ([each.amount for each in found if each.amount > 0] == [5000]) is came, text
+        assert ([each.amount for each in entries if each.amount > 0] == [5000]) is came, text

@@ -15,11 +15,11 @@ INVOICE = "INV-2026-0001"
 Row = tuple[int, str, str, str, str]  # minor units, currency, day, other side, what they wrote
 
 
-def read(text: str, **said: Any) -> list[Row]:
-    found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, **said))
-    assert found.bad == ()
+def read(text: str, **options: Any) -> list[Row]:
+    statement = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, **options))
+    assert statement.bad == ()
     return [
-        (each.amount, each.currency, str(each.booked_on), each.payer, each.text) for each in found.entries
+        (each.amount, each.currency, str(each.booked_on), each.payer, each.text) for each in statement.entries
     ]
 
 
@@ -176,8 +176,8 @@ EXPORTS: dict[str, tuple[str, dict[str, str]]] = {
 
 @pytest.mark.parametrize("bank", EXPORTS)
 def test_what_came_and_what_went_is_read_from_the_exports_of_banks(bank: str) -> None:
-    text, said = EXPORTS[bank]
-    assert read(text, **said) == [CAME, WENT]
+    text, options = EXPORTS[bank]
+    assert read(text, **options) == [CAME, WENT]
 
 
 NAMELESS: tuple[tuple[str, str, dict[str, str]], ...] = (
@@ -237,11 +237,11 @@ NAMELESS: tuple[tuple[str, str, dict[str, str]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("bank", "text", "said"), NAMELESS, ids=[bank for bank, *_ in NAMELESS])
+@pytest.mark.parametrize(("bank", "text", "options"), NAMELESS, ids=[bank for bank, *_ in NAMELESS])
 def test_exports_without_names_of_payers_keep_the_reference(
-    bank: str, text: str, said: dict[str, str]
+    bank: str, text: str, options: dict[str, str]
 ) -> None:
-    assert [(amount, when, wrote) for amount, _, when, _, wrote in read(text, **said)] == [
+    assert [(amount, when, wrote) for amount, _, when, _, wrote in read(text, **options)] == [
         (5000, "2026-04-08", INVOICE),
         (-1250, "2026-04-09", "Order 7"),
     ]

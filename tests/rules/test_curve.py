@@ -29,8 +29,8 @@ def test_case_031_the_curves_of_graduated_and_volume_prices_meet_their_bounds() 
 
 
 def test_case_031_a_cliff_is_shown_and_none_is_where_prices_rise() -> None:
-    told = [(_told(at), _told(above)) for at, above in cliffs(curve(VOLUME, "USD"))]
-    assert told == [
+    pairs = [(_told(at), _told(above)) for at, above in cliffs(curve(VOLUME, "USD"))]
+    assert pairs == [
         (("100", "300.00"), ("just above 100", "250.00")),
         (("500", "1250.00"), ("just above 500", "1000.00")),
     ]

@@ -70,5 +70,5 @@ def test_an_instant_belongs_to_the_days_that_its_clock_shows(
         moment = datetime(2026, 2, 1, tzinfo=UTC) + timedelta(minutes=minute)
         zone = next((zone for period, zone in others if period.contains(moment)), ZoneInfo(own))
         day = moment.astimezone(zone).date()
-        held = (first is None or day >= first) and (until is None or day < until)
-        assert held == any(low <= moment < high for low, high in spans), (moment, day)
+        is_inside = (first is None or day >= first) and (until is None or day < until)
+        assert is_inside == any(low <= moment < high for low, high in spans), (moment, day)

@@ -13,14 +13,16 @@ from tests.rules.test_docs_tables import PAGE, dollars
 def test_what_one_tenant_has_of_its_own_takes_its_seconds_from_the_plans() -> None:
     for row in table(PAGE, "What one tenant has of its own"):
         parts = [Fraction(int(row[days].split()[0]), 31) for days in ("for", "then for")]
-        told = [row["plan's"], row["own"]]
+        values = [row["plan's"], row["own"]]
         if row["what"] == "fee":
-            owed = [Fee(Decimal(each)).owed("USD", part).text for each, part in zip(told, parts, strict=True)]
+            owed = [
+                Fee(Decimal(each)).owed("USD", part).text for each, part in zip(values, parts, strict=True)
+            ]
         elif row["what"] == "included hours":
-            owed = [str(number(each) * part) for each, part in zip(told, parts, strict=True)]
+            owed = [str(number(each) * part) for each, part in zip(values, parts, strict=True)]
         else:
             base, owed = dollars(row["what"].removeprefix("discount on ")), []
-            for each, part in zip(told, parts, strict=True):
+            for each, part in zip(values, parts, strict=True):
                 off = Discount(percent=Decimal(each.rstrip(" %"))).owed(base, part)
                 base += off
                 owed.append(off.text)

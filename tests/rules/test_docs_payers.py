@@ -35,7 +35,7 @@ def test_a_payer_from_11_april() -> None:
     for name, row in rows.items():
         invoice = stories.invoice_of(tenants[name], "2026-04")
         use, fee = stories.lines_of(invoice)
-        told = [Money.from_minor(units, "USD") for units in (use.amount, fee.amount, invoice.total)]
-        assert told == [Money(number(row[column]), "USD") for column in ("use", "base fee", "comes to")]
+        amounts = [Money.from_minor(units, "USD") for units in (use.amount, fee.amount, invoice.total)]
+        assert amounts == [Money(number(row[column]), "USD") for column in ("use", "base fee", "comes to")]
         assert int(use.terms["included"]) == number(row["included"]) * 3600
         assert fee.terms["seconds"] == number(row["days of April"].split()[0]) * 86_400

@@ -65,7 +65,7 @@ def test_nights_at_another_price() -> None:
         day = int(whole.total_seconds()) - night
         assert number(row["seconds at 2.00"]) == day, row
         assert number(row["seconds at 0.50"]) == night, row
-        lines = [cost(price, Fraction(held)).rounded() for price, held in (("2.00", day), ("0.50", night))]
+        lines = [cost(price, Fraction(part)).rounded() for price, part in (("2.00", day), ("0.50", night))]
         assert sum(lines[1:], lines[0]) == dollars(row["amount"]), row
 
 
@@ -102,13 +102,13 @@ def test_halves_go_away_from_zero() -> None:
 def test_the_taxes_of_credit_notes_use_up_that_of_the_invoice() -> None:
     kind, net = Tax("S", Decimal(20)), dollars("0.99")
     row = TaxRow(kind, net, tax_on(net, rate=kind.rate))
-    for told in table(PAGE, "An invoice of 0.99 and 20 % tax, credited in three parts"):
-        (given,) = credited([(kind, -dollars(told["credited"]))], left=[row])
-        row = TaxRow(kind, row.net + given.net, row.tax + given.tax)
-        assert [(-given.tax).text, row.net.text, row.tax.text] == [
-            told["tax given back"],
-            told["left"],
-            told["tax on what is left"],
+    for example in table(PAGE, "An invoice of 0.99 and 20 % tax, credited in three parts"):
+        (credit,) = credited([(kind, -dollars(example["credited"]))], left=[row])
+        row = TaxRow(kind, row.net + credit.net, row.tax + credit.tax)
+        assert [(-credit.tax).text, row.net.text, row.tax.text] == [
+            example["tax given back"],
+            example["left"],
+            example["tax on what is left"],
         ]
 
 
@@ -150,8 +150,8 @@ def test_cases_004_and_007_a_month_has_the_hours_that_pass_in_it() -> None:
 
 def test_case_006_an_anchor_never_drifts() -> None:
     for row in table(PAGE, "Anchor days"):
-        found = period(row["month"], UTC_ZONE, int(row["anchor day"]))
-        assert [found.start.date().isoformat(), found.end.date().isoformat()] == [row["begins"], row["ends"]]
+        month = period(row["month"], UTC_ZONE, int(row["anchor day"]))
+        assert [month.start.date().isoformat(), month.end.date().isoformat()] == [row["begins"], row["ends"]]
 
 
 @pytest.mark.django_db
@@ -164,9 +164,9 @@ def test_cases_001_to_003_a_job_across_borders() -> None:
         )
         parts = [period(month, UTC_ZONE) for month in months.values()]
         borders = [(int(part.start.timestamp()), int(part.end.timestamp())) for part in parts]
-        found = held(*borders, started=started, ended=ended)
-        assert found == [number(row[name]) for name in months]
-        assert sum(found) == ended - started
+        seconds = held(*borders, started=started, ended=ended)
+        assert seconds == [number(row[name]) for name in months]
+        assert sum(seconds) == ended - started
 
 
 @pytest.mark.django_db
@@ -272,8 +272,8 @@ def test_the_forecast() -> None:
         going = pace([Fraction(day) for day in row["the last whole days"].split(", ")])
         assert going is not None
         coming = going.coming(Fraction(row["days left"]))
-        told = [Money(each, "USD").rounded().text for each in (going.mean, coming.expected)]
-        assert told == [row["a day"], row["still to come"]]
+        amounts = [Money(each, "USD").rounded().text for each in (going.mean, coming.expected)]
+        assert amounts == [row["a day"], row["still to come"]]
         if coming.low is None or coming.high is None:
             assert row["band"] == "none"
         else:
@@ -313,16 +313,16 @@ def test_prices_by_class_and_outcome() -> None:
         ]
     )
     cluster = builders.a_cluster()
-    told = table(PAGE, "What an hour of them costs")
-    for n, row in enumerate(told):
+    examples = table(PAGE, "What an hour of them costs")
+    for n, row in enumerate(examples):
         builders.a_tenant(f"tenant-{n}", plan=plan, accounts=[(cluster, f"account-{n}")])
         builders.take_in(
             cluster, builders.a_job(account=f"account-{n}", **{name: row[name] for name in columns})
         )
     run("close_period", "2026-03", "--accept-incomplete", "an example")
-    found = {each["tenant"]: each["subtotal"] for each in run("show_invoices")["invoices"]}
-    assert found == {f"tenant-{n}": row["an hour costs"] for n, row in enumerate(told)}
-    for row in told:
+    subtotals = {each["tenant"]: each["subtotal"] for each in run("show_invoices")["invoices"]}
+    assert subtotals == {f"tenant-{n}": row["an hour costs"] for n, row in enumerate(examples)}
+    for row in examples:
         assert rows[int(row["price"]) - 1]["per GPU-hour"] == row["an hour costs"]
 
 

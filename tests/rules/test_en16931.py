@@ -18,7 +18,7 @@ CURRENCIES = st.sampled_from(["EUR", "USD", "JPY"])
 
 
 @pytest.mark.parametrize(
-    ("amount", "seconds", "price", "told"),
+    ("amount", "seconds", "price", "expected"),
     [
         ("192.00", 96 * HOUR, "2.00", Item("96", "2", "1", in_hours=True)),
         ("666.67", 1_200_000, "2.00", Item("333.333", "2", "1", in_hours=True)),
@@ -31,12 +31,12 @@ CURRENCIES = st.sampled_from(["EUR", "USD", "JPY"])
         ("-4.00", -2 * HOUR, "2.00", Item("-2", "2", "1", in_hours=True)),
     ],
 )
-def test_lines_by_hand(amount: str, seconds: int, price: str | None, told: Item) -> None:
+def test_lines_by_hand(amount: str, seconds: int, price: str | None, expected: Item) -> None:
     money = Money.of(amount, "EUR")
     unit_price = Decimal(price) if price else None
-    found = item(money, resource_seconds=Fraction(seconds), unit_price=unit_price)
-    assert found == told
-    assert found.gives(money)
+    line_item = item(money, resource_seconds=Fraction(seconds), unit_price=unit_price)
+    assert line_item == expected
+    assert line_item.gives(money)
 
 
 @given(
@@ -48,11 +48,11 @@ def test_lines_by_hand(amount: str, seconds: int, price: str | None, told: Item)
 def test_the_product_is_the_amount(seconds: Fraction, price: Decimal, currency: str, off: int) -> None:
     owed = PerUnit(price).amount(seconds, currency).rounded()
     amount = Money.from_minor(owed.minor + off, currency)  # as corrections and shares come to another cent
-    found = item(amount, resource_seconds=seconds, unit_price=price)
-    assert found.gives(amount)
-    assert Fraction(found.price) >= 0
-    assert Fraction(found.quantity)
-    assert len(found.price.partition(".")[2]) <= FINEST
+    line_item = item(amount, resource_seconds=seconds, unit_price=price)
+    assert line_item.gives(amount)
+    assert Fraction(line_item.price) >= 0
+    assert Fraction(line_item.quantity)
+    assert len(line_item.price.partition(".")[2]) <= FINEST
 
 
 def test_yen_that_were_rounded_far_are_a_piece() -> None:

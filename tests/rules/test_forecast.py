@@ -66,5 +66,5 @@ def test_the_expected_lies_in_the_band_and_nothing_below_zero(days: list[Fractio
 
 @given(st.integers(0, 10**18).map(lambda millionths: Fraction(millionths, 10**6)))
 def test_a_root_is_found_to_a_billionth(of: Fraction) -> None:
-    found = root(of)
-    assert found * found <= of < (found + Fraction(1, 10**9)) ** 2
+    approximation = root(of)
+    assert approximation * approximation <= of < (approximation + Fraction(1, 10**9)) ** 2

@@ -35,14 +35,14 @@ ZONES = (
 
 def hours(*windows: str, zone: str = "tenant") -> Hours:
     """`"mon-fri 22:00-06:00"` each."""
-    told = []
+    window_terms = []
     for window in windows:
         days, _, clock = window.partition(" ")
         begins, _, ends = clock.partition("-")
-        told.append({"days": days, "from": begins, "to": ends})
-    found = of_terms({"zone": zone, "windows": told})
-    assert found is not None
-    return found
+        window_terms.append({"days": days, "from": begins, "to": ends})
+    schedule = of_terms({"zone": zone, "windows": window_terms})
+    assert schedule is not None
+    return schedule
 
 
 def epoch(text: str) -> int:
@@ -153,11 +153,11 @@ def test_slices_tell_what_is_open_without_gaps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [("mon-fri", (0, 1, 2, 3, 4)), ("Sat, sun", (5, 6)), ("fri-mon", (0, 4, 5, 6)), ("wed", (2,))],
 )
-def test_days_are_written_as_people_do(text: str, found: tuple[int, ...]) -> None:
-    assert days_of(text) == found
+def test_days_are_written_as_people_do(text: str, expected: tuple[int, ...]) -> None:
+    assert days_of(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "monday", "mon-", "1-5", "mon;tue"])

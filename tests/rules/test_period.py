@@ -47,16 +47,16 @@ def month(text: str, zone: str, anchor_day: int = 1) -> Period:
 
 def periods(since: datetime, until: datetime, zone: str, anchor_day: int = 1) -> list[Period]:
     """The whole billing periods that touch the span, each found by the end of the one before."""
-    found: list[Period] = []
+    billing_periods: list[Period] = []
     while since < until:
-        found.append(billing_period(since, zone=ZoneInfo(zone), anchor_day=anchor_day))
-        since = found[-1].end
-    return found
+        billing_periods.append(billing_period(since, zone=ZoneInfo(zone), anchor_day=anchor_day))
+        since = billing_periods[-1].end
+    return billing_periods
 
 
 def local_starts(since: str, until: str, zone: str, anchor_day: int) -> list[str]:
-    found = periods(utc(since), utc(until), zone, anchor_day)
-    return [period.start.astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M") for period in found]
+    billing_periods = periods(utc(since), utc(until), zone, anchor_day)
+    return [period.start.astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M") for period in billing_periods]
 
 
 def test_case_001_the_last_instant_of_a_period_belongs_to_it_and_its_end_to_the_next() -> None:
@@ -161,12 +161,12 @@ def test_every_instant_is_in_exactly_one_period(at: datetime, zone: ZoneInfo, an
 @pytest.mark.parametrize("anchor_day", [1, 7, 15, 30, 31])
 def test_periods_follow_one_another_without_gap_or_overlap(zone: str, anchor_day: int) -> None:
     since, until = utc("2009-12-30 12:34:56"), utc("2012-03-01 00:00:00")
-    found = periods(since, until, zone, anchor_day)
-    assert found[0].contains(since)
-    assert all(earlier.end == later.start for earlier, later in pairwise(found))
-    assert found[-1].start < until <= found[-1].end
+    billing_periods = periods(since, until, zone, anchor_day)
+    assert billing_periods[0].contains(since)
+    assert all(earlier.end == later.start for earlier, later in pairwise(billing_periods))
+    assert billing_periods[-1].start < until <= billing_periods[-1].end
     # one period per month, from December 2009 (November, where the anchor is the 31st) on
-    assert len(found) in (26, 27, 28)
+    assert len(billing_periods) in (26, 27, 28)
 
 
 def test_the_name_of_a_period_is_what_people_call_it() -> None:

@@ -81,8 +81,8 @@ def test_a_wallet_is_named_by_its_reference_alone() -> None:
 
 @given(number=st.integers(1, 99_999), before=st.text(max_size=40), after=st.text(max_size=40))
 def test_a_reference_is_found_between_any_other_words(number: int, before: str, after: str) -> None:
-    wanted = f"INV-2026-{number:04d}"
-    assert wanted in numbers_in([f"{before} {creditor_reference(wanted)}; {after}"], SERIES)
+    invoice_number = f"INV-2026-{number:04d}"
+    assert invoice_number in numbers_in([f"{before} {creditor_reference(invoice_number)}; {after}"], SERIES)
 
 
 @given(text=st.text(max_size=300))

@@ -162,11 +162,11 @@ def test_billing_step_by_step_ends_at_the_same_cents_as_billing_once(
 ) -> None:
     model = PerUnit(price)
     billed: dict[LineKey, Billed] = {}
-    for known in steps:  # each a new total: usage is added and taken back at random
-        billed = issued(bill({GPU: Owed(known, model)}, billed), billed)
+    for total in steps:  # each a new total: usage is added and taken back at random
+        billed = issued(bill({GPU: Owed(total, model)}, billed), billed)
     at_once = model.amount(steps[-1], "USD").rounded()
-    assert sum((standing.amount for standing in billed.values()), Money.zero("USD")) == at_once
-    assert sum(standing.resource_seconds for standing in billed.values()) == steps[-1]
+    assert sum((line.amount for line in billed.values()), Money.zero("USD")) == at_once
+    assert sum(line.resource_seconds for line in billed.values()) == steps[-1]
 
 
 @given(price=PRICES, use=USE, more=USE)
@@ -201,9 +201,9 @@ def test_voiding_takes_back_what_was_billed_and_its_tax(use: dict[LineKey, Owed]
     }
     if lines:
         kind = Tax("S", rate)
-        ((foot,), (taken_back,)) = (breakdown((kind, line.amount) for line in each) for each in (lines, back))
+        ((foot,), (reversal,)) = (breakdown((kind, line.amount) for line in each) for each in (lines, back))
         assert foot.net.minor == sum(line.amount.minor for line in lines)
-        assert taken_back.net + taken_back.tax == -(foot.net + foot.tax)
+        assert reversal.net + reversal.tax == -(foot.net + foot.tax)
 
 
 def test_a_quantity_in_mib_or_slices_stays_exact() -> None:

@@ -50,8 +50,8 @@ def test_what_the_page_says_of_100(row: dict[str, str]) -> None:
 
 def test_a_rate_holds_from_its_day_on() -> None:
     days = ("2006-12-31", "2007-01-01", "2020-06-30", "2020-07-01", "2020-12-31", "2021-01-01")
-    found = [RATES.on(date.fromisoformat(day), country="DE", category="standard") for day in days]
-    assert [str(rate) for rate in found] == ["None", "19", "19", "16", "16", "19"]
+    rates = [RATES.on(date.fromisoformat(day), country="DE", category="standard") for day in days]
+    assert [str(rate) for rate in rates] == ["None", "19", "19", "16", "16", "19"]
 
 
 @pytest.mark.parametrize(

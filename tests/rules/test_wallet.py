@@ -64,10 +64,10 @@ def test_nobody_uses_less_than_nothing() -> None:
 
 
 def test_what_was_taken_last_comes_back_first() -> None:
-    taken = [Piece(1, 10), Piece(2, 5), Piece(None, 3)]
-    assert give_back(6, taken) == [Piece(None, 3), Piece(2, 3)]
+    pieces = [Piece(1, 10), Piece(2, 5), Piece(None, 3)]
+    assert give_back(6, pieces) == [Piece(None, 3), Piece(2, 3)]
     with pytest.raises(ValueError, match="1 more would return"):
-        give_back(19, taken)
+        give_back(19, pieces)
 
 
 @pytest.mark.parametrize(("balance", "gives"), [(0, 30), (70, 30), (80, 20), (100, 0), (120, 0), (-180, 30)])
@@ -75,12 +75,12 @@ def test_a_capped_grant_fills_up_and_forgives_no_debt(balance: int, gives: int) 
     assert granted(30, cap=100, balance=balance) == gives
 
 
-@given(amount=st.integers(0, 500), held=grants)
+@given(amount=st.integers(0, 500), wallet_grants=grants)
 def test_what_is_used_is_taken_in_full_and_never_from_what_a_grant_has_not(
-    amount: int, held: list[Grant]
+    amount: int, wallet_grants: list[Grant]
 ) -> None:
-    pieces = burn(amount, held, day=MARCH)
-    left = {grant.key: grant for grant in held}
+    pieces = burn(amount, wallet_grants, day=MARCH)
+    left = {grant.key: grant for grant in wallet_grants}
     assert sum(piece.amount for piece in pieces) == amount
     for piece in pieces:
         assert piece.amount > 0
@@ -89,11 +89,11 @@ def test_what_is_used_is_taken_in_full_and_never_from_what_a_grant_has_not(
             assert left[piece.grant].pays_for(MARCH)
 
 
-@given(amount=st.integers(0, 500), held=grants, part=st.integers(0, 500))
-def test_giving_all_back_restores_every_grant(amount: int, held: list[Grant], part: int) -> None:
-    taken = burn(amount, held, day=MARCH)
-    back = give_back(min(part, amount), taken)
-    rest = {piece.grant: piece.amount for piece in taken}
+@given(amount=st.integers(0, 500), wallet_grants=grants, part=st.integers(0, 500))
+def test_giving_all_back_restores_every_grant(amount: int, wallet_grants: list[Grant], part: int) -> None:
+    pieces = burn(amount, wallet_grants, day=MARCH)
+    back = give_back(min(part, amount), pieces)
+    rest = {piece.grant: piece.amount for piece in pieces}
     for piece in back:
         rest[piece.grant] -= piece.amount
     assert min(rest.values(), default=0) >= 0
@@ -104,10 +104,10 @@ def instants(every: Every, opened: str, until: str, after: str = "", zone: ZoneI
     def at(text: str) -> datetime:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
-    found = due(
+    moments = due(
         every, opened=at(opened), after=at(after) if after else None, until=at(until), zone=zone, anchor_day=1
     )
-    return [f"{moment.astimezone(UTC):%m-%d %H:%M}" for moment in found]
+    return [f"{moment.astimezone(UTC):%m-%d %H:%M}" for moment in moments]
 
 
 def test_grants_are_due_at_the_opening_and_at_every_border_behind_it() -> None:
@@ -167,8 +167,8 @@ def test_a_tenant_that_moves_is_given_no_day_and_no_month_twice(
 def test_a_stop_in_between_changes_nothing(every: Every, opened: datetime, hours: int, stop: int) -> None:
     began = opened.replace(tzinfo=UTC, microsecond=0)
     until = began + timedelta(hours=hours)
-    told = {"opened": began, "zone": BERLIN, "anchor_day": 31}
-    whole = list(due(every, after=None, until=until, **told))  # type: ignore[arg-type]
-    first = list(due(every, after=None, until=min(until, began + timedelta(hours=stop)), **told))  # type: ignore[arg-type]
-    rest = list(due(every, after=first[-1], until=until, **told))  # type: ignore[arg-type]
+    options = {"opened": began, "zone": BERLIN, "anchor_day": 31}
+    whole = list(due(every, after=None, until=until, **options))  # type: ignore[arg-type]
+    first = list(due(every, after=None, until=min(until, began + timedelta(hours=stop)), **options))  # type: ignore[arg-type]
+    rest = list(due(every, after=first[-1], until=until, **options))  # type: ignore[arg-type]
     assert first + rest == whole

@@ -76,15 +76,15 @@ def run_json(command: str, *arguments: str) -> dict[str, Any]:
 
 def owed(tenant: str) -> dict[str, str]:
     """GPU-hours × price of each price that the tenant was charged, as `{"1.1": "2.2"}`: price → amount."""
-    found: dict[str, str] = {}
+    amounts: dict[str, str] = {}
     charged = PeriodTotal.objects.filter(tenant__slug=tenant, verdict="charged", resource="gpu").exclude(
         units=0
     )
     for total in charged:
         price = Price.objects.get(pk=total.price_id or 0)
         amount = Fraction(total.amount) / total.share_den / 3600
-        found[f"{price.unit_price.normalize():f}"] = decimal_text(amount, 6)
-    return found
+        amounts[f"{price.unit_price.normalize():f}"] = decimal_text(amount, 6)
+    return amounts
 
 
 def gpu_seconds(tenant: str) -> int:

@@ -116,13 +116,13 @@ def _job(number: int, row: Mapping[str, str]) -> Job | None:
         name.partition(":")[2]: int(count) for name, count in tres.items() if name.startswith("gres/gpu:")
     }
     start = calendar.timegm(time.strptime(row["Start"], "%Y-%m-%dT%H:%M:%S"))
-    held = {
+    quantities = {
         "gpu-hour": sum(models.values()),
         "cpu-core-hour": int(tres.get("cpu", "0")),
         "memory-gib-hour": _mebibytes(tres.get("mem", "0M")),
     }
-    told = {"queue": row["Partition"], "state": row["State"].split()[0], "gpu_model": "".join(models)}
-    return Job(number, row["Account"], row["User"], told, start, start + seconds, held)
+    attributes = {"queue": row["Partition"], "state": row["State"].split()[0], "gpu_model": "".join(models)}
+    return Job(number, row["Account"], row["User"], attributes, start, start + seconds, quantities)
 
 
 def _seconds(row: Mapping[str, str]) -> int:
@@ -148,12 +148,12 @@ def tenants(plan: Plan, accounts: Iterable[str]) -> dict[str, str]:
 def months(plan: Plan, first: str, last: str) -> list[Month]:
     """The billing periods that begin in these months, whatever lies between them included."""
     year, number = (int(part) for part in first.split("-"))
-    found = []
+    periods = []
     while (name := f"{year}-{number:02d}") <= last:
         after = (year + number // 12, number % 12 + 1)
-        found.append(Month(name, _begins(plan, year, number), _begins(plan, *after)))
+        periods.append(Month(name, _begins(plan, year, number), _begins(plan, *after)))
         year, number = after
-    return found
+    return periods
 
 
 def _begins(plan: Plan, year: int, month: int) -> int:
@@ -176,7 +176,7 @@ def owed(plan: Plan, work: Iterable[Job], periods: list[Month], since: date) -> 
             parts[tenant_of[job.account], part.month.name].append(part)
     begins = _midnight(plan, since)
     reach = (periods[0].start, periods[-1].end)
-    found: dict[tuple[str, str], int] = {}
+    amounts: dict[tuple[str, str], int] = {}
     for tenant in sorted(set(tenant_of.values())):
         left = Fraction(0)
         for month in periods:
@@ -185,8 +185,8 @@ def owed(plan: Plan, work: Iterable[Job], periods: list[Month], since: date) -> 
             own = Fraction(plan.allowance or 0) * 3600 * share
             free, left = _included(plan, of_month, reach, own, left)
             use = _use(plan, of_month, reach, free)
-            found[tenant, month.name] = _with_terms(plan, use, month, begins, share)
-    return found
+            amounts[tenant, month.name] = _with_terms(plan, use, month, begins, share)
+    return amounts
 
 
 def _cut(job: Job, periods: list[Month], borders: list[int]) -> Iterator[Part]:
@@ -222,15 +222,15 @@ def _open(plan: Plan, price: Price, periods: list[Month]) -> list[tuple[int, int
 
 @cache
 def _open_in(zone: str, hours: tuple[Window, ...], since: int, until: int) -> list[tuple[int, int]]:
-    found = []
+    spans = []
     day = datetime.fromtimestamp(since, UTC).date() - timedelta(days=3)
     while day <= datetime.fromtimestamp(until, UTC).date():
         for window in hours:
             if str(day.weekday()) in window.days:
                 last = day + timedelta(days=1) if window.ends <= window.begins else day
-                found.append((_opens(zone, day, window.begins), _opens(zone, last, window.ends)))
+                spans.append((_opens(zone, day, window.begins), _opens(zone, last, window.ends)))
         day += timedelta(days=1)
-    return sorted(found)
+    return sorted(spans)
 
 
 def _holds(plan: Plan, price: Price, periods: tuple[int, int], at: int) -> bool:
@@ -250,12 +250,12 @@ def _price(
     One with hours before one without, then the one with the most selectors, then the first of equals. `at` is the
     second, after the months that are looked at.
     """
-    told = {**job.told, "use": use}
+    attributes = {**job.told, "use": use}
     fits = [
         (not price.hours, -len(price.where), place)
         for place, price in enumerate(plan.prices)
         if price.meter == meter
-        and all(told[key] == value for key, value in price.where.items())
+        and all(attributes[key] == value for key, value in price.where.items())
         and (at is None or _holds(plan, price, *at))
     ]
     return min(fits)[2] if fits else None
@@ -263,22 +263,22 @@ def _price(
 
 def _held(plan: Plan, part: Part, reach: tuple[int, int]) -> Iterator[tuple[int, int]]:
     """(place of a price, GPU-, core- or MiB-seconds)"""
-    for meter, held in part.job.held.items():
-        for use, seconds in _uses(part, meter, held):
+    for meter, quantity in part.job.held.items():
+        for use, seconds in _uses(part, meter, quantity):
             place = _price(plan, part.job, meter, (reach, part.start), use)
-            if held and place is not None:
+            if quantity and place is not None:
                 yield place, seconds
 
 
-def _uses(part: Part, meter: str, held: int) -> list[tuple[str, int]]:
+def _uses(part: Part, meter: str, quantity: int) -> list[tuple[str, int]]:
     """(use, seconds): an hour's part is what was seen up to its end less what was up to its start."""
     seen = busy = 0
     for hour in part.job.busy if meter == "gpu-hour" else ():
         (more, worked), (less, before) = (_seen(part.job, hour, at) for at in (part.end, part.start))
         seen, busy = seen + more - less, busy + worked - before
-    seconds = held * (part.end - part.start)
-    told = [("busy", busy), ("idle", seen - busy), ("unknown", seconds - seen)]
-    return told if seen else told[2:]
+    seconds = quantity * (part.end - part.start)
+    uses = [("busy", busy), ("idle", seen - busy), ("unknown", seconds - seen)]
+    return uses if seen else uses[2:]
 
 
 def _seen(job: Job, hour: int, upto: int) -> tuple[int, int]:
@@ -301,9 +301,9 @@ def _included(
     used = Fraction(0)
     for part in sorted(parts, key=lambda part: (part.start, part.job.row, part.end)):
         for place, seconds in _held(plan, part, reach):
-            taken = min(Fraction(seconds), remaining)
-            free[place] += taken
-            remaining -= taken
+            free_seconds = min(Fraction(seconds), remaining)
+            free[place] += free_seconds
+            remaining -= free_seconds
             used += seconds
     left = own - max(Fraction(0), min(own, used - carried))
     return free, left if plan.rollover else Fraction(0)
@@ -386,10 +386,10 @@ def taken(plan: Plan, work: Iterable[Job]) -> dict[tuple[str, str, date], int]:
 def _a_second(plan: Plan, job: Job) -> Fraction:
     """What a second of the job costs at prices per unit."""
     whole = Fraction(0)
-    for meter, held in job.held.items():
+    for meter, quantity in job.held.items():
         place = _price(plan, job, meter)
-        if held and place is not None:
-            whole += amount(plan.prices[place], Fraction(held, WHOLE[meter] * 3600))
+        if quantity and place is not None:
+            whole += amount(plan.prices[place], Fraction(quantity, WHOLE[meter] * 3600))
     return whole
 
 

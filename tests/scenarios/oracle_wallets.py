@@ -91,20 +91,20 @@ class Wallet:
 def wallet(story: Story) -> Wallet:
     """The wallet at the end of its story."""
     zone = ZoneInfo(story.zone)
-    found = Wallet()
+    state = Wallet()
     days = [each.at for each in story.gifts] + [each.start for each in story.jobs] + [story.opened]
     day = min(at.astimezone(zone).date() for at in days)
     last = max([story.now, *(each.end for each in story.jobs)]).astimezone(zone).date()
     while day <= last:
         if day <= story.now.astimezone(zone).date():
-            _expire(found, day)
-        for at, order, what in sorted(_given_on(story, day, zone), key=lambda each: each[:2]):
+            _expire(state, day)
+        for at, order, what in sorted(_grants_on(story, day, zone), key=lambda each: each[:2]):
             del order
-            _give(story, found, day, at, what)
+            _give(story, state, day, at, what)
         spent = sum(amount for at, amount in story.spent if at.astimezone(zone).date() == day)
-        _take(found, day, _use(story, _midnight(day, zone), _midnight(day + DAY, zone)) + spent)
+        _take(state, day, _use(story, _midnight(day, zone), _midnight(day + DAY, zone)) + spent)
         day += DAY
-    return found
+    return state
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
@@ -124,7 +124,7 @@ def _use(story: Story, since: datetime, until: datetime) -> int:
     return int((exact * story.smallest + Fraction(1, 2)) // 1)
 
 
-def _given_on(
+def _grants_on(
     story: Story, day: date, zone: ZoneInfo
 ) -> Iterable[tuple[datetime, tuple[bool, str], Gift | Rule]]:
     for gift in story.gifts:
@@ -149,46 +149,46 @@ def _instants(story: Story, rule: Rule, day: date, zone: ZoneInfo) -> Iterable[d
     yield from (at for at in borders if at > story.opened and start <= at < end)
 
 
-def _give(story: Story, found: Wallet, day: date, at: datetime, what: Gift | Rule) -> None:
+def _give(story: Story, state: Wallet, day: date, at: datetime, what: Gift | Rule) -> None:
     if isinstance(what, Gift):
         pot = Pot(what.name, at, day, what.priority, what.expires, what.amount - what.back)
     else:
         amount = what.amount
         if what.cap is not None:
-            amount = max(0, min(amount, what.cap - _seen(story, found, day, at)))
+            amount = max(0, min(amount, what.cap - _seen(story, state, day, at)))
         ends = day + DAY * what.lasts if what.lasts else None
         pot = Pot(f"{what.name} {at:%Y-%m-%dT%H:%MZ}", at, day, what.priority, ends, amount)
     pot.left = pot.given
-    for owed in sorted(found.debts):
-        paid = min(pot.left, found.debts[owed])
+    for owed in sorted(state.debts):
+        paid = min(pot.left, state.debts[owed])
         pot.left -= paid
-        found.debts[owed] -= paid
-    found.pots.append(pot)
+        state.debts[owed] -= paid
+    state.pots.append(pot)
 
 
-def _seen(story: Story, found: Wallet, day: date, at: datetime) -> int:
+def _seen(story: Story, state: Wallet, day: date, at: datetime) -> int:
     """The balance at that instant: of the day itself, only hours that ended and what was spent by then."""
     zone = ZoneInfo(story.zone)
     begin = _midnight(day, zone)
     hours = at.replace(minute=0, second=0)
     so_far = _use(story, begin, hours) if hours > begin else 0
     spent = sum(amount for when, amount in story.spent if begin <= when <= at)
-    return found.balance - so_far - spent
+    return state.balance - so_far - spent
 
 
-def _take(found: Wallet, day: date, amount: int) -> None:
-    order = sorted(found.pots, key=lambda pot: (pot.priority, pot.expires or date.max, pot.at, pot.name))
+def _take(state: Wallet, day: date, amount: int) -> None:
+    order = sorted(state.pots, key=lambda pot: (pot.priority, pot.expires or date.max, pot.at, pot.name))
     for pot in order:
         if pot.day <= day and (pot.expires is None or day < pot.expires):
             paid = min(pot.left, amount)
             pot.left -= paid
             amount -= paid
     if amount:
-        found.debts[day] = found.debts.get(day, 0) + amount
+        state.debts[day] = state.debts.get(day, 0) + amount
 
 
-def _expire(found: Wallet, day: date) -> None:
-    for pot in found.pots:
+def _expire(state: Wallet, day: date) -> None:
+    for pot in state.pots:
         if pot.expires is not None and pot.expires + 3 * DAY <= day:
             pot.gone, pot.left = pot.gone + pot.left, 0
 
@@ -203,9 +203,9 @@ class Charge:
 
 def paid_first(pots: list[Pot], charges: Iterable[Charge]) -> list[tuple[int, int]]:
     """Of each charge, in order, what the wallet pays when it is issued, and what a credit note gives back."""
-    found = []
+    payments = []
     for charge in charges:
-        taken: dict[str, int] = {}
+        drawdowns: dict[str, int] = {}
         for day, amount in charge.used:
             rest = amount
             for pot in sorted(
@@ -214,13 +214,13 @@ def paid_first(pots: list[Pot], charges: Iterable[Charge]) -> list[tuple[int, in
                 part = min(pot.left, rest) if pot.expires is None or day < pot.expires else 0
                 if part:
                     pot.left, rest = pot.left - part, rest - part
-                    taken[pot.name] = taken.get(pot.name, 0) + part
-        paid = sum(taken.values())
+                    drawdowns[pot.name] = drawdowns.get(pot.name, 0) + part
+        paid = sum(drawdowns.values())
         due = sum(amount for _, amount in charge.used) - paid
         back = rest = min(paid, max(0, charge.credited - due))
-        for name in reversed(taken):
-            part = min(taken[name], rest)
+        for name in reversed(drawdowns):
+            part = min(drawdowns[name], rest)
             rest -= part
             next(pot for pot in pots if pot.name == name).left += part
-        found.append((paid, back))
-    return found
+        payments.append((paid, back))
+    return payments

@@ -50,8 +50,8 @@ def gpu_seconds_by_month(path: Path) -> dict[tuple[str, str, str], int]:
             tres = dict(item.split("=") for item in row["AllocTRES"].split(","))
             model = next(name.partition(":")[2] for name in tres if name.startswith("gres/gpu:"))
             start = int(datetime.fromisoformat(row["Start"]).replace(tzinfo=UTC).timestamp())
-            for month, held in _months(start, start + int(row["ElapsedRaw"])):
-                seconds[row["Account"], month, model] += held * int(tres["gres/gpu"])
+            for month, duration in _months(start, start + int(row["ElapsedRaw"])):
+                seconds[row["Account"], month, model] += duration * int(tres["gres/gpu"])
     return dict(seconds)
 
 

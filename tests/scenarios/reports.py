@@ -50,7 +50,7 @@ def report(
     )
 
 
-def told(found: Report) -> list[tuple[str, str, str, str]]:
+def told(usage_report: Report) -> list[tuple[str, str, str, str]]:
     """Each row as (its names, its standing, its GPU-hours, its money): allocated = effective + waste + unknown."""
     return [
         (
@@ -59,7 +59,7 @@ def told(found: Report) -> list[tuple[str, str, str, str]]:
             shares(row.seconds, Fraction(1, HOUR)),
             f"{shares(row.money)} {row.currency}" if row.money else "",
         )
-        for row in found.rows
+        for row in usage_report.rows
     ]
 
 
@@ -73,6 +73,6 @@ def written(value: Fraction) -> str:
     return f"{value.numerator / value.denominator:g}" if 10**9 % value.denominator == 0 else str(value)
 
 
-def hours(found: Report, standings: Iterable[Standing] = Standing) -> str:
+def hours(usage_report: Report, standings: Iterable[Standing] = Standing) -> str:
     """GPU-hours allocated with one of the standings."""
-    return written(sum((found.of(standing).allocated for standing in standings), Fraction(0)) / HOUR)
+    return written(sum((usage_report.of(standing).allocated for standing in standings), Fraction(0)) / HOUR)

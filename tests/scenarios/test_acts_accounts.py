@@ -222,16 +222,16 @@ def test_an_answer_that_never_came_is_unknown_until_it_is_looked_at(slurm: Stand
 def test_two_operators_who_block_one_account_at_once_block_it_once(slurm: StandIn) -> None:
     door = a_door(slurm)
     plan = enforcement_plan.plan_block(door=door, account="vision")
-    told: list[str] = []
+    results: list[str] = []
     start = threading.Barrier(4)
 
     def block() -> None:
         own = a_door(slurm)
         start.wait()
         try:
-            told.append("done" if carried(own, plan).good else "failed")
+            results.append("done" if carried(own, plan).good else "failed")
         except StalePlanError:
-            told.append("stale")
+            results.append("stale")
         finally:
             connection.close()
 
@@ -240,7 +240,7 @@ def test_two_operators_who_block_one_account_at_once_block_it_once(slurm: StandI
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(told) == ["done", "stale", "stale", "stale"]
+    assert sorted(results) == ["done", "stale", "stale", "stale"]
     assert len(slurm.writes()) == 1
     assert Act.objects.count() == AccountBlock.objects.count() == 1
 

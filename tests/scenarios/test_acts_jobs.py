@@ -100,8 +100,8 @@ def test_a_job_that_starts_before_it_is_held_is_let_be(slurm: StandIn) -> None:
     door = a_door(slurm)
     plan = plan_hold(door=door, account="speech")
 
-    def starts(asked: str) -> None:
-        if asked.startswith("POST"):
+    def starts(request: str) -> None:
+        if request.startswith("POST"):
             slurm.world.jobs[15].state = "RUNNING"
 
     slurm.before = starts
@@ -215,7 +215,7 @@ def test_no_account_does_not_mean_all_of_them(slurm: StandIn, account: str) -> N
             planned(door=door, account=account)
     with pytest.raises(LimitError):
         plan_hold(door=door, account=account, user="ben")
-    assert not [asked for asked in slurm.asked if "/jobs" in asked or "associations" in asked]
+    assert not [request for request in slurm.asked if "/jobs" in request or "associations" in request]
 
 
 def test_eve_may_not_touch_bens_jobs(slurm: StandIn) -> None:
@@ -223,8 +223,8 @@ def test_eve_may_not_touch_bens_jobs(slurm: StandIn) -> None:
     (act,) = carried(door, plan_cancel(door=door, job=13)).acts
     assert act.outcome == "failed"
     assert "2002" in act.error or "AdminLevel" in act.error or "adminlevel" in act.error
-    held = carried(door, plan_hold(door=door, account="speech")).acts
-    assert [each.outcome for each in held] == ["failed"]
+    acts = carried(door, plan_hold(door=door, account="speech")).acts
+    assert [each.outcome for each in acts] == ["failed"]
     assert slurm.world.jobs[13].state == "RUNNING"
     assert reasons(slurm)[15] == "Priority"
 

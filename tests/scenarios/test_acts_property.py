@@ -45,7 +45,7 @@ def test_block_then_unblock_gives_back_exactly_what_was_there(
                 2,
                 "vision",
                 parent="acme",
-                tres={path: dict(kept) for path, kept in own.items()},
+                tres={path: dict(limits) for path, limits in own.items()},
                 jobs=dict(jobs),
             ),
         ]
@@ -55,8 +55,8 @@ def test_block_then_unblock_gives_back_exactly_what_was_there(
         block = enforcement_plan.plan_block(door=door, account="vision", submits=submits)
         assert carry_out(door=door, plan=block, who="op").good
         vision = world.limits("vision")
-        unrelated = {path: kept for path, kept in own.items() if path != "total"}
-        assert {path: kept for path, kept in vision.tres.items() if path != "total"} == unrelated
+        unrelated = {path: limits for path, limits in own.items() if path != "total"}
+        assert {path: limits for path, limits in vision.tres.items() if path != "total"} == unrelated
         if own.get("total", {}).get("gres/gpu") != 0:
             assert vision.tres["total"]["gres/gpu"] == 0
         assert carry_out(

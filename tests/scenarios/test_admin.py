@@ -144,8 +144,8 @@ def test_an_owner_who_would_displace_another_is_refused_in_a_sentence(op: Client
         "until_0": "",
         "until_1": "",
     }
-    (said,) = messages(op, page("tenants_ownership", "add"), form)
-    assert said.startswith("philly/vision belongs to vision-lab from the beginning, for ever")
+    (message,) = messages(op, page("tenants_ownership", "add"), form)
+    assert message.startswith("philly/vision belongs to vision-lab from the beginning, for ever")
     assert Ownership.objects.filter(tenant=robotics).count() == 0
 
 
@@ -195,8 +195,8 @@ def test_two_prices_at_once_are_refused_in_a_sentence(op: Client) -> None:
     price = Price.objects.get()
     new = {"meter": "gpu-hour", "unit_price": "3", "valid_from": "2026-03-16"}
     form = prices_form([price], [new], **{"prices-0-valid_until": ""})
-    (said,) = messages(op, page("billing_planversion", "change", price.version_id), form)
-    assert "overlaps the price gpu-hour any at 2 from 2017-01-01 without an end" in said
+    (message,) = messages(op, page("billing_planversion", "change", price.version_id), form)
+    assert "overlaps the price gpu-hour any at 2 from 2017-01-01 without an end" in message
     assert Price.objects.count() == 1
 
 
@@ -284,16 +284,20 @@ def test_a_transfer_is_recorded_once_and_wrong_ones_are_refused(op: Client) -> N
     form = {"invoice": invoice.pk, "paid": "4.00", "received_on": "2026-04-10", "reference": "SEPA 1"}
     for _ in range(2):
         messages(op, page("billing_payment", "add"), form)
-    kept = Payment.objects.get()
-    assert (kept.amount, kept.recorded_by, kept.tenant_id) == (400, "op@cluster.example", invoice.tenant_id)
-    assert str(kept) == "SEPA 1: 4.00 USD"
+    payment = Payment.objects.get()
+    assert (payment.amount, payment.recorded_by, payment.tenant_id) == (
+        400,
+        "op@cluster.example",
+        invoice.tenant_id,
+    )
+    assert str(payment) == "SEPA 1: 4.00 USD"
     for wrong in ("4,00", "4.001", "much"):
         assert op.post(page("billing_payment", "add"), {**form, "paid": wrong}).status_code == 200
     for sign in ("", "-"):
-        told = op.post(page("billing_payment", "add"), {**form, "paid": sign + "9" * 28}).content.decode()
-        assert "It is beyond 10000000000000.00 USD." in told
-    (said,) = messages(op, page("billing_payment", "add"), {**form, "paid": "-9"})
-    assert said == "Only 4.00 was paid; no more can be taken back."
+        html = op.post(page("billing_payment", "add"), {**form, "paid": sign + "9" * 28}).content.decode()
+        assert "It is beyond 10000000000000.00 USD." in html
+    (message,) = messages(op, page("billing_payment", "add"), {**form, "paid": "-9"})
+    assert message == "Only 4.00 was paid; no more can be taken back."
     assert Payment.objects.count() == 1
 
 
@@ -301,8 +305,8 @@ def test_case_080_what_is_recorded_too_much_is_said_to_be_credit(op: Client) -> 
     a_month()
     invoice = Invoice.objects.get()
     form = {"invoice": invoice.pk, "paid": "9.50", "received_on": "2026-04-10", "reference": "SEPA 1"}
-    told = messages(op, page("billing_payment", "add"), form)
-    assert told[0] == (
+    sentences = messages(op, page("billing_payment", "add"), form)
+    assert sentences[0] == (
         f"5.50 USD more than was due are credit of {invoice.tenant}: it pays what is due next."
     )
     assert credit_balance.of(invoice.tenant, "USD") == 550
@@ -329,8 +333,8 @@ def test_an_invoice_leads_to_its_pdf_and_cannot_be_changed(op: Client) -> None:
     invoice = Invoice.objects.get()
     shown = op.get(page("billing_invoice", "change", invoice.pk)).content.decode()
     assert f'href="/t/vision-lab/invoices/{invoice.number}/pdf"' in shown
-    for told in ("4.00 USD", "2.00 USD", "March 2026", "VAT 0 %", "Name: Vision Lab<br>"):
-        assert told in shown
+    for text in ("4.00 USD", "2.00 USD", "March 2026", "VAT 0 %", "Name: Vision Lab<br>"):
+        assert text in shown
     assert op.post(page("billing_invoice", "change", invoice.pk), {"state": "void"}).status_code == 403
     assert op.post(page("billing_invoice", "delete", invoice.pk), {"post": "yes"}).status_code == 403
 

@@ -51,8 +51,8 @@ def test_every_page_opens_and_keeps_to_the_content_security_policy(op: Client) -
             answer = op.get(url)
             assert answer.status_code == 200, url
             text = answer.content.decode()
-            found = [p.search(text) for p in (INLINE_SCRIPT, INLINE_STYLE, HANDLER)]
-            assert [hit.group(0) for hit in found if hit] == [], url
+            matches = [p.search(text) for p in (INLINE_SCRIPT, INLINE_STYLE, HANDLER)]
+            assert [hit.group(0) for hit in matches if hit] == [], url
             opened += 1
     assert opened > 40
 
@@ -74,9 +74,9 @@ def test_a_plan_keeps_what_pays_it_when_it_is_saved(op: Client) -> None:
     builders.a_plan("tokens", TOKENS, settles="wallet")
     for name, settles in (("prepaid", "wallet-first"), ("tokens", "wallet")):
         plan = Plan.objects.get(name=name)
-        told = inline | {"currency": plan.currency, "settles": settles}
-        (said,) = messages(op, page("billing_plan", "change", plan.pk), told)
-        assert "was changed successfully" in said
+        form = inline | {"currency": plan.currency, "settles": settles}
+        (message,) = messages(op, page("billing_plan", "change", plan.pk), form)
+        assert "was changed successfully" in message
         plan.refresh_from_db()
         assert plan.settles == settles
 

@@ -108,12 +108,12 @@ def test_the_seller_and_everything_about_a_tenant_can_stand_in_the_file(op: Op) 
 
 def test_members_come_without_a_password_and_the_file_says_so(op: Op) -> None:
     ann = '[[tenant.member]]\nemail = "Ann@vision.example"\nrole = "owner"\n'
-    said = op.applies(PHILLY + ann)
+    changes = op.applies(PHILLY + ann)
     assert (
         "person ann@vision.example: new (password none yet: they set one with 'Forgot your password?' "
-        "on the sign-in page)" in said
+        "on the sign-in page)" in changes
     )
-    assert "member ann@vision.example of vision-lab: new (role owner)" in said
+    assert "member ann@vision.example of vision-lab: new (role owner)" in changes
     assert not User.objects.get().has_usable_password()
     assert op.applies(PHILLY + ann.replace("owner", "billing")) == [
         "member ann@vision.example of vision-lab: role owner -> billing"
@@ -149,10 +149,10 @@ def test_an_account_can_be_handed_over_in_the_middle_of_a_job(op: Op) -> None:
         '[[tenant]]\nslug = "robotics"\nname = "Robotics"\nplan = "standard"\nplan_from = 2026-01-01\n'
         'accounts = [{ cluster = "philly", account = "vision", since = 2026-03-02T10:30:01Z }]\n'
     )
-    said = op.applies(robotics)
+    changes = op.applies(robotics)
 
-    assert "account philly/vision of vision-lab: until nothing -> 2026-03-02 10:30:01 UTC" in said
-    assert "account philly/vision of robotics: new (project vision, since 2026-03-02 10:30:01 UTC)" in said
+    assert "account philly/vision of vision-lab: until nothing -> 2026-03-02 10:30:01 UTC" in changes
+    assert "account philly/vision of robotics: new (project vision, since 2026-03-02 10:30:01 UTC)" in changes
     assert (gpu_seconds("vision-lab"), gpu_seconds("robotics")) == (1801, 5399)
     assert op.applies(robotics) == ["Nothing to change."]
 
@@ -220,8 +220,8 @@ def test_a_price_ends_and_another_begins_inside_the_month(op: Op) -> None:
 
 def test_a_price_that_nothing_was_rated_by_can_be_corrected(op: Op) -> None:
     op.applies(PHILLY)
-    said = op.applies(PHILLY.replace("1.10", "1.20"))
-    assert said[0].endswith("gpu-hour gpu_model=a100 from 2026-01-01: unit price 1.1 -> 1.2")
+    changes = op.applies(PHILLY.replace("1.10", "1.20"))
+    assert changes[0].endswith("gpu-hour gpu_model=a100 from 2026-01-01: unit price 1.1 -> 1.2")
 
 
 def test_a_plan_that_appears_twice_with_other_days_has_two_versions(op: Op) -> None:
@@ -265,7 +265,7 @@ def test_a_tenant_moves_to_another_plan(op: Op) -> None:
         '[[plan]]\nname = "premium"\ncurrency = "USD"\ncharges = ["gpu"]\n'
         '[[plan.price]]\nmeter = "gpu-hour"\nunit_price = "9"\nfrom = 2026-01-01\n'
     )
-    said = op.applies(moved)
-    assert "subscription of vision-lab: until nothing -> 2026-04-01 00:00:00 UTC" in said
+    changes = op.applies(moved)
+    assert "subscription of vision-lab: until nothing -> 2026-04-01 00:00:00 UTC" in changes
     assert owed("vision-lab") == {"1.1": "2.2", "9": "9"}
     assert op.applies(moved) == ["Nothing to change."]

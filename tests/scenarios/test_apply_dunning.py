@@ -37,11 +37,11 @@ def policy(due_on: date) -> Policy:
 def test_a_policy_of_everyone_and_what_differs_for_one_tenant_with_their_dates(tmp_path: Path) -> None:
     op = Op(tmp_path)
     file = SELLER + PHILLY + "dunning = { from = 2026-03-01, suspend = 0, retries = [2], receipts = true }\n"
-    told = op.applies(file)
+    changes = op.applies(file)
     assert any(
-        "dunning of everyone from 2026-01-01: new (reminders 5, 15, suspend 45)" in line for line in told
+        "dunning of everyone from 2026-01-01: new (reminders 5, 15, suspend 45)" in line for line in changes
     )
-    assert any("dunning of vision-lab from 2026-03-01: new" in line for line in told)
+    assert any("dunning of vision-lab from 2026-03-01: new" in line for line in changes)
     assert op.applies(file) == ["Nothing to change."]
     assert policy(date(2025, 12, 31)) == BUILT_IN
     assert policy(date(2026, 2, 28)) == Policy(reminders=(5, 15), suspend=45)
@@ -74,10 +74,10 @@ def test_op_sets_a_policy_in_the_administration(client: Client) -> None:
     client.force_login(builders.an_operator())
     lab = builders.a_tenant("vision-lab")
     url = "/admin/billing/dunningpolicy/add/"
-    told = {"tenant": lab.pk, "since": "2026-03-01", "letters": "unknown", "receipts": "unknown"}
-    refused = client.post(url, {**told, "suspend": "5"}).content.decode()
+    form = {"tenant": lab.pk, "since": "2026-03-01", "letters": "unknown", "receipts": "unknown"}
+    refused = client.post(url, {**form, "suspend": "5"}).content.decode()
     assert "announce is 7 days before a suspension on day 5: make it fewer." in refused
-    assert client.post(url, {**told, "suspend": "30", "reminders": "4,9"}).status_code == 302
+    assert client.post(url, {**form, "suspend": "30", "reminders": "4,9"}).status_code == 302
     assert policy(date(2026, 3, 1)) == Policy(reminders=(4, 9), suspend=30)
 
 
@@ -92,8 +92,8 @@ def test_no_version_has_a_tenant_that_is_written_nothing_wait_for_an_announcemen
     )
     assert Op(tmp_path).is_refused(SELLER.replace("2026-01-01", "2026-06-01")) == [f"seller: {sentence}"]
     client.force_login(builders.an_operator())
-    told = {"tenant": "", "since": "2026-06-01", "letters": "unknown", "receipts": "unknown", "suspend": "30"}
-    page = client.post("/admin/billing/dunningpolicy/add/", told).content.decode()
+    form = {"tenant": "", "since": "2026-06-01", "letters": "unknown", "receipts": "unknown", "suspend": "30"}
+    page = client.post("/admin/billing/dunningpolicy/add/", form).content.decode()
     assert "With the policy of vision-lab, for what is due from 2026-06-01 on: letters are off" in page
 
     dunning_policies.set_policy(tenant=lab, since=date(2026, 1, 1), announce=0)

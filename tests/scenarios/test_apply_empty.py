@@ -39,7 +39,7 @@ def test_no_text_is_emptied_without_which_there_is_nothing_to_bill_by(
     ]
     assert set(needed) >= {"cluster": {"timezone"}, "tenant": {"name", "timezone"}, "seller": {"name"}}[table]
     for key in needed:
-        said = [line for line in start.splitlines() if not line.startswith(f"{key} ")]
+        lines = [line for line in start.splitlines() if not line.startswith(f"{key} ")]
         for empty in ("", " "):
-            sentence = op.is_refused("\n".join([*said, f'{key} = "{empty}"']))[0]
+            sentence = op.is_refused("\n".join([*lines, f'{key} = "{empty}"']))[0]
             assert sentence.endswith(f": {key} is empty.")

@@ -26,7 +26,7 @@ def op(tmp_path: Path) -> Op:
 
 
 @pytest.mark.parametrize(
-    ("said", "instead", "sentence"),
+    ("original", "instead", "sentence"),
     [
         (
             'kind = "import"',
@@ -237,12 +237,12 @@ def op(tmp_path: Path) -> Op:
         ("2026-01-01", "2026-02-30", "This is not TOML: "),
     ],
 )
-def test_a_mistake_is_told_and_nothing_is_kept(op: Op, said: str, instead: str, sentence: str) -> None:
-    assert said in PHILLY
-    told = op.is_refused(PHILLY.replace(said, instead, 1))
-    assert [line for line in told if line.startswith(sentence)], told
-    kept = (Cluster, Plan, Price, Tenant, Subscription)
-    assert [model.objects.count() for model in kept] == [0, 0, 0, 0, 0]
+def test_a_mistake_is_told_and_nothing_is_kept(op: Op, original: str, instead: str, sentence: str) -> None:
+    assert original in PHILLY
+    errors = op.is_refused(PHILLY.replace(original, instead, 1))
+    assert [line for line in errors if line.startswith(sentence)], errors
+    models = (Cluster, Plan, Price, Tenant, Subscription)
+    assert [model.objects.count() for model in models] == [0, 0, 0, 0, 0]
 
 
 def test_all_mistakes_are_told_at_once(op: Op) -> None:
@@ -290,8 +290,8 @@ def test_two_tenants_cannot_own_an_account_from_the_same_moment(op: Op) -> None:
 def test_a_new_owner_cannot_displace_one_whom_the_file_does_not_mention(op: Op) -> None:
     op.applies(PHILLY)
     robotics = f'[[tenant]]\nslug = "robotics"\nname = "Robotics"\n{ACCOUNTS}\n'
-    (told,) = op.is_refused(robotics)
-    assert "philly/vision belongs to vision-lab from the beginning, for ever" in told
+    (error,) = op.is_refused(robotics)
+    assert "philly/vision belongs to vision-lab from the beginning, for ever" in error
 
 
 def test_a_price_in_use_can_only_be_ended(op: Op) -> None:

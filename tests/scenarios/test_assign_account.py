@@ -57,8 +57,8 @@ def test_a_date_is_midnight_in_the_tenants_zone_and_a_moment_is_itself() -> None
         "--until",
         "2026-05-01T12:00:00+02:00",
     )
-    kept = Ownership.objects.get()
-    assert (kept.since, kept.until) == (at("2026-02-28 23:00"), at("2026-05-01 10:00"))
+    ownership = Ownership.objects.get()
+    assert (ownership.since, ownership.until) == (at("2026-02-28 23:00"), at("2026-05-01 10:00"))
 
 
 def test_a_hand_over_splits_a_job_to_the_second() -> None:

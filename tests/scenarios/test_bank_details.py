@@ -33,17 +33,17 @@ def an_invoice(*, currency: str = "EUR", iban: str = IBAN) -> Invoice:
 
 def test_the_code_says_what_a_banking_app_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     helpers: Any = importlib.import_module("segno.helpers")
-    said: list[bytes] = []
+    payloads: list[bytes] = []
     make = helpers._make_epc_qr_data
 
     def listening(*args: object, **kwargs: object) -> bytes:
-        said.append(make(*args, **kwargs))
-        return said[-1]
+        payloads.append(make(*args, **kwargs))
+        return payloads[-1]
 
     monkeypatch.setattr(helpers, "_make_epc_qr_data", listening)
-    found = bank_details(seller=SELLER, name="INV-2026-0001", amount=Money.of("1234.50", "EUR"))
-    assert found is not None
-    assert said[0].decode().split("\n") == [
+    details = bank_details(seller=SELLER, name="INV-2026-0001", amount=Money.of("1234.50", "EUR"))
+    assert details is not None
+    assert payloads[0].decode().split("\n") == [
         "BCD",
         "002",
         "1",
@@ -53,10 +53,10 @@ def test_the_code_says_what_a_banking_app_needs(monkeypatch: pytest.MonkeyPatch)
         IBAN,
         "EUR1234.5",
         "",
-        found.reference.replace(" ", ""),
+        details.reference.replace(" ", ""),
     ]
-    assert len(found.code) == len(found.code[0])  # a square
-    assert set("".join(found.code)) == {"0", "1"}
+    assert len(details.code) == len(details.code[0])  # a square
+    assert set("".join(details.code)) == {"0", "1"}
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_the_code_says_what_a_banking_app_needs(monkeypatch: pytest.MonkeyPatch)
 def test_only_euros_to_an_account_that_can_be_one_have_a_code(
     seller: dict[str, str], currency: str, code: bool
 ) -> None:
-    found = bank_details(seller=seller, name="INV-2026-0001", amount=Money.of("20.00", currency))
-    assert found is not None
-    assert bool(found.code) is code
+    details = bank_details(seller=seller, name="INV-2026-0001", amount=Money.of("20.00", currency))
+    assert details is not None
+    assert bool(details.code) is code
 
 
 def test_without_an_account_or_with_nothing_to_pay_there_are_no_details() -> None:
@@ -87,16 +87,16 @@ def test_the_pdf_of_an_invoice_has_reference_account_and_code_and_a_credit_note_
     document = build.document_of(invoice)
     assert document.payment_reference == "RF16 INV2 0260 001"
     assert (document.iban, document.bic) == ("DE89 3704 0044 0532 0130 00", "COBADEFFXXX")
-    (page,) = PdfReader(io.BytesIO(made := pdf.render(document))).pages
+    (page,) = PdfReader(io.BytesIO(pdf_bytes := pdf.render(document))).pages
     text = " ".join(page.extract_text().split())
     assert "Reference RF16 INV2 0260 001" in text
     assert "Scan to pay" in text
-    assert b"<pdfaid:part>3</pdfaid:part>" in made  # the code costs it neither archive nor screen reader
-    assert pdf.render(document) == made
+    assert b"<pdfaid:part>3</pdfaid:part>" in pdf_bytes  # the code costs it neither archive nor screen reader
+    assert pdf.render(document) == pdf_bytes
 
     note = credit_notes.credit(invoice=invoice, reason="A mistake.", by="op", on=at("2026-04-05").date())
-    told = build.document_of(note)
-    assert (told.iban, told.payment_reference, told.payment_code) == ("", "", ())
+    note_document = build.document_of(note)
+    assert (note_document.iban, note_document.payment_reference, note_document.payment_code) == ("", "", ())
 
 
 @pytest.mark.django_db

@@ -123,13 +123,13 @@ def test_a_pass_keeps_the_nodes_that_it_saw() -> None:
 
 
 def test_the_database_itself_refuses_a_node_in_two_states() -> None:
-    told = {"cluster": a_cluster(), "node": "gpu1", "gpu_model": "a100", "gpus": 4}
-    CapacityInterval.objects.create(**told, state="up", since=100, until=200)
+    fields = {"cluster": a_cluster(), "node": "gpu1", "gpu_model": "a100", "gpus": 4}
+    CapacityInterval.objects.create(**fields, state="up", since=100, until=200)
     for state, since, until, name in (
         ("down", 150, None, "capacity_is_in_one_state_at_a_time"),
         ("down", 300, 300, "capacity_ends_after_it_starts"),
         ("odd", 300, 400, "capacity_state_is_known"),
     ):
         with pytest.raises(IntegrityError, match=name), transaction.atomic():
-            CapacityInterval.objects.create(**told, state=state, since=since, until=until)
-    CapacityInterval.objects.create(**told, state="down", since=200)
+            CapacityInterval.objects.create(**fields, state=state, since=since, until=until)
+    CapacityInterval.objects.create(**fields, state="down", since=200)

@@ -39,10 +39,10 @@ def lab() -> Tenant:
 
 
 def fees(tenant: Tenant) -> list[tuple[str, str]]:
-    found = []
+    rows = []
     for invoice in tenant.invoices.order_by("pk"):
-        found += [(f"{line.service_period.start:%m-%d}", str(line.amount)) for line in lines_of(invoice)]
-    return found
+        rows += [(f"{line.service_period.start:%m-%d}", str(line.amount)) for line in lines_of(invoice)]
+    return rows
 
 
 def test_a_period_of_17_days_owes_17_of_28_parts_of_the_fee(lab: Tenant) -> None:
@@ -78,12 +78,15 @@ def test_a_dry_run_previews_both_periods_and_keeps_neither(
     assert lab.invoices.count() == 1
     assert InvoiceSeries.objects.get().last_number == 1
 
-    for options, told in (({"dry_run": True}, "would be issued $28.00"), ({}, "issued INV-2026-0003 $28.00")):
+    for options, sentence in (
+        ({"dry_run": True}, "would be issued $28.00"),
+        ({}, "issued INV-2026-0003 $28.00"),
+    ):
         capsys.readouterr()
         call_command("close_period", "2026-03", as_of="2026-04-21", **options)
-        said = capsys.readouterr().out
-        assert f"vision-lab: {told}" in said
-        assert re.search(r"Invoice (INV-2026-0002 )?over \$17.00. Two periods begin in this month", said)
+        output = capsys.readouterr().out
+        assert f"vision-lab: {sentence}" in output
+        assert re.search(r"Invoice (INV-2026-0002 )?over \$17.00. Two periods begin in this month", output)
     assert fees(lab)[2:] == [("03-03", "1700"), ("03-20", "2800")]
 
 
@@ -123,10 +126,10 @@ def test_a_close_names_each_period_of_the_month_that_has_not_ended(moved_twice: 
 
 def test_op_approves_each_period_of_the_month_as_it_waits(lab: Tenant) -> None:
     Bound.objects.create(measure=Measure.TOTAL, currency="USD", limit=10)
-    for total, beside in (("17.00", []), ("28.00", ["17.00"]), ("28.00", [])):
+    for total, related_totals in (("17.00", []), ("28.00", ["17.00"]), ("28.00", [])):
         outcome = closed("2026-03", lab, on="2026-04-21")
-        assert (outcome.total.text, [each.total.text for each in outcome.beside]) == (total, beside)  # type: ignore[union-attr]
-        if beside:
+        assert (outcome.total.text, [each.total.text for each in outcome.beside]) == (total, related_totals)  # type: ignore[union-attr]
+        if related_totals:
             assert outcome.outcome == "waiting for approval"
             assert "20 Mar \N{EN DASH} 19 Apr 2026 begins in the same month and is open" in outcome.note
         if lab.invoices.issued().count() < 3:
@@ -143,8 +146,8 @@ def test_what_waits_is_counted_though_another_period_of_the_month_is_issued(
         month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-21"), accept_incomplete="read"
     )
     close_runs.perform(run.pk, clock=lambda: at("2026-04-21"))
-    found = [(each.outcome, each.tenants, each.total) for each in close_runs.counts(run)]
-    assert found == [("waiting for approval", 1, 28_00), ("issued", 1, 17_00)]
+    counts = [(each.outcome, each.tenants, each.total) for each in close_runs.counts(run)]
+    assert counts == [("waiting for approval", 1, 28_00), ("issued", 1, 17_00)]
 
 
 @pytest.mark.parametrize(

@@ -169,8 +169,8 @@ def test_op_resets_it_at_the_shell() -> None:
     cluster = a_cluster("lab", complete_through="2031-01-01")
     with pytest.raises(RefusedError, match="lies in the future"):
         typed("reset_watermark", "lab", "--to", "2030-06-01", "--yes")
-    said = typed("reset_watermark", "lab", "--to", "2026-03-01", "--why", "A clock ran ahead.", "--yes")
-    assert said.startswith(
+    output = typed("reset_watermark", "lab", "--to", "2026-03-01", "--why", "A clock ran ahead.", "--yes")
+    assert output.startswith(
         "The watermark of lab goes back from 2031-01-01 00:00 UTC to 2026-03-01 00:00 UTC:"
     )
     assert read_through(cluster) == "2026-03-01 00:00"
@@ -189,18 +189,18 @@ def test_op_resets_it_on_the_page() -> None:
 
     path = "/operator/clusters/lab/watermark/"
     assert "which lies in the future" in words(op.get(path).content.decode())
-    told = {"to": "2026-03-01T12:00", "why": "The clock ran ahead."}
+    form = {"to": "2026-03-01T12:00", "why": "The clock ran ahead."}
     assert "This field is required." in words(
-        op.post(path, {"to": told["to"], "act": "preview"}).content.decode()
+        op.post(path, {"to": form["to"], "act": "preview"}).content.decode()
     )
-    preview = words(op.post(path, {**told, "act": "preview"}).content.decode())
+    preview = words(op.post(path, {**form, "act": "preview"}).content.decode())
     assert "The watermark of lab goes back from 2031-01-01 00:00 UTC to 2026-03-01 12:00 UTC" in preview
     assert read_through(cluster) == "2031-01-01 00:00"
-    later = op.post(path, {**told, "to": "2030-01-01T00:00", "act": "reset"})
+    later = op.post(path, {**form, "to": "2030-01-01T00:00", "act": "reset"})
     assert "lies in the future: reset the watermark to a moment that has passed" in words(
         later.content.decode()
     )
-    assert op.post(path, {**told, "act": "reset"}).headers["Location"] == "/operator/clusters/lab/"
+    assert op.post(path, {**form, "act": "reset"}).headers["Location"] == "/operator/clusters/lab/"
     assert read_through(cluster) == "2026-03-01 12:00"
     entry = AuditEntry.objects.of(cluster).last()
     assert entry is not None

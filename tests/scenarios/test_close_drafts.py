@@ -101,14 +101,14 @@ def test_what_stands_beside_an_invoice_is_drafted_with_it(lab: Tenant) -> None:
 def test_what_waits_for_approval_is_looked_at_before_it_is_approved(lab: Tenant) -> None:
     Bound.objects.create(measure="total", currency="EUR", limit=1)
     for _ in range(2):  # not parked yet, and parked by a close
-        found = drafts(lab)
-        assert found.closed.outcome == "waiting for approval"
-        assert [each.total for each in found.documents] == ["€4.76"]
+        preview = drafts(lab)
+        assert preview.closed.outcome == "waiting for approval"
+        assert [each.total for each in preview.documents] == ["€4.76"]
         close("2026-03", on="2026-05-03")
 
 
 def test_where_nothing_is_issued_it_is_said_why(lab: Tenant) -> None:
     assert drafts(lab, month=5).closed.reason.startswith("May 2026 runs until")
     close("2026-03")
-    found = drafts(lab)
-    assert (found.closed.outcome, found.documents) == ("already issued", [])
+    preview = drafts(lab)
+    assert (preview.closed.outcome, preview.documents) == ("already issued", [])

@@ -28,15 +28,15 @@ def clock(text: str = APRIL) -> Callable[[], datetime]:
 def labs() -> list[Tenant]:
     """Thirty labs that used a GPU for an hour in March, at 2.00, and one that has no plan."""
     cluster, plan = a_cluster(complete_through="2026-04-02"), a_plan()
-    found = [
+    tenants = [
         a_tenant(f"lab-{number:02d}", plan=plan, accounts=[(cluster, f"account-{number:02d}")])
         for number in range(30)
     ]
-    found.append(a_tenant("planless", accounts=[(cluster, "planless")]))
+    tenants.append(a_tenant("planless", accounts=[(cluster, "planless")]))
     take_in(
         cluster, *(a_job(account=f"account-{number:02d}") for number in range(30)), a_job(account="planless")
     )
-    return found
+    return tenants
 
 
 def asked(
@@ -102,10 +102,10 @@ def test_a_run_whose_worker_dies_is_gone_on_with(labs: list[Tenant], monkeypatch
     run, close = asked(CloseKind.ISSUE), month_close.close
     times = iter(range(100))
 
-    def dies(**told: object) -> object:
+    def dies(**options: object) -> object:
         if next(times) == 1:
             raise SystemExit("killed")
-        return close(**told)  # type: ignore[arg-type]
+        return close(**options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(month_close, "close", dies)
     with pytest.raises(SystemExit):
@@ -243,6 +243,6 @@ def test_a_month_that_cannot_be_closed_is_refused(month: str) -> None:
 
 def test_the_database_lets_one_run_of_a_month_go_on() -> None:
     asked()
-    told = {"month": "2026-03", "kind": "issue", "by": "x", "asked_at": at(APRIL), "total": 1}
+    fields = {"month": "2026-03", "kind": "issue", "by": "x", "asked_at": at(APRIL), "total": 1}
     with pytest.raises(IntegrityError, match="month_is_closed_by_one_at_a_time"), transaction.atomic():
-        CloseRun.objects.create(**told)
+        CloseRun.objects.create(**fields)

@@ -154,19 +154,19 @@ def test_case_091_one_tenants_trouble_does_not_stop_the_others(
     robotics = Project.objects.get(tenant__slug="robotics-lab")
     Project.objects.filter(pk=robotics.pk).update(tenant=vision)  # a row that cannot be
 
-    told = close("2026-03", apart=True)
+    results = close("2026-03", apart=True)
     Project.objects.filter(pk=robotics.pk).update(tenant=robotics.tenant_id)
 
-    assert [(one.tenant, one.outcome, one.number) for one in told] == [
+    assert [(one.tenant, one.outcome, one.number) for one in results] == [
         ("audio-lab", "blocked", ""),
         ("robotics-lab", "failed", ""),
         ("vision-lab", "issued", "INV-2026-0001"),
         ("zoology-lab", "issued", "INV-2026-0002"),
     ]
-    assert told[0].reason == (
+    assert results[0].reason == (
         "No price covers 1.00 GPU-hours on a100: give the tenant a plan, or its plan a price, and close again."
     )
-    assert told[1].reason == "KeyError: 'robotics'"
+    assert results[1].reason == "KeyError: 'robotics'"
     assert _closed_apart(caplog) == [
         ("WARNING", ["audio-lab", "robotics-lab", "vision-lab", "zoology-lab"], True)
     ]
@@ -176,10 +176,10 @@ def test_case_091_one_tenants_trouble_does_not_stop_the_others(
 
 def _closed_apart(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object, object]]:
     """Each time as (level, tenants, whether the cause is told)."""
-    told = [(record.levelname, record.msg) for record in caplog.records]
+    records = [(record.levelname, record.msg) for record in caplog.records]
     return [
         (level, event["tenants"], event["exc_info"])
-        for level, event in told
+        for level, event in records
         if isinstance(event, dict) and event["event"] == "closing apart"
     ]
 

@@ -131,11 +131,11 @@ def test_collecting_case_6_a_busy_stripe_is_asked_again_with_the_same_key(
         counter.wait(minutes=1)
     counter.collect()
     assert (counter.taken, counter.states) == ([400], ["succeeded"])
-    asked = [each for each in counter.stripe.requests if str(each) == "POST /v1/payment_intents"]
-    assert [each.status for each in asked] == [busy, busy, busy, 200]
+    requests = [each for each in counter.stripe.requests if str(each) == "POST /v1/payment_intents"]
+    assert [each.status for each in requests] == [busy, busy, busy, 200]
     (attempt,) = PaymentAttempt.objects.all()
-    assert {each.key for each in asked} == {f"ct:{Collector.objects.get().deployment}:pi:{attempt.pk}"}
-    assert all(each.params == asked[0].params for each in asked)
+    assert {each.key for each in requests} == {f"ct:{Collector.objects.get().deployment}:pi:{attempt.pk}"}
+    assert all(each.params == requests[0].params for each in requests)
     assert attempt.message == ""
     counter.books_agree()
 
@@ -149,9 +149,9 @@ def test_collecting_case_7_a_refused_key_stops_all_and_nobody_is_dunned(counter:
         "Stripe does not accept the key: set STRIPE_SECRET_KEY to one that may do this."
     )
     assert "failed" not in counter.states
-    asked = len(counter.stripe.requests)
+    request_count = len(counter.stripe.requests)
     counter.collect()
-    assert len(counter.stripe.requests) == asked + (
+    assert len(counter.stripe.requests) == request_count + (
         1 if fault == "unauthorized" else 11
     )  # which rights it has
     counter.stripe.faults.lift()

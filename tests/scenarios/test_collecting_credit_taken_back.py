@@ -30,17 +30,17 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def counter() -> Iterator[Counter]:
     """Ann has bought 50.00 of credit with her card."""
-    with a_counter() as found:
-        card = found.save_card()
+    with a_counter() as scenario:
+        card = scenario.save_card()
         wallet_terms.set_scheme(
-            tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=found.now
+            tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=scenario.now
         )
-        attempt = a_top_up(card, Wallet.objects.get(), 50_00, now=found.now)
-        attempts.follow(attempt=attempt, gateway=found.gateway, moment=found.now)
-        found.lab.billing_account.automatic = False
-        found.lab.billing_account.save()
-        yield found
-        assert found.stripe.violations == []
+        attempt = a_top_up(card, Wallet.objects.get(), 50_00, now=scenario.now)
+        attempts.follow(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
+        scenario.lab.billing_account.automatic = False
+        scenario.lab.billing_account.save()
+        yield scenario
+        assert scenario.stripe.violations == []
         broken = [each for check in checks.prove().checks if "wallet" in check.name for each in check.broken]
         assert broken == []
 

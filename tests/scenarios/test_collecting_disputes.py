@@ -198,10 +198,10 @@ def test_an_inquiry_that_is_not_answered_becomes_a_dispute(counter: Counter) -> 
     counter.collect()
     inquiry = counter.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
     counter.collect()
-    asked_about = counter.gateway.find_dispute(inquiry)
+    dispute = counter.gateway.find_dispute(inquiry)
     counter.stripe.hand.escalate_inquiry(inquiry)
     counter.collect()
-    disputes.apply_dispute(asked_about, moment=counter.now)  # what was read before comes late
+    disputes.apply_dispute(dispute, moment=counter.now)  # what was read before comes late
     assert (counter.standing, PaymentDispute.objects.get().state) == ("disputed", "open")
     with pytest.raises(CollectingError):
         refunds.prepare(credit_note=credited(counter, "1.00"), who="op", moment=counter.now)

@@ -39,8 +39,8 @@ FORGET = (
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
-        yield found
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+        yield scenario
 
 
 def a_page(counter: Counter) -> PayLink:
@@ -226,11 +226,11 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     counter.save_card()
     counter.charge()
     intent = PaymentAttempt.objects.get().external_id or ""
-    told = counter.stripe.objects("payment_intent")[0]["metadata"]
+    metadata = counter.stripe.objects("payment_intent")[0]["metadata"]
     for statement in FORGET:
         with as_owner() as cursor:
             cursor.execute(statement)
-    counter.stripe.hand.alter(intent, metadata={**told, "ct_number": "INV-2026-0077"})
+    counter.stripe.hand.alter(intent, metadata={**metadata, "ct_number": "INV-2026-0077"})
     counter.collect()
     counter.collect()
     assert (counter.taken, counter.states, counter.paid) == ([400], [], "0.00")
@@ -258,13 +258,13 @@ def test_nothing_is_charged_while_what_was_told_of_cannot_be_read(counter: Count
 
 def test_an_attempt_that_waited_while_a_transfer_came_is_not_sent(counter: Counter) -> None:
     counter.save_card()
-    made = attempts.prepare(
+    attempt = attempts.prepare(
         invoice=counter.invoice,
         customer=BillingAccount.objects.get().customer or "",
         moment=counter.now,
         on=counter.now.date(),
     )
-    assert isinstance(made, PaymentAttempt)
+    assert isinstance(attempt, PaymentAttempt)
     settlement.record_payment(
         invoice=counter.invoice,
         amount=Money.of("4.00", "USD"),

@@ -20,12 +20,12 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """An account with twelve charges of somebody else, one a minute, that are listed four at a time."""
     monkeypatch.setattr(stripe, "PAGE", 4)
     monkeypatch.setattr(webhook_events, "KEPT_EVERY", 4)
-    with a_counter() as found:
-        other = found.stripe_customer("somebody else's")
-        card = found.stripe.hand.save_card(other)
+    with a_counter() as scenario:
+        other = scenario.stripe_customer("somebody else's")
+        card = scenario.stripe.hand.save_card(other)
         for number in range(12):
-            found.wait(minutes=1)
-            found.gateway.charge(
+            scenario.wait(minutes=1)
+            scenario.gateway.charge(
                 {
                     "amount": 999,
                     "currency": "usd",
@@ -36,7 +36,7 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
                 },
                 key=f"another-deployment:{number}",
             )
-        yield found
+        yield scenario
 
 
 def lists(counter: Counter) -> list[dict[str, str]]:

@@ -22,8 +22,8 @@ BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
-        yield found
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+        yield scenario
 
 
 @pytest.fixture
@@ -44,10 +44,10 @@ def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(counter: Counte
     counter.stripe.hand.pay(page.external_id or "")
     message = counter.stripe.webhooks.take()[-1]
     began = time.monotonic()
-    told = Client().post(
+    response = Client().post(
         "/hooks/stripe/", message.body, content_type="application/json", headers=message.headers
     )
-    assert told.status_code == 200
+    assert response.status_code == 200
     assert time.monotonic() - began < 20  # Stripe waits so long; it takes 2, and this machine may be busy
     assert GatewayEvent.objects.filter(state="stored").count() == 1
     counter.collect()
@@ -67,9 +67,9 @@ def test_a_key_of_the_other_mode_is_said_and_stripe_tells_again_later(counter: C
     counter.stripe.hand.pay(page.external_id or "")
     message = counter.stripe.webhooks.take()[-1]
     Collector.objects.update(live=True)
-    told = Client().post(
+    response = Client().post(
         "/hooks/stripe/", message.body, content_type="application/json", headers=message.headers
     )
-    assert told.status_code == 503
-    assert "This database has collected in live mode, and the key is a test one" in told.content.decode()
+    assert response.status_code == 503
+    assert "This database has collected in live mode, and the key is a test one" in response.content.decode()
     assert not GatewayEvent.objects.exists()

@@ -32,8 +32,8 @@ def ann(counter: Counter) -> Client:
 
 
 def looks(counter: Counter) -> int:
-    asked = [str(each) for each in counter.stripe.requests]
-    return sum(each.startswith("GET /v1/checkout/sessions/") for each in asked)
+    requests = [str(each) for each in counter.stripe.requests]
+    return sum(each.startswith("GET /v1/checkout/sessions/") for each in requests)
 
 
 def test_who_comes_back_by_cancel_closes_the_page_and_the_card_is_charged(
@@ -139,6 +139,6 @@ def test_another_billing_address_reaches_stripe_once(counter: Counter) -> None:
     Tenant.objects.update(email="")
     counter.collect()
     account = BillingAccount.objects.get()
-    asked = [each for each in counter.stripe.requests if each.path == f"/v1/customers/{account.customer}"]
-    assert len([each for each in asked if each.method == "POST"]) == 3
+    requests = [each for each in counter.stripe.requests if each.path == f"/v1/customers/{account.customer}"]
+    assert len([each for each in requests if each.method == "POST"]) == 3
     assert counter.stripe.violations == []

@@ -33,15 +33,17 @@ def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(count
     counter.stripe.hand.pay(page.external_id or "")
     for event in counter.gateway.events(since=0):
         webhook_events.store(event, moment=counter.now)
-    told = GatewayEvent.objects.get(object_kind="checkout.session")
+    session_event = GatewayEvent.objects.get(object_kind="checkout.session")
     counter.stripe.faults.cut_before("GET /v1/payment_intents*")
     with pytest.raises(GatewayError):
-        webhook_events.apply(told, gateway=counter.gateway, moment=counter.now)
+        webhook_events.apply(session_event, gateway=counter.gateway, moment=counter.now)
 
     assert counter.charge() == Held("A page to pay on is open.")
     with pytest.raises(VoidError):
         voids.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
-    webhook_events.apply(GatewayEvent.objects.get(pk=told.pk), gateway=counter.gateway, moment=counter.now)
+    webhook_events.apply(
+        GatewayEvent.objects.get(pk=session_event.pk), gateway=counter.gateway, moment=counter.now
+    )
     counter.collect()
     assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
     counter.books_agree()
@@ -81,13 +83,13 @@ def transferred(counter: Counter, amount: str) -> None:
 def test_whoever_wants_to_pay_meanwhile_is_led_to_the_page_that_is_open(counter: Counter) -> None:
     """Ann types her card; her colleague's click neither closes her page nor asks Stripe for anything."""
     first = a_page(counter)
-    asked = len(counter.stripe.requests)
+    request_count = len(counter.stripe.requests)
     for _ in range(5):
         assert a_page(counter, who="bea@vision.example").url == first.url
-    assert len(counter.stripe.requests) == asked
+    assert len(counter.stripe.requests) == request_count
     counter.wait(minutes=5)
     assert a_page(counter, who="bea@vision.example").pk == first.pk
-    assert len(counter.stripe.requests) == asked + 1  # is it still open?
+    assert len(counter.stripe.requests) == request_count + 1  # is it still open?
     counter.stripe.hand.pay(first.external_id or "")
     counter.collect()
     assert (counter.taken, counter.paid, PayLink.objects.count()) == ([400], "4.00", 1)

@@ -121,8 +121,10 @@ def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_cred
         assert (late.number, late.left, late.rests) == ("INV-2026-0001", 400, "")
         assert [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"] == []
         counter.wait(days=4)
-        told = reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op", since=None).counts
-        assert "refund-without-note" not in told
+        counts = reconciliation_run.run(
+            gateway=counter.gateway, moment=counter.now, by="op", since=None
+        ).counts
+        assert "refund-without-note" not in counts
 
 
 def test_a_refund_that_is_read_before_its_payment_is_booked_is_booked_with_it() -> None:

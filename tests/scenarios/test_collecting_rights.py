@@ -31,8 +31,8 @@ NAMED = {
 
 @pytest.fixture
 def counter(settings: object) -> Iterator[Counter]:
-    with a_counter() as found:
-        yield found
+    with a_counter() as scenario:
+        yield scenario
 
 
 def restricted(counter: Counter, settings: object, lacking: str = "") -> None:
@@ -93,7 +93,7 @@ def test_case_085_a_database_that_collected_in_one_mode_refuses_a_key_of_the_oth
 
 
 @pytest.mark.parametrize(
-    ("key", "mode", "told"),
+    ("key", "mode", "sentence"),
     [
         ("sk_live_abc", "test", "STRIPE_SECRET_KEY is a live key, but STRIPE_MODE is test"),
         ("rk_test_abc", "live", "STRIPE_SECRET_KEY is a test key"),
@@ -101,8 +101,8 @@ def test_case_085_a_database_that_collected_in_one_mode_refuses_a_key_of_the_oth
     ],
 )
 def test_case_085_a_key_of_the_other_mode_is_refused_at_the_start_and_not_repeated(
-    key: str, mode: str, told: str
+    key: str, mode: str, sentence: str
 ) -> None:
-    with pytest.raises(SettingError, match=told) as refused:
+    with pytest.raises(SettingError, match=sentence) as refused:
         env.read({"STRIPE_SECRET_KEY": key, "STRIPE_MODE": mode})
     assert key not in str(refused.value)

@@ -30,9 +30,11 @@ def sent_twice(counter: Counter, path: str, send: Callable[[], object]) -> list[
         refunds.follow(refund=refund, gateway=counter.gateway, moment=counter.now)
     for link in PayLink.objects.filter(state="unknown"):
         checkout_sessions.follow(link=link, gateway=counter.gateway, moment=counter.now)
-    found = [asked for asked in counter.stripe.requests if (asked.method, asked.path) == ("POST", path)]
-    assert len({asked.key for asked in found}) == 1
-    return [str(asked.params) for asked in found]
+    requests = [
+        request for request in counter.stripe.requests if (request.method, request.path) == ("POST", path)
+    ]
+    assert len({request.key for request in requests}) == 1
+    return [str(request.params) for request in requests]
 
 
 def test_a_charge_whose_answer_was_lost_is_sent_again_as_the_same_bytes(counter: Counter) -> None:
@@ -78,6 +80,6 @@ def test_a_customer_whose_making_was_not_answered_is_made_again_as_the_same_byte
         customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
     customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
     first, again = (
-        str(asked.params) for asked in counter.stripe.requests if str(asked) == "POST /v1/customers"
+        str(request.params) for request in counter.stripe.requests if str(request) == "POST /v1/customers"
     )
     assert first == again

@@ -43,10 +43,10 @@ PAGES = (
 
 @pytest.fixture
 def counter(settings: Any) -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
-        settings.STRIPE_SECRET_KEY = found.stripe.keys.restrict(KEY, PORTAL_RIGHTS)
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+        settings.STRIPE_SECRET_KEY = scenario.stripe.keys.restrict(KEY, PORTAL_RIGHTS)
         settings.STRIPE_WEBHOOK_SECRETS = list(SIGNING)
-        yield found
+        yield scenario
 
 
 def test_no_number_of_a_card_and_no_secret_is_in_the_database_the_logs_or_on_a_page(
@@ -115,17 +115,17 @@ def pages() -> str:
     op.is_superuser = True
     op.save()
     op.memberships.create(tenant_id=PaymentAttempt.objects.order_by("made_at")[0].tenant_id, role=Role.OWNER)
-    browser, found = signed_in(op), []
+    browser, texts = signed_in(op), []
     for path in PAGES:
-        told = browser.get(path)
-        assert told.status_code == 200, path
-        found.append(told.content.decode())
-    return HINT.sub("", "\n".join(found))
+        response = browser.get(path)
+        assert response.status_code == 200, path
+        texts.append(response.content.decode())
+    return HINT.sub("", "\n".join(texts))
 
 
 def database() -> str:
     """Every column of every row of every table, as text."""
-    found = []
+    rows = []
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -136,13 +136,13 @@ def database() -> str:
         assert "audit_entry" in tables
         for table in tables:
             cursor.execute(f"SELECT t::text FROM {table} t")
-            found += [row[0] for row in cursor.fetchall()]
-    return "\n".join(found)
+            rows += [row[0] for row in cursor.fetchall()]
+    return "\n".join(rows)
 
 
 def secrets(counter: Counter) -> set[str]:
     """What was planted, and what the stand-in gave out that lets somebody pay or confirm."""
-    given = {
+    client_secrets = {
         secret
         for kind in ("payment_intent", "setup_intent", "checkout.session")
         for each in counter.stripe.objects(kind)
@@ -150,7 +150,7 @@ def secrets(counter: Counter) -> set[str]:
     }
     numbers = {GOOD, DECLINED, ASKS, LOST, IBAN}
     spaced = {" ".join(re.findall(".{4}", number)) for number in numbers if number.isdecimal()}
-    return {KEY, counter.stripe.key, *SIGNING, *given, *numbers, *spaced}
+    return {KEY, counter.stripe.key, *SIGNING, *client_secrets, *numbers, *spaced}
 
 
 def is_a_card(text: str) -> bool:

@@ -29,7 +29,7 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
         on = counter.now.date()
         net = Money.of("3.52", "USD")
         credit_notes.credit(invoice=counter.invoice, reason="Slow.", by="op", on=on, net=net)
-        asked = len(counter.stripe.requests)
+        request_count = len(counter.stripe.requests)
         for _ in range(60):
             counter.wait(days=1)
             assert counter.collect().charged == 0
@@ -38,7 +38,7 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
             send.post(moment=counter.now)
 
         assert (counter.states, counter.taken, counter.paid) == ([], [], "0.00")
-        sent = [str(one) for one in counter.stripe.requests[asked:] if one.method == "POST"]
+        sent = [str(one) for one in counter.stripe.requests[request_count:] if one.method == "POST"]
         customer = BillingAccount.objects.get().customer
         assert sent == [f"POST /v1/customers/{customer}"]  # its e-mail, and nothing of money
         assert counter.charge() == Held(

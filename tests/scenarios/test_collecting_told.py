@@ -22,8 +22,8 @@ DECLINED = "4000000000000341"
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
-        yield found
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+        yield scenario
 
 
 def a_page(counter: Counter) -> PayLink:

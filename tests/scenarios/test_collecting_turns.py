@@ -22,8 +22,8 @@ BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https
 def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """One invoice a round."""
     monkeypatch.setattr(collection_run, "AT_ONCE", 1)
-    with a_counter() as found:
-        yield found
+    with a_counter() as scenario:
+        yield scenario
 
 
 def another(counter: Counter, name: str, *, until: str) -> Tenant:
@@ -68,10 +68,10 @@ def test_an_amount_that_only_stripe_knows_to_be_too_small_is_asked_for_once_a_da
     counter.collect()
     paid = PaymentAttempt.objects.get()
     another(counter, "other-lab", until="2026-02-02 12:00")
-    (wanted,) = chargeable_invoices.invoices(moment=counter.now, limit=9)
+    (due,) = chargeable_invoices.invoices(moment=counter.now, limit=9)
     PaymentAttempt.objects.create(
-        tenant=wanted.invoice.tenant,
-        invoice=wanted.invoice,
+        tenant=due.invoice.tenant,
+        invoice=due.invoice,
         amount=paid.amount,
         currency=paid.currency,
         state="canceled",

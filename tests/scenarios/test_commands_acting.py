@@ -101,8 +101,8 @@ def test_a_job_that_starts_before_it_is_looked_at_again_is_told_as_left_out(slur
     slurm.world.add(Job(13))
     looked = []
 
-    def starts(asked: str) -> None:
-        looked.append(asked)
+    def starts(request: str) -> None:
+        looked.append(request)
         if looked.count("GET /slurm/v0.0.44/jobs") == 1:
             slurm.world.jobs[11].state = "RUNNING"
 

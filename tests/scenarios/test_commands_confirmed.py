@@ -46,9 +46,9 @@ def at_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(command: str, answer: StringIO, **options: Any) -> str:
         monkeypatch.setattr("sys.stdin", answer)
-        said = StringIO()
-        call_command(command, NUMBER, reason="The wrong lab.", stdout=StringIO(), stderr=said, **options)
-        return said.getvalue()
+        stderr = StringIO()
+        call_command(command, NUMBER, reason="The wrong lab.", stdout=StringIO(), stderr=stderr, **options)
+        return stderr.getvalue()
 
     return run
 

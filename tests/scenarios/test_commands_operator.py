@@ -86,8 +86,8 @@ def test_from_the_file_to_the_money(gpu1: Cluster, tmp_path: Path) -> None:
         "8.00",
     )
     (line,) = invoice["lines"]
-    told_line = {key: line[key] for key in ("project", "meter", "quantity", "unit", "unit_price", "amount")}
-    assert told_line == {
+    line_fields = {key: line[key] for key in ("project", "meter", "quantity", "unit", "unit_price", "amount")}
+    assert line_fields == {
         "project": "vision", "meter": "gpu-hour", "quantity": "4", "unit": "GPU-hour", "unit_price": "2.00",
         "amount": "8.00",
     }  # fmt: skip

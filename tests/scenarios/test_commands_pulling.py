@@ -21,10 +21,10 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Scheduler:
     """What every connection reaches."""
-    found = Scheduler()
+    scheduler = Scheduler()
     defaults = pulls.pull.__kwdefaults__ or {}
-    monkeypatch.setitem(defaults, "connect", found.connect)
-    return found
+    monkeypatch.setitem(defaults, "connect", scheduler.connect)
+    return scheduler
 
 
 def typed(*words: str) -> tuple[int, str]:

@@ -124,9 +124,9 @@ def test_mistakes_are_sentences(tmp_path: Path, wrong: tuple[str, str], sentence
 def test_credit_is_given_once_per_reference(tmp_path: Path) -> None:
     empty = re.sub(r"grants = \[.*?\n\]\n", "", documented(), flags=re.DOTALL)
     applied(tmp_path, empty.replace('for = "user"', 'for = "tenant"'))
-    told = ("grant_credit", "robotics", "250", "--reference", "TRX 17", "--top-up")
-    assert said(*told)["balance"] == "250.000000"
-    assert said(*told)["balance"] == "250.000000"
+    command = ("grant_credit", "robotics", "250", "--reference", "TRX 17", "--top-up")
+    assert said(*command)["balance"] == "250.000000"
+    assert said(*command)["balance"] == "250.000000"
     with pytest.raises(RefusedError, match="'TRX 17' was granted before with another amount"):
         said("grant_credit", "robotics", "25", "--reference", "TRX 17")
 

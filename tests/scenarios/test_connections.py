@@ -56,17 +56,17 @@ def all_rows() -> str:
     with database.cursor() as cursor:
         cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
         tables = [name for (name,) in cursor.fetchall()]
-        told = []
+        texts = []
         for table in tables:
             cursor.execute(f'SELECT string_agg(t::text, chr(10)) FROM "{table}" t')
-            told.append(cursor.fetchone()[0] or "")
-    return "\n".join(told)
+            texts.append(cursor.fetchone()[0] or "")
+    return "\n".join(texts)
 
 
 def test_a_file_says_how_a_cluster_is_reached(op: Op) -> None:
-    said = op.applies(SLURM)
-    assert said[0] == "cluster boreas: new (kind slurm, timezone Europe/Berlin)"
-    assert said[1].startswith(
+    changes = op.applies(SLURM)
+    assert changes[0] == "cluster boreas: new (kind slurm, timezone Europe/Berlin)"
+    assert changes[1].startswith(
         "connection of boreas: new (url https://slurm.example.org:6820/api, user clustertab, "
         "first_usage_from 2026-02-28 23:00:00 UTC, every 300 s, look_back 48 h, enabled yes, secrets entered 20"
     )
@@ -82,10 +82,10 @@ def test_a_new_token_is_told_as_entered_and_asked_with_at_once(
         Connection.objects.get().cluster, "2026-03-01 12:00"
     )
     monkeypatch.setenv("BOREAS_JWT", "another.token")
-    (said,) = op.applies(SLURM)
-    assert said.startswith("connection of boreas: secrets entered ")
-    kept = Connection.objects.get()
-    assert (kept.token.reveal(), kept.next_pull_at) == ("another.token", None)
+    (change,) = op.applies(SLURM)
+    assert change.startswith("connection of boreas: secrets entered ")
+    connection = Connection.objects.get()
+    assert (connection.token.reveal(), connection.next_pull_at) == ("another.token", None)
     op.applies(SLURM.replace('"env:BOREAS_JWT"', '""'))
     assert not Connection.objects.get().token
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_meant_is_refused_without_a_word_of_the_secret(
     op: Op, line: str, sentence: str
 ) -> None:
     key = line.partition(" =")[0]
-    rest = "\n".join(kept for kept in SLURM.splitlines() if not kept.startswith(f"{key} ="))
+    rest = "\n".join(setting for setting in SLURM.splitlines() if not setting.startswith(f"{key} ="))
     refused = " ".join(op.is_refused(f"{rest}\n{line}\n"))
     assert 'cluster "boreas", connection' in refused
     assert sentence in refused
@@ -144,9 +144,12 @@ def test_a_connection_belongs_to_a_live_cluster_and_has_an_address(op: Op) -> No
 
 def test_a_socket_of_this_host_needs_no_address(op: Op) -> None:
     op.applies(SLURM.replace('url = "https://slurm.example.org:6820/api"', 'unix_socket = "/run/rest.sock"'))
-    kept = Connection.objects.get()
-    assert (kept.address, sources.endpoint(kept).unix_socket) == ("unix:/run/rest.sock", "/run/rest.sock")
-    kept.full_clean()
+    connection = Connection.objects.get()
+    assert (connection.address, sources.endpoint(connection).unix_socket) == (
+        "unix:/run/rest.sock",
+        "/run/rest.sock",
+    )
+    connection.full_clean()
     with pytest.raises(IntegrityError, match="connection_leads_somewhere"), transaction.atomic():
         Connection.objects.update(unix_socket="")
 
@@ -154,59 +157,69 @@ def test_a_socket_of_this_host_needs_no_address(op: Op) -> None:
 def test_no_secret_is_in_the_database_nor_its_history_nor_in_any_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    kept = a_connection()
-    kept.token = seal("a second " + PASSWORDS[0])
-    kept.save()
+    connection = a_connection()
+    connection.token = seal("a second " + PASSWORDS[0])
+    connection.save()
     with caplog.at_level(logging.DEBUG):
-        Scheduler(fails=ConnectorError("Away.", retry=True)).pulled(kept.cluster, "2026-03-01 12:00")
-    for text in (all_rows(), caplog.text, repr(vars(kept)), str(kept), repr(sources.endpoint(kept))):
+        Scheduler(fails=ConnectorError("Away.", retry=True)).pulled(connection.cluster, "2026-03-01 12:00")
+    for text in (
+        all_rows(),
+        caplog.text,
+        repr(vars(connection)),
+        str(connection),
+        repr(sources.endpoint(connection)),
+    ):
         assert not any(secret in text for secret in PASSWORDS)
-    columns = {name for entry in AuditEntry.objects.of(kept) for name, _, _ in entry.changes}
+    columns = {name for entry in AuditEntry.objects.of(connection) for name, _, _ in entry.changes}
     assert "credentials_changed_at" in columns
     assert {"client_key", "headers", "token", "jwt_key"}.isdisjoint(columns)
 
 
 def test_the_history_says_who_changed_a_secret_and_when_whoever_did_it() -> None:
-    kept = a_connection()
+    connection = a_connection()
     with database.cursor() as cursor:
         cursor.execute("UPDATE clusters_connection SET last_error = 'x'")  # a pass's own doing: no history
         cursor.execute("UPDATE clusters_connection SET token = %s", [seal("new").token])
-    (first, made), (second, changed) = history(kept, "credentials_changed_at")
+    (first, created_at), (second, changed) = history(connection, "credentials_changed_at")
     assert (first, second) == ("insert", "update")
-    assert datetime.fromisoformat(changed) > datetime.fromisoformat(made)
-    kept.refresh_from_db()
-    assert kept.credentials_changed_at == datetime.fromisoformat(changed)
+    assert datetime.fromisoformat(changed) > datetime.fromisoformat(created_at)
+    connection.refresh_from_db()
+    assert connection.credentials_changed_at == datetime.fromisoformat(changed)
 
 
 def test_op_sees_in_the_admin_that_secrets_are_kept_and_enters_new_ones() -> None:
-    kept = a_connection()
+    connection = a_connection()
     client = Client()
     client.force_login(an_operator())
-    path = f"/admin/clusters/connection/{kept.pk}/change/"
+    path = f"/admin/clusters/connection/{connection.pk}/change/"
     shown = client.get(path).content.decode()
     assert not any(secret in shown for secret in PASSWORDS)
-    assert kept.token.token not in shown
+    assert connection.token.token not in shown
     assert "One is kept; leave empty to keep it." in shown
     answered = client.post(
         path,
         {
-            "base_url": kept.base_url, "every": "600", "look_back": "24", "new_token": "a.new.one",
+            "base_url": connection.base_url, "every": "600", "look_back": "24", "new_token": "a.new.one",
             "new_headers": "X-Proxy: open sesame\n", "forget": ["jwt_key"], "enabled": "on",
         },
     )  # fmt: skip
     assert answered.status_code == 302, answered.content.decode()
-    kept.refresh_from_db()
-    assert (kept.every, kept.token.reveal(), kept.jwt_key.reveal()) == (600, "a.new.one", "")
-    assert json.loads(kept.headers.reveal()) == {"X-Proxy": "open sesame"}
+    connection.refresh_from_db()
+    assert (connection.every, connection.token.reveal(), connection.jwt_key.reveal()) == (
+        600,
+        "a.new.one",
+        "",
+    )
+    assert json.loads(connection.headers.reveal()) == {"X-Proxy": "open sesame"}
     assert not any(secret in all_rows() for secret in ("a.new.one", "open sesame"))
 
 
 def test_with_a_wrong_key_op_reads_a_sentence_and_the_right_one_heals_it(settings: Settings) -> None:
-    kept = a_connection()
+    connection = a_connection()
     right = settings.CLUSTERTAB_SECRET_KEYS
     settings.CLUSTERTAB_SECRET_KEYS = [Fernet.generate_key().decode()]
     with pytest.raises(ConnectorError, match=r"cannot be decrypted: none of CLUSTERTAB_SECRET_KEYS"):
-        sources.connect(kept, clock=lambda: 0)
+        sources.connect(connection, clock=lambda: 0)
     out = io.StringIO()
     with pytest.raises(SystemExit):
         call_command("pull_usage", "gpu1", stdout=out)
@@ -216,7 +229,7 @@ def test_with_a_wrong_key_op_reads_a_sentence_and_the_right_one_heals_it(setting
     with pytest.raises(RefusedError, match="cannot be decrypted"):
         call_command("rotate_secrets")
     settings.CLUSTERTAB_SECRET_KEYS = right
-    assert sources.endpoint(kept).headers
+    assert sources.endpoint(connection).headers
 
 
 def test_without_any_key_no_secret_is_taken(op: Op, settings: Settings) -> None:
@@ -226,10 +239,10 @@ def test_without_any_key_no_secret_is_taken(op: Op, settings: Settings) -> None:
 
 
 def test_keys_are_changed_without_a_gap(settings: Settings) -> None:
-    kept = a_connection()
+    connection = a_connection()
     old, new = settings.CLUSTERTAB_SECRET_KEYS, Fernet.generate_key().decode()
     settings.CLUSTERTAB_SECRET_KEYS = [new, *old]
-    assert kept.token.reveal() == PASSWORDS[0]
+    assert connection.token.reveal() == PASSWORDS[0]
     assert run_json("rotate_secrets") == {"secrets": 3}
     settings.CLUSTERTAB_SECRET_KEYS = [new]
     assert Connection.objects.get().token.reveal() == PASSWORDS[0]
@@ -247,10 +260,10 @@ def test_a_plain_text_is_never_stored() -> None:
 
 def test_an_embedded_instance_makes_its_key_once_for_its_owner_only(tmp_path: Path) -> None:
     assert secret_keys(tmp_path, make=False) == []
-    made = secret_keys(tmp_path, make=True)
-    assert secret_keys(tmp_path, make=False) == made
+    keys = secret_keys(tmp_path, make=True)
+    assert secret_keys(tmp_path, make=False) == keys
     assert (tmp_path / "secret_keys").stat().st_mode & 0o777 == 0o600
-    Fernet(made[0])
+    Fernet(keys[0])
 
 
 def test_what_is_no_key_is_refused_at_the_start_and_not_repeated() -> None:
@@ -262,9 +275,9 @@ def test_what_is_no_key_is_refused_at_the_start_and_not_repeated() -> None:
 
 
 def test_no_report_of_an_error_holds_a_secret() -> None:
-    kept = a_connection(headers=seal("no JSON but " + PASSWORDS[2]))
+    connection = a_connection(headers=seal("no JSON but " + PASSWORDS[2]))
     try:
-        sources.connect(kept, clock=lambda: 1 // 0)
+        sources.connect(connection, clock=lambda: 1 // 0)
         pytest.fail("Headers that are none were taken.")
     except ConnectorError:
         report = ExceptionReporter(None, *sys.exc_info())

@@ -40,11 +40,11 @@ def browser() -> Client:
     return client
 
 
-def doors(kept: Connection) -> tuple[str, str]:
+def doors(connection: Connection) -> tuple[str, str]:
     """The operator's form and the admin's."""
     return (
-        f"/operator/clusters/{kept.cluster.name}/connection/",
-        f"/admin/clusters/connection/{kept.pk}/change/",
+        f"/operator/clusters/{connection.cluster.name}/connection/",
+        f"/admin/clusters/connection/{connection.pk}/change/",
     )
 
 
@@ -53,10 +53,10 @@ def doors(kept: Connection) -> tuple[str, str]:
 def test_a_combined_pem_is_not_kept_in_clear(
     browser: Client, op: Op, tmp_path: Path, field: str, kind: str
 ) -> None:
-    kept = a_connection()
+    connection = a_connection()
     for combined in (CERTIFICATE + KEYS[kind], KEYS[kind] + CERTIFICATE):
-        for door in doors(kept):
-            form = {"base_url": kept.base_url, "every": "300", "look_back": "48", field: combined}
+        for door in doors(connection):
+            form = {"base_url": connection.base_url, "every": "300", "look_back": "48", field: combined}
             answered = browser.post(door, form)
             assert f"This {SENTENCE}" in answered.content.decode()
         (tmp_path / "combined.pem").write_text(combined)
@@ -66,28 +66,28 @@ def test_a_combined_pem_is_not_kept_in_clear(
 
 
 def test_an_address_is_not_changed_from_under_its_secrets(browser: Client) -> None:
-    kept = a_connection()
-    for door in doors(kept):
+    connection = a_connection()
+    for door in doors(connection):
         for elsewhere in (
             {"base_url": "https://eve.example.org"},
-            {"base_url": kept.base_url, "unix_socket": "/tmp/eve"},
+            {"base_url": connection.base_url, "unix_socket": "/tmp/eve"},
         ):
             form = {**elsewhere, "every": "300", "look_back": "48", "new_token": "another"}
             answered = browser.post(door, form).content.decode()
             assert "What is kept secret was entered for another address" in answered
             assert "(Extra headers, Signing key)" in answered
-        assert Connection.objects.get().address == kept.base_url
+        assert Connection.objects.get().address == connection.base_url
         assert Connection.objects.get().token.reveal() == PASSWORDS[0]
 
 
 @pytest.mark.parametrize("door", [0, 1])
 def test_with_secrets_entered_again_or_taken_away_op_moves_it(browser: Client, door: int) -> None:
-    kept = a_connection()
+    connection = a_connection()
     form = {
         "base_url": "https://slurm.example.org:6820", "every": "300", "look_back": "48",
         "new_token": PASSWORDS[0], "forget": ["jwt_key", "headers"],
     }  # fmt: skip
-    answered = browser.post(doors(kept)[door], form)
+    answered = browser.post(doors(connection)[door], form)
     assert answered.status_code == 302, answered.content.decode()
     moved = Connection.objects.get()
     assert (moved.address, moved.token.reveal()) == ("https://slurm.example.org:6820", PASSWORDS[0])
@@ -130,10 +130,12 @@ def test_op_is_warned_of_a_token_that_travels_in_clear(
     kind: ClusterKind, address: dict[str, str], warned: bool
 ) -> None:
     cluster = a_connection(a_cluster(kind=kind), **address).cluster
-    found = {each.subject: each for each in connection_test.examine(cluster=cluster, clock=lambda: 0)}
-    assert len(found) > 1 - warned
+    findings = {each.subject: each for each in connection_test.examine(cluster=cluster, clock=lambda: 0)}
+    assert len(findings) > 1 - warned
     if warned:
-        assert found["TLS"].level == "warn"
-        assert found["TLS"].sentence.startswith(f"What is said with {address['base_url']} travels in clear")
+        assert findings["TLS"].level == "warn"
+        assert findings["TLS"].sentence.startswith(
+            f"What is said with {address['base_url']} travels in clear"
+        )
     else:
-        assert "TLS" not in found
+        assert "TLS" not in findings

@@ -75,7 +75,7 @@ def jobs(draw: st.DrawFn, number: int) -> UsageFact:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    known = [draw(jobs(number)) for number in range(draw(st.integers(1, 7)))]
+    facts = [draw(jobs(number)) for number in range(draw(st.integers(1, 7)))]
     owners = []
     for account in ACCOUNTS:
         turns = sorted(draw(st.sets(st.integers(FIRST + 1, LAST), max_size=2)))
@@ -92,7 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
             draw(st.integers(steps.index(handovers[handover[1] - 1]) + 1 if handover[1] else 0, len(steps))),
             handover,
         )
-    return World(known, owners, [draw(st.sampled_from(ZONES)) for _ in range(2)], steps)
+    return World(facts, owners, [draw(st.sampled_from(ZONES)) for _ in range(2)], steps)
 
 
 class Story:
@@ -129,16 +129,16 @@ class Story:
     # -- what may happen
 
     def own(self, place: int) -> None:
-        told = self.world.owners[place]
-        account, _ = self.cluster.accounts.get_or_create(name=told.account)
-        since = datetime.fromtimestamp(told.since, UTC) if told.since is not None else None
-        ownership.assign(account=account, tenant=self.tenants[told.tenant], project="p", since=since)
-        self.owned.append(told)
+        owner = self.world.owners[place]
+        account, _ = self.cluster.accounts.get_or_create(name=owner.account)
+        since = datetime.fromtimestamp(owner.since, UTC) if owner.since is not None else None
+        ownership.assign(account=account, tenant=self.tenants[owner.tenant], project="p", since=since)
+        self.owned.append(owner)
         engine.rate_accounts([account.pk])
 
     def own_the_rest(self) -> None:
-        for place, told in enumerate(self.world.owners):
-            if told not in self.owned:
+        for place, owner in enumerate(self.world.owners):
+            if owner not in self.owned:
                 self.own(place)
 
     def tell(self, *facts: UsageFact) -> None:
@@ -180,8 +180,10 @@ class Story:
         job = self.world.jobs[value % len(self.world.jobs)]
         assert job.started is not None
         assert job.ended is not None
-        held = (job.ended - job.started) * (value % 5) // 5
-        other = replace(job, ended=job.started + held, suspended=min(job.suspended, held), user="dora")
+        duration = (job.ended - job.started) * (value % 5) // 5
+        other = replace(
+            job, ended=job.started + duration, suspended=min(job.suspended, duration), user="dora"
+        )
         self.tell(replace(other, gpu_model="h100") if value % 2 else other)
 
     def price(self, value: int) -> None:
@@ -200,11 +202,11 @@ class Story:
         """All months up to one; each is closed after the one before it."""
         moment = at("2026-12-01")
         for year, month in [(2026, 1), (2026, 2), (2026, 3), (2026, 4), (2026, 5)][: value % 3 + 3]:
-            for told in month_close.close(
+            for result in month_close.close(
                 tenants=self.tenants, year=year, month=month, moment=moment, now=LATER
             ):
-                assert told.outcome in {"issued", "already issued", "nothing to bill", "carried forward"}, (
-                    told
+                assert result.outcome in {"issued", "already issued", "nothing to bill", "carried forward"}, (
+                    result
                 )
 
     # -- the same once more, in plain fractions
@@ -238,14 +240,14 @@ class Story:
         return fitting[-1].tenant if fitting else None
 
     def kept(self) -> dict[tuple[int, str, Fraction], Fraction]:
-        kept: dict[tuple[int, str, Fraction], Fraction] = defaultdict(Fraction)
+        totals: dict[tuple[int, str, Fraction], Fraction] = defaultdict(Fraction)
         prices = {price.pk: Fraction(price.unit_price) for price in Price.objects.all()}
         for row in PeriodTotal.objects.filter(verdict=Verdict.CHARGED).select_related("period"):
             assert row.price_id is not None
-            kept[self.key(row.tenant_id, row.period.start, row.period.timezone, prices[row.price_id])] += (
+            totals[self.key(row.tenant_id, row.period.start, row.period.timezone, prices[row.price_id])] += (
                 Fraction(int(row.units), row.share_den)
             )
-        return {key: value for key, value in kept.items() if value}
+        return {key: value for key, value in totals.items() if value}
 
     def everything_is_billed_to_the_cent(self) -> None:
         owed = {key: (value, _cents(value, key[2])) for key, value in self.owed().items()}

@@ -50,9 +50,9 @@ def test_case_025_late_usage_is_a_line_with_its_own_service_month_and_the_old_in
     outbox.drain()
     after = Invoice.objects.filter(pk=march.pk).values().get(), list(march.lines.order_by("pk").values())
     assert after == before
-    kept = InvoiceDocument.objects.get(invoice=march)
-    assert bytes(kept.pdf) == bytes(document.pdf)
-    assert sha256(bytes(kept.pdf)).hexdigest() == document.sha256
+    stored = InvoiceDocument.objects.get(invoice=march)
+    assert bytes(stored.pdf) == bytes(document.pdf)
+    assert sha256(bytes(stored.pdf)).hexdigest() == document.sha256
     assert prove()["pending"] == 0
 
 
@@ -79,8 +79,8 @@ def test_each_line_opens_to_the_jobs_that_make_it_up(vision: Tenant) -> None:
         for line in lines_of(invoice):
             jobs = list(line_jobs.jobs_of(line))
             assert sum(job.resource_seconds for job in jobs) * line.seconds_den == line.seconds_num
-    taken_back, left = line_jobs.jobs_of(lines_of(invoice_of(vision, "2026-04"))[1])
-    assert [(job.job_id, job.units) for job in (taken_back, left)] in (
+    reversal, left = line_jobs.jobs_of(lines_of(invoice_of(vision, "2026-04"))[1])
+    assert [(job.job_id, job.units) for job in (reversal, left)] in (
         [("7", -7200), ("7", 1800)],
         [("7", 1800), ("7", -7200)],
     )

@@ -42,9 +42,9 @@ def test_what_a_file_holds_is_read_again_at_each_pass(op: Op, tmp_path: Path) ->
     ca.write_text(certificate("old"))
     header.write_text("Basic old")
     named = SLURM.replace("env:BOREAS_JWT", f"file:{file}")
-    said = f'{named}ca = "file:{ca}"\nheaders = {{ Proxy-Authorization = "file:{header}" }}\n'
-    op.applies(said)
-    assert op.applies(said) == ["Nothing to change."]
+    config = f'{named}ca = "file:{ca}"\nheaders = {{ Proxy-Authorization = "file:{header}" }}\n'
+    op.applies(config)
+    assert op.applies(config) == ["Nothing to change."]
     assert "first.token" not in all_rows()
 
     def endpoint() -> tuple[str, str]:
@@ -122,8 +122,14 @@ def test_a_form_names_no_file_since_it_could_be_any_of_the_host(op: Op, tmp_path
     op.applies(f'{SLURM}ca = "file:{tmp_path}/ca.pem"\n')
     browser = Client()
     browser.force_login(an_operator())
-    kept = Connection.objects.get()
-    form = {"base_url": kept.base_url, "every": "300", "look_back": "48", "ca": kept.ca, "user": "clustertab"}
+    connection = Connection.objects.get()
+    form = {
+        "base_url": connection.base_url,
+        "every": "300",
+        "look_back": "48",
+        "ca": connection.ca,
+        "user": "clustertab",
+    }
     page = "/operator/clusters/boreas/connection/"
     for field, text in (
         ("new_token", "file:/etc/shadow"),

@@ -57,9 +57,9 @@ def note(tenant: Tenant) -> Invoice:
 
 def stands(invoice: Invoice) -> tuple[str, str, str, str]:
     """(settlement, paid, credited, due); they add up to the total."""
-    found = settlement.balance(invoice=invoice, on=LATER)
-    assert (found.paid + found.credited + found.due).minor == invoice.total
-    return found.settlement.value, found.paid.text, found.credited.text, found.due.text
+    balance = settlement.balance(invoice=invoice, on=LATER)
+    assert (balance.paid + balance.credited + balance.due).minor == invoice.total
+    return balance.settlement.value, balance.paid.text, balance.credited.text, balance.due.text
 
 
 def pay(invoice: Invoice, amount: str, reference: str = "A1") -> Payment:
@@ -92,13 +92,17 @@ def test_case_026_usage_that_shrinks_after_the_invoice_is_given_back_by_a_credit
     assert [(one.kind, one.number, one.total.text, one.original) for one in outcome.beside] == [
         ("credit-note", "CN-2026-0001", "-7.20", "INV-2026-0001")
     ]
-    given = note(lab)
-    assert printed(given) == [("2026-03", "vision-lab", "-3", "-6.00")]
-    assert (given.original, lines_of(given)[0].original) == (march, lines_of(march)[0])
-    assert (str(lines_of(given)[0].tax_rate), given.tax, given.buyer) == ("20.000", -120, march.buyer)
+    credit_note = note(lab)
+    assert printed(credit_note) == [("2026-03", "vision-lab", "-3", "-6.00")]
+    assert (credit_note.original, lines_of(credit_note)[0].original) == (march, lines_of(march)[0])
+    assert (str(lines_of(credit_note)[0].tax_rate), credit_note.tax, credit_note.buyer) == (
+        "20.000",
+        -120,
+        march.buyer,
+    )
     assert printed(invoice_of(lab, "2026-04")) == [("2026-04", "vision-lab", "4", "8.00")]
     assert stands(march) == ("past_due", "0.00", "7.20", "16.80")
-    assert stands(given) == ("credit_note", "0.00", "-7.20", "0.00")
+    assert stands(credit_note) == ("credit_note", "0.00", "-7.20", "0.00")
     assert Invoice.objects.filter(pk=march.pk).values().get() == before
     assert prove()["billed"] == hours(11)
 
@@ -286,13 +290,13 @@ def test_case_082_what_is_credited_and_paid_back_never_exceeds_what_was_paid() -
 
 
 def test_a_credit_note_can_neither_be_paid_nor_credited() -> None:
-    given = credit(invoice_of(a_lab(), "2026-03"))
+    credit_note = credit(invoice_of(a_lab(), "2026-03"))
     with pytest.raises(
         settlement.PaymentError, match="CN-2026-0001 is a credit note; record what is paid back"
     ):
-        pay(given, "1.00")
+        pay(credit_note, "1.00")
     with pytest.raises(CreditError, match="CN-2026-0001 is a credit note; only an issued invoice"):
-        credit(given)
+        credit(credit_note)
     with pytest.raises(CreditError, match="Say why"):
         credit_notes.credit(
             invoice=invoice_of(Tenant.objects.get(), "2026-03"), reason=" ", by="op", on=LATER
@@ -301,21 +305,21 @@ def test_a_credit_note_can_neither_be_paid_nor_credited() -> None:
 
 def test_case_057_a_credit_note_is_frozen_and_the_database_refuses_one_that_gives_back_too_much() -> None:
     march = invoice_of(a_lab(), "2026-03")
-    given = credit(march, "5.00")
+    credit_note = credit(march, "5.00")
     for change in ({"reason": "other"}, {"total": -1}, {"original": None}):
         with pytest.raises(DatabaseError, match="cannot be changed"), transaction.atomic():
-            Invoice.objects.filter(pk=given.pk).update(**change)
-    line, tax = lines_of(given)[0], given.taxes.get()
-    given.pk, given.number, given.state = None, None, "draft"
-    given.subtotal, given.tax, given.total = -1600, -320, -1920
-    given.save(force_insert=True)
-    line.pk, line.amount, line.invoice = None, -1600, given
+            Invoice.objects.filter(pk=credit_note.pk).update(**change)
+    line, tax = lines_of(credit_note)[0], credit_note.taxes.get()
+    credit_note.pk, credit_note.number, credit_note.state = None, None, "draft"
+    credit_note.subtotal, credit_note.tax, credit_note.total = -1600, -320, -1920
+    credit_note.save(force_insert=True)
+    line.pk, line.amount, line.invoice = None, -1600, credit_note
     line.save(force_insert=True)
-    tax.pk, tax.net, tax.tax, tax.invoice = None, -1600, -320, given
+    tax.pk, tax.net, tax.tax, tax.invoice = None, -1600, -320, credit_note
     tax.save(force_insert=True)
 
     with pytest.raises(DatabaseError, match="exceeds what is left of its invoice"), transaction.atomic():
-        Invoice.objects.filter(pk=given.pk).update(
+        Invoice.objects.filter(pk=credit_note.pk).update(
             state="issued", number="CN-2026-0002", issued_on=LATER, due_on=LATER
         )
 
@@ -323,11 +327,11 @@ def test_case_057_a_credit_note_is_frozen_and_the_database_refuses_one_that_give
 def test_the_credit_note_is_a_pdf_that_names_its_invoice() -> None:
     march = invoice_of(a_lab(), "2026-03")
     outbox.drain()
-    kept = InvoiceDocument.objects.get(invoice=march).sha256
-    given = credit(march, "5.00")
+    digest = InvoiceDocument.objects.get(invoice=march).sha256
+    credit_note = credit(march, "5.00")
     outbox.drain()
 
-    pdf = bytes(InvoiceDocument.objects.get(invoice=given).pdf)
+    pdf = bytes(InvoiceDocument.objects.get(invoice=credit_note).pdf)
     text = " ".join(" ".join(page.extract_text().split()) for page in PdfReader(io.BytesIO(pdf)).pages)
 
     for shown in (
@@ -337,4 +341,4 @@ def test_the_credit_note_is_a_pdf_that_names_its_invoice() -> None:
         assert shown in text, text
     assert "IBAN" not in text
     march_pdf = bytes(InvoiceDocument.objects.get(invoice=march).pdf)
-    assert sha256(march_pdf).hexdigest() == kept
+    assert sha256(march_pdf).hexdigest() == digest

@@ -49,13 +49,13 @@ COMMANDS = ("credit_invoice", "void_invoice", "write_off")
 def act(action: str, invoice: Invoice) -> None:
     op = Client()
     op.force_login(an_operator())
-    told = {
+    form = {
         "action": action,
         "why": "The queue was down.",
         "_selected_action": [invoice.pk],
         "confirmed": "yes",
     }
-    assert op.post("/admin/billing/invoice/", told).status_code == 302
+    assert op.post("/admin/billing/invoice/", form).status_code == 302
 
 
 def dated() -> list[tuple[str, str]]:
@@ -82,11 +82,11 @@ def test_an_invoice_is_void_and_written_off_on_the_day_where_it_was_issued(novem
 
 @pytest.mark.usefixtures("that_night")
 def test_a_day_is_neither_before_the_invoice_nor_still_to_come(november: Invoice) -> None:
-    said = ("credit_invoice", november.number, "--reason", "The queue was down.", "--on")
+    command = ("credit_invoice", november.number, "--reason", "The queue was down.", "--on")
     with pytest.raises(CommandError, match="is no older than its invoice: date it on that day, or later"):
-        call_command(*said, "2020-01-01")
+        call_command(*command, "2020-01-01")
     with pytest.raises(CommandError, match="it is 2027-01-01 where INV-2027-0001 was issued"):
-        call_command(*said, "2027-01-02")
+        call_command(*command, "2027-01-02")
     assert dated() == []
 
 

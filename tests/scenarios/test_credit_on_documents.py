@@ -50,9 +50,9 @@ def test_the_document_deducts_what_credit_paid_and_its_code_asks_for_the_rest(la
         (("Paid from credit balance", "-€3.00"),),
         "€1.00",
     )
-    asked = bank_details(seller=invoice.seller, name=invoice.number or "", amount=Money.of("1.00", "EUR"))
-    assert asked is not None
-    assert shown.payment_code == asked.code != ()
+    details = bank_details(seller=invoice.seller, name=invoice.number or "", amount=Money.of("1.00", "EUR"))
+    assert details is not None
+    assert shown.payment_code == details.code != ()
     assert (stands(invoice), credit_balance.of(lab, "EUR")) == (("due", "3.00", "1.00"), 0)
     prove()
 
@@ -82,11 +82,11 @@ def test_the_document_stays_as_it_was_whatever_becomes_of_the_credit(lab: Tenant
     pays("23.00")
     invoice = april(lab)
     outbox.drain()
-    kept = bytes(InvoiceDocument.objects.get(invoice=invoice).pdf)
+    pdf_bytes = bytes(InvoiceDocument.objects.get(invoice=invoice).pdf)
     imported(camt(Line(amount="-23.00", name="B9", end_to_end="E1", returned="AC04"), name="next"))
     assert (stands(march(lab)), stands(invoice)) == (("due", "0.00", "20.00"), ("due", "0.00", "4.00"))
     invoice.refresh_from_db()
-    assert issued.made(invoice).pdf == kept
+    assert issued.made(invoice).pdf == pdf_bytes
     prove()
 
 

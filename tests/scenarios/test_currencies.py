@@ -55,8 +55,8 @@ def gpu1() -> Cluster:
 
 def documents(tenant: Tenant) -> list[tuple[str, str, int]]:
     """Each as (kind, currency, total in the smallest unit), in the order in which they were issued."""
-    found = Invoice.objects.filter(tenant=tenant).order_by("pk")
-    return [(each.kind, each.currency, each.total) for each in found]
+    invoices = Invoice.objects.filter(tenant=tenant).order_by("pk")
+    return [(each.kind, each.currency, each.total) for each in invoices]
 
 
 def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Tenant) -> None:
@@ -66,7 +66,7 @@ def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Te
     outcome = closed("2026-04", lab)
 
     assert (outcome.outcome, outcome.total) == (Outcome.ISSUED, Money.of("1.80", "EUR"))
-    assert [str(beside.total.text) for beside in outcome.beside] == ["7.20"]
+    assert [str(invoice.total.text) for invoice in outcome.beside] == ["7.20"]
     assert documents(lab) == [
         ("invoice", "USD", 480),
         ("invoice", "EUR", 180),
@@ -82,8 +82,8 @@ def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Te
 def test_case_086_a_tenant_that_leaves_is_told_what_is_unbilled_in_each_currency(lab: Tenant) -> None:
     close("2026-03")
     take_in(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
-    told = list(offboarding.left(lab, moment=at("2026-05-10")))
-    assert [sentence for sentence in told if "billed" in sentence] == [
+    sentences = list(offboarding.left(lab, moment=at("2026-05-10")))
+    assert [sentence for sentence in sentences if "billed" in sentence] == [
         "1.50 EUR before tax are not billed yet: close the months until April 2026.",
         "6.00 USD before tax are not billed yet: close the months until April 2026.",
     ]

@@ -87,10 +87,10 @@ def test_worked_example_e_tells_down_idle_and_held_apart_and_they_add_up() -> No
     }
     assert {part: parts[part] for part in documented()} == documented()
     hours = {part: int(text) for part, text in documented().items()}
-    held = hours["effective"] + hours["waste"] + hours["unknown"]
-    assert hours["allocated"] == held
+    allocation = hours["effective"] + hours["waste"] + hours["unknown"]
+    assert hours["allocated"] == allocation
     assert hours["total"] == (
-        hours["down"] + hours["drained"] + hours["idle_no_demand"] + hours["idle_jobs_waiting"] + held
+        hours["down"] + hours["drained"] + hours["idle_no_demand"] + hours["idle_jobs_waiting"] + allocation
     )
 
 

@@ -58,10 +58,10 @@ def most_at_once(runs: Iterable[UsageFact], count: dict[str, int]) -> None:
         kind = job.mig_profile if "" in count else job.gpu_model
         events.append((job.started, job.gpus, kind))
         events.append((job.ended or job.seen_until or 0, -job.gpus, kind))
-    held: dict[str, int] = defaultdict(int)
+    usage: dict[str, int] = defaultdict(int)
     for _, gpus, kind in sorted(events):  # what ends at a moment makes room for what starts then
-        held[kind] += gpus
-        assert held[kind] <= count[kind], f"{held[kind]} of {kind}"
+        usage[kind] += gpus
+        assert usage[kind] <= count[kind], f"{usage[kind]} of {kind}"
 
 
 def test_the_same_moment_gives_the_same_rows_and_another_seed_others() -> None:
@@ -211,11 +211,11 @@ class TestSeeding:
         self, settings: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         settings.ENV = dataclasses.replace(settings.ENV, home=tmp_path)
-        said = run("seed_demo")
-        assert said.startswith("Sign in with the password clustertab-demo as\n  op@demo.example")
-        kept = tmp_path / "logins.txt"
-        assert kept.read_text() == said
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        output = run("seed_demo")
+        assert output.startswith("Sign in with the password clustertab-demo as\n  op@demo.example")
+        logins_file = tmp_path / "logins.txt"
+        assert logins_file.read_text() == output
+        assert stat.S_IMODE(logins_file.stat().st_mode) == 0o600
         jobs = UsageRecord.objects.count()
         assert run("seed_demo") == ""
         assert "The demonstration data is there already." in capsys.readouterr().err

@@ -35,12 +35,12 @@ NOW = at("2026-04-01 10:00")
 @pytest.fixture
 def server(settings: Any) -> Iterator[Counting]:
     """A mail server on 127.0.0.1, which our own way of sending talks to."""
-    with counting(most=100) as found:
+    with counting(most=100) as mail_server:
         settings.CLUSTERTAB_SENDS_MAIL = True
         settings.PORTAL_URL = "https://billing.example.org"
         settings.EMAIL_BACKEND = "portal.smtp.EmailBackend"
-        settings.EMAIL_HOST, settings.EMAIL_PORT = found.server_address[:2]
-        yield found
+        settings.EMAIL_HOST, settings.EMAIL_PORT = mail_server.server_address[:2]
+        yield mail_server
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def lab() -> Tenant:
     cluster = a_cluster()
     a_seller()
     plan = a_plan(prices=[("gpu-hour", {}, "2.00", LONG_AGO)])
-    found = a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")], email="bills@vision.example")
+    tenant = a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")], email="bills@vision.example")
     job = a_job(account="vision", started="2026-03-02 10:00", ended="2026-03-02 12:00")
     take_in(cluster, job, as_of="2026-04-20")
-    return found
+    return tenant
 
 
 def text_of(mail: EmailMessage) -> str:
@@ -76,14 +76,14 @@ def test_an_invoice_is_emailed_with_amount_due_date_link_pdf_and_e_invoice(
     (sent,) = server.mails
     assert sent["To"] == "bills@vision.example"
     assert sent["Subject"] == "Invoice INV-2026-0001: $4.00, due on 15 April 2026"
-    told = text_of(sent)
-    assert "Your invoice INV-2026-0001 over $4.00 is attached." in told
-    assert "Please pay $4.00 by 15 April 2026." in told
-    assert "https://billing.example.org/t/vision-lab/invoices/INV-2026-0001/" in told
-    kept = InvoiceDocument.objects.get()
+    text = text_of(sent)
+    assert "Your invoice INV-2026-0001 over $4.00 is attached." in text
+    assert "Please pay $4.00 by 15 April 2026." in text
+    assert "https://billing.example.org/t/vision-lab/invoices/INV-2026-0001/" in text
+    document = InvoiceDocument.objects.get()
     attached = {part.get_filename(): part.get_content() for part in sent.iter_attachments()}
-    assert attached["INV-2026-0001.pdf"] == bytes(kept.pdf)
-    assert ("INV-2026-0001.xml" in attached) == bool(kept.einvoice)
+    assert attached["INV-2026-0001.pdf"] == bytes(document.pdf)
+    assert ("INV-2026-0001.xml" in attached) == bool(document.einvoice)
     for later in (3, 600):
         send.post(moment=NOW + timedelta(minutes=later))
     assert server.taken == 1
@@ -184,9 +184,9 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
     outbox.drain()
     send.post(moment=NOW)
     ann = builders.a_person("ann@vision.example", lab, Role.OWNER)
-    told = "E-mails to bills@vision.example are refused: 550 no such user here."
+    sentence = "E-mails to bills@vision.example are refused: 550 no such user here."
     for address in ("/t/vision-lab/invoices/", "/t/vision-lab/payment/"):
-        assert told in page(ann, address)
+        assert sentence in page(ann, address)
     assert "The mail server refuses bills@vision.example" in page(
         builders.an_operator(), "/operator/collecting/"
     )
@@ -198,7 +198,7 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
     send.post(moment=datetime.now(tz=NOW.tzinfo) if NOW.year > 2026 else at("2026-12-31"))
     letter = Letter.objects.get(kind="invoice")
     assert letter.state in {"sent", "skipped"}
-    assert told not in page(ann, "/t/vision-lab/payment/")
+    assert sentence not in page(ann, "/t/vision-lab/payment/")
 
 
 def test_one_refused_address_of_two_keeps_the_mail_from_nobody_else(server: Counting, lab: Tenant) -> None:

@@ -163,13 +163,13 @@ def test_ten_thousand_late_invoices_take_as_many_queries_as_one() -> None:
 def copies(count: int) -> None:
     """So many more invoices like each one there is."""
     columns = [str(field.column) for field in Invoice._meta.concrete_fields if field.column != "id"]
-    told = ", ".join(
+    expressions = ", ".join(
         {"number": "'COPY-' || id || '-' || n", "kind": "'correction'"}.get(name, f'"{name}"')
         for name in columns
     )
     names = ", ".join(f'"{name}"' for name in columns)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO billing_invoice ({names}) SELECT {told} "
+            f"INSERT INTO billing_invoice ({names}) SELECT {expressions} "
             f"FROM billing_invoice CROSS JOIN generate_series(1, {count}) n"
         )

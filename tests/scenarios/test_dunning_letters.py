@@ -42,9 +42,9 @@ def mailed(settings: Any) -> None:
 @pytest.fixture
 def counter() -> Iterator[Counter]:
     """March's invoice over 4.00 was due on 15 April; it is that day."""
-    with a_counter(now=at("2026-04-15 09:00")) as found:
+    with a_counter(now=at("2026-04-15 09:00")) as scenario:
         Tenant.objects.update(email="bills@vision.example")
-        yield found
+        yield scenario
 
 
 def goes_by(counter: Counter, days: int = 1) -> None:

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def server(settings: Any) -> Iterator[Counting]:
     """It takes two mails a connection."""
-    with counting(most=2) as found:
+    with counting(most=2) as mail_server:
         settings.CLUSTERTAB_SENDS_MAIL = True
         settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-        settings.EMAIL_HOST, settings.EMAIL_PORT = found.server_address[:2]
-        yield found
+        settings.EMAIL_HOST, settings.EMAIL_PORT = mail_server.server_address[:2]
+        yield mail_server
 
 
 def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(server: Counting) -> None:

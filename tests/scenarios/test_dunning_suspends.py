@@ -112,8 +112,12 @@ def lab(settings: Any) -> Iterator[Lab]:
 
 def subjects() -> list[str]:
     """Without documents, of which other stories tell."""
-    told = [str(message.subject) for message in mail.outbox]
-    return [subject for subject in told if not subject.startswith(("Credit note", "Receipt", "Invoice INV"))]
+    all_subjects = [str(message.subject) for message in mail.outbox]
+    return [
+        subject
+        for subject in all_subjects
+        if not subject.startswith(("Credit note", "Receipt", "Invoice INV"))
+    ]
 
 
 def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab) -> None:
@@ -255,8 +259,8 @@ def test_accounts_below_that_are_somebody_elses_are_never_blocked_with_it(lab: L
     own(lab.tenant, lab.cluster, "acme")
     a_tenant("speech-lab", accounts=[(lab.cluster, "speech")])  # below acme, as vision is
     lab.until("2026-05-15")
-    told = dict(SuspendedAccount.objects.values_list("account__name", "error"))
-    assert told == {
+    errors = dict(SuspendedAccount.objects.values_list("account__name", "error"))
+    assert errors == {
         "vision": "",
         "acme": "Below acme lies speech of speech-lab, which would be blocked too: block what is to be blocked by "
         "hand.",
@@ -282,8 +286,8 @@ def test_an_account_that_nobody_foresaw_keeps_no_other_from_being_blocked_or_fre
     monkeypatch.setattr(SlurmActs, "limits", limits_of)
     lab.until("2026-05-15")
     assert (lab.gpus, speech()) == (8, 0)
-    told = dict(SuspendedAccount.objects.values_list("account__name", "error"))
-    assert told == {
+    errors = dict(SuspendedAccount.objects.values_list("account__name", "error"))
+    assert errors == {
         "vision": "Something failed here, not at the cluster (TypeError); the worker's log says what.",
         "speech": "",
     }

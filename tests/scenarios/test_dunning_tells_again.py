@@ -26,9 +26,9 @@ AGAIN = "Invoice INV-2026-0001 is to be paid again"
 def counter(settings: Any) -> Iterator[Counter]:
     """March's invoice over 4.00 was due on 15 April; it is that day, and nobody is ever suspended."""
     settings.CLUSTERTAB_SENDS_MAIL = True
-    with a_counter(now=at("2026-04-15 09:00")) as found:
+    with a_counter(now=at("2026-04-15 09:00")) as scenario:
         Tenant.objects.update(email="bills@vision.example")
-        yield found
+        yield scenario
 
 
 def goes_back(counter: Counter, amount: str = "-4.00") -> None:

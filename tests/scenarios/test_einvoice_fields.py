@@ -46,14 +46,14 @@ def file(seller: dict[str, str], tenant: dict[str, str]) -> str:
 
 def test_a_file_says_them(tmp_path: Path) -> None:
     op = Op(tmp_path)
-    said = "\n".join(op.applies(file(SELLER, TENANT)))
+    changes = "\n".join(op.applies(file(SELLER, TENANT)))
     assert Seller.objects.values(*SELLER).get() == SELLER
     assert Tenant.objects.values(*TENANT).get() == TENANT
     for value in (*SELLER.values(), *TENANT.values()):
-        assert value in said
-    told = "\n".join(op.applies(file(SELLER | {"city": ""}, TENANT | {"buyer_reference": ""})))
-    assert "seller: city Hamburg -> nothing" in told
-    assert "tenant vision-lab: buyer_reference 04011000-1234512345-06 -> nothing" in told
+        assert value in changes
+    removals = "\n".join(op.applies(file(SELLER | {"city": ""}, TENANT | {"buyer_reference": ""})))
+    assert "seller: city Hamburg -> nothing" in removals
+    assert "tenant vision-lab: buyer_reference 04011000-1234512345-06 -> nothing" in removals
 
 
 @pytest.mark.parametrize(("of", "field", "value", "sentence"), WRONG)
@@ -62,9 +62,9 @@ def test_a_file_with_a_mistake_is_refused(
 ) -> None:
     seller, tenant = (dict(each) for each in (SELLER, TENANT))
     (seller if of == "seller" else tenant)[field] = value
-    (told,) = Op(tmp_path).is_refused(file(seller, tenant))
-    assert f"{field} is '{value}'" in told
-    assert sentence in told
+    (error,) = Op(tmp_path).is_refused(file(seller, tenant))
+    assert f"{field} is '{value}'" in error
+    assert sentence in error
 
 
 @pytest.mark.parametrize(("of", "field", "value", "sentence"), WRONG)

@@ -146,8 +146,10 @@ def test_each_category_keeps_its_rules(lab: Tenant, fields: dict[str, str], cate
     close("2026-03")
     xml = xml_of(invoice_of(lab, "2026-03"))
     holds(xml)
-    found = read(xml).all("//ram:ApplicableHeaderTradeSettlement/ram:ApplicableTradeTax/ram:CategoryCode")
-    assert [each.text(".") for each in found] == [category]
+    categories = read(xml).all(
+        "//ram:ApplicableHeaderTradeSettlement/ram:ApplicableTradeTax/ram:CategoryCode"
+    )
+    assert [each.text(".") for each in categories] == [category]
 
 
 def test_sales_tax_in_the_us_by_the_sellers_own_number(lab: Tenant) -> None:
@@ -193,9 +195,9 @@ def test_what_cannot_be_stated_has_a_plain_pdf_and_a_reason(
     Tenant.objects.update(buyer_reference="", **of_lab)
     close("2026-03")
     march = invoice_of(lab, "2026-03")
-    kept = rendered(march)
-    assert (kept.einvoice, kept.no_einvoice) == (None, sentence)
-    assert not PdfReader(io.BytesIO(bytes(kept.pdf))).attachments
+    document = rendered(march)
+    assert (document.einvoice, document.no_einvoice) == (None, sentence)
+    assert not PdfReader(io.BytesIO(bytes(document.pdf))).attachments
     with pytest.raises(RefusedError, match=sentence):
         call_command("export_invoice", march.number, str(tmp_path / "march.xml"))
     assert not list(tmp_path.iterdir())
@@ -226,9 +228,9 @@ def test_a_typesetter_that_dies_over_it_is_asked_again(lab: Tenant, monkeypatch:
         )  # neither without its e-invoice, nor saying that it has none
     OutboxMessage.objects.update(available_at=march.period_end)
     outbox.drain()
-    kept = InvoiceDocument.objects.get(invoice=march)
-    assert kept.no_einvoice == ""
-    holds(bytes(kept.einvoice or b""))
+    document = InvoiceDocument.objects.get(invoice=march)
+    assert document.no_einvoice == ""
+    holds(bytes(document.einvoice or b""))
 
 
 # Where it is found
@@ -247,14 +249,14 @@ def test_the_pdf_carries_it_and_says_so(
     Tenant.objects.update(buyer_reference=reference)
     close("2026-03")
     march = invoice_of(lab, "2026-03")
-    kept = rendered(march)
-    pdf = bytes(kept.pdf)
+    document = rendered(march)
+    pdf = bytes(document.pdf)
     reader = PdfReader(io.BytesIO(pdf))
-    assert dict(reader.attachments) == {name: [bytes(kept.einvoice or b"")]}
+    assert dict(reader.attachments) == {name: [bytes(document.einvoice or b"")]}
     attached: Any = reader.root_object["/AF"]
     assert attached[0].get_object()["/AFRelationship"] == "/Alternative"
     metadata: Any = reader.root_object["/Metadata"].get_object()
-    told = metadata.get_data().decode()
+    xmp = metadata.get_data().decode()
     for part in (
         f"<fx:Version>{version}</fx:Version><fx:ConformanceLevel>{level}</fx:ConformanceLevel>",
         f"<fx:DocumentFileName>{name}</fx:DocumentFileName>",
@@ -262,7 +264,7 @@ def test_the_pdf_carries_it_and_says_so(
         "<pdfaid:conformance>A</pdfaid:conformance>",
         "<pdfuaid:part>1</pdfuaid:part>",
     ):
-        assert part in told, part
+        assert part in xmp, part
     assert issued.made(march).pdf == pdf  # the same document is the same bytes
 
 
@@ -275,8 +277,8 @@ def test_it_is_in_the_evidence_and_written_by_op_as_it_was_sent(lab: Tenant, tmp
     render_document(invoice_id=march.pk)
 
     assert files_of(bundle(march))["factur-x.xml"] == xml
-    for name, told in (("march.xml", xml), ("march.pdf", bytes(march.document.pdf))):
+    for name, content in (("march.xml", xml), ("march.pdf", bytes(march.document.pdf))):
         out = io.StringIO()
         call_command("export_invoice", march.number, str(tmp_path / name), "--json", stdout=out)
-        assert (tmp_path / name).read_bytes() == told
+        assert (tmp_path / name).read_bytes() == content
         assert json.loads(out.getvalue())["einvoice"] is True

@@ -54,11 +54,11 @@ def lines(draw: st.DrawFn, currency: str) -> InvoiceLine:
 @st.composite
 def documents(draw: st.DrawFn) -> tuple[Invoice, list[InvoiceLine], list[InvoiceTax]]:
     currency = draw(st.sampled_from(["EUR", "JPY"]))
-    made = draw(st.lists(lines(currency), min_size=1, max_size=8))
-    for position, line in enumerate(made, start=1):
+    invoice_lines = draw(st.lists(lines(currency), min_size=1, max_size=8))
+    for position, line in enumerate(invoice_lines, start=1):
         line.position = position
     kind = draw(st.sampled_from([DocumentKind.INVOICE, DocumentKind.CREDIT_NOTE]))
-    taxes = line_taxes.rows(made, currency)
+    taxes = line_taxes.rows(invoice_lines, currency)
     party = {
         "address": "Gate 1", "postcode": "10115", "city": "Berlin", "email": "n@north.example", "name": "N",
         "registration": "HRB 1", "iban": "", "bic": "", "contact_name": "Ann", "contact_phone": "+49 30 123",
@@ -74,7 +74,7 @@ def documents(draw: st.DrawFn) -> tuple[Invoice, list[InvoiceLine], list[Invoice
     )  # fmt: skip
     invoice.total = invoice.subtotal + invoice.tax
     invoice.prepaid = draw(st.sampled_from([0, invoice.total, invoice.total // 2]))
-    for line in made:
+    for line in invoice_lines:
         line.invoice = invoice
     rows = [
         InvoiceTax(
@@ -83,10 +83,12 @@ def documents(draw: st.DrawFn) -> tuple[Invoice, list[InvoiceLine], list[Invoice
         )
         for row in taxes
     ]  # fmt: skip
-    return invoice, made, rows
+    return invoice, invoice_lines, rows
 
 
 @settings(max_examples=examples(25, 500))
 @given(documents())
-def test_the_rules_hold_for_any_document(told: tuple[Invoice, list[InvoiceLine], list[InvoiceTax]]) -> None:
-    holds(write_einvoice(einvoice.terms_of(*told)))
+def test_the_rules_hold_for_any_document(
+    document: tuple[Invoice, list[InvoiceLine], list[InvoiceTax]],
+) -> None:
+    holds(write_einvoice(einvoice.terms_of(*document)))

@@ -38,13 +38,13 @@ def test_closed_one_after_the_other(before: str, after: str, anchors: tuple[int,
 def is_reached(lab: Tenant, month: tuple[int, int], period: BillingPeriod) -> bool:
     """By closing the month once, or once more where two periods start in it."""
     for _ in range(2):
-        found = billing_periods.starting_in(tenant=lab, year=month[0], month=month[1])
-        if found is None or found.closed_at is not None:
+        candidate = billing_periods.starting_in(tenant=lab, year=month[0], month=month[1])
+        if candidate is None or candidate.closed_at is not None:
             return False
-        if found == period:
-            BillingPeriod.objects.filter(pk=found.pk).update(closed_at=LATER)
+        if candidate == period:
+            BillingPeriod.objects.filter(pk=candidate.pk).update(closed_at=LATER)
             return True
-        if found.start > period.start:
+        if candidate.start > period.start:
             return False
-        BillingPeriod.objects.filter(pk=found.pk).update(closed_at=LATER)
+        BillingPeriod.objects.filter(pk=candidate.pk).update(closed_at=LATER)
     return False

@@ -102,16 +102,16 @@ def test_tiers_over_two_projects_are_recomputed(tmp_path: Path) -> None:
     content = bundle(stories.invoice_of(lab, "2026-03"))
     agrees(content, tmp_path)
 
-    def rounded_up(told: dict[str, Any]) -> None:
+    def rounded_up(invoice: dict[str, Any]) -> None:
         """The part of each project, to the next cent."""
-        for line in filter(lambda line: line["terms"], told["lines"]):
+        for line in filter(lambda line: line["terms"], invoice["lines"]):
             terms = line["terms"]
             exact = terms["amount"] * Fraction(terms["own"]) / Fraction(terms["of"])
             line["amount"] = terms["share"] = ceil(exact)
-        net = sum(line["amount"] for line in told["lines"])
+        net = sum(line["amount"] for line in invoice["lines"])
         tax = (net * 19 + 50) // 100
-        told["taxes"][0].update(net=net, tax=tax)
-        told.update(subtotal=net, tax=tax, total=net + tax, due=net + tax)
+        invoice["taxes"][0].update(net=net, tax=tax)
+        invoice.update(subtotal=net, tax=tax, total=net + tax, due=net + tax)
 
     code, text = verified(changed(content, in_invoice(rounded_up)), tmp_path)
     assert code == 1
@@ -215,8 +215,8 @@ def test_a_credit_note_by_hand_has_a_bundle_of_its_own(lab: Tenant, tmp_path: Pa
     text = agrees(bundle(note), tmp_path)
     assert f"{note.number}: 3 lines, 0 stretches of jobs, total -5.95 USD" in text, text
 
-    def more(told: dict[str, Any]) -> None:
-        told["lines"][0]["amount"] = -1000_00
+    def more(document: dict[str, Any]) -> None:
+        document["lines"][0]["amount"] = -1000_00
 
     text = verified(changed(bundle(note), in_invoice(more)), tmp_path)[1]
     assert f"1000.00 USD is taken back of line 1 of {invoice.number}, which billed" in text
@@ -314,18 +314,18 @@ def test_terms_that_change_with_late_usage_are_recomputed_from_what_was_billed_b
         agrees(bundle(document), tmp_path)
 
 
-def _of(kind: str, **told: Any) -> Callable[[dict[str, Any]], None]:
+def _of(kind: str, **terms: Any) -> Callable[[dict[str, Any]], None]:
     def change(invoice: dict[str, Any]) -> None:
-        next(line for line in invoice["lines"] if line["kind"] == kind)["terms"].update(told)
+        next(line for line in invoice["lines"] if line["kind"] == kind)["terms"].update(terms)
 
     return change
 
 
-def _of_allowance(**told: Any) -> Callable[[dict[str, Any]], None]:
+def _of_allowance(**terms: Any) -> Callable[[dict[str, Any]], None]:
     def change(invoice: dict[str, Any]) -> None:
         for line in invoice["lines"]:
             if line["kind"] == "usage":
-                line["terms"]["allowance"].update(told)
+                line["terms"]["allowance"].update(terms)
 
     return change
 

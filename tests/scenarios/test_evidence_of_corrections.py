@@ -53,8 +53,8 @@ def test_use_that_shrinks_below_what_was_credited_by_hand_is_recomputed(tmp_path
     code, text = verified(bundle(april), tmp_path)
     assert code == 0, text
 
-    def less(told: dict[str, list[dict[str, int]]]) -> None:
-        told["lines"][2]["amount"] = -9_00
+    def less(invoice: dict[str, list[dict[str, int]]]) -> None:
+        invoice["lines"][2]["amount"] = -9_00
 
     text = verified(changed(bundle(april), in_invoice(less)), tmp_path)[1]
     assert text.count("DIFFERS  lines 2 and 3 (GPU time): come to -80.00 USD, they say -79.00 USD") == 1, text
@@ -107,9 +107,9 @@ def test_the_tax_of_a_credit_note_is_that_of_what_it_takes_back(
         net=Money.of("30.00", "USD"),
     )
 
-    def other(told: dict[str, Any]) -> None:
-        told["taxes"][0]["tax"] = told["tax"] = tax
-        told["total"] = told["due"] = told["subtotal"] + tax
+    def other(invoice: dict[str, Any]) -> None:
+        invoice["taxes"][0]["tax"] = invoice["tax"] = tax
+        invoice["total"] = invoice["due"] = invoice["subtotal"] + tax
 
     code, text = verified(changed(bundle(note), in_invoice(other)), tmp_path)
     assert (code, sentence in text) == (1 if sentence else 0, True), text

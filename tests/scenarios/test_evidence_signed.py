@@ -61,8 +61,8 @@ def published(into: Path) -> Path:
 def rotate(**options: Any) -> dict[str, Any]:
     out = io.StringIO()
     call_command("rotate_signing_key", "--json", stdout=out, why="It is a year old", **options)
-    told: dict[str, Any] = json.loads(out.getvalue())
-    return told
+    rotation: dict[str, Any] = json.loads(out.getvalue())
+    return rotation
 
 
 def test_ann_verifies_with_a_pinned_key_and_nothing_else(march: Invoice, tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_the_oldest_python_that_is_promised_will_do(march: Invoice, tmp_path: Pa
 
 def test_the_program_asks_nothing_of_python_that_3_9_lacks() -> None:
     """Where there is no such Python: ours is newer, and what checks the code prefers what is new."""
-    found = {path.name: path.read_text() for path in PROGRAM.glob("*.py")}
-    assert len(found) >= 6
-    for name, text in found.items():
+    sources = {path.name: path.read_text() for path in PROGRAM.glob("*.py")}
+    assert len(sources) >= 6
+    for name, text in sources.items():
         ast.parse(text, feature_version=(3, 9))
         for newer in ("import UTC", "tomllib", "StrEnum", "pairwise", "strict=", "slots=", "Self"):
             assert newer not in text, f"{name}: {newer}"
@@ -127,15 +127,18 @@ def test_keys_rotate_and_what_an_old_one_signed_still_verifies(
     lab: Tenant, march: Invoice, tmp_path: Path
 ) -> None:
     before, old = bundle(march), SigningKey.objects.get()
-    told = rotate()
+    rotation = rotate()
     take_in(a_cluster(), a_job(started="2026-04-05 10:00", ended="2026-04-05 11:00"), as_of="2026-06-01")
     stories.close("2026-04")
     after = bundle(stories.invoice_of(lab, "2026-04"))
 
     assert bundle(march) == before
     rows = json.loads(published(tmp_path).read_text())["keys"]
-    assert [(row["key"], row["until"] is None) for row in rows] == [(told["key"], True), (old.name, False)]
-    for content, name in ((before, old.name), (after, told["key"])):
+    assert [(row["key"], row["until"] is None) for row in rows] == [
+        (rotation["key"], True),
+        (old.name, False),
+    ]
+    for content, name in ((before, old.name), (after, rotation["key"])):
         code, text = verified(content, tmp_path, "--key", str(tmp_path / "keys.json"))
         assert (code, f"signed with the key {name}" in text) == (0, True), text
     assert verified(after, tmp_path, "--key", old.public)[0] == 1
@@ -145,8 +148,8 @@ def test_keys_rotate_and_what_an_old_one_signed_still_verifies(
 
 def test_a_key_rests_encrypted_and_its_rotation_is_in_the_history(march: Invoice) -> None:
     bundle(march)
-    told = rotate()
-    key = SigningKey.objects.get(name=told["key"])
+    rotation = rotate()
+    key = SigningKey.objects.get(name=rotation["key"])
     with connection.cursor() as cursor:
         cursor.execute("SELECT private FROM billing_signingkey WHERE until IS NULL")
         rests = cursor.fetchone()[0]

@@ -84,15 +84,15 @@ def twice_and_paid(files: Files) -> None:
     """One record billed twice, with everything that is computed from it."""
     in_usage(twice)(files)
 
-    def more(told: dict[str, Any]) -> None:
-        line = next(each for each in told["lines"] if each["meter"] == "gpu-hour")
+    def more(invoice: dict[str, Any]) -> None:
+        line = next(each for each in invoice["lines"] if each["meter"] == "gpu-hour")
         extra = 446_40  # 8 GPUs for 18 hours at 3.10
         line["seconds"] = str(Fraction(line["seconds"]) + 8 * 18 * 3600)
         line["amount"] += extra
-        net = told["subtotal"] + extra
+        net = invoice["subtotal"] + extra
         tax = (net * 19 + 50) // 100
-        told["taxes"][0].update(net=net, tax=tax)
-        told.update(subtotal=net, tax=tax, total=net + tax, due=net + tax)
+        invoice["taxes"][0].update(net=net, tax=tax)
+        invoice.update(subtotal=net, tax=tax, total=net + tax, due=net + tax)
 
     in_invoice(more)(files)
 
@@ -100,14 +100,14 @@ def twice_and_paid(files: Files) -> None:
 def line_twice(change: Callable[[dict[str, Any]], None], jobs: str = "") -> Change:
     """The GPUs are charged a second time on a line of their own, and everything that is computed from it fits."""
 
-    def more(told: dict[str, Any]) -> None:
-        again = dict(told["lines"][1])
+    def more(invoice: dict[str, Any]) -> None:
+        again = dict(invoice["lines"][1])
         change(again)
-        told["lines"].append(again)
-        net = sum(each["amount"] for each in told["lines"])
+        invoice["lines"].append(again)
+        net = sum(each["amount"] for each in invoice["lines"])
         total = net + (net * 19 + 50) // 100
-        told["taxes"][0].update(net=net, tax=total - net)
-        told.update(subtotal=net, tax=total - net, total=total, due=total)
+        invoice["taxes"][0].update(net=net, tax=total - net)
+        invoice.update(subtotal=net, tax=total - net, total=total, due=total)
 
     def do(files: Files) -> None:
         in_invoice(more)(files)
@@ -121,16 +121,16 @@ def asks_more(**paid: Any) -> Change:
     return in_invoice(lambda told: told.update(paid, due=told["total"] + 50_00))
 
 
-def two_sums_of_a_rate(told: dict[str, Any]) -> None:
-    rate = told["taxes"][0]
-    told["lines"][0]["tax"] = ["S", "19.0"]
-    parts = [(each["amount"], (each["amount"] * 19 + 50) // 100) for each in told["lines"]]
-    told["taxes"] = [
+def two_sums_of_a_rate(invoice: dict[str, Any]) -> None:
+    rate = invoice["taxes"][0]
+    invoice["lines"][0]["tax"] = ["S", "19.0"]
+    parts = [(each["amount"], (each["amount"] * 19 + 50) // 100) for each in invoice["lines"]]
+    invoice["taxes"] = [
         rate | {"rate": text, "net": net, "tax": tax}
         for text, (net, tax) in zip(("19.0", "19"), parts, strict=True)
     ]
     tax = sum(tax for _, tax in parts)
-    told.update(tax=tax, total=told["subtotal"] + tax, due=told["subtotal"] + tax)
+    invoice.update(tax=tax, total=invoice["subtotal"] + tax, due=invoice["subtotal"] + tax)
 
 
 def line(number: int, **fields: Any) -> Change:
@@ -372,8 +372,8 @@ def test_a_job_that_stands_there_under_two_records_is_said(march: Invoice, tmp_p
 def test_files_that_are_missing_or_more_are_said(
     march: Invoice, tmp_path: Path, change: Change, code: int, sentence: str
 ) -> None:
-    found, text = verified(changed(bundle(march), change, signed=False), tmp_path)
-    assert (found, sentence in text) == (code, True), text
+    exit_code, text = verified(changed(bundle(march), change, signed=False), tmp_path)
+    assert (exit_code, sentence in text) == (code, True), text
 
 
 def test_the_manifest_of_another_invoice_is_found(march: Invoice, tmp_path: Path) -> None:

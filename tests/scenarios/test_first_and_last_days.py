@@ -87,7 +87,7 @@ def test_a_discount_and_a_version_from_the_first_day_there_is_stop_no_close(zone
 
 @pytest.mark.parametrize("day", ["0001-01-01", "1969-12-31"])
 @pytest.mark.parametrize(
-    ("said", "where"),
+    ("original", "where"),
     [
         ("from = 1970-01-01", 'plan "standard": from'),
         ("plan_from = 2026-03-01", 'tenant "vision-lab": plan_from'),
@@ -96,18 +96,18 @@ def test_a_discount_and_a_version_from_the_first_day_there_is_stop_no_close(zone
         ("until = 9999-12-31\nallowance", 'plan "standard", price 1: until'),
     ],
 )
-def test_days_before_the_first_that_a_file_may_name_are_refused(day: str, said: str, where: str) -> None:
-    key, _, rest = said.partition(" = ")
+def test_days_before_the_first_that_a_file_may_name_are_refused(day: str, original: str, where: str) -> None:
+    key, _, rest = original.partition(" = ")
     file = SITE.format(zone="UTC")
-    assert said in file
-    told = refused(file.replace(said, f"{key} = {day}{rest[10:]}", 1))
-    assert f"{where} is {day}; write a day from 1970-01-01 on." in told
+    assert original in file
+    errors = refused(file.replace(original, f"{key} = {day}{rest[10:]}", 1))
+    assert f"{where} is {day}; write a day from 1970-01-01 on." in errors
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"])
 def test_a_moment_beyond_what_every_zone_can_tell_is_refused(moment: str) -> None:
-    told = refused(SITE.format(zone="UTC").replace("plan_from = 2026-03-01", f"plan_from = {moment}"))
-    assert any("write a moment from 1970 to 9998" in sentence for sentence in told), told
+    errors = refused(SITE.format(zone="UTC").replace("plan_from = 2026-03-01", f"plan_from = {moment}"))
+    assert any("write a moment from 1970 to 9998" in sentence for sentence in errors), errors
 
 
 @pytest.mark.parametrize("year", [1, 1969, 9999])

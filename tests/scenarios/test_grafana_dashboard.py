@@ -31,20 +31,20 @@ def test_each_expression_has_the_clusters_own_matcher_and_names() -> None:
             "utilisation": {"metric": "DCGM_FI_DEV_GPU_UTIL"},
         },
     )
-    found = expressions(run_json("grafana_dashboard", "--cluster", "kube"))
-    assert all('cluster="hall-2"' in expression for expression in found)
-    held = [expression for expression in found if "$namespace" in expression]
-    assert held
-    assert all('exported_namespace=~"$namespace"' in expression for expression in held)
-    assert not any("DCGM_FI_PROF" in expression for expression in found)
+    queries = expressions(run_json("grafana_dashboard", "--cluster", "kube"))
+    assert all('cluster="hall-2"' in expression for expression in queries)
+    namespace_queries = [expression for expression in queries if "$namespace" in expression]
+    assert namespace_queries
+    assert all('exported_namespace=~"$namespace"' in expression for expression in namespace_queries)
+    assert not any("DCGM_FI_PROF" in expression for expression in queries)
 
 
 def test_without_a_cluster_it_is_the_one_of_the_shelf(capsys: pytest.CaptureFixture[str]) -> None:
     for which in ("cluster", "billing"):
         call_command("grafana_dashboard", which)
         printed = capsys.readouterr().out
-        kept = Path(__file__).parents[2] / "deploy" / "grafana" / f"clustertab-{which}.json"
-        assert printed == kept.read_text()
+        path = Path(__file__).parents[2] / "deploy" / "grafana" / f"clustertab-{which}.json"
+        assert printed == path.read_text()
         assert json.loads(printed)["uid"] == f"clustertab-{which}"
 
 

@@ -40,9 +40,9 @@ def entry(category: str) -> AuditEntry:
 
 def number(category: str) -> int:
     """The place of what wrote it in the order of commits."""
-    found = AuditCommit.objects.get(transaction=entry(category).transaction).number
-    assert found is not None
-    return found
+    commit_number = AuditCommit.objects.get(transaction=entry(category).transaction).number
+    assert commit_number is not None
+    return commit_number
 
 
 def run(statement: str, *params: str | int) -> bool:

@@ -169,14 +169,14 @@ def test_other_tenants_months_close() -> None:
 
 def test_op_says_in_a_file_how_much_has_to_be_seen(tmp_path: Path) -> None:
     op = Op(tmp_path)
-    said = '[[cluster]]\nname = "kube1"\nkind = "prometheus"\n[cluster.connection]\nurl = "http://127.0.0.1:9090"\n'
-    op.applies(said)
-    assert op.applies(said + "coverage_needed = 50\n") == [
+    config = '[[cluster]]\nname = "kube1"\nkind = "prometheus"\n[cluster.connection]\nurl = "http://127.0.0.1:9090"\n'
+    op.applies(config)
+    assert op.applies(config + "coverage_needed = 50\n") == [
         "connection of kube1: coverage_needed 90 % -> 50 %"
     ]
-    refused = " ".join(op.is_refused(said + "coverage_needed = 101\n"))
+    refused = " ".join(op.is_refused(config + "coverage_needed = 101\n"))
     assert "coverage_needed" in refused
-    slurm = said.replace("prometheus", "slurm").replace("kube1", "gpu1")
+    slurm = config.replace("prometheus", "slurm").replace("kube1", "gpu1")
     assert "for clusters of the kind 'prometheus'" in " ".join(
         op.is_refused(slurm + "coverage_needed = 50\n")
     )

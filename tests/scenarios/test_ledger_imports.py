@@ -104,21 +104,21 @@ def test_case_015_a_changed_row_is_a_new_revision_and_the_old_one_is_kept() -> N
 def test_whatever_the_money_hangs_on_makes_a_revision(change: dict[str, object]) -> None:
     cluster = a_cluster()
     a_tenant(plan=a_plan(charges=("gpu",)), accounts=[(cluster, "vision"), (cluster, "audio")])
-    told = {"job_id": "7", "source_key": "7@1"}
-    take_in(cluster, a_job(**told))
+    fields = {"job_id": "7", "source_key": "7@1"}
+    take_in(cluster, a_job(**fields))
 
-    assert counts(take_in(cluster, a_job(**(told | change))).stored) == (0, 0, 1, 0)
-    assert counts(take_in(cluster, a_job(**(told | change))).stored) == (0, 1, 0, 0)
+    assert counts(take_in(cluster, a_job(**(fields | change))).stored) == (0, 0, 1, 0)
+    assert counts(take_in(cluster, a_job(**(fields | change))).stored) == (0, 1, 0, 0)
     assert prove()["unassigned"] == 0
 
 
 def test_a_description_is_written_in_place() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    told = {"job_id": "7", "source_key": "7@1"}
-    take_in(cluster, a_job(**told, name="trian"))
+    fields = {"job_id": "7", "source_key": "7@1"}
+    take_in(cluster, a_job(**fields, name="trian"))
 
-    assert counts(take_in(cluster, a_job(**told, name="train", exit_code="0:0")).stored) == (0, 1, 0, 0)
+    assert counts(take_in(cluster, a_job(**fields, name="train", exit_code="0:0")).stored) == (0, 1, 0, 0)
     assert kept() == [("7@1", 1, "COMPLETED")]
     assert UsageRecord.objects.get().name == "train"
     assert RatedJob.objects.get(tenant=vision).name == "train"
@@ -128,15 +128,15 @@ def test_a_description_is_written_in_place() -> None:
 def test_a_running_job_grows_with_each_snapshot_and_is_then_completed() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    told = {"job_id": "7", "source_key": "7@1", "started": "2026-03-02 10:00"}
-    noon = a_job(**told, ended=None, seen_until="2026-03-02 12:00", state="RUNNING")
-    evening = a_job(**told, ended=None, seen_until="2026-03-02 18:00", state="RUNNING")
+    fields = {"job_id": "7", "source_key": "7@1", "started": "2026-03-02 10:00"}
+    noon = a_job(**fields, ended=None, seen_until="2026-03-02 12:00", state="RUNNING")
+    evening = a_job(**fields, ended=None, seen_until="2026-03-02 18:00", state="RUNNING")
 
     take_in(cluster, noon)
     assert seconds(vision) == hours(2)
     assert counts(take_in(cluster, evening).stored) == (0, 1, 0, 0)
     assert seconds(vision) == hours(8)
-    assert counts(take_in(cluster, a_job(**told, ended="2026-03-02 19:00")).stored) == (0, 0, 1, 0)
+    assert counts(take_in(cluster, a_job(**fields, ended="2026-03-02 19:00")).stored) == (0, 0, 1, 0)
     assert seconds(vision) == hours(9)
     assert [revision for _, revision, _ in kept()] == [1, 2]  # polling wrote no history
     prove()
@@ -145,11 +145,11 @@ def test_a_running_job_grows_with_each_snapshot_and_is_then_completed() -> None:
 def test_an_older_snapshot_after_a_newer_one_changes_nothing() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    told = {"job_id": "7", "source_key": "7@1", "submitted": "2026-03-02 09:00"}
-    waiting = a_job(**told, started=None, ended=None, state="PENDING")
-    noon = a_job(**told, ended=None, seen_until="2026-03-02 12:00", state="RUNNING")
-    evening = a_job(**told, ended=None, seen_until="2026-03-02 18:00", state="RUNNING")
-    done = a_job(**told, ended="2026-03-02 19:00")
+    fields = {"job_id": "7", "source_key": "7@1", "submitted": "2026-03-02 09:00"}
+    waiting = a_job(**fields, started=None, ended=None, state="PENDING")
+    noon = a_job(**fields, ended=None, seen_until="2026-03-02 12:00", state="RUNNING")
+    evening = a_job(**fields, ended=None, seen_until="2026-03-02 18:00", state="RUNNING")
+    done = a_job(**fields, ended="2026-03-02 19:00")
 
     take_in(cluster, evening)
     assert counts(take_in(cluster, noon, waiting).stored) == (0, 2, 0, 0)
@@ -163,12 +163,12 @@ def test_an_older_snapshot_after_a_newer_one_changes_nothing() -> None:
 def test_rows_of_one_key_in_one_file_become_revisions_in_its_order() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    told = {"job_id": "7", "source_key": "7@1"}
+    fields = {"job_id": "7", "source_key": "7@1"}
     file = [
-        a_job(**told, ended=None, seen_until="2026-03-02 10:30", state="RUNNING"),
-        a_job(**told, ended="2026-03-02 11:00", state="NODE_FAIL"),
+        a_job(**fields, ended=None, seen_until="2026-03-02 10:30", state="RUNNING"),
+        a_job(**fields, ended="2026-03-02 11:00", state="NODE_FAIL"),
         a_job(),
-        a_job(**told, ended="2026-03-02 12:00", state="COMPLETED"),
+        a_job(**fields, ended="2026-03-02 12:00", state="COMPLETED"),
     ]
 
     assert counts(take_in(cluster, *file).stored) == (2, 0, 2, 0)
@@ -196,9 +196,9 @@ def test_case_016_a_requeued_job_is_a_second_run_of_its_own() -> None:
 def test_case_017_each_element_of_an_array_and_a_het_job_counts_once() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    told = {"submitted": "2026-03-02 09:00"}
-    array = [a_job(job_id=f"80_{n}", source_key=f"{80 + n}@1", **told) for n in range(3)]
-    het = [a_job(job_id=f"90+{n}", source_key=f"{90 + n}@1", gpus=n, **told) for n in range(3)]
+    fields = {"submitted": "2026-03-02 09:00"}
+    array = [a_job(job_id=f"80_{n}", source_key=f"{80 + n}@1", **fields) for n in range(3)]
+    het = [a_job(job_id=f"90+{n}", source_key=f"{90 + n}@1", gpus=n, **fields) for n in range(3)]
 
     take_in(cluster, *array, *het)
     take_in(cluster, *reversed(array), *het)
@@ -219,12 +219,12 @@ def test_case_022_a_source_that_forgets_jobs_deletes_nothing() -> None:
 
 
 def test_case_023_rows_in_any_order_end_in_the_same_ledger() -> None:
-    told = {"job_id": "7", "source_key": "7@1", "submitted": "2026-03-02 09:00"}
+    fields = {"job_id": "7", "source_key": "7@1", "submitted": "2026-03-02 09:00"}
     sights = [
-        a_job(**told, started=None, ended=None, state="PENDING"),
-        a_job(**told, ended=None, seen_until="2026-03-02 12:00", state="RUNNING"),
-        a_job(**told, ended=None, seen_until="2026-03-02 14:00", state="RUNNING"),
-        a_job(**told, ended="2026-03-02 15:00"),
+        a_job(**fields, started=None, ended=None, state="PENDING"),
+        a_job(**fields, ended=None, seen_until="2026-03-02 12:00", state="RUNNING"),
+        a_job(**fields, ended=None, seen_until="2026-03-02 14:00", state="RUNNING"),
+        a_job(**fields, ended="2026-03-02 15:00"),
     ]
     plan = a_plan()
     for name, order in {"a": (0, 1, 2, 3), "b": (3, 2, 1, 0), "c": (2, 0, 3, 1), "d": (1, 3, 0, 2)}.items():

@@ -22,8 +22,8 @@ def test_a_bad_row_is_kept_once_with_its_reason_and_raw_line() -> None:
     assert take_in(cluster, a_bad_row(line=17)).stored.quarantined == 1
     assert take_in(cluster, a_bad_row(line=18), a_bad_row(raw="other|")).stored.quarantined == 2
 
-    kept = Quarantined.objects.order_by("pk")
-    assert [(row.code, row.raw, row.line) for row in kept] == [
+    rows = Quarantined.objects.order_by("pk")
+    assert [(row.code, row.raw, row.line) for row in rows] == [
         ("truncated", "17|vision|", 18),
         ("truncated", "other|", None),
     ]
@@ -74,11 +74,11 @@ def test_an_open_run_that_cannot_be_true_is_one_row_however_often_it_is_seen() -
         ("2026-03-02 12:00", 60),
         ("2026-03-02 13:00", 90),
     ):
-        told = {"job_id": "7", "source_key": "7@1", "gpus": -1}
-        take_in(cluster, a_job(**told, ended=None, seen_until=seen_until, suspended=suspended))
+        fields = {"job_id": "7", "source_key": "7@1", "gpus": -1}
+        take_in(cluster, a_job(**fields, ended=None, seen_until=seen_until, suspended=suspended))
 
     assert Quarantined.objects.get().code == "impossible-count"
-    take_in(cluster, a_job(**told))
+    take_in(cluster, a_job(**fields))
     assert Quarantined.objects.count() == 2
 
 
@@ -90,11 +90,11 @@ def test_clocks_of_nodes_may_run_five_minutes_ahead() -> None:
 def test_a_good_row_of_the_same_key_resolves_it() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    told = {"job_id": "7", "source_key": "7@1"}
-    take_in(cluster, a_job(**told, ended="2026-03-02 09:00"))
+    fields = {"job_id": "7", "source_key": "7@1"}
+    take_in(cluster, a_job(**fields, ended="2026-03-02 09:00"))
     assert seconds(vision) == 0
 
-    take_in(cluster, a_job(**told, ended="2026-03-02 12:00"))
+    take_in(cluster, a_job(**fields, ended="2026-03-02 12:00"))
 
     row = Quarantined.objects.get()
     assert (row.resolved_at, row.resolution) == (LATER, "A good row of the same key was read.")
@@ -103,10 +103,10 @@ def test_a_good_row_of_the_same_key_resolves_it() -> None:
 
 def test_an_old_snapshot_does_not_resolve_a_newer_row_that_could_not_be_read() -> None:
     cluster = a_cluster()
-    told = {"job_id": "7", "source_key": "7@1"}
-    snapshot = a_job(**told, ended=None, seen_until="2026-03-02 12:00", state="RUNNING")
+    fields = {"job_id": "7", "source_key": "7@1"}
+    snapshot = a_job(**fields, ended=None, seen_until="2026-03-02 12:00", state="RUNNING")
     take_in(cluster, snapshot)
-    take_in(cluster, a_job(**told, ended="2026-03-02 09:00"))
+    take_in(cluster, a_job(**fields, ended="2026-03-02 09:00"))
 
     take_in(cluster, snapshot)
 

@@ -122,15 +122,23 @@ def test_what_cannot_be_a_line_says_why(
 
 
 def test_op_adds_and_removes_lines_at_the_shell(vision: Tenant) -> None:
-    told = run("add_line", "vision-lab", "--description", "Setup", "--why", "Agreed.", "12.50")
-    assert (told["amount"], told["currency"], told["tenant"]) == ("12.50", "USD", "vision-lab")
-    assert run("remove_line", str(told["line"]), "--why", "Twice.")["removed"] is True
+    manual_line = run("add_line", "vision-lab", "--description", "Setup", "--why", "Agreed.", "12.50")
+    assert (manual_line["amount"], manual_line["currency"], manual_line["tenant"]) == (
+        "12.50",
+        "USD",
+        "vision-lab",
+    )
+    assert run("remove_line", str(manual_line["line"]), "--why", "Twice.")["removed"] is True
     run("add_line", "vision-lab", "--description", "Setup", "--why", "Agreed.", "1.00")
     closed("2026-03", vision)
     number = run("show_invoices", "--tenant", "vision-lab")["invoices"][0]
     assert [line["kind"] for line in number["lines"]] == ["usage", "manual"]
-    given = run("credit_invoice", "INV-2026-0001", "--reason", "Slow.", "--net", "1.00")
-    assert (given["credit_note"], given["total"], given["due"]) == ("CN-2026-0001", "-1.20", "4.80")
+    credit_note = run("credit_invoice", "INV-2026-0001", "--reason", "Slow.", "--net", "1.00")
+    assert (credit_note["credit_note"], credit_note["total"], credit_note["due"]) == (
+        "CN-2026-0001",
+        "-1.20",
+        "4.80",
+    )
     explained = run("explain_invoice", "CN-2026-0001")["lines"]
     assert [line["original"]["number"] for line in explained] == ["INV-2026-0001"] * len(explained)
 

@@ -33,14 +33,14 @@ Series = dict[tuple[str, ...], float]
 def read(moment: str) -> dict[str, Series]:
     """Per metric its values by their label values, in the order of the labels' names."""
     body, _ = exposed(accept="", moment=at(moment))
-    found: dict[str, Series] = {}
+    metrics: dict[str, Series] = {}
     for family in text_string_to_metric_families(body.decode()):
-        series = found.setdefault(family.name, {})
+        series = metrics.setdefault(family.name, {})
         for sample in family.samples:
             labels = tuple(value for _, value in sorted(sample.labels.items()))
             assert labels not in series, "one series is told twice"
             series[labels] = sample.value
-    return found
+    return metrics
 
 
 def job(gpu_type: str, name: str, namespace: str, team: str) -> tuple[str, ...]:
@@ -70,13 +70,13 @@ def test_each_job_has_its_cost_by_name_team_model_and_namespace() -> None:
         a_job(name="nobody's", account="nobody"),
         as_of="2026-03-02 12:00",
     )
-    found = read("2026-03-02 12:10")
-    assert found["training_job_cost_usd"] == {
+    metrics = read("2026-03-02 12:10")
+    assert metrics["training_job_cost_usd"] == {
         job("a100", "pretrain", "vision", "vision-lab"): 256.0,
         job("a100", "sweep", "vision", "vision-lab"): 2 + 2 / 7 / 3600,
         job("unknown", "sweep", "vision", "vision-lab"): 2.0,
     }
-    assert found["clustertab_job_cost"] == {("EUR", *job("a100", "asr", "speech", "speech-lab")): 3.0}
+    assert metrics["clustertab_job_cost"] == {("EUR", *job("a100", "asr", "speech", "speech-lab")): 3.0}
 
 
 def test_a_job_is_told_until_a_day_after_its_end_with_all_that_it_cost() -> None:
@@ -107,14 +107,14 @@ def test_what_is_beyond_the_limit_is_summed_up_so_that_the_total_stays_true(sett
         *(a_job(account="speech", name=f"asr-{n}", gpus=n) for n in range(1, 4)),
         as_of="2026-03-02 12:00",
     )
-    found = read("2026-03-02 12:10")
-    assert found["training_job_cost_usd"] == {
+    metrics = read("2026-03-02 12:10")
+    assert metrics["training_job_cost_usd"] == {
         job("a100", "run-6", "vision", "vision-lab"): 4.0,
         job("a100", "run-5", "vision", "vision-lab"): 10 / 3,
         job("other", "other", "other", "other"): 20 / 3,
     }
-    assert sum(found["training_job_cost_usd"].values()) == 14.0
-    assert found["clustertab_job_cost"] == {
+    assert sum(metrics["training_job_cost_usd"].values()) == 14.0
+    assert metrics["clustertab_job_cost"] == {
         ("EUR", *job("a100", "asr-3", "speech", "speech-lab")): 4.5,
         ("EUR", *job("a100", "asr-2", "speech", "speech-lab")): 3.0,
         ("EUR", *job("other", "other", "other", "other")): 1.5,
@@ -162,12 +162,12 @@ def test_the_spend_is_what_the_tenants_own_overview_shows() -> None:
         a_job(started="2026-02-28 18:00", ended="2026-02-28 19:00"),  # half of it in the lab's own March
         as_of="2026-03-02 12:00",
     )
-    found = overview.around(vision, moment=at("2026-03-20"))
-    assert found is not None
-    period = found.period
+    periods = overview.around(vision, moment=at("2026-03-20"))
+    assert periods is not None
+    period = periods.period
     (shown,) = overview.overview(vision, period, None, today=date(2026, 3, 20)).spend
-    told = read("2026-03-20")["clustertab_tenant_spend"]
-    assert told == {("USD", "vision-lab"): float(shown.text)}
+    spend = read("2026-03-20")["clustertab_tenant_spend"]
+    assert spend == {("USD", "vision-lab"): float(shown.text)}
     assert shown.text == "2.92"  # 1.24 for the slices, 0.10 for the cores, 1.58 for the L4s
 
 
@@ -194,9 +194,9 @@ def test_usage_that_cannot_be_billed_is_told_in_seconds() -> None:
         a_job(account="nobody", started="2026-01-02 10:00", ended="2026-01-02 11:00"),  # long ago
         as_of="2026-03-02 12:00",
     )
-    found = read("2026-03-02 12:10")
-    assert found["clustertab_unpriced_gpu_seconds"] == {("vision-lab",): 4 * 3600}
-    assert found["clustertab_unassigned_gpu_seconds"] == {("gpu1",): 1800 + 2 * 3600}
+    metrics = read("2026-03-02 12:10")
+    assert metrics["clustertab_unpriced_gpu_seconds"] == {("vision-lab",): 4 * 3600}
+    assert metrics["clustertab_unassigned_gpu_seconds"] == {("gpu1",): 1800 + 2 * 3600}
 
 
 def test_how_far_each_cluster_is_read_and_whether_its_passes_fail() -> None:
@@ -209,16 +209,16 @@ def test_how_far_each_cluster_is_read_and_whether_its_passes_fail() -> None:
     ClusterConnection.objects.create(cluster=new, base_url="http://127.0.0.1:1")
     off = builders.a_cluster("off", kind=ClusterKind.SLURM, complete_through="2026-03-01 12:10")
     ClusterConnection.objects.create(cluster=off, base_url="http://127.0.0.1:1", enabled=False, failures=9)
-    found = read("2026-03-02 12:10")
+    metrics = read("2026-03-02 12:10")
     never = float("inf")
-    assert found["clustertab_cluster_watermark_lag_seconds"] == {
+    assert metrics["clustertab_cluster_watermark_lag_seconds"] == {
         ("files",): 4200,
         ("new",): never,
         ("off",): 86400,
         ("slurm",): 600,
     }
-    assert found["clustertab_cluster_last_success_seconds"] == {("new",): never, ("slurm",): 300}
-    assert found["clustertab_cluster_failed_passes"] == {("new",): 0, ("slurm",): 3}
+    assert metrics["clustertab_cluster_last_success_seconds"] == {("new",): never, ("slurm",): 300}
+    assert metrics["clustertab_cluster_failed_passes"] == {("new",): 0, ("slurm",): 3}
 
 
 def test_rows_in_quarantine_are_counted_by_cluster_and_reason() -> None:
@@ -235,10 +235,10 @@ def test_a_part_that_cannot_be_told_leaves_the_others_standing(monkeypatch: pyte
 
     monkeypatch.setattr(spending, "spending", broken)
     outbox.add("tests.integration.effects.nothing", number=1)
-    found = read("2026-03-02")
-    assert "clustertab_tenant_spend" not in found
-    assert found["clustertab_outbox_waiting"] == {("tests.integration.effects.nothing",): 1}
-    failed = found["clustertab_metrics_part_failed"]
+    metrics = read("2026-03-02")
+    assert "clustertab_tenant_spend" not in metrics
+    assert metrics["clustertab_outbox_waiting"] == {("tests.integration.effects.nothing",): 1}
+    failed = metrics["clustertab_metrics_part_failed"]
     assert [part for part, yes in failed.items() if yes] == [("spend",)]
 
 
@@ -247,22 +247,22 @@ def test_work_that_is_left_over_is_told_by_task_with_its_age() -> None:
     outbox.add("tests.integration.effects.nothing", number=2)
     OutboxMessage.objects.update(created_at=at("2026-03-02 12:00"))
     OutboxMessage.objects.filter(kwargs={"number": 2}).update(attempts=1, last_error="no")
-    found = read("2026-03-02 12:10")
+    metrics = read("2026-03-02 12:10")
     task = ("tests.integration.effects.nothing",)
-    assert found["clustertab_outbox_waiting"] == {task: 2}
-    assert found["clustertab_outbox_failed"] == {task: 1}
-    assert found["clustertab_outbox_oldest_seconds"] == {task: 600}
+    assert metrics["clustertab_outbox_waiting"] == {task: 2}
+    assert metrics["clustertab_outbox_failed"] == {task: 1}
+    assert metrics["clustertab_outbox_oldest_seconds"] == {task: 600}
 
 
 def test_messages_that_no_worker_has_taken_are_counted(settings: Settings, tmp_path: Path) -> None:
     with Redis(tmp_path) as redis:
         settings.REDIS_URL = redis.url()
-        with Connection(broker(redis.url())) as told:
+        with Connection(broker(redis.url())) as broker_connection:
             for _ in range(3):
-                app.send_task("billing.tasks.pull_due", connection=told)
-        found = read("2026-03-02")
-    assert found["clustertab_broker_up"] == {(): 1}
-    assert found["clustertab_queue_messages"] == {(name,): 3 if name == "wake" else 0 for name in KINDS}
+                app.send_task("billing.tasks.pull_due", connection=broker_connection)
+        metrics = read("2026-03-02")
+    assert metrics["clustertab_broker_up"] == {(): 1}
+    assert metrics["clustertab_queue_messages"] == {(name,): 3 if name == "wake" else 0 for name in KINDS}
 
 
 def test_the_broker_is_not_waited_for_in_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_the_broker_is_not_waited_for_in_a_transaction(monkeypatch: pytest.Monke
 def test_without_a_broker_it_says_so_and_tells_the_rest(settings: Settings, tmp_path: Path) -> None:
     settings.REDIS_URL = f"unix://{tmp_path}/none.sock?db=0"
     builders.a_cluster(complete_through="2026-03-01")
-    found = read("2026-03-02")
-    assert found["clustertab_broker_up"] == {(): 0}
-    assert found["clustertab_queue_messages"] == {}
-    assert found["clustertab_cluster_watermark_lag_seconds"] == {("gpu1",): 86400}
+    metrics = read("2026-03-02")
+    assert metrics["clustertab_broker_up"] == {(): 0}
+    assert metrics["clustertab_queue_messages"] == {}
+    assert metrics["clustertab_cluster_watermark_lag_seconds"] == {("gpu1",): 86400}

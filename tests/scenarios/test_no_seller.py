@@ -104,9 +104,11 @@ def test_close_period_asks_on_a_terminal_and_a_script_says_yes(
 
     def run(answer: StringIO, **options: Any) -> str:
         monkeypatch.setattr("sys.stdin", answer)
-        said = StringIO()
-        call_command("close_period", "2026-03", as_of="2026-04-02", stdout=StringIO(), stderr=said, **options)
-        return said.getvalue()
+        stderr = StringIO()
+        call_command(
+            "close_period", "2026-03", as_of="2026-04-02", stdout=StringIO(), stderr=stderr, **options
+        )
+        return stderr.getvalue()
 
     with pytest.raises(SystemExit) as refused:
         run(StringIO())

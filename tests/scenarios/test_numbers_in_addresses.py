@@ -23,19 +23,19 @@ RULE = "write letters, digits and . _ - only, the first one a letter or a digit.
 @pytest.mark.parametrize("prefix", ["INV/26", "INV 26", "-INV", "Ré", "INV?"])
 def test_a_prefix_that_no_address_takes_is_refused_wherever_it_is_set(prefix: str) -> None:
     seller = a_seller()
-    assert any(RULE in told for told in refused(f'[seller]\nname = "North"\ninvoice_prefix = "{prefix}"\n'))
-    assert any(RULE in told for told in refused(f'[seller]\nname = "North"\ncredit_prefix = "{prefix}"\n'))
+    assert any(RULE in entry for entry in refused(f'[seller]\nname = "North"\ninvoice_prefix = "{prefix}"\n'))
+    assert any(RULE in entry for entry in refused(f'[seller]\nname = "North"\ncredit_prefix = "{prefix}"\n'))
 
     op = Client()
     op.force_login(an_operator())
-    told = {
+    entry = {
         "code": "default",
         "name": "North",
         "invoice_prefix": prefix,
         "credit_prefix": "CN",
         "tax_name": "VAT",
     }
-    answer = op.post(f"/admin/billing/seller/{seller.pk}/change/", told)
+    answer = op.post(f"/admin/billing/seller/{seller.pk}/change/", entry)
     assert RULE in answer.content.decode()
 
     for column in ("invoice_prefix", "credit_prefix"):

@@ -29,11 +29,11 @@ NO_FUNDS, LOST, GOOD = "4000000000009995", "4000000000009987", "4242424242424242
 def counter(settings: Any) -> Iterator[Counter]:
     """Six invoices over 4.00 were due on 15 April; it is that day."""
     settings.CLUSTERTAB_SENDS_MAIL = True
-    with a_counter(now=at("2026-04-15 09:00")) as found:
+    with a_counter(now=at("2026-04-15 09:00")) as scenario:
         Tenant.objects.update(email="bills@vision.example")
         copies(5)
-        yield found
-        assert found.stripe.violations == []
+        yield scenario
+        assert scenario.stripe.violations == []
 
 
 def a_day(counter: Counter, **later: int) -> list[str]:
@@ -44,18 +44,18 @@ def a_day(counter: Counter, **later: int) -> list[str]:
         counter.collect()
         dunning_run.run(moment=counter.now)
         send.post(moment=counter.now)
-    told = mail.outbox[before:]
-    return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in told]
+    messages = mail.outbox[before:]
+    return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in messages]
 
 
 def test_six_open_invoices_are_one_decline_and_one_email_and_the_others_wait_for_its_date(
     counter: Counter,
 ) -> None:
     counter.save_card(NO_FUNDS)
-    (told,) = a_day(counter)
+    (message,) = a_day(counter)
     assert counter.states == ["failed"]
-    assert told.startswith("Your payment of invoice INV-2026-0001 was refused")
-    assert "We try again on 18 April 2026" in told
+    assert message.startswith("Your payment of invoice INV-2026-0001 was refused")
+    assert "We try again on 18 April 2026" in message
     for day in (16, 17):
         assert a_day(counter, days=1) == []
         assert counter.now.day == day
@@ -80,12 +80,12 @@ def test_once_the_card_can_be_charged_all_six_are_paid_in_that_round(counter: Co
 def test_another_card_is_charged_at_once_and_nobody_asks_for_one_more(counter: Counter) -> None:
     counter.save_card(GOOD)
     counter.save_card(LOST)  # the newest is charged
-    told = a_day(counter)
+    messages = a_day(counter)
     assert counter.states.count("failed") == 1
     assert counter.taken == [400] * 6
-    assert not [each for each in told if "add another" in each]
+    assert not [each for each in messages if "add another" in each]
     assert any(
-        "We charge your Visa ending in 4242 instead. You need not do anything." in each for each in told
+        "We charge your Visa ending in 4242 instead. You need not do anything." in each for each in messages
     )
 
 
@@ -97,8 +97,8 @@ def test_while_the_other_card_has_not_been_charged_yet_the_email_says_that_it_wi
     counter.charge()
     dunning_run.run(moment=counter.now)
     send.post(moment=counter.now)
-    (told,) = mail.outbox
-    body = " ".join(str(told.body).split())
+    (message,) = mail.outbox
+    body = " ".join(str(message.body).split())
     assert "We charge your Visa ending in 4242 instead. You need not do anything." in body
     assert "add another" not in body
 
@@ -108,18 +108,18 @@ def test_a_refusal_at_night_and_the_mornings_reminders_are_one_email(counter: Co
     assert mail.outbox == []
     counter.save_card(NO_FUNDS)
     assert a_day(counter, minutes=5) == []
-    (told,) = a_day(counter, hours=7)
-    assert told.startswith("Your payment of invoice INV-2026-0001 was refused")
-    assert "5 invoices were due, and $20.00 of them have not reached us." in told
-    assert "COPY-" in told
+    (message,) = a_day(counter, hours=7)
+    assert message.startswith("Your payment of invoice INV-2026-0001 was refused")
+    assert "5 invoices were due, and $20.00 of them have not reached us." in message
+    assert "COPY-" in message
     assert set(Letter.objects.values_list("state", flat=True)) == {"sent", "skipped"}
     assert a_day(counter, hours=8) == []
 
 
 def test_six_reminders_of_one_day_are_one(counter: Counter) -> None:
-    (told,) = a_day(counter, days=3)
-    assert told.startswith("A reminder: 6 invoices are not paid yet")
-    assert "6 invoices were due, and $24.00 of them have not reached us." in told
+    (message,) = a_day(counter, days=3)
+    assert message.startswith("A reminder: 6 invoices are not paid yet")
+    assert "6 invoices were due, and $24.00 of them have not reached us." in message
     assert Letter.objects.filter(state="sent").count() == 6
 
 

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.django_db
 
 
 def running(until: str, **fields: object) -> list[Row]:
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "job_id": "7",
         "started": "2026-03-02 10:00",
         "ended": None,
         "state": "RUNNING",
         **fields,
     }
-    return [a_job(seen_until=until, **told)]
+    return [a_job(seen_until=until, **values)]
 
 
 def test_twelve_passes_of_an_hour_rate_a_running_job_once() -> None:

@@ -134,9 +134,9 @@ currency = "USD"
 per_gpu_hour = "0.70"
 from = 2026-06-01
 """
-    told = apply(text)
-    assert "operating cost of a100-80gb in every cluster from 2026-01-01: new (per GPU-hour 1 USD)" in told
-    assert "operating cost of every model in gpu1 from 2026-06-01: new (per GPU-hour 0.7 USD)" in told
+    changes = apply(text)
+    assert "operating cost of a100-80gb in every cluster from 2026-01-01: new (per GPU-hour 1 USD)" in changes
+    assert "operating cost of every model in gpu1 from 2026-06-01: new (per GPU-hour 0.7 USD)" in changes
     assert not [line for line in apply(text) if "new" in line]
     assert OperatingCost.objects.get(cluster=None).valid_from == date(2026, 1, 1)
     (sentence,) = refused(text.replace('"0.70"', '"-1"'))

@@ -79,14 +79,14 @@ def with_hours_included(site: Site) -> Plan:
 
 def made_up(key: str, start: int, end: int, gpus: int, dice: random.Random) -> list[BusyHour]:
     """Of most hours of the run how busy its devices were, seen in part or whole, to the microsecond."""
-    found = []
+    busy_hours = []
     for hour in range(start // 3600 * 3600, end, 3600):
         whole = gpus * (min(end, hour + 3600) - max(start, hour))
         covered = dice.choice([0, whole, whole, dice.randint(1, whole)]) if whole else 0
         if covered:
             micro = dice.choice([0, covered * 10**6, dice.randint(0, covered * 10**6)])
-            found.append(BusyHour(key, hour, Decimal(micro) / 10**6, covered, BusySource.DEVICE, METRIC))
-    return found
+            busy_hours.append(BusyHour(key, hour, Decimal(micro) / 10**6, covered, BusySource.DEVICE, METRIC))
+    return busy_hours
 
 
 def told_of(job: Job, hours: Iterable[BusyHour]) -> Job:
@@ -145,19 +145,19 @@ def tell(cluster: Cluster, hours: Sequence[BusyHour]) -> None:
 
 def billed_and_pending() -> dict[tuple[str, str], int]:
     """By tenant and service month what issued lines hold and what the next invoice would add."""
-    found: dict[tuple[str, str], int] = defaultdict(int)
+    totals: dict[tuple[str, str], int] = defaultdict(int)
     lines = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED).values_list(
         "tenant__slug", "service_period__start", "service_period__timezone"
     )
     for slug, start, zone, amount in lines.annotate(sum=Sum("amount")).values_list(
         "tenant__slug", "service_period__start", "service_period__timezone", "sum"
     ):
-        found[slug, named(start, zone)] += amount
+        totals[slug, named(start, zone)] += amount
     for tenant in Tenant.objects.all():
         last = BillingPeriod.objects.filter(tenant=tenant).order_by("-start").first()
         for line in statements.pending(tenant=tenant, period=last).lines if last else ():
-            found[tenant.slug, named(line.key.service.start, tenant.timezone)] += line.amount.minor
-    return {key: whole for key, whole in found.items() if whole}
+            totals[tenant.slug, named(line.key.service.start, tenant.timezone)] += line.amount.minor
+    return {key: whole for key, whole in totals.items() if whole}
 
 
 def named(start: datetime, zone: str) -> str:
@@ -199,19 +199,19 @@ def a_world(dice: random.Random) -> World:
         end = start + dice.choice([dice.randint(1, 9000), dice.randint(1, 40 * 3600)])
         gpus, queue = dice.choice([1, 1, 3, 8]), dice.choice(["batch", "day"])
         account = dice.choice(["alpha", "beta"])
-        run_told = a_job(
+        fact = a_job(
             source_key=key, job_id=str(number), account=account, queue=queue, gpus=gpus, started=start, ended=end,
             submitted=start,
         )  # fmt: skip
-        halfway = replace(run_told, ended=None, seen_until=dice.randint(start, end), state="RUNNING")
+        halfway = replace(fact, ended=None, seen_until=dice.randint(start, end), state="RUNNING")
         last = made_up(key, start, end, gpus, dice)
         early = made_up(key, start, halfway.seen_until or start, gpus, dice)
-        hours: list[UsageFact | BusyHour] = [*early, run_told, *last]
-        said = {each.hour for each in last}
+        hours: list[UsageFact | BusyHour] = [*early, fact, *last]
+        last_hours = {each.hour for each in last}
         hours += [
             BusyHour(key, each.hour, Decimal(0), 0, each.source, METRIC)
             for each in early
-            if each.hour not in said
+            if each.hour not in last_hours
         ]
         facts[key] = [halfway, *hours]
         job = Job(number, account, "ben", {"queue": queue, "state": "COMPLETED", "gpu_model": "a100"}, start, end,
@@ -223,15 +223,15 @@ def a_world(dice: random.Random) -> World:
 def interleaved(world: World, dice: random.Random) -> list[UsageFact | BusyHour]:
     """The facts of all runs mixed, those of each in their own order."""
     waiting = {key: list(facts) for key, facts in world.facts.items()}
-    found = []
+    sequence = []
     while waiting:
         key = dice.choice(sorted(waiting))
         some = dice.randint(1, 5)
-        found += waiting[key][:some]
+        sequence += waiting[key][:some]
         waiting[key] = waiting[key][some:]
         if not waiting[key]:
             del waiting[key]
-    return found
+    return sequence
 
 
 @pytest.mark.parametrize("seed", seeds(range(40), short=3))

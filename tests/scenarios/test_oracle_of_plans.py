@@ -128,14 +128,14 @@ def wallets_agree(plan: Plan, site: Site, work: list[Job]) -> None:
     for (tenant, user, _), amount in expected.items():
         used[tenant, user] = used.get((tenant, user), 0) + amount
     once, monthly = (oracle.smallest(Fraction(text), plan.currency) for text in plan.grants)
-    given = once + monthly * sum(
+    grant_total = once + monthly * sum(
         month.name >= f"{site.since:%Y-%m}" for month in oracle.months(plan, site.first, site.last)
     )
 
     wallets = run("show_wallets")["wallets"]
 
     assert {(row["tenant"], row["owner"]): minor(row["balance"], "TOK") for row in wallets} == {
-        owner: given - amount for owner, amount in used.items()
+        owner: grant_total - amount for owner, amount in used.items()
     }
     booked = (
         WalletEntry.objects.filter(side="used")

@@ -70,8 +70,8 @@ def vision(gpu1: Cluster) -> Tenant:
 
 
 def test_node_failures_are_free_and_stand_on_the_invoice(gpu1: Cluster, vision: Tenant) -> None:
-    told = {"started": "2026-03-02 10:00", "ended": "2026-03-02 13:00"}
-    take_in(gpu1, a_job(**told, state="NODE_FAIL"), a_job(**told, state="FAILED"), as_of="2026-06-01")
+    fields = {"started": "2026-03-02 10:00", "ended": "2026-03-02 13:00"}
+    take_in(gpu1, a_job(**fields, state="NODE_FAIL"), a_job(**fields, state="FAILED"), as_of="2026-06-01")
 
     closed("2026-03", vision)
 
@@ -84,8 +84,8 @@ def test_node_failures_are_free_and_stand_on_the_invoice(gpu1: Cluster, vision: 
     ]
     assert seconds(vision) == hours(6)  # charged, at nothing: neither waived nor lost
     assert prove()["billed"] == hours(6)
-    told_lines = run("explain_invoice", invoice.number)["lines"]
-    assert told_lines[0]["price"]["where"] == "state=BOOT_FAIL,NODE_FAIL"
+    lines = run("explain_invoice", invoice.number)["lines"]
+    assert lines[0]["price"]["where"] == "state=BOOT_FAIL,NODE_FAIL"
 
 
 def test_each_run_of_a_requeued_job_has_its_own_outcome(gpu1: Cluster, vision: Tenant) -> None:
@@ -115,15 +115,15 @@ def test_an_outcome_that_is_known_after_the_invoice_is_a_correction(
     gpu1: Cluster, vision: Tenant, state: str, april: str | None, sum_of_both: str
 ) -> None:
     """Two hours in March, billed as running; three in April."""
-    told = {"source_key": "7@1", "started": "2026-03-31 22:00"}
+    fields = {"source_key": "7@1", "started": "2026-03-31 22:00"}
     take_in(
-        gpu1, a_job(**told, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"), as_of="2026-04-02"
+        gpu1, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"), as_of="2026-04-02"
     )
     closed("2026-03", vision)
     march = invoice_of(vision, "2026-03")
     assert total(march) == "4.00"
 
-    take_in(gpu1, a_job(**told, ended="2026-04-01 03:00", state=state), as_of="2026-06-01")
+    take_in(gpu1, a_job(**fields, ended="2026-04-01 03:00", state=state), as_of="2026-06-01")
     outcome = closed("2026-04", vision)
 
     if april is None:  # four dollars less than nothing wait for the next invoice
@@ -143,13 +143,13 @@ def test_an_outcome_that_is_known_after_the_invoice_is_a_correction(
 def test_a_node_failure_is_a_credit_note_where_the_seller_says_so(gpu1: Cluster, vision: Tenant) -> None:
     vision.corrections = Corrections.CREDIT_NOTE
     vision.save()
-    told = {"source_key": "7@1", "started": "2026-03-31 22:00"}
+    fields = {"source_key": "7@1", "started": "2026-03-31 22:00"}
     take_in(
-        gpu1, a_job(**told, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"), as_of="2026-04-02"
+        gpu1, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"), as_of="2026-04-02"
     )
     closed("2026-03", vision)
 
-    take_in(gpu1, a_job(**told, ended="2026-04-01 03:00", state="NODE_FAIL"), as_of="2026-06-01")
+    take_in(gpu1, a_job(**fields, ended="2026-04-01 03:00", state="NODE_FAIL"), as_of="2026-06-01")
     closed("2026-04", vision)
 
     note = Invoice.objects.get(kind="credit-note")
@@ -161,7 +161,7 @@ def test_a_run_that_was_taken_for_lost_and_completed_after_all_is_billed_in_full
     gpu1: Cluster, vision: Tenant
 ) -> None:
     """Slurm may write NODE_FAIL first and requeue, or mend the row: what it says last counts, once."""
-    told = {"source_key": "7@1", "started": "2026-03-02 10:00"}
+    fields = {"source_key": "7@1", "started": "2026-03-02 10:00"}
     for state, ended in (
         ("NODE_FAIL", "11:00"),
         ("RUNNING", None),
@@ -169,7 +169,7 @@ def test_a_run_that_was_taken_for_lost_and_completed_after_all_is_billed_in_full
         ("COMPLETED", "14:00"),
     ):
         end = {"ended": f"2026-03-02 {ended}"} if ended else {"ended": None, "seen_until": "2026-03-02 12:00"}
-        take_in(gpu1, a_job(**told, **end, state=state), as_of="2026-06-01")
+        take_in(gpu1, a_job(**fields, **end, state=state), as_of="2026-06-01")
 
     closed("2026-03", vision)
 

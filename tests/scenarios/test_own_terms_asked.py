@@ -69,12 +69,12 @@ def test_a_quote_is_by_the_tenants_own_price_hours_commitment_and_discount(clust
     vision = Tenant.objects.get()
     job = a_job(gpus=12, started="2026-03-26 10:00", ended="2026-03-26 11:00")
 
-    told = quote(tenant=vision, cluster="gpu1", held=job, now=NOW)
+    estimate = quote(tenant=vision, cluster="gpu1", held=job, now=NOW)
 
-    (part,) = told.parts
+    (part,) = estimate.parts
     assert (part.price.unit_price, part.amount.text) == (Decimal("1.50"), "15.00")  # 2 hours are left
-    assert [(name, amount.text) for name, amount in told.terms] == [("Offer", "-1.50")]
-    assert [amount.text for amount in told.total] == ["13.50"]
+    assert [(name, amount.text) for name, amount in estimate.terms] == [("Offer", "-1.50")]
+    assert [amount.text for amount in estimate.total] == ["13.50"]
 
 
 def test_where_its_own_price_ends_a_quote_goes_on_by_the_plans(
@@ -84,18 +84,18 @@ def test_where_its_own_price_ends_a_quote_goes_on_by_the_plans(
     plans.end_price(price=own, on=date(2026, 3, 27))
     used(cluster, 2)  # the last of the included hours
 
-    told = quote(
+    estimate = quote(
         tenant=Tenant.objects.get(),
         cluster="gpu1",
         held=a_job(gpus=1, started="2026-03-26 22:00", ended="2026-03-27 03:00"),
         now=NOW,
     )
 
-    assert {part.price.unit_price: part.amount.text for part in told.parts} == {
+    assert {part.price.unit_price: part.amount.text for part in estimate.parts} == {
         Decimal("1.50"): "3.00",
         Decimal("2.00"): "6.00",
     }
-    assert [amount.text for amount in told.total] == ["8.10"]  # less 10 %
+    assert [amount.text for amount in estimate.total] == ["8.10"]  # less 10 %
 
 
 def test_the_page_and_the_command_say_the_same(cluster: Cluster) -> None:
@@ -103,11 +103,11 @@ def test_the_page_and_the_command_say_the_same(cluster: Cluster) -> None:
     text = words(page(ben, "/t/vision-lab/quote/?gpus=12&hours=1&at=2026-03-26T10:00"))
     assert "It adds to the invoice, before tax $13.50" in text
     assert "Offer comes out differently with this job -$1.50" in text
-    told = run(
+    estimate = run(
         *("quote", "vision-lab", "--cluster", "gpu1", "--gpus", "12", "--hours", "1"), *("--at", "2026-03-26")
     )
-    assert told["total"] == {"USD": "13.50"}
-    assert [line["price"]["unit_price"] for line in told["lines"]] == ["1.5"]
+    assert estimate["total"] == {"USD": "13.50"}
+    assert [line["price"]["unit_price"] for line in estimate["lines"]] == ["1.5"]
 
 
 def test_an_invoice_says_whose_price_it_was_and_is_computed_again(cluster: Cluster, tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_an_invoice_says_whose_price_it_was_and_is_computed_again(cluster: Clust
     ]
     out = io.StringIO()
     call_command("explain_invoice", str(invoice_of(vision, "2026-03").number), stdout=out)
-    said = out.getvalue()
-    assert "20 GPU-hours of all projects less 10 included, at $1.50 = $15.00" in said
-    assert "price for tenant=vision-lab from 2026-03-01" in said
-    assert "10 % off $15.00 = -$1.50" in said
+    output = out.getvalue()
+    assert "20 GPU-hours of all projects less 10 included, at $1.50 = $15.00" in output
+    assert "price for tenant=vision-lab from 2026-03-01" in output
+    assert "10 % off $15.00 = -$1.50" in output
     agrees(vision, "2026-03", tmp_path)
     prove()
 

@@ -147,12 +147,14 @@ def test_two_owners_at_one_moment_are_refused_by_name_and_by_the_database() -> N
 
     with pytest.raises(OwnershipConflictError, match="belongs to vision-lab since 2026-03-01 00:00 UTC"):
         ownership.assign(account=account, tenant=audio)
-    kept = Ownership.objects.get()
+    existing = Ownership.objects.get()
     with pytest.raises(IntegrityError, match="account_has_one_owner_at_a_time"), transaction.atomic():
-        Ownership.objects.create(account=account, tenant=audio, project=kept.project, since=at("2026-05-01"))
+        Ownership.objects.create(
+            account=account, tenant=audio, project=existing.project, since=at("2026-05-01")
+        )
     with pytest.raises(IntegrityError, match="ownership_ends_after_it_starts"), transaction.atomic():
         Ownership.objects.create(
-            account=Account.objects.create(cluster=cluster, name="other"), tenant=audio, project=kept.project,
+            account=Account.objects.create(cluster=cluster, name="other"), tenant=audio, project=existing.project,
             since=at("2026-05-01"), until=at("2026-05-01"),
         )  # fmt: skip
 

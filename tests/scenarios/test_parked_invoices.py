@@ -75,8 +75,8 @@ def test_case_093_an_invoice_of_many_times_the_usual_waits_until_op_approves_it(
     issued = closed("2026-06", vision)
 
     assert (issued.outcome, issued.number, issued.total.text) == ("issued", "INV-2026-0004", "8.00")  # type: ignore[union-attr]
-    kept = Parking.objects.get()
-    assert (kept.state, kept.by, kept.why, kept.decided_at) == (
+    approval = Parking.objects.get()
+    assert (approval.state, approval.by, approval.why, approval.decided_at) == (
         *("approved", "Op", "A paper is due."),
         at("2026-07-04 09:00"),
     )
@@ -231,13 +231,13 @@ def test_the_database_issues_nothing_that_is_parked_or_beyond_its_approval(visio
     used("2026-06-02 10:00", "2026-06-02 12:00")
     closed("2026-06", vision)
     parked = Invoice.objects.filter(state=InvoiceState.PARKED)
-    told = {"state": "issued", "number": "X-1", "issued_on": "2026-07-01", "due_on": "2026-07-01"}
+    fields = {"state": "issued", "number": "X-1", "issued_on": "2026-07-01", "due_on": "2026-07-01"}
 
     with pytest.raises(Error, match="beyond what was approved"), transaction.atomic():
-        parked.update(**told)
+        parked.update(**fields)
     Parking.objects.update(state="approved", by="Op", why="so", decided_at=at("2026-07-04"), total=399)
     with pytest.raises(Error, match="beyond what was approved"), transaction.atomic():
-        parked.update(**told)
+        parked.update(**fields)
     with pytest.raises(Error, match="parking_says_who_decided_and_why"), transaction.atomic():
         Parking.objects.update(by="")
 
@@ -248,8 +248,8 @@ def test_op_decides_at_the_shell(vision: Tenant, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as end:
         call_command("close_period", "2026-06", json=True)
     assert end.value.code == 1
-    (told,) = json.loads(capsys.readouterr().out)["tenants"]
-    assert (told["outcome"], told["number"], told["total"]) == ("waiting for approval", None, "4.00")
+    (entry,) = json.loads(capsys.readouterr().out)["tenants"]
+    assert (entry["outcome"], entry["number"], entry["total"]) == ("waiting for approval", None, "4.00")
 
     call_command("approve_invoice")
     assert capsys.readouterr().out.startswith("vision-lab, 2026-06: 4.00 USD, waiting. 4.00 USD is more than")

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.django_db
 NOW = at("2027-06-01 12:00")
 
 
-def a_pass(cluster: Cluster, source: str, *, days: float, **told: Any) -> None:
+def a_pass(cluster: Cluster, source: str, *, days: float, **fields: Any) -> None:
     began = NOW - timedelta(days=days)
-    told = {"outcome": Pull.Outcome.DONE, "until": began, **told}
-    Pull.objects.create(cluster=cluster, source=source, started_at=began, **told)
+    fields = {"outcome": Pull.Outcome.DONE, "until": began, **fields}
+    Pull.objects.create(cluster=cluster, source=source, started_at=began, **fields)
 
 
 def kept() -> set[str]:
@@ -43,8 +43,8 @@ def test_what_read_nothing_new_is_forgotten_after_a_month_and_failures_after_a_y
 
     forget_passes()
     forget_passes()
-    lost = {"nothing long ago", "failed long ago"}
-    assert lost.isdisjoint(kept())
+    old_sources = {"nothing long ago", "failed long ago"}
+    assert old_sources.isdisjoint(kept())
     assert len(kept()) == 8
 
 

@@ -45,9 +45,9 @@ HERE = "/t/vision-lab/invoices/INV-2026-0001/"
 def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     for module in ("portal.web.access_decorators", "portal.web.payment", "portal.web.saved_card"):
         stand_at(monkeypatch, "2026-04-15 10:00", of=module)
-    with a_counter(now=at("2026-04-15 10:00")) as found:
-        yield found
-        assert found.stripe.violations == []
+    with a_counter(now=at("2026-04-15 10:00")) as scenario:
+        yield scenario
+        assert scenario.stripe.violations == []
 
 
 @pytest.fixture
@@ -62,14 +62,14 @@ def text(client: Client, address: str) -> str:
 
 
 def key_on(client: Client, address: str) -> str:
-    found = re.search(r'name="key" value="([0-9a-f-]{36})"', client.get(address).content.decode())
-    assert found
-    return found[1]
+    match = re.search(r'name="key" value="([0-9a-f-]{36})"', client.get(address).content.decode())
+    assert match
+    return match[1]
 
 
 def pay(counter: Counter, **other: object) -> PaymentAttempt:
-    told = {"invoice": counter.invoice, "key": uuid4(), "gateway": counter.gateway, "back": BACK}
-    return on_demand.pay(**(told | {"who": "ann", "moment": counter.now} | other))  # type: ignore[arg-type]
+    arguments = {"invoice": counter.invoice, "key": uuid4(), "gateway": counter.gateway, "back": BACK}
+    return on_demand.pay(**(arguments | {"who": "ann", "moment": counter.now} | other))  # type: ignore[arg-type]
 
 
 def test_one_click_pays_and_the_same_form_again_pays_once(counter: Counter, ann: Client) -> None:
@@ -143,11 +143,11 @@ def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(cou
 
 
 def attempts_of_another_card(counter: Counter) -> None:
-    held = attempts.charge(
+    attempt = attempts.charge(
         invoice=counter.invoice, gateway=counter.gateway, moment=counter.now, on=counter.now.date()
     )
-    if isinstance(held, attempts.Held):
-        raise CollectingError(held.why)
+    if isinstance(attempt, attempts.Held):
+        raise CollectingError(attempt.why)
 
 
 def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(counter: Counter) -> None:
@@ -198,9 +198,10 @@ def test_the_first_refusal_ends_it(counter: Counter, ann: Client) -> None:
     counter.save_card(NO_FUNDS)
     ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
     assert counter.states == ["failed"]
-    told = text(ann, "/t/vision-lab/invoices/")
+    page_text = text(ann, "/t/vision-lab/invoices/")
     assert (
-        "Visa ending in 9995 was refused: Your card has insufficient funds. Nothing more was tried." in told
+        "Visa ending in 9995 was refused: Your card has insufficient funds. Nothing more was tried."
+        in page_text
     )
 
 
@@ -302,10 +303,10 @@ def test_where_stripe_gives_no_answer_ann_hears_what_is_paid_and_what_is_not_kno
     counter.save_card(GOOD)
     counter.stripe.faults.answer_lost("POST /v1/payment_intents", skip=1)
     ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
-    told = text(ann, "/t/vision-lab/invoices/")
-    assert "1 invoice paid with Visa ending in 4242: $4.00." in told
-    assert "Stripe" not in told
-    assert "Thank you. Your payment is being confirmed" in told
+    page_text = text(ann, "/t/vision-lab/invoices/")
+    assert "1 invoice paid with Visa ending in 4242: $4.00." in page_text
+    assert "Stripe" not in page_text
+    assert "Thank you. Your payment is being confirmed" in page_text
     counter.wait(minutes=1)
     counter.collect()
     assert counter.taken == [400] * 3  # the third was due, and each is paid once
@@ -316,8 +317,8 @@ def test_a_key_that_stripe_refuses_is_no_business_of_anns(counter: Counter, ann:
     counter.save_card(GOOD)
     counter.stripe.faults.unauthorized()
     ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
-    told = text(ann, "/t/vision-lab/invoices/")
-    assert "STRIPE_SECRET_KEY" not in told
+    page_text = text(ann, "/t/vision-lab/invoices/")
+    assert "STRIPE_SECRET_KEY" not in page_text
     counter.stripe.faults.lift()
 
 
@@ -328,9 +329,9 @@ def test_where_nothing_could_be_sent_ann_is_not_thanked(counter: Counter, ann: C
     )
     counter.stripe.faults.bad_gateway("*", times=9)
     ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
-    told = text(ann, HERE)
-    assert "The payment service cannot be reached now; nothing was charged." in told
-    assert "Thank you" not in told
+    page_text = text(ann, HERE)
+    assert "The payment service cannot be reached now; nothing was charged." in page_text
+    assert "Thank you" not in page_text
     counter.stripe.faults.lift()
 
 
@@ -338,8 +339,8 @@ def test_what_is_due_anew_since_ann_opened_the_page_is_not_charged_unseen(
     counter: Counter, ann: Client
 ) -> None:
     def form(address: str) -> dict[str, str]:
-        found = re.findall(r'name="(key|seen)" value="([^"]+)"', ann.get(address).content.decode())
-        return dict(found)
+        matches = re.findall(r'name="(key|seen)" value="([^"]+)"', ann.get(address).content.decode())
+        return dict(matches)
 
     settlement.record_payment(
         invoice=counter.invoice,
@@ -359,8 +360,8 @@ def test_what_is_due_anew_since_ann_opened_the_page_is_not_charged_unseen(
         reference="SEPA 1 went back",
         recorded_by="op",
     )
-    for address, told in ((f"{HERE}pay-saved/", alone), ("/t/vision-lab/invoices/pay/", together)):
-        ann.post(address, told)
+    for address, form_data in ((f"{HERE}pay-saved/", alone), ("/t/vision-lab/invoices/pay/", together)):
+        ann.post(address, form_data)
         assert "More is due by now than the page said, and nothing was charged" in text(ann, HERE)
     assert counter.taken == []
     ann.post("/t/vision-lab/invoices/pay/", form("/t/vision-lab/invoices/"))

@@ -61,14 +61,14 @@ def test_a_quote_is_by_the_tiers_that_hold_for_who_pays_then(cluster: Cluster, p
     vision = a_tenant(plan=version.plan, accounts=[(cluster, "vision")])
     used(cluster, 100, day="2026-04-05")  # the first tier is full
     pays(physics, vision, "2026-04-16")
-    held = a_job(gpus=10, started="2026-04-15 23:00", ended="2026-04-16 01:00")
+    job = a_job(gpus=10, started="2026-04-15 23:00", ended="2026-04-16 01:00")
 
-    told = quotes.quote(tenant=vision, cluster="gpu1", held=held, now=at("2026-04-10"))
+    estimate = quotes.quote(tenant=vision, cluster="gpu1", held=job, now=at("2026-04-10"))
 
-    assert [each.text for each in told.total] == [
+    assert [each.text for each in estimate.total] == [
         "55.00"
     ]  # ten hours at 2.50, and ten at 3.00 for another to pay
-    take_in(cluster, held)
+    take_in(cluster, job)
     close("2026-04")
     assert (total(invoice_of(vision, "2026-04")), total(invoice_of(physics, "2026-04"))) == (
         "325.00",
@@ -172,10 +172,10 @@ def test_who_uses_and_who_pays_are_told_together_where_their_months_end_apart(
     assert _lines(both[physics.pk]) == ["8.00"]  # its April ends before that of Los Angeles
 
 
-def _lines(told: Statement | MixedCurrenciesError) -> list[str]:
+def _lines(statement: Statement | MixedCurrenciesError) -> list[str]:
     """The amounts of what the tenant used itself, and behind them of what it pays for."""
-    assert isinstance(told, Statement)
-    return [line.amount.text for each in (told, *told.paid) for line in each.lines]
+    assert isinstance(statement, Statement)
+    return [line.amount.text for each in (statement, *statement.paid) for line in each.lines]
 
 
 def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, vision: Tenant) -> None:
@@ -208,8 +208,8 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
 
 def test_whoever_pays_for_others_cannot_leave(physics: Tenant, vision: Tenant) -> None:
     row = pays(physics, vision, "2026-04-01")
-    told = list(offboarding.left(physics, moment=at("2026-05-10")))
-    assert "It pays for vision-lab: end that, or have another tenant pay." in told
+    blockers = list(offboarding.left(physics, moment=at("2026-05-10")))
+    assert "It pays for vision-lab: end that, or have another tenant pay." in blockers
     third_party_payers.end_payer(row=row, on=date(2026, 5, 1))
     assert not any("pays for" in each for each in offboarding.left(physics, moment=at("2026-05-10")))
 
@@ -298,7 +298,7 @@ def test_a_file_says_who_pays_and_until_when(cluster: Cluster) -> None:
         ('payer = "vision-lab"', "vision-lab pays for itself where nobody else does"),
     ):
         assert any(
-            sentence in told for told in configuring_terms.refused(SITE.replace('payer = "physics"', wrong))
+            sentence in error for error in configuring_terms.refused(SITE.replace('payer = "physics"', wrong))
         )
     itself = SITE.replace('payer = "physics"\npayer_from = 2026-04-01', 'payer = ""\npayer_from = 2026-04-01')
     assert "physics pays for vision-lab: until 2026-04-16 -> 2026-04-01" in configuring_terms.apply(itself)
@@ -313,10 +313,10 @@ def test_a_file_has_a_tenant_pay_for_itself_from_a_day_on_whoever_pays_then_or_l
     )
     itself = SITE.replace('payer = "physics"\npayer_from = 2026-04-01', 'payer = ""\npayer_from = 2026-02-01')
 
-    said = configuring_terms.apply(itself)
+    changes = configuring_terms.apply(itself)
 
-    assert "physics pays for vision-lab: until 2026-03-01 -> 2026-02-01" in said
-    assert "department pays for vision-lab: until nothing -> 2026-03-01" in said  # it never does
+    assert "physics pays for vision-lab: until 2026-03-01 -> 2026-02-01" in changes
+    assert "department pays for vision-lab: until nothing -> 2026-03-01" in changes  # it never does
     assert configuring_terms.apply(itself) == ["Nothing to change."]
 
 

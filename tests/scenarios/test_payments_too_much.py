@@ -62,8 +62,8 @@ def test_case_080_what_is_recorded_too_much_becomes_credit_that_pays_the_next_in
     assert record(invoice, "12.00", "B1").to_credit.text == "0.00"
     assert record(invoice, "13.00", "B2").to_credit.text == "5.00"
     assert stands(invoice) == ("20.00", "0.00", 5_00)
-    told = Payment.objects.filter(invoice=invoice).order_by("pk").values_list("amount", "reference")
-    assert list(told) == [(12_00, "B1"), (13_00, "B2"), (-5_00, "Credit balance")]
+    payments = Payment.objects.filter(invoice=invoice).order_by("pk").values_list("amount", "reference")
+    assert list(payments) == [(12_00, "B1"), (13_00, "B2"), (-5_00, "Credit balance")]
     assert stands(april(lab)) == ("4.00", "0.00", 1_00)
 
 

@@ -66,9 +66,9 @@ def test_after_a_trial_of_twenty_days_the_plan_that_follows_is_billed_by_seconds
     used("2026-03-23")
     tenant = Tenant.objects.get()
     closed("2026-03", tenant)
-    told = [(line.description, line.amount) for line in lines_of(invoice_of(tenant, "2026-03"))]
+    lines = [(line.description, line.amount) for line in lines_of(invoice_of(tenant, "2026-03"))]
     # March has 743 hours in Berlin, and gold holds for 239 of them: 310.00 × 239 / 743
-    assert sorted(told) == [("GPU time", 0), ("GPU time", 20_00), ("Gold", 99_72)]
+    assert sorted(lines) == [("GPU time", 0), ("GPU time", 20_00), ("Gold", 99_72)]
     prove()
 
 
@@ -120,4 +120,4 @@ def test_a_phase_may_come_between_two_others() -> None:
     ],
 )
 def test_phases_that_cannot_be_are_refused_with_a_sentence(phases: str, sentence: str) -> None:
-    assert any(sentence in told for told in refused(PLANS + phases))
+    assert any(sentence in error for error in refused(PLANS + phases))

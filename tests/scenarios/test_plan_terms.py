@@ -281,7 +281,7 @@ allowance = "Included hours"
 
 
 def test_a_file_says_all_of_it() -> None:
-    said = apply(SITE)
+    changes = apply(SITE)
     for sentence in (
         "plan club from 2026-01-01, allowance Included hours: new (hours 100, rollover yes)",
         "plan club from 2026-01-01, fee Base fee: new (amount 99, in advance yes)",
@@ -292,7 +292,7 @@ def test_a_file_says_all_of_it() -> None:
             "allowance Included hours, place 1)"
         ),
     ):
-        assert sentence in said
+        assert sentence in changes
     assert apply(SITE) == ["Nothing to change."]
     assert Price.objects.get().allowance is not None
     assert apply(SITE.replace("99.00", "89.00")) == [
@@ -316,12 +316,12 @@ def test_a_file_says_all_of_it() -> None:
 def test_case_042_terms_that_cannot_be_are_refused_with_a_sentence(
     before: str, after: str, sentence: str
 ) -> None:
-    assert any(sentence in told for told in refused(SITE.replace(before, after)))
+    assert any(sentence in error for error in refused(SITE.replace(before, after)))
 
 
 def test_a_plan_that_a_wallet_pays_has_prices_alone() -> None:
     settled = SITE.replace('currency = "EUR"', 'currency = "EUR"\nsettles = "wallet"')
-    assert any("paid by wallet" in told for told in refused(settled))
+    assert any("paid by wallet" in error for error in refused(settled))
 
 
 def test_a_plan_that_billed_a_fee_keeps_its_currency_though_nobody_used_anything() -> None:

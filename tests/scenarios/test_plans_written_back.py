@@ -70,10 +70,10 @@ OWN = {"id", "version"}  # of the row, not of what it says
 
 def rows(model: type[Model], version: PlanVersion) -> list[dict[str, object]]:
     names = [field.name for field in model._meta.concrete_fields if field.name not in OWN]
-    found = model._default_manager.filter(version=version).order_by("pk")
+    records = model._default_manager.filter(version=version).order_by("pk")
     return [
         {name: str(value) if isinstance(value := getattr(row, name), Model) else value for name in names}
-        for row in found
+        for row in records
     ]
 
 
@@ -105,9 +105,9 @@ def test_a_new_version_says_its_day_once_so_that_who_moves_it_moves_all_of_it() 
 def test_every_column_is_told_in_the_example(model: type[Model]) -> None:
     """A column that is new is said in FULL: then the test above says whether it is written back."""
     apply(FULL)
-    told = rows(model, PlanVersion.objects.get())
+    records = rows(model, PlanVersion.objects.get())
     for field in model._meta.concrete_fields:
         if field.name in OWN:
             continue
         default = None if field.default is NOT_PROVIDED else field.get_default()
-        assert any(row[field.name] != default for row in told), f"say {field.name} in FULL"
+        assert any(row[field.name] != default for row in records), f"say {field.name} in FULL"

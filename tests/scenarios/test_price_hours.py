@@ -27,27 +27,27 @@ NIGHTS = {"days": "mon-sun", "from": "22:00", "to": "06:00"}
 WEEKENDS = {"days": "sat-sun"}
 
 
-def a_plan_with(*prices: tuple[str, dict[str, Any], dict[str, list[str]]], **told: Any) -> Plan:
+def a_plan_with(*prices: tuple[str, dict[str, Any], dict[str, list[str]]], **fields: Any) -> Plan:
     """Beside 2.00 at any hour, prices as (unit price, one window, where)."""
-    plan = a_plan(**told)
+    plan = a_plan(**fields)
     for unit_price, window, where in prices:
         add(plan, unit_price, window, where)
     return plan
 
 
-def add(plan: Plan, unit_price: str, *windows: Any, zone: str = "tenant", **told: Any) -> Price:
+def add(plan: Plan, unit_price: str, *windows: Any, zone: str = "tenant", **options: Any) -> Price:
     where: dict[str, list[str]] = {}
-    found = [window for window in windows if window is not None]
-    if found and "days" not in found[-1] and "from" not in found[-1] and "to" not in found[-1]:
-        where = found.pop()
+    spans = [window for window in windows if window is not None]
+    if spans and "days" not in spans[-1] and "from" not in spans[-1] and "to" not in spans[-1]:
+        where = spans.pop()
     return plans.set_price(
         version=plan.versions.get(),
-        meter=told.pop("meter", "gpu-hour"),
+        meter=options.pop("meter", "gpu-hour"),
         where=where,
-        hours=clock.of_terms({"zone": zone, "windows": found}),
+        hours=clock.of_terms({"zone": zone, "windows": spans}),
         model=PerUnit(Decimal(unit_price)),
         valid_from=LONG_AGO,
-        **told,
+        **options,
     )
 
 
@@ -189,7 +189,7 @@ def test_rating_again_writes_nothing_and_any_batching_ends_in_the_same_cuts() ->
         )
         for _ in range(12)
     ]
-    found = []
+    results = []
     for size in (1, 5, 12):
         point = transaction.savepoint()
         dice.shuffle(jobs)
@@ -201,23 +201,23 @@ def test_rating_again_writes_nothing_and_any_batching_ends_in_the_same_cuts() ->
         prove()
         names = dict(Account.objects.values_list("pk", "name"))
         assert names
-        found.append(sorted(cuts()))
+        results.append(sorted(cuts()))
         transaction.savepoint_rollback(point)
 
-    assert found[0] == found[1] == found[2]
+    assert results[0] == results[1] == results[2]
 
 
 def test_an_open_run_gains_its_nights_as_they_pass_and_a_new_price_is_a_correction() -> None:
     cluster = a_cluster()
     plan = a_plan()
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    told = {"source_key": "7@1", "started": "2026-03-31 18:00"}
-    take_in(cluster, a_job(**told, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"))
+    fields = {"source_key": "7@1", "started": "2026-03-31 18:00"}
+    take_in(cluster, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"))
     assert closed("2026-03", vision).total.text == "12.00"  # type: ignore[union-attr]
 
     add(plan, "0.50", NIGHTS)
     engine.rate_tenants([vision])
-    take_in(cluster, a_job(**told, ended="2026-04-01 08:00"), as_of="2026-05-01")
+    take_in(cluster, a_job(**fields, ended="2026-04-01 08:00"), as_of="2026-05-01")
 
     assert closed("2026-04", vision).total.text == "4.00"  # type: ignore[union-attr]  # 2 × 2.00 + 6 × 0.50 − 3.00
     assert printed(invoice_of(vision, "2026-04")) == [
@@ -254,12 +254,12 @@ def test_the_hours_stand_wherever_a_price_is_told(tmp_path: Any) -> None:
 
     invoice = invoice_of(vision, "2026-03")
     assert total(invoice) == "2.50"
-    told = run("explain_invoice", invoice.number)["lines"]
-    assert [line["price"]["where"] for line in told] == [
+    invoice_lines = run("explain_invoice", invoice.number)["lines"]
+    assert [line["price"]["where"] for line in invoice_lines] == [
         "",
         "hours=mon-fri 20:00-07:00 + sat-sun 00:00-24:00",
     ]
-    assert told[1]["description"] == "GPU time, Mon–Fri 20:00–07:00 and Sat–Sun 00:00–24:00"
+    assert invoice_lines[1]["description"] == "GPU time, Mon–Fri 20:00–07:00 and Sat–Sun 00:00–24:00"
     assert [(row["line"], row["service_from"], row["service_to"]) for row in rows_of(bundle(invoice))] == [
         ("1", "2026-03-06T19:00:00Z", "2026-03-06T20:00:00Z"),
         ("2", "2026-03-06T20:00:00Z", "2026-03-06T21:00:00Z"),
@@ -295,7 +295,7 @@ accounts = [{ cluster = "philly", account = "vision" }]
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("windows", "sentence"),
     [
         ('{ days = "mo-fr" }', "hours: days is 'mo-fr': 'mo-fr' names no days; write days like \"mon-fri\""),
         ('{ from = "7 pm" }', "hours: from is '7 pm': '7 pm' is no time of day; write it like \"22:00\"."),
@@ -311,11 +311,11 @@ accounts = [{ cluster = "philly", account = "vision" }]
         ('[{ days = "sat" }, { days = "sun", zone = "cluster" }]', "hours tells its windows by two clocks"),
     ],
 )
-def test_hours_that_cannot_be_are_refused_with_a_sentence(said: str, sentence: str) -> None:
+def test_hours_that_cannot_be_are_refused_with_a_sentence(windows: str, sentence: str) -> None:
     changed = CONFIGURED.replace(
-        '[{ days = "mon-fri", from = "20:00", to = "07:00" }, { days = "sat-sun" }]', said
+        '[{ days = "mon-fri", from = "20:00", to = "07:00" }, { days = "sat-sun" }]', windows
     )
 
-    (told,) = refused(changed)
+    (error,) = refused(changed)
 
-    assert f'plan "standard", price 2{", " if ": " in sentence else ": "}{sentence}' in told
+    assert f'plan "standard", price 2{", " if ": " in sentence else ": "}{sentence}' in error

@@ -27,8 +27,8 @@ def a_lab(model: PriceModel, *accounts: str) -> tuple[Cluster, Tenant]:
     return cluster, a_tenant(plan=a_plan_of(model), accounts=[(cluster, name) for name in names])
 
 
-def used(cluster: Cluster, hours: int, account: str = "vision", **told: str) -> None:
-    take_in(cluster, a_job(account=account, gpus=hours, **told))
+def used(cluster: Cluster, hours: int, account: str = "vision", **fields: str) -> None:
+    take_in(cluster, a_job(account=account, gpus=hours, **fields))
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_case_025_late_use_of_one_project_moves_the_shares_of_the_others() -> No
 
 def test_use_that_was_taken_back_whole_gives_back_the_whole() -> None:
     cluster, vision = a_lab(TENS)
-    told = {"source_key": "7@1", "gpus": 15}
-    take_in(cluster, a_job(**told))
+    fields = {"source_key": "7@1", "gpus": 15}
+    take_in(cluster, a_job(**fields))
     assert closed("2026-03", vision).total.text == "50.00"  # type: ignore[union-attr]
-    take_in(cluster, a_job(**told, ended="2026-03-02 10:00"))
+    take_in(cluster, a_job(**fields, ended="2026-03-02 10:00"))
     used(cluster, 30, started="2026-04-02 10:00", ended="2026-04-02 11:00")
 
     closed("2026-04", vision)
@@ -272,4 +272,4 @@ def test_a_used_scale_can_only_be_ended() -> None:
 def test_case_042_a_scale_that_cannot_be_is_refused_with_a_sentence(
     before: str, after: str, sentence: str
 ) -> None:
-    assert any(sentence in told for told in refused(SITE.replace(before, after)))
+    assert any(sentence in error for error in refused(SITE.replace(before, after)))

@@ -36,15 +36,15 @@ def gpu(price: str, **where: str) -> PriceRow:
     return "gpu-hour", {key: [value] for key, value in where.items()}, price, LONG_AGO
 
 
-def a_lab(*prices: PriceRow, **told: Any) -> tuple[Cluster, Tenant]:
+def a_lab(*prices: PriceRow, **fields: Any) -> tuple[Cluster, Tenant]:
     a_seller()
     cluster = a_cluster(complete_through="2026-08-01")
-    return cluster, a_tenant(plan=a_plan(prices=prices), accounts=[(cluster, "vision")], **told)
+    return cluster, a_tenant(plan=a_plan(prices=prices), accounts=[(cluster, "vision")], **fields)
 
 
-def a_run(**told: Any) -> list[UsageFact | BusyHour]:
+def a_run(**fields: Any) -> list[UsageFact | BusyHour]:
     """Two GPUs for three hours: half busy in the first, all of the second, unmeasured in the third."""
-    job = a_job(source_key="7@1", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00", **told)
+    job = a_job(source_key="7@1", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00", **fields)
     return [
         job,
         busy("7@1", "2026-03-02 10:00", "3600", 7200),
@@ -204,12 +204,12 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
                 started=began, ended=ended, submitted=began, suspended=dice.choice([0, 0, 777]),
             )
         )  # fmt: skip
-    found = []
+    results = []
     for size in (1, 3, 100):
         point = transaction.savepoint()
         jobs = list(rows)
         dice.shuffle(jobs)
-        told: list[UsageFact | BusyHour] = [
+        busy_hours: list[UsageFact | BusyHour] = [
             BusyHour(
                 job.source_key, hour, Decimal(hour * 7919 % 3_600_000_000) / 10**6, 3600, BusySource.DEVICE, ENGINE
             )
@@ -218,8 +218,8 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
             for hour in range((job.started or 0) // 3600 * 3600, job.ended or 0, 3600)
             if hour % 7
         ]  # fmt: skip
-        dice.shuffle(told)
-        for each in (jobs, told):
+        dice.shuffle(busy_hours)
+        for each in (jobs, busy_hours):
             for place in range(0, len(each), size):
                 take_in(cluster, *each[place : place + size])
         count = RatedUsage.objects.count()
@@ -228,7 +228,7 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
         for month in ("2026-03", "2026-04"):
             closed(month, vision)
         prove()
-        found.append(
+        results.append(
             [
                 printed(each)
                 for each in Invoice.objects.filter(tenant=vision, state="issued").order_by("period_start")
@@ -236,8 +236,8 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
         )
         transaction.savepoint_rollback(point)
 
-    assert found[0]
-    assert found[0] == found[1] == found[2]
+    assert results[0]
+    assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize("by", [By.TENANT, By.POD, By.MODEL])
@@ -249,8 +249,8 @@ def test_a_report_tells_how_busy_a_run_was_once_whatever_its_seconds_cost(by: By
     with tenant_scope(vision):
         own = of_tenant(vision, by=by, since=since, until=until)
     for report in (of_cluster(cluster, by=by, since=since, until=until), own):
-        told = report.seconds
-        assert (told.allocated, told.effective, told.waste, told.unknown) == (
+        gpu_seconds = report.seconds
+        assert (gpu_seconds.allocated, gpu_seconds.effective, gpu_seconds.waste, gpu_seconds.unknown) == (
             hours(6), hours(3), hours(1), hours(2),
         )  # fmt: skip
         (row,) = report.rows

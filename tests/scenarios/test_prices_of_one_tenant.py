@@ -53,16 +53,16 @@ def test_case_038_where_a_tenants_own_price_ends_the_plans_price_holds_from_that
 def test_two_prices_of_a_tenant_for_the_same_use_at_one_time_are_refused() -> None:
     version = a_version(TWO_DOLLARS)
     vision = a_tenant(plan=version.plan)
-    told: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "version": version,
         "meter": "gpu-hour",
         "where": {},
         "model": TWO_DOLLARS,
         "tenant": vision,
     }
-    plans.set_price(valid_from=LONG_AGO, **told)
+    plans.set_price(valid_from=LONG_AGO, **arguments)
     with pytest.raises(PlanError, match="overlaps the price"):
-        plans.set_price(valid_from=date(2026, 3, 1), **told)
+        plans.set_price(valid_from=date(2026, 3, 1), **arguments)
 
 
 SITE = """
@@ -95,6 +95,6 @@ def test_a_file_says_which_tenant_a_price_is_for() -> None:
     assert apply(SITE) == ["Nothing to change."]
     assert Price.objects.filter(tenant__slug="vision-lab").count() == 1
     assert any(
-        "tenant is 'nobody', which neither the file nor the database has." in told
-        for told in refused(SITE.replace('tenant = "vision-lab"', 'tenant = "nobody"'))
+        "tenant is 'nobody', which neither the file nor the database has." in error
+        for error in refused(SITE.replace('tenant = "vision-lab"', 'tenant = "nobody"'))
     )

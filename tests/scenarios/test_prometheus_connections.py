@@ -76,37 +76,41 @@ def browser() -> Client:
 
 
 def connector() -> PrometheusConnector:
-    made = sources.connect(Connection.objects.get(), clock=lambda: 0)
-    assert isinstance(made, PrometheusConnector)
-    return made
+    source = sources.connect(Connection.objects.get(), clock=lambda: 0)
+    assert isinstance(source, PrometheusConnector)
+    return source
 
 
 def test_a_file_says_how_a_kubernetes_cluster_is_read(op: Op) -> None:
-    said = op.applies(KUBE + OPTIONS)
-    assert said[0] == "cluster kube: new (kind prometheus, timezone UTC)"
-    assert '"charge_from": "started"' in said[1]
+    changes = op.applies(KUBE + OPTIONS)
+    assert changes[0] == "cluster kube: new (kind prometheus, timezone UTC)"
+    assert '"charge_from": "started"' in changes[1]
     assert op.applies(KUBE + OPTIONS) == ["Nothing to change."]
-    with connector() as made:
-        told = made.options
-        assert (told.matcher, told.account, told.charge_from) == ('cluster="kube"', KUEUE, ChargeFrom.STARTED)
-        assert (told.labels.pod, told.shares) == ("exported_pod", {("a100", "1g.10gb"): (1, 4)})
-        assert (told.models, told.parameters) == (
+    with connector() as source:
+        options = source.options
+        assert (options.matcher, options.account, options.charge_from) == (
+            'cluster="kube"',
+            KUEUE,
+            ChargeFrom.STARTED,
+        )
+        assert (options.labels.pod, options.shares) == ("exported_pod", {("a100", "1g.10gb"): (1, 4)})
+        assert (options.models, options.parameters) == (
             {"NVIDIA-H100-80GB-HBM3": "h100"},
             {"replicaLabels[]": ["replica"]},
         )
-        assert told.utilisation == Utilisation(
+        assert options.utilisation == Utilisation(
             scope=Scope.CLUSTER,
             metric="DCGM_FI_PROF_SM_ACTIVE",
             divisor=Decimal(100),
             matcher='job="dcgm"',
         )
-    kept = Connection.objects.get()
-    login = sources.prometheus_login(kept)
+    stored = Connection.objects.get()
+    login = sources.prometheus_login(stored)
     assert (login.user, login.password, login.aws) == ("4711", Secret(PASSWORD), None)
-    assert sources.endpoint(kept).headers == {"X-Scope-OrgID": Secret("lab")}
+    assert sources.endpoint(stored).headers == {"X-Scope-OrgID": Secret("lab")}
     assert PASSWORD not in all_rows()
-    (said_of_it,) = op.applies(KUBE + '[cluster.connection.options]\nmatcher = ""\n')
-    assert said_of_it.startswith("connection of kube: options ")
+    (change,) = op.applies(KUBE + '[cluster.connection.options]\nmatcher = ""\n')
+    assert change.startswith("connection of kube: options ")
 
 
 def test_keys_of_aws_rest_together_and_encrypted(op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +172,7 @@ def test_an_option_that_cannot_be_meant_is_refused_by_its_name(op: Op, line: str
 
 
 @pytest.mark.parametrize(
-    ("said", "instead", "sentence"),
+    ("before", "instead", "sentence"),
     [
         ('user = "4711"', 'user = "4711"\ntoken = "env:MIMIR_ORG"', "More than one of user, token and AWS keys"),
         ('user = "4711"', "", "There is a password without a user."),
@@ -180,9 +184,9 @@ def test_an_option_that_cannot_be_meant_is_refused_by_its_name(op: Op, line: str
     ],
 )  # fmt: skip
 def test_a_connection_that_contradicts_itself_is_refused(
-    op: Op, said: str, instead: str, sentence: str
+    op: Op, before: str, instead: str, sentence: str
 ) -> None:
-    refused = " ".join(op.is_refused(KUBE.replace(said, instead)))
+    refused = " ".join(op.is_refused(KUBE.replace(before, instead)))
     assert sentence in refused
     assert PASSWORD not in refused
 
@@ -196,20 +200,20 @@ def test_op_connects_one_with_the_form_of_its_kind(browser: Client) -> None:
     form = browser.get(path).content.decode()
     assert "Connect to Prometheus" in form
     assert "new_jwt_key" not in form
-    told = {
+    form_data = {
         "base_url": "https://prom.example.org", "every": "300", "look_back": "48", "enabled": "on",
         "new_aws": "region: eu-central-1\naccess_key: AKIA\nsecret_key: aws-secret-key",
         "options": '{"account_from": "somewhere"}',
     }  # fmt: skip
-    refused = browser.post(path, told).content.decode()
+    refused = browser.post(path, form_data).content.decode()
     assert "The option account_from is" in refused
     assert "aws-secret-key" not in refused
     assert Cluster.objects.get().kind == ClusterKind.IMPORT
-    kept = browser.post(path, told | {"options": '{"charge_from": "started"}'})
-    assert kept.headers["Location"] == "/operator/clusters/kube/"
+    answer = browser.post(path, form_data | {"options": '{"charge_from": "started"}'})
+    assert answer.headers["Location"] == "/operator/clusters/kube/"
     assert Cluster.objects.get().kind == ClusterKind.PROMETHEUS
-    with connector() as made:
-        assert made.options.charge_from is ChargeFrom.STARTED
+    with connector() as source:
+        assert source.options.charge_from is ChargeFrom.STARTED
     shown = words(browser.get("/operator/clusters/kube/").content.decode())
     assert "Kubernetes over Prometheus at https://prom.example.org" in shown
     assert "Secrets kept AWS keys; entered" in shown
@@ -222,25 +226,25 @@ def test_op_connects_one_with_the_form_of_its_kind(browser: Client) -> None:
 
 def test_the_administration_shows_what_fits_the_kind(op: Op, browser: Client) -> None:
     op.applies(KUBE)
-    kept = Connection.objects.get()
-    shown = browser.get(f"/admin/clusters/connection/{kept.pk}/change/").content.decode()
+    stored = Connection.objects.get()
+    shown = browser.get(f"/admin/clusters/connection/{stored.pk}/change/").content.decode()
     assert "new_password" in shown
     assert "slurm_cluster" not in shown
     assert PASSWORD not in shown
     added = browser.get("/admin/clusters/connection/add/")
     assert added.status_code == 200
     free = a_cluster("boreas", kind=ClusterKind.SLURM)
-    told = {"cluster": free.pk, "base_url": "http://127.0.0.1:1", "every": "300", "look_back": "48"}
-    wrong = browser.post("/admin/clusters/connection/add/", told | {"options": '{"matcher": ""}'})
+    form = {"cluster": free.pk, "base_url": "http://127.0.0.1:1", "every": "300", "look_back": "48"}
+    wrong = browser.post("/admin/clusters/connection/add/", form | {"options": '{"matcher": ""}'})
     assert "A cluster of this kind has no use for it." in wrong.content.decode()
-    assert browser.post("/admin/clusters/connection/add/", told).status_code == 302
+    assert browser.post("/admin/clusters/connection/add/", form).status_code == 302
 
 
 def test_what_does_not_answer_is_told_by_the_test_of_the_connection(op: Op) -> None:
     op.applies(KUBE.replace("https://mimir.example.org/prometheus", "http://127.0.0.1:9"))
-    found = connection_test.examine(cluster=Cluster.objects.get(), clock=lambda: 0)
-    assert [finding.level for finding in found] == [Level.FAIL, Level.WARN]
-    assert "127.0.0.1:9" in found[0].sentence
+    findings = connection_test.examine(cluster=Cluster.objects.get(), clock=lambda: 0)
+    assert [finding.level for finding in findings] == [Level.FAIL, Level.WARN]
+    assert "127.0.0.1:9" in findings[0].sentence
     none = connection_test.examine(cluster=a_cluster("bare", kind=ClusterKind.PROMETHEUS), clock=lambda: 0)
     assert none[0].sentence.endswith("docs/how-to/connect-kubernetes.md tells how.")
 

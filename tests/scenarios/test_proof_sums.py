@@ -32,17 +32,17 @@ def books() -> None:
 
 
 def gpu(month: date | None = None) -> dict[str, Fraction]:
-    found = checks.prove(month=month)
-    assert found.holds
-    return {part: value for part, value in found.sums["gpu1", "gpu"].parts.items() if value}
+    proof = checks.prove(month=month)
+    assert proof.holds
+    return {part: value for part, value in proof.sums["gpu1", "gpu"].parts.items() if value}
 
 
 def broken() -> list[str]:
-    found = checks.prove()
-    assert not found.holds
-    return [check.name for check in found.checks if check.broken] + [
+    proof = checks.prove()
+    assert not proof.holds
+    return [check.name for check in proof.checks if check.broken] + [
         f"{cluster} {resource}: {sums.difference}"
-        for (cluster, resource), sums in found.sums.items()
+        for (cluster, resource), sums in proof.sums.items()
         if sums.difference
     ]
 
@@ -54,9 +54,9 @@ def sql(statement: str) -> None:
 
 def test_case_095_allocated_is_billed_waived_pending_and_unassigned(books: None) -> None:
     assert gpu() == {"allocated": hours(28), "billed": hours(3), "pending": hours(24), "unassigned": hours(1)}
-    found = checks.prove()
-    assert found.sums["gpu1", "cpu"].parts["waived"] == hours(4)
-    assert dict(found.quarantined) == {"gpu1": 1}
+    proof = checks.prove()
+    assert proof.sums["gpu1", "cpu"].parts["waived"] == hours(4)
+    assert dict(proof.quarantined) == {"gpu1": 1}
 
 
 def test_a_months_sums_hold_what_lies_in_it(books: None) -> None:
@@ -104,7 +104,7 @@ def test_rated_use_that_no_job_has_is_found(books: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "found"),
+    ("statement", "check"),
     [
         (
             "UPDATE billing_periodtotal SET units = units + 1 WHERE resource = 'gpu'",
@@ -116,9 +116,9 @@ def test_rated_use_that_no_job_has_is_found(books: None) -> None:
         ("UPDATE billing_invoiceseries SET last_number = 2", "no issued number is missing from its series"),
     ],
 )
-def test_a_kept_sum_that_is_off_by_one_is_named(books: None, statement: str, found: str) -> None:
+def test_a_kept_sum_that_is_off_by_one_is_named(books: None, statement: str, check: str) -> None:
     sql(statement)
-    assert found in broken()
+    assert check in broken()
 
 
 def test_a_line_that_says_more_than_was_used_is_found(books: None) -> None:
@@ -155,5 +155,5 @@ def test_a_line_that_says_more_than_was_used_is_found(books: None) -> None:
 def test_no_tampering_makes_up_for_itself(books: None, statement: str, check: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement)
-    broken = [found.name for found in checks.prove().checks if found.broken]
+    broken = [identity.name for identity in checks.prove().checks if identity.broken]
     assert any(name.startswith(check) for name in broken), broken

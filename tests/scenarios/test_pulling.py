@@ -40,9 +40,9 @@ def test_the_first_pull_begins_where_op_said_and_the_next_where_it_ended() -> No
 
     assert slurm.pulled(cluster, "2026-03-01 13:05").stored.unchanged == 0  # it ended before the look-back
     assert slurm.windows[1] == (epoch("2026-03-01 12:45"), epoch("2026-03-01 13:05"))
-    known = Connection.objects.get()
-    assert (known.api_version, known.release, known.failures) == ("v0.0.42", "24.11.3", 0)
-    assert known.next_pull_at == at("2026-03-01 13:10")
+    connection = Connection.objects.get()
+    assert (connection.api_version, connection.release, connection.failures) == ("v0.0.42", "24.11.3", 0)
+    assert connection.next_pull_at == at("2026-03-01 13:10")
     prove()
 
 
@@ -139,8 +139,12 @@ def test_a_source_that_stays_away_is_asked_ever_less_often_and_heals_by_itself()
 
     slurm.fails = None
     slurm.pulled(cluster, "2026-03-01 13:00")
-    known = Connection.objects.get()
-    assert (known.failures, known.last_error, known.next_pull_at) == (0, "", at("2026-03-01 13:05"))
+    connection = Connection.objects.get()
+    assert (connection.failures, connection.last_error, connection.next_pull_at) == (
+        0,
+        "",
+        at("2026-03-01 13:05"),
+    )
 
 
 def test_what_a_try_cannot_mend_waits_an_hour_at_once() -> None:
@@ -148,18 +152,18 @@ def test_what_a_try_cannot_mend_waits_an_hour_at_once() -> None:
     Scheduler(fails=ConnectorError("The token has expired; make a new one.", retry=False)).pulled(
         cluster, "2026-03-01 12:00"
     )
-    known = Connection.objects.get()
-    assert (known.next_pull_at, known.failures) == (at("2026-03-01 13:00"), 1)
+    connection = Connection.objects.get()
+    assert (connection.next_pull_at, connection.failures) == (at("2026-03-01 13:00"), 1)
 
 
 def test_a_fault_of_our_own_is_not_hidden_and_puts_the_cluster_off() -> None:
     cluster = a_connection().cluster
     with pytest.raises(ZeroDivisionError):
         Scheduler(fails=ZeroDivisionError("a secret could stand here")).pulled(cluster, "2026-03-01 12:00")
-    known = Connection.objects.get()
-    assert known.last_error.startswith("Something failed here, not at the cluster (ZeroDivisionError)")
-    assert known.next_pull_at == at("2026-03-01 12:00:30")
-    assert Pull.objects.get().error == known.last_error  # without the error's own text
+    connection = Connection.objects.get()
+    assert connection.last_error.startswith("Something failed here, not at the cluster (ZeroDivisionError)")
+    assert connection.next_pull_at == at("2026-03-01 12:00:30")
+    assert Pull.objects.get().error == connection.last_error  # without the error's own text
 
 
 def test_any_window_can_be_read_again_and_the_watermark_stays() -> None:
@@ -185,12 +189,12 @@ def test_a_window_that_op_asked_for_and_did_not_get_puts_nothing_off(fails: Exce
     before = schedule.get()
     slurm.fails = fails
     with suppress(ZeroDivisionError):
-        told = slurm.pulled(cluster, "2026-03-09 00:00", since="2026-03-01 00:00", until="2026-03-02 00:00")
-        assert (told.outcome, told.error) == (PullOutcome.FAILED, "It has no token.")
+        result = slurm.pulled(cluster, "2026-03-09 00:00", since="2026-03-01 00:00", until="2026-03-02 00:00")
+        assert (result.outcome, result.error) == (PullOutcome.FAILED, "It has no token.")
     assert schedule.get() == before
-    kept = Pull.objects.latest("pk")
-    assert kept.outcome == Pull.Outcome.FAILED
-    assert kept.error.startswith(("It has no token.", "Something failed here"))
+    pull = Pull.objects.latest("pk")
+    assert pull.outcome == Pull.Outcome.FAILED
+    assert pull.error.startswith(("It has no token.", "Something failed here"))
 
 
 def test_a_window_beyond_what_was_read_does_not_hide_the_gap() -> None:
@@ -253,11 +257,11 @@ def test_case_028_an_open_run_that_the_scheduler_no_longer_knows_is_flagged_and_
 
 def test_a_run_that_comes_back_is_no_longer_flagged() -> None:
     cluster = a_connection().cluster
-    lost = a_job(job_id="7", started="2026-03-01 10:00", ended=None, seen_until="2026-03-01 12:00")
+    job = a_job(job_id="7", started="2026-03-01 10:00", ended=None, seen_until="2026-03-01 12:00")
     waits = a_job(job_id="8", submitted="2026-03-01 10:00", started=None, ended=None, state="PENDING")
-    slurm = Scheduler([lost, waits])
+    slurm = Scheduler([job, waits])
     slurm.pulled(cluster, "2026-03-01 12:00")
-    slurm.forgotten = {lost.source_key, waits.source_key}
+    slurm.forgotten = {job.source_key, waits.source_key}
     assert slurm.pulled(cluster, "2026-03-01 12:05").vanished == 2
 
     slurm.forgotten = set()

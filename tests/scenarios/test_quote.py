@@ -112,9 +112,9 @@ def test_slices_count_as_their_part() -> None:
 def test_what_no_price_covers_is_no_zero() -> None:
     version = a_version((TWO_DOLLARS, {"gpu_model": ["h100"]}))
     _, lab = a_lab(version)
-    found = asked(lab, gpus=2)
-    assert found.unpriced == [("gpu", Fraction(7200))]
-    assert found.total == []
+    estimate = asked(lab, gpus=2)
+    assert estimate.unpriced == [("gpu", Fraction(7200))]
+    assert estimate.total == []
 
 
 def test_what_is_not_charged_costs_nothing() -> None:
@@ -132,18 +132,18 @@ def test_eve_cannot_have_a_job_quoted_on_an_account_that_is_not_hers() -> None:
 def test_op_asks_at_the_shell_and_a_program_reads_it() -> None:
     cluster, _ = a_lab(PLANS["all of it"]())
     half_of_march(cluster)
-    told = run(
+    estimate = run(
         *("quote", "vision-lab", "--cluster", "gpu1", "--gpus", "8", "--gpu-model", "a100"),
         *("--hours", "12.5", "--at", "2026-03-20"),
     )
-    assert told["started"] == "2026-03-20T00:00:00Z"
-    assert told["ended"] == "2026-03-20T12:30:00Z"
-    (line,) = told["lines"]
+    assert estimate["started"] == "2026-03-20T00:00:00Z"
+    assert estimate["ended"] == "2026-03-20T12:30:00Z"
+    (line,) = estimate["lines"]
     assert (line["quantity"], line["unit"], line["amount"]) == ("100", "GPU-hour", "250.00")
     assert line["price"]["model"] == "graduated"
     # At 405.00 of 1,000.00 the commitment pays: nothing is added but the discount's part, which stays as it is.
-    assert told["terms"] == [{"name": "Minimum commitment", "currency": "USD", "amount": "-250.00"}]
-    assert told["total"] == {"USD": "0.00"}
+    assert estimate["terms"] == [{"name": "Minimum commitment", "currency": "USD", "amount": "-250.00"}]
+    assert estimate["total"] == {"USD": "0.00"}
     out = io.StringIO()
     call_command(
         *("quote", "vision-lab", "--cluster", "gpu1", "--gpus", "8", "--hours", "12.5"),
@@ -236,8 +236,8 @@ def _a_month_in_use(version: PlanVersion) -> Tenant:
 def _owed(lab: Tenant) -> dict[str, int]:
     """What all that was used until April's end comes to, by the statement of April."""
     april = lab.periods.get(start=builders.at("2026-04-01"))
-    found = statements.pending(tenant=lab, period=april)
+    statement = statements.pending(tenant=lab, period=april)
     sums: dict[str, int] = {}
-    for line in found.lines:
+    for line in statement.lines:
         sums[line.amount.currency] = sums.get(line.amount.currency, 0) + line.amount.minor
     return sums

@@ -58,9 +58,9 @@ def test_an_account_that_goes_from_one_tenant_to_nobody_to_another() -> None:
     assert checks.prove().holds
 
 
-@pytest.mark.parametrize(("most", "told"), [(4, [2, 2, 1]), (5, [5])])
+@pytest.mark.parametrize(("most", "expected"), [(4, [2, 2, 1]), (5, [5])])
 def test_an_account_is_rated_at_once_or_slice_by_slice(
-    most: int, told: list[int], monkeypatch: pytest.MonkeyPatch
+    most: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = builders.a_cluster()
     ann = builders.a_tenant("ann", plan=builders.a_plan(), accounts=[(cluster, "vision")])
@@ -76,6 +76,6 @@ def test_an_account_is_rated_at_once_or_slice_by_slice(
     Ownership.objects.filter(account=account).update(until=at("2026-03-01"))
     engine.rate_accounts([account.pk], progress=seen.append)
 
-    assert seen == told
+    assert seen == expected
     assert gpu_seconds(ann.pk) == 0
     assert checks.prove().holds

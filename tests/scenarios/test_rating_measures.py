@@ -112,10 +112,10 @@ def test_a_tenant_without_a_plan_is_not_asked_for_prices_of_measures() -> None:
     vision = a_tenant(accounts=[(cluster, "vision")])
     take_in(cluster, a_job(billing=10))
 
-    said = closed("2026-03", vision).reason
+    reason = closed("2026-03", vision).reason
 
-    assert "GPU-hours" in said
-    assert "billing" not in said
+    assert "GPU-hours" in reason
+    assert "billing" not in reason
     prove()
 
 

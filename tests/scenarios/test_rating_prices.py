@@ -74,12 +74,12 @@ def test_an_outcome_price_comes_by_correction_once_the_run_has_ended() -> None:
     cluster = a_cluster()
     plan = a_plan(prices=[gpu("2.00"), gpu("0.00", state="NODE_FAIL")])
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    told = {"source_key": "7@1", "started": "2026-03-31 22:00"}
-    take_in(cluster, a_job(**told, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"))
+    fields = {"source_key": "7@1", "started": "2026-03-31 22:00"}
+    take_in(cluster, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"))
     take_in(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 15:00"))
     assert closed("2026-03", vision).total.text == "4.00"  # type: ignore[union-attr]
 
-    take_in(cluster, a_job(**told, ended="2026-04-01 03:00", state="NODE_FAIL"), as_of="2026-05-01")
+    take_in(cluster, a_job(**fields, ended="2026-04-01 03:00", state="NODE_FAIL"), as_of="2026-05-01")
 
     assert closed("2026-04", vision).total.text == "6.00"  # type: ignore[union-attr]  # 5 h × 2.00 − 4.00
     assert printed(invoice_of(vision, "2026-04")) == [

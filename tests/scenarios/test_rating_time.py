@@ -39,12 +39,12 @@ def test_case_002_a_job_across_the_border_is_split_at_the_instant() -> None:
 def test_case_003_a_job_longer_than_a_month_is_billed_in_each_while_it_still_runs() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    told = {"source_key": "7@1", "started": "2026-03-31 00:00"}
-    take_in(cluster, a_job(**told, ended=None, seen_until="2026-04-02 00:00"))
+    fields = {"source_key": "7@1", "started": "2026-03-31 00:00"}
+    take_in(cluster, a_job(**fields, ended=None, seen_until="2026-04-02 00:00"))
     assert closed("2026-03", vision).total.text == "48.00"  # type: ignore[union-attr]
-    take_in(cluster, a_job(**told, ended=None, seen_until="2026-05-01 00:00"))
+    take_in(cluster, a_job(**fields, ended=None, seen_until="2026-05-01 00:00"))
     assert closed("2026-04", vision).total.text == "1440.00"  # type: ignore[union-attr]
-    take_in(cluster, a_job(**told, ended="2026-05-01 10:00"), as_of="2026-06-01")
+    take_in(cluster, a_job(**fields, ended="2026-05-01 10:00"), as_of="2026-06-01")
     assert closed("2026-05", vision).total.text == "20.00"  # type: ignore[union-attr]
     assert prove()["billed"] == hours(24 + 720 + 10)
 

@@ -41,10 +41,10 @@ def test_every_line_has_its_place(
     file: str, options: tuple[str, ...], new: int, unchanged: int, quarantined: int, steps: int
 ) -> None:
     builders.a_cluster("odd")
-    taken = run("import_usage", "odd", data(FOLDER + file), *options)
-    counts = (taken["new"], taken["unchanged"], taken["quarantined"], taken["steps"])
+    result = run("import_usage", "odd", data(FOLDER + file), *options)
+    counts = (result["new"], result["unchanged"], result["quarantined"], result["steps"])
     assert counts == (new, unchanged, quarantined, steps)
-    assert (taken["read"], taken["revised"]) == (new + unchanged + quarantined, 0)
+    assert (result["read"], result["revised"]) == (new + unchanged + quarantined, 0)
 
     again = run("import_usage", "odd", data(FOLDER + file), *options)
     assert (again["new"], again["revised"], again["quarantined"]) == (0, 0, quarantined)

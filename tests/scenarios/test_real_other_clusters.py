@@ -25,8 +25,8 @@ def test_every_job_is_taken_in_and_every_second_unassigned_until_somebody_owns_i
 ) -> None:
     total = json.loads(data("truth/summary.json").read_text())[dataset]
     cluster = builders.a_cluster("real")
-    taken = run("import_usage", "real", data(file))
-    assert (taken["read"], taken["new"], taken["quarantined"]) == (total["jobs"], total["jobs"], 0)
+    result = run("import_usage", "real", data(file))
+    assert (result["read"], result["new"], result["quarantined"]) == (total["jobs"], total["jobs"], 0)
 
     sums = {row["resource"]: row for row in run("prove")["sums"]}
     for resource in ("gpu", "cpu"):
@@ -59,7 +59,7 @@ def test_every_job_is_taken_in_and_every_second_unassigned_until_somebody_owns_i
 @pytest.mark.parametrize("timezone", ["America/Los_Angeles", "UTC"])
 def test_a_clock_change_costs_nobody_a_second(timezone: str) -> None:
     builders.a_cluster("philly", timezone=timezone)
-    taken = run("import_usage", "philly", data("slurm/philly_dst_los_angeles.sacct.gz"))
-    assert (taken["read"], taken["new"]) == (54, 54)
+    result = run("import_usage", "philly", data("slurm/philly_dst_los_angeles.sacct.gz"))
+    assert (result["read"], result["new"]) == (54, 54)
     (gpu,) = [row for row in run("prove")["sums"] if row["resource"] == "gpu"]
     assert gpu["allocated"] == "391376"

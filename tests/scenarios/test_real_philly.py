@@ -72,8 +72,8 @@ def close(month: str) -> None:
 
 @pytest.mark.peers  # half a minute; by default other clusters' records stand for it
 def test_three_months_are_billed_to_the_second_and_the_cent(philly: Path) -> None:
-    taken = run("import_usage", "philly", philly)
-    assert (taken["read"], taken["new"], taken["quarantined"]) == (74_167, 74_167, 0)
+    result = run("import_usage", "philly", philly)
+    assert (result["read"], result["new"], result["quarantined"]) == (74_167, 74_167, 0)
     again = run("import_usage", "philly", philly)
     assert (again["new"], again["revised"], again["unchanged"]) == (0, 0, 74_167)
 
@@ -134,14 +134,14 @@ def test_snapshots_of_running_jobs_bill_no_second_twice_and_lose_none(
     october = as_billed("2017-10")
     assert october == expected(whole, "2017-10")
 
-    taken = run("import_usage", "philly", second)
-    assert (taken["new"], taken["revised"]) == (that.jobs[1] - that.jobs[0], that.open[0])
+    result = run("import_usage", "philly", second)
+    assert (result["new"], result["revised"]) == (that.jobs[1] - that.jobs[0], that.open[0])
     assert gpu_seconds_allocated() == that.seconds[1]
     close("2017-11")
     assert as_billed("2017-11") == expected(whole, "2017-11")
 
-    taken = run("import_usage", "philly", whole)
-    counted = (taken["new"], taken["revised"], taken["unchanged"])
+    result = run("import_usage", "philly", whole)
+    counted = (result["new"], result["revised"], result["unchanged"])
     assert counted == (0, that.open[1], that.jobs[2] - that.open[1])
     assert as_billed("2017-10") == october
     assert run("prove")["holds"]

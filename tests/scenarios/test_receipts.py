@@ -30,9 +30,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def counter(settings: Any) -> Iterator[Counter]:
     settings.CLUSTERTAB_SENDS_MAIL = True
     settings.PORTAL_URL = "https://billing.example.org"
-    with a_counter(now=at("2026-04-15 09:00")) as found:
+    with a_counter(now=at("2026-04-15 09:00")) as scenario:
         Tenant.objects.update(email="bills@vision.example")
-        yield found
+        yield scenario
 
 
 def pays(lab: Tenant, amount: str, counter: Counter, reference: str = "SEPA 1") -> None:
@@ -71,17 +71,17 @@ def test_a_transfer_in_two_parts_has_two_receipts_and_the_first_says_what_is_lef
 def test_a_charge_of_the_saved_card_has_one_that_names_the_card(counter: Counter) -> None:
     counter.save_card()
     counter.collect()
-    (told,) = posts(counter)
-    assert "We have received $4.00 by Visa ending in 4242 on 15 April 2026." in told
+    (message,) = posts(counter)
+    assert "We have received $4.00 by Visa ending in 4242 on 15 April 2026." in message
     counter.books_agree()
 
 
 def test_several_payments_at_once_are_one_receipt(counter: Counter) -> None:
     pays(counter.lab, "1.00", counter, "SEPA 1")
     pays(counter.lab, "2.00", counter, "SEPA 2")
-    (told,) = posts(counter)
-    assert told.startswith("Receipt for 2 payments: $3.00")
-    assert "Invoice INV-2026-0001, bank transfer SEPA 1, 15 April 2026: $1.00" in told
+    (message,) = posts(counter)
+    assert message.startswith("Receipt for 2 payments: $3.00")
+    assert "Invoice INV-2026-0001, bank transfer SEPA 1, 15 April 2026: $1.00" in message
 
 
 def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(counter: Counter) -> None:
@@ -124,9 +124,11 @@ def test_a_transfer_that_fills_a_wallet_has_one_unless_it_went_back(settings: An
     for _ in range(2):
         dunning_run.run(moment=APRIL)
         send.post(moment=APRIL)
-    (told,) = mail.outbox
-    assert told.subject.startswith("Receipt: €50.00 for your wallet")
-    assert "We have received €50.00 by bank transfer B1 on 8 April 2026." in " ".join(str(told.body).split())
+    (message,) = mail.outbox
+    assert message.subject.startswith("Receipt: €50.00 for your wallet")
+    assert "We have received €50.00 by bank transfer B1 on 8 April 2026." in " ".join(
+        str(message.body).split()
+    )
 
 
 def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_its_days(
@@ -139,8 +141,8 @@ def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_
     imported(camt(Line(amount="20.00", text="INV-2026-0001")), moment=later)
     dunning_run.run(moment=later)
     send.post(moment=later)
-    (told,) = mail.outbox
-    assert told.subject == "Receipt: €20.00 for invoice INV-2026-0001"
+    (message,) = mail.outbox
+    assert message.subject == "Receipt: €20.00 for invoice INV-2026-0001"
 
 
 def test_a_tenant_has_none_whose_policy_says_so(counter: Counter) -> None:
@@ -150,8 +152,8 @@ def test_a_tenant_has_none_whose_policy_says_so(counter: Counter) -> None:
     Tenant.objects.update(email="bills@labs.example")
     for lab in [counter.lab, *labs]:
         pays(lab, "4.00", counter)
-    (told,) = posts(counter)
-    assert "Dear Bolt" in told
+    (message,) = posts(counter)
+    assert "Dear Bolt" in message
 
 
 def test_a_refund_to_the_card_is_told_of_once(counter: Counter) -> None:
@@ -161,10 +163,10 @@ def test_a_refund_to_the_card_is_told_of_once(counter: Counter) -> None:
     note = credited(counter, "1.50")
     refunds.prepare(credit_note=note, who="op", moment=counter.now)
     counter.collect()
-    told = [each for each in posts(counter) if each.startswith("Refund")]
-    assert len(told) == 1
-    assert "We have given $1.50 back to your Visa ending in 4242." in told[0]
-    assert f"Credit note: {note.number}" in told[0]
+    messages = [each for each in posts(counter) if each.startswith("Refund")]
+    assert len(messages) == 1
+    assert "We have given $1.50 back to your Visa ending in 4242." in messages[0]
+    assert f"Credit note: {note.number}" in messages[0]
     assert posts(counter) == []
 
 
@@ -173,9 +175,9 @@ def test_a_refund_by_transfer_is_told_of(counter: Counter) -> None:
     credited(counter, "4.00")
     posts(counter)
     refunds_due.record_transfer(invoice=counter.invoice, reference="BACK-7", who="op", on=counter.now.date())
-    (told,) = posts(counter)
-    assert told.startswith("Refund: $4.00")
-    assert "by bank transfer BACK-7" in told
+    (message,) = posts(counter)
+    assert message.startswith("Refund: $4.00")
+    assert "by bank transfer BACK-7" in message
 
 
 def test_a_top_up_has_a_receipt_and_an_automatic_one_that_fails_is_told_of_in_the_morning(
@@ -214,7 +216,7 @@ def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_ca
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter.save_card()
-    told = []
+    bodies = []
     for most, again in ((400, 1), (399, 2)):
         monkeypatch.setattr(gateway_amounts, "MOST", most)
         letter = Letter(tenant=counter.lab, invoice=counter.invoice, kind="invoice", key=f"document:{again}")
@@ -222,7 +224,7 @@ def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_ca
         letter.told = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
         letter.save()
         send.post(moment=counter.now)
-        told.append(" ".join(str(mail.outbox[-1].body).split()))
-    assert "On 15 April 2026 we charge $4.00 to your Visa ending in 4242." in told[0]
-    assert "we charge" not in told[1]
-    assert "Please pay $4.00 by 15 April 2026." in told[1]
+        bodies.append(" ".join(str(mail.outbox[-1].body).split()))
+    assert "On 15 April 2026 we charge $4.00 to your Visa ending in 4242." in bodies[0]
+    assert "we charge" not in bodies[1]
+    assert "Please pay $4.00 by 15 April 2026." in bodies[1]

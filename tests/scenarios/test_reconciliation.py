@@ -48,18 +48,18 @@ def intent(lab: str) -> str:
 
 
 def charge_of(counter: Counter, lab: str) -> dict[str, str]:
-    (found,) = [each for each in counter.stripe.objects("charge") if each["payment_intent"] == intent(lab)]
-    return found
+    (charge,) = [each for each in counter.stripe.objects("charge") if each["payment_intent"] == intent(lab)]
+    return charge
 
 
 def charged_again(counter: Counter, lab: str, *, invoice: int = 0, number: str = "") -> str:
     """A charge of ours that only Stripe knows; of the lab's invoice, unless said."""
-    known = Invoice.objects.get(tenant__slug=lab)
+    existing = Invoice.objects.get(tenant__slug=lab)
     (method,) = Tenant.objects.get(slug=lab).saved_methods.all()
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": customers.account_of(known.tenant).customer,
+        "customer": customers.account_of(existing.tenant).customer,
         "payment_method": method.external_id,
         "confirm": True,
         "off_session": True,
@@ -67,8 +67,8 @@ def charged_again(counter: Counter, lab: str, *, invoice: int = 0, number: str =
             tenant=lab,
             kind="invoice",
             attempt=uuid4(),
-            invoice=invoice or known.pk,
-            number=number or known.number,
+            invoice=invoice or existing.pk,
+            number=number or existing.number,
         ),
     }
     return counter.gateway.charge(params, key=f"another process: {uuid4().hex[:8]} {lab}").id
@@ -125,19 +125,19 @@ def test_each_of_twelve_planted_differences_is_found_with_its_kind(counter: Coun
     counts = reconcile(counter, since=DUE)
 
     # lab-09's payout holds the fee that was altered: its own sum tells of it too.
-    found = set(shown())
-    assert planted <= found, planted - found
-    assert {kind for kind, _ in found} == {each.value for each in DifferenceKind}
+    differences = set(shown())
+    assert planted <= differences, planted - differences
+    assert {kind for kind, _ in differences} == {each.value for each in DifferenceKind}
     assert len(DifferenceKind.values) == 12
-    assert found - planted <= {("payout-sum", each["id"]) for each in counter.stripe.objects("payout")}
+    assert differences - planted <= {("payout-sum", each["id"]) for each in counter.stripe.objects("payout")}
     assert counts["adopted"] == 1  # the second payment of lab-06's invoice
 
-    kept = list(Difference.objects.order_by("pk").values())
+    rows = list(Difference.objects.order_by("pk").values())
     paid = Payment.objects.count()
     counter.wait(minutes=10)
     again = reconcile(counter)
     assert (again["opened"], again["resolved"], again["adopted"]) == (0, 0, 0)
-    assert [{**each, "last_seen": None} for each in kept] == [
+    assert [{**each, "last_seen": None} for each in rows] == [
         {**each, "last_seen": None} for each in Difference.objects.order_by("pk").values()
     ]
     assert Payment.objects.count() == paid
@@ -309,8 +309,8 @@ def test_the_command_says_what_differs_and_what_to_do(
     with pytest.raises(SystemExit) as ended:
         call_command("reconcile", since="2026-04-20", until="2026-04-24T10:00:00Z")
     assert ended.value.code == 1
-    said = capsys.readouterr().out
-    assert "1 difference is open" in said
+    output = capsys.readouterr().out
+    assert "1 difference is open" in output
     assert (
-        f"Another amount: {intent('lab-01')}, lab-01, INV-2026-0002: here 4.00 USD, there 3.99 USD." in said
+        f"Another amount: {intent('lab-01')}, lab-01, INV-2026-0002: here 4.00 USD, there 3.99 USD." in output
     )

@@ -53,8 +53,8 @@ def test_a_rehearsal_says_what_differs_from_last_month_in_all_and_by_line(
     assert not Invoice.objects.exclude(number="INV-2026-0001").exists()
 
     take_in(a_cluster(), a_job(started="2026-04-03 10:00", ended="2026-04-03 11:00", account="thesis"))
-    (told,) = json.loads(printed(capsys, 0, json=True))["tenants"]
-    assert told["change"] == {
+    (entry,) = json.loads(printed(capsys, 0, json=True))["tenants"]
+    assert entry["change"] == {
         "since": "March 2026",
         "number": "INV-2026-0001",
         "currency": "USD",

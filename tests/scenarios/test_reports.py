@@ -78,9 +78,9 @@ def test_it_is_told_by_whatever_is_asked_for() -> None:
         },
     }
     for by, groups in expected.items():
-        found = report(cluster, by=by)
-        assert {names: held.partition(" ")[0] for names, _, held, _ in told(found)} == groups, by
-        assert (found.jobs, sum(row.jobs for row in found.rows)) == (3, 3)
+        usage_report = report(cluster, by=by)
+        assert {names: usage.partition(" ")[0] for names, _, usage, _ in told(usage_report)} == groups, by
+        assert (usage_report.jobs, sum(row.jobs for row in usage_report.rows)) == (3, 3)
 
 
 def test_use_that_is_not_charged_has_hours_without_money_and_says_why() -> None:
@@ -92,28 +92,28 @@ def test_use_that_is_not_charged_has_hours_without_money_and_says_why() -> None:
         cluster,
         *(a_job(account=account, gpus=n + 1) for n, account in enumerate(["vision", "free", "new", "whose"])),
     )
-    found = report(cluster, by=By.TENANT)
-    assert told(found) == [
+    usage_report = report(cluster, by=By.TENANT)
+    assert told(usage_report) == [
         ("vision-lab", "charged", "1 = 0 + 0 + 1", "2 = 0 + 0 + 2 USD"),
         ("–", "unassigned", "4 = 0 + 0 + 4", ""),
         ("new-lab", "unpriced", "3 = 0 + 0 + 3", ""),
         ("free-lab", "waived", "2 = 0 + 0 + 2", ""),
     ]
-    assert hours(found) == "10"
+    assert hours(usage_report) == "10"
     assert prove()["allocated"] == 10 * 3600
-    assert "no price yet" in found.notes[0]
+    assert "no price yet" in usage_report.notes[0]
 
 
 def test_currencies_stand_beside_each_other() -> None:
     cluster = two_labs()
     a_tenant("lyon-lab", plan=a_plan("euros", "EUR"), accounts=[(cluster, "lyon")])
     take_in(cluster, a_job(), a_job(account="lyon"))
-    found = report(cluster, by=By.MODEL)
-    assert told(found) == [
+    usage_report = report(cluster, by=By.MODEL)
+    assert told(usage_report) == [
         ("a100", "charged", "1 = 0 + 0 + 1", "2 = 0 + 0 + 2 EUR"),
         ("a100", "charged", "1 = 0 + 0 + 1", "2 = 0 + 0 + 2 USD"),
     ]
-    assert {code: money.allocated for code, money in found.money.items()} == {"EUR": 2, "USD": 2}
+    assert {code: money.allocated for code, money in usage_report.money.items()} == {"EUR": 2, "USD": 2}
 
 
 def test_processors_and_memory_are_money_beside_the_gpus() -> None:
@@ -134,9 +134,9 @@ def test_a_price_by_tiers_counts_with_its_first_and_says_so() -> None:
     cluster = a_cluster()
     a_tenant("vision-lab", plan=a_plan_of(GRADUATED), accounts=[(cluster, "vision")])
     take_in(cluster, a_job(gpus=200))
-    found = report(cluster)
-    assert told(found) == [("gpu1 / vision", "charged", "200 = 0 + 0 + 200", "600 = 0 + 0 + 600 USD")]
-    assert "at the price of the first unit" in found.notes[0]
+    usage_report = report(cluster)
+    assert told(usage_report) == [("gpu1 / vision", "charged", "200 = 0 + 0 + 200", "600 = 0 + 0 + 600 USD")]
+    assert "at the price of the first unit" in usage_report.notes[0]
 
 
 def test_a_slice_counts_as_its_part_of_a_gpu() -> None:
@@ -184,12 +184,14 @@ def test_reports_of_parts_add_up_to_the_report_of_the_whole() -> None:
     whole = report(cluster, borders[0], borders[-1])
     parts = [report(cluster, *pair) for pair in pairwise(borders)]
     for row in whole.rows:
-        of = [part for found in parts for part in found.rows if part.labels == row.labels]
+        of = [part for usage_report in parts for part in usage_report.rows if part.labels == row.labels]
         assert sum((part.seconds.allocated for part in of), 0) == row.seconds.allocated
         assert sum((part.seconds.covered for part in of), 0) == row.seconds.covered
         assert sum((part.seconds.effective for part in of), 0) == row.seconds.effective
         assert all(part.seconds.unknown >= 0 and part.seconds.waste >= 0 for part in of)
-    assert [found.notes[1:] for found in (whole, *parts)] == [[]] * 5  # none differs from the ledger
+    assert [usage_report.notes[1:] for usage_report in (whole, *parts)] == [
+        []
+    ] * 5  # none differs from the ledger
 
 
 def test_a_second_of_an_hour_is_never_busier_than_it_was_covered() -> None:
@@ -220,7 +222,7 @@ def test_use_that_changed_its_owner_is_told_of_each_for_its_part() -> None:
     ]
     for slug, expected in (("vision-lab", "1.5 = 0.25 + 1.25 + 0"), ("speech-lab", "1.5 = 0.5 + 1 + 0")):
         with tenant_scope(labs[slug]):
-            assert [held for _, _, held, _ in told(of_tenant(labs[slug], **MARCH, by=By.TENANT))] == [
+            assert [usage for _, _, usage, _ in told(of_tenant(labs[slug], **MARCH, by=By.TENANT))] == [
                 expected
             ]
 
@@ -244,14 +246,14 @@ def test_of_pods_only_the_costliest_are_told_one_by_one() -> None:
         a_job(job_id="6", gpus=9, account="whose"),
     )
     worked("2", "2026-03-02 10:00", "7200", covered=7200)
-    found = report(cluster, by=By.POD, limit=2)
-    assert [(names.split(" / ")[-3:][0], *rest) for names, *rest in told(found)] == [
+    usage_report = report(cluster, by=By.POD, limit=2)
+    assert [(names.split(" / ")[-3:][0], *rest) for names, *rest in told(usage_report)] == [
         ("5", "charged", "5 = 0 + 0 + 5", "10 = 0 + 0 + 10 USD"),
         ("4", "charged", "4 = 0 + 0 + 4", "8 = 0 + 0 + 8 USD"),
         ("the others", "charged", "6 = 2 + 0 + 4", "12 = 4 + 0 + 8 USD"),
         ("the others", "unassigned", "9 = 0 + 0 + 9", ""),
     ]
-    assert [row.jobs for row in found.rows] == [1, 1, 3, 1]
+    assert [row.jobs for row in usage_report.rows] == [1, 1, 3, 1]
 
 
 def test_the_costliest_jobs_of_each_team_are_named() -> None:
@@ -284,9 +286,9 @@ def test_idle_down_and_drained_capacity_stand_apart_from_use() -> None:
         nodes = [NodeSeen(name="n1", gpu_model="a100", gpus=4, state=state)]
         capacity.observe(cluster, nodes, at(moment))
     cluster.refresh_from_db()
-    found = report(cluster, "2026-03-02", "2026-03-03")
-    assert found.capacity is not None
-    (of,) = found.capacity.models
+    usage_report = report(cluster, "2026-03-02", "2026-03-03")
+    assert usage_report.capacity is not None
+    (of,) = usage_report.capacity.models
     assert [part / 3600 for part in (of.total, of.down, of.drained, of.idle, of.allocated)] == [
         96,
         24,
@@ -295,15 +297,15 @@ def test_idle_down_and_drained_capacity_stand_apart_from_use() -> None:
         6,
     ]
     assert of.total == of.down + of.drained + of.idle + of.allocated
-    assert found.notes == []
+    assert usage_report.notes == []
 
 
 def test_a_period_that_nodes_were_not_looked_at_says_so() -> None:
     cluster = two_labs()
     take_in(cluster, a_job(gpus=8, started="2026-03-02 10:00", ended="2026-03-02 16:00"), as_of="2026-03-03")
-    found = report(cluster)
-    assert found.capacity is None
-    (note,) = found.notes
+    usage_report = report(cluster)
+    assert usage_report.capacity is None
+    (note,) = usage_report.notes
     assert note == (
         "What the nodes had to give in this period is not known, so idle GPUs cannot be told: passes over a live "
         "cluster keep it from the first one on, and for one that is read from files its nodes can be declared."
@@ -311,16 +313,18 @@ def test_a_period_that_nodes_were_not_looked_at_says_so() -> None:
     nodes = [NodeSeen(name="n1", gpu_model="a100", gpus=4, state=NodeState.UP)]
     capacity.observe(cluster, nodes, at("2026-03-02 12:00"))
     cluster.refresh_from_db()
-    found = report(cluster)
-    assert found.capacity is not None
-    assert [part / 3600 for part in (found.capacity.whole.total, found.capacity.whole.allocated)] == [48, 32]
-    (note,) = found.notes
+    usage_report = report(cluster)
+    assert usage_report.capacity is not None
+    assert [
+        part / 3600 for part in (usage_report.capacity.whole.total, usage_report.capacity.whole.allocated)
+    ] == [48, 32]
+    (note,) = usage_report.notes
     assert note == (
         "What the nodes had to give is known from 2026-03-02 12:00 UTC to 2026-03-03 00:00 UTC only; the figures of "
         "capacity are of that part."
     )
-    found = report(cluster, "2026-03-02 12:00", "2026-03-02 16:00")
-    (note,) = found.notes
+    usage_report = report(cluster, "2026-03-02 12:00", "2026-03-02 16:00")
+    (note,) = usage_report.notes
     assert note == (
         "16 GPU-hours more of a100 were held than its nodes had up: nodes that were down, drained or changed between "
         "two passes, or a model that goes by two names."
@@ -370,8 +374,13 @@ def test_a_tenants_own_report_names_its_costliest_jobs() -> None:
 
 def test_a_period_without_use_has_no_rows() -> None:
     cluster = two_labs()
-    found = report(cluster)
-    assert (found.rows, found.jobs, found.money, hours(found, Standing)) == ([], 0, {}, "0")
+    usage_report = report(cluster)
+    assert (usage_report.rows, usage_report.jobs, usage_report.money, hours(usage_report, Standing)) == (
+        [],
+        0,
+        {},
+        "0",
+    )
 
 
 def test_a_period_that_ends_before_it_begins_is_refused() -> None:

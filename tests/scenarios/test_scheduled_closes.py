@@ -50,7 +50,7 @@ def labs() -> list[Tenant]:
     an_operator()
     cluster, plan = a_cluster(complete_through="2026-04-01"), a_plan()
     names = ("audio-lab", "speech-lab", "vision-lab")
-    found = [
+    tenants = [
         a_tenant(name, plan=None if name == "audio-lab" else plan, accounts=[(cluster, name)])
         for name in names
     ]
@@ -61,7 +61,7 @@ def labs() -> list[Tenant]:
         a_job(account="audio-lab"),
     )
     Bound.objects.create(measure="total", currency="USD", limit=10)
-    return found
+    return tenants
 
 
 def scheduled(
@@ -256,9 +256,9 @@ def test_a_run_that_is_killed_goes_on_and_is_told_once(
     assert beat("2026-04-05 11:00") == []
     run.refresh_from_db()
     assert (run.done, run.attempts, len(issued())) == (3, 1, 1)  # it got on, which begins the count anew
-    (told,) = mail.outbox
-    assert told.subject == "March 2026 issued: 1 tenant, 2 waiting"
-    assert "1 tenant got their invoices: $2.00." in str(told.body)
+    (message,) = mail.outbox
+    assert message.subject == "March 2026 issued: 1 tenant, 2 waiting"
+    assert "1 tenant got their invoices: $2.00." in str(message.body)
 
 
 def test_an_email_that_is_refused_is_tried_again_and_one_without_answer_is_not(

@@ -47,9 +47,9 @@ def test_what_lies_outside_the_run_holds_nothing() -> None:
 def test_any_cuts_add_up_to_the_whole(run: tuple[int, int, int], offsets: list[int]) -> None:
     started, ended, suspended = run
     parts = list(pairwise(sorted({started - 1, started, ended, *(started + offset for offset in offsets)})))
-    found = held(*parts, started=started, ended=ended, suspended=suspended)
-    assert sum(found) == ended - started - suspended
-    for seconds, (since, until) in zip(found, parts, strict=True):
+    durations = held(*parts, started=started, ended=ended, suspended=suspended)
+    assert sum(durations) == ended - started - suspended
+    for seconds, (since, until) in zip(durations, parts, strict=True):
         assert 0 <= seconds <= until - since
 
 

@@ -39,8 +39,8 @@ def a_lab(slug: str = "vision-lab", **fields: str) -> tuple[Cluster, Tenant]:
     """A lab at 100.00 per GPU-hour that is taxed by country, in Germany unless said otherwise."""
     cluster = a_cluster(complete_through="2027-01-01")
     plan = a_plan(f"of-{slug}", "EUR", prices=[("gpu-hour", {}, "100.00", date(2017, 1, 1))])
-    told: dict[str, Any] = {"tax_treatment": "by-country", "country": "DE", **fields}
-    return cluster, a_tenant(slug, plan=plan, accounts=[(cluster, slug)], **told)
+    values: dict[str, Any] = {"tax_treatment": "by-country", "country": "DE", **fields}
+    return cluster, a_tenant(slug, plan=plan, accounts=[(cluster, slug)], **values)
 
 
 def used(cluster: Cluster, tenant: Tenant, day: str, gpus: int = 1) -> None:
@@ -140,14 +140,14 @@ def test_reverse_charge_stands_on_page_and_pdf_with_both_vat_ids() -> None:
     assert document.taxes == (("VAT 0% (reverse charge)", "€0.00"),)
     shown = PdfReader(io.BytesIO(pdf.render(document))).pages[0].extract_text()
     text = " ".join(shown.split())
-    for told in (
+    for sentence in (
         "Reverse charge: the recipient is liable for the VAT (Article 196 of Directive 2006/112/EC).",
         "DE811234565",
         "FR40303265045",
         "75001 Paris France",
         "20457 Hamburg Germany",
     ):
-        assert told in text, told
+        assert sentence in text, sentence
     assert bundle(march)
 
 
@@ -257,15 +257,15 @@ from = 2017-01-01
 """
 
 
-def of_lab(said: str) -> str:
-    return RATES + PHILLY + said
+def of_lab(text: str) -> str:
+    return RATES + PHILLY + text
 
 
 def test_a_file_lists_rates_and_says_how_its_tenants_are_taxed(op: Op) -> None:
     text = of_lab('tax_treatment = "by-country"\ncountry = "FR"\nvat_id = "FR40303265045"\n')
-    told = op.applies(text)
-    assert "tax rate DE standard from 2021-01-01: new (rate 19 %)" in told
-    assert "tax rate US-CA standard from 2017-01-01: new (rate 7.25 %)" in told
+    changes = op.applies(text)
+    assert "tax rate DE standard from 2021-01-01: new (rate 19 %)" in changes
+    assert "tax rate US-CA standard from 2017-01-01: new (rate 7.25 %)" in changes
     assert op.applies(text) == ["Nothing to change."]
     assert op.applies(text.replace('"7.25"', '"7.5"')) == [
         "tax rate US-CA standard from 2017-01-01: rate 7.25 % -> 7.5 %"
@@ -273,7 +273,7 @@ def test_a_file_lists_rates_and_says_how_its_tenants_are_taxed(op: Op) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("text", "sentence"),
     [
         (
             'tax_treatment = "reverse-charge"\ncountry = "FR"',
@@ -310,6 +310,6 @@ def test_a_file_lists_rates_and_says_how_its_tenants_are_taxed(op: Op) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_whole(op: Op, said: str, sentence: str) -> None:
-    assert op.is_refused(of_lab(said)) == [sentence]
+def test_what_cannot_be_is_refused_whole(op: Op, text: str, sentence: str) -> None:
+    assert op.is_refused(of_lab(text)) == [sentence]
     assert not TaxRate.objects.exists()

@@ -43,15 +43,15 @@ class Dcgm:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *told: object) -> None: ...
+    def __exit__(self, *exc_info: object) -> None: ...
 
     def hours(self, *, since: int, until: int) -> Iterator[JobHour]:
         self.windows.append((since, until))
-        asked = whole_hours(since, until - 600)
-        yield from (row for row in self.rows if row.hour in asked)
+        window = whole_hours(since, until - 600)
+        yield from (row for row in self.rows if row.hour in window)
         if self.fails is not None:
             raise self.fails
-        self.told_until = asked.stop if asked else None
+        self.told_until = window.stop if window else None
 
     def tell(self, job: str, hour: str, busy: str, covered: int = 3600) -> None:
         self.rows.append(JobHour(job, int(at(hour).timestamp()), Decimal(busy), covered, GR))
@@ -74,8 +74,8 @@ def gpu1() -> Cluster:
 
 
 def job(number: int, started: str, ended: str | None, **fields: Any) -> Any:
-    told = {"job_id": str(number), "source_key": f"{number}@{int(at(started).timestamp()) - 60}", **fields}
-    return a_job(started=started, ended=ended, **told)
+    values = {"job_id": str(number), "source_key": f"{number}@{int(at(started).timestamp()) - 60}", **fields}
+    return a_job(started=started, ended=ended, **values)
 
 
 def stored() -> list[tuple[str, str, str, int]]:
@@ -226,24 +226,24 @@ def test_op_says_in_a_file_where_it_listens(
 ) -> None:
     monkeypatch.setenv("PROM_TOKEN", "prom-secret-token")
     op = Op(tmp_path)
-    said = (
+    text = (
         '[[cluster]]\nname = "gpu1"\nkind = "slurm"\n[cluster.connection]\nurl = "http://127.0.0.1:6820"\n'
         '[cluster.telemetry]\nurl = "http://127.0.0.1:9090"\ntoken = "env:PROM_TOKEN"\n'
         'options = { matcher = "cluster=\\"gpu1\\"" }\n'
     )
     assert any(
-        line.startswith("telemetry of gpu1: new (url http://127.0.0.1:9090") for line in op.applies(said)
+        line.startswith("telemetry of gpu1: new (url http://127.0.0.1:9090") for line in op.applies(text)
     )
-    assert op.applies(said) == ["Nothing to change."]
+    assert op.applies(text) == ["Nothing to change."]
     assert "prom-secret-token" not in Telemetry.objects.get().token.token
-    moved = " ".join(op.is_refused(said.replace(":9090", ":9091").replace('token = "env:PROM_TOKEN"\n', "")))
+    moved = " ".join(op.is_refused(text.replace(":9090", ":9091").replace('token = "env:PROM_TOKEN"\n', "")))
     assert "its telemetry leads to another address" in moved
     assert "prom-secret-token" not in moved
-    kube = said.replace("slurm", "prometheus")
+    kube = text.replace("slurm", "prometheus")
     assert "for clusters of the kind 'slurm'" in " ".join(op.is_refused(kube.replace("gpu1", "kube1")))
-    with_key = said + 'password = "env:PROM_TOKEN"\n'
+    with_key = text + 'password = "env:PROM_TOKEN"\n'
     assert "There is a password without a user." in " ".join(op.is_refused(with_key))
-    assert op.applies(said + "enabled = false\n") == ["telemetry of gpu1: enabled yes -> no"]
+    assert op.applies(text + "enabled = false\n") == ["telemetry of gpu1: enabled yes -> no"]
     Scheduler().pulled(Cluster.objects.get(), "2026-03-02 13:00")
     assert dcgm.windows == []
 

@@ -94,9 +94,9 @@ def test_case_086_a_tenant_with_unbilled_use_and_an_unpaid_invoice_is_closed_fir
     assert what_is_left(vision) == ["1.00 USD of INV-2026-0001 is to be paid back: record that."]
     pay(closing_invoice, "-1.00")
 
-    kept = offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
-    assert (kept.at, kept.by, kept.why) == (LATER, "Op", "Contract ended")
-    assert offboarding.archive(tenant=vision, by="Oda", why="again", moment=at("2026-06-01")) == kept
+    archive = offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    assert (archive.at, archive.by, archive.why) == (LATER, "Op", "Contract ended")
+    assert offboarding.archive(tenant=vision, by="Oda", why="again", moment=at("2026-06-01")) == archive
     prove()
 
 
@@ -155,10 +155,10 @@ def test_case_086_an_address_that_the_mail_server_refused_is_erased_with_the_oth
     close("2026-03")
     pay(invoice_of(vision, "2026-03"), "2.00")
     offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
-    told = {"tenant": vision, "kind": "reminder", "made_at": GONE, "not_before": GONE}
+    fields = {"tenant": vision, "kind": "reminder", "made_at": GONE, "not_before": GONE}
     refusal = "The mail server refused it: {'ann@vision.example': (550, b'No such user')}"
-    Letter.objects.create(key="1", state="failed", to=["ann@vision.example"], why=refusal, **told)
-    Letter.objects.create(key="2", state="skipped", why="Nothing is due any more.", **told)
+    Letter.objects.create(key="1", state="failed", to=["ann@vision.example"], why=refusal, **fields)
+    Letter.objects.create(key="2", state="skipped", why="Nothing is due any more.", **fields)
     offboarding.erase(tenant=vision, moment=LATER)
     assert list(Letter.objects.filter(kind="reminder").order_by("key").values_list("to", "why")) == [
         ([], "What the mail server said of its address is erased."),
@@ -222,7 +222,7 @@ slug = "vision-lab"
 plan = "standard"
 plan_from = 2026-06-01
 """
-    assert any("vision-lab has left, and is archived" in told for told in refused(file))
+    assert any("vision-lab has left, and is archived" in error for error in refused(file))
     assert vision.subscriptions.filter(until=None).count() == 0
 
 
@@ -247,7 +247,7 @@ def test_case_086_a_tenant_that_has_left_is_given_no_account_again(vision: Tenan
 slug = "vision-lab"
 accounts = [{ cluster = "gpu1", account = "robots" }]
 """
-    assert any("vision-lab has left and is archived" in told for told in refused(file))
+    assert any("vision-lab has left and is archived" in error for error in refused(file))
     client = Client()
     client.force_login(an_operator())
     form = {"account": robots.pk, "tenant": vision.pk, "since_0": "2026-06-01", "since_1": "00:00"}
@@ -268,8 +268,8 @@ def test_case_086_money_that_is_under_way_keeps_a_tenant_from_being_archived_and
         lab = counter.lab
         offboarding.leave(tenant=lab, at=counter.now)
         pay(counter.invoice, "4.00")  # by transfer meanwhile
-        told = "A payment of 4.00 USD is under way: wait until it is told how that ended."
-        assert told in offboarding.left(lab, moment=LATER)
+        sentence = "A payment of 4.00 USD is under way: wait until it is told how that ended."
+        assert sentence in offboarding.left(lab, moment=LATER)
         Archive.objects.create(tenant=lab, at=LATER, by="Op", why="in spite of it")
         with pytest.raises(ArchiveError, match=r"A payment of 4\.00 USD is under way"):
             offboarding.erase(tenant=lab, moment=LATER)
@@ -287,10 +287,10 @@ def test_case_086_a_wallet_that_tops_itself_up_is_told_to_stop_first() -> None:
         automatic.set_rule(
             wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=counter.now
         )
-        told = "Its wallet in USD tops itself up from its card: turn that off on the wallet's page."
-        assert told in offboarding.left(lab, moment=LATER)
+        sentence = "Its wallet in USD tops itself up from its card: turn that off on the wallet's page."
+        assert sentence in offboarding.left(lab, moment=LATER)
         automatic.turn_off(wallet=wallet, by="ann", moment=counter.now)
-        assert told not in offboarding.left(lab, moment=LATER)
+        assert sentence not in offboarding.left(lab, moment=LATER)
 
 
 def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> None:
@@ -315,7 +315,7 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
 
         assert automatic.due() == []
         assert automatic.prepare(rule=AutomaticTopUp.objects.get(), customer="cus_1", moment=now) is None
-        told = (
+        sentence = (
             "Vision Lab has left, and is archived since 2026-05-01: no card is saved and no credit bought for it "
             "any more."
         )
@@ -329,7 +329,7 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
         ):
             with pytest.raises(CollectingError) as refusal:
                 refused_now()
-            assert str(refusal.value) == told
+            assert str(refusal.value) == sentence
         automatic.turn_off(wallet=wallet, by="ann", moment=now)
         assert not AutomaticTopUp.objects.get().active
         assert counter.taken == []
@@ -342,13 +342,13 @@ def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         counter.save_card()
-        asked = customers.customer_of
+        original = customers.customer_of
 
-        def slowly(tenant: Tenant, **told: Any) -> str:
+        def slowly(tenant: Tenant, **options: Any) -> str:
             Archive.objects.get_or_create(
                 tenant=tenant, defaults={"at": LATER, "by": "Op", "why": "Meanwhile"}
             )
-            return asked(tenant, **told)
+            return original(tenant, **options)
 
         monkeypatch.setattr(customers, "customer_of", slowly)
         with pytest.raises(CollectingError, match="Vision Lab has left"):

@@ -80,9 +80,9 @@ def test_case_086_what_it_used_last_is_billed_with_it(
         used(Cluster.objects.get(), hours, day="2026-04-05")
     offboarding.leave(tenant=member, at=at("2026-04-11"))
     close("2026-04")
-    found = {each.kind: total(each) for each in Invoice.objects.filter(tenant=member).order_by("pk")[1:]}
-    told = {"invoice": row["closing invoice"], "credit-note": row["credit note"]}
-    assert found == {kind: amount for kind, amount in told.items() if amount != "none"}
+    totals = {each.kind: total(each) for each in Invoice.objects.filter(tenant=member).order_by("pk")[1:]}
+    expected = {"invoice": row["closing invoice"], "credit-note": row["credit note"]}
+    assert totals == {kind: amount for kind, amount in expected.items() if amount != "none"}
     for invoice in Invoice.objects.of_periods():
         code, text = verified(bundle(invoice), tmp_path)
         assert code == 0, text
@@ -104,8 +104,8 @@ def test_case_086_who_is_known_late_to_have_left_is_given_back_at_the_next_close
     """April was closed with May's fee in it before anybody said so."""
     close("2026-04")
     offboarding.leave(tenant=member, at=at("2026-04-11"))
-    told = list(offboarding.left(member, moment=at("2026-05-04")))
-    assert told[0] == (
+    blockers = list(offboarding.left(member, moment=at("2026-05-04")))
+    assert blockers[0] == (
         "-500.00 USD before tax are not billed yet: close the months until May 2026, which can be closed from "
         "2026-06-01 00:00 UTC on."
     )

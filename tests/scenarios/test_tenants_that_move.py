@@ -29,9 +29,9 @@ MARCH_1ST = {"started": "2026-02-28 23:00", "ended": "2026-03-01 01:00"}  # the 
 @pytest.fixture
 def plan() -> Plan:
     """From March on 2.00 a GPU-hour and 744.00 a month."""
-    made = a_plan("lab", prices=[("gpu-hour", {}, "2.00", MARCH)], effective_from=MARCH)
-    plan_versions.set_fee(version=made.versions.get(), name="Base fee", amount=Decimal(744))
-    return made
+    lab_plan = a_plan("lab", prices=[("gpu-hour", {}, "2.00", MARCH)], effective_from=MARCH)
+    plan_versions.set_fee(version=lab_plan.versions.get(), name="Base fee", amount=Decimal(744))
+    return lab_plan
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def cluster() -> Cluster:
 @pytest.fixture
 def lab(plan: Plan, cluster: Cluster) -> Tenant:
     """In Berlin, with March issued over the fee and the two first hours of it."""
-    made = a_tenant(plan=plan, plan_from=MARCH, accounts=[(cluster, "vision")], timezone="Europe/Berlin")
+    tenant = a_tenant(plan=plan, plan_from=MARCH, accounts=[(cluster, "vision")], timezone="Europe/Berlin")
     take_in(cluster, a_job(**MARCH_1ST))
-    assert closed("2026-03", made).total.text == "748.00"  # type: ignore[union-attr]
-    return made
+    assert closed("2026-03", tenant).total.text == "748.00"  # type: ignore[union-attr]
+    return tenant
 
 
 def moves(tenant: Tenant, zone: str) -> None:

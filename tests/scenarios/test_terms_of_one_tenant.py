@@ -184,14 +184,14 @@ def committed(amount: str, factor: str = "1") -> PlanVersion:
 
 
 @pytest.mark.parametrize(
-    ("hours", "beside"),
+    ("hours", "expected"),
     [
         (100, "270.00"),  # 16 of 31 days of 620.00 and 15 of 31 days of 310.00 are 470.00; used for 200.00
         (500, "273.55"),  # 530.00 above: 2 times for 16 of 31 days, once for the others
     ],
 )
 def test_the_use_of_a_period_is_compared_with_what_both_commitments_come_to(
-    hours: int, beside: str, tmp_path: Path
+    hours: int, expected: str, tmp_path: Path
 ) -> None:
     version = committed("620.00", "2")
     cluster, vision = a_lab(version)
@@ -200,7 +200,7 @@ def test_the_use_of_a_period_is_compared_with_what_both_commitments_come_to(
     )
     used(cluster, hours)
     closed("2026-03", vision)
-    assert billed(vision, "2026-03")[1] == ("2026-03", "Minimum commitment", beside)
+    assert billed(vision, "2026-03")[1] == ("2026-03", "Minimum commitment", expected)
     assert line_descriptions.detail(lines_of(invoice_of(vision, "2026-03"))[1], "USD") == (
         "at least $620.00 per period; what lies above counts 2 times, for 1,382,400 of 2,678,400 of its seconds; "
         f"at least $310.00 per period, for 1,296,000 of 2,678,400 of its seconds; used for ${hours * 2:,}.00"
@@ -387,11 +387,11 @@ def test_two_of_a_tenant_at_one_time_are_refused(
         Discount: {"name": "Welcome", "percent": Decimal(5)},
         Fee: {"name": "Racks", "amount": Decimal(5)},
     }
-    told = tolds[model]
+    arguments = tolds[model]
     make = getattr(plan_versions, f"set_{model.__name__.lower()}")
-    first = make(version=version, tenant=vision, valid_from=MARCH, **told)
+    first = make(version=version, tenant=vision, valid_from=MARCH, **arguments)
     with pytest.raises(PlanError, match=r"of vision-lab from 2026-04-01 overlaps that from 2026-03-01"):
-        make(version=version, tenant=vision, valid_from=APRIL, **told)
+        make(version=version, tenant=vision, valid_from=APRIL, **arguments)
     first.pk, first.valid_from = None, APRIL
     name = f"tenant_has_one_own_{model.__name__.lower()}_at_a_time"
     with pytest.raises(IntegrityError, match=name), transaction.atomic():

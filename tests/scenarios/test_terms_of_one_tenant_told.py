@@ -78,7 +78,7 @@ accounts = [{ cluster = "gpu1", account = "vision" }]
 
 
 def test_a_file_says_what_is_for_one_tenant_alone() -> None:
-    said = apply(SITE)
+    changes = apply(SITE)
     for sentence in (
         (
             "plan club from 2026-01-01, allowance Included hours of vision-lab from 2026-03-17: new "
@@ -97,7 +97,7 @@ def test_a_file_says_what_is_for_one_tenant_alone() -> None:
             "(percent 0, from 2026-04-11)"
         ),
     ):
-        assert sentence in said, said
+        assert sentence in changes, changes
     assert apply(SITE) == ["Nothing to change."]
     assert apply(SITE.replace('"49.00"', '"39.00"')) == [
         "plan club from 2026-01-01, fee Base fee of vision-lab from 2026-01-01: amount 49 -> 39"
@@ -119,8 +119,8 @@ def test_a_file_says_what_is_for_one_tenant_alone() -> None:
 )  # fmt: skip
 def test_case_042_own_terms_that_cannot_be_are_refused(before: str, after: str, sentence: str) -> None:
     assert before in SITE
-    told = refused(SITE.replace(before, after))
-    assert any(sentence in each for each in told), told
+    errors = refused(SITE.replace(before, after))
+    assert any(sentence in each for each in errors), errors
 
 
 def used_for_three_months(vision: Tenant) -> None:
@@ -153,11 +153,11 @@ def test_what_is_tried_is_what_was_billed_and_what_has_accrued_what_a_close_says
         valid_from=date(2026, 6, 16),
     )  # fmt: skip
     used(Cluster.objects.get(), 200, day="2026-06-10")
-    found = accrued(tenant=vision, period=june)
-    assert found is not None
-    assert ("Racks", Money.of("150.00", "USD")) in found.terms
+    charges = accrued(tenant=vision, period=june)
+    assert charges is not None
+    assert ("Racks", Money.of("150.00", "USD")) in charges.terms
     (outcome,) = close("2026-06", vision, accept="rehearsed", rehearse=True)
-    assert found.due == [outcome.total]
+    assert charges.due == [outcome.total]
 
 
 def test_a_version_is_written_back_with_what_is_for_one_tenant() -> None:
@@ -214,8 +214,8 @@ def test_op_gives_one_tenant_a_fee_of_its_own_and_ends_it(op: Client) -> None:
     assert AuditEntry.objects.of(own).latest("pk").who == "op@cluster.example"
 
     closed("2026-03", vision)
-    (said,) = sent(op, "fee", "delete", {"post": "yes"}, own.pk)
-    assert "was billed by its own Platform fee, so it can only be ended" in said
+    (message,) = sent(op, "fee", "delete", {"post": "yes"}, own.pk)
+    assert "was billed by its own Platform fee, so it can only be ended" in message
     everyones = Fee.objects.get(tenant=None)
     assert op.get(reverse("admin:billing_fee_delete", args=[everyones.pk])).status_code == 403
 
@@ -223,10 +223,10 @@ def test_op_gives_one_tenant_a_fee_of_its_own_and_ends_it(op: Client) -> None:
 def test_op_gives_one_tenant_hours_a_commitment_and_a_discount_of_its_own(op: Client) -> None:
     version = a_version(TWO_DOLLARS, allowance="10")
     _, vision = a_lab(version)
-    told = {"version": version.pk, "tenant": vision.pk, "valid_from": "2026-03-01", "valid_until": ""}
-    sent(op, "allowance", "add", {**told, "name": "Included hours", "hours": "20"})
-    sent(op, "commitment", "add", {**told, "amount": "100", "overage_factor": "1.5"})
-    sent(op, "discount", "add", {**told, "name": "Welcome", "percent": "10", "amount": ""})
+    form = {"version": version.pk, "tenant": vision.pk, "valid_from": "2026-03-01", "valid_until": ""}
+    sent(op, "allowance", "add", {**form, "name": "Included hours", "hours": "20"})
+    sent(op, "commitment", "add", {**form, "amount": "100", "overage_factor": "1.5"})
+    sent(op, "discount", "add", {**form, "name": "Welcome", "percent": "10", "amount": ""})
     assert Allowance.objects.get(tenant=vision).hours == 20
     assert Commitment.objects.get(tenant=vision).overage_factor == Decimal("1.5")
     discount = Discount.objects.get(tenant=vision)

@@ -42,12 +42,12 @@ DECLINED, ASKS = "4000000000000341", "4000002760003184"
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    with a_counter() as found:
+    with a_counter() as scenario:
         wallet_terms.set_scheme(
-            tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+            tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
-        yield found
-        assert found.stripe.violations == []
+        yield scenario
+        assert scenario.stripe.violations == []
 
 
 def wallet() -> Wallet:
@@ -88,8 +88,8 @@ def charge(counter: Counter, amount: int = 5000, key: uuid.UUID | None = None) -
 
 def bought(counter: Counter) -> list[int]:
     """What was charged for top-ups there, oldest first."""
-    taken = [each for each in counter.stripe.objects("payment_intent") if each["status"] == "succeeded"]
-    return [each["amount"] for each in taken if each["metadata"].get("ct_kind") == "topup"]
+    intents = [each for each in counter.stripe.objects("payment_intent") if each["status"] == "succeeded"]
+    return [each["amount"] for each in intents if each["metadata"].get("ct_kind") == "topup"]
 
 
 def test_case_069_a_form_that_is_sent_twice_and_events_that_come_twice_credit_once(counter: Counter) -> None:
@@ -253,9 +253,9 @@ def test_a_card_that_asks_each_time_stops_it_and_setting_it_anew_tries_again(cou
 
 def test_turned_off_nothing_is_bought_not_even_what_was_about_to_be_sent(counter: Counter) -> None:
     counter.save_card()
-    made = rule(counter)
+    top_up_rule = rule(counter)
     customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
-    assert automatic.prepare(rule=made, customer=customer, moment=counter.now) is not None
+    assert automatic.prepare(rule=top_up_rule, customer=customer, moment=counter.now) is not None
     automatic.turn_off(wallet=wallet(), by="ann", moment=counter.now)
     counter.collect()
     assert (bought(counter), balance()) == ([], 0)
@@ -266,9 +266,9 @@ def test_turned_off_nothing_is_bought_not_even_what_was_about_to_be_sent(counter
 def test_a_wallet_that_was_filled_meanwhile_is_not_topped_up(counter: Counter) -> None:
     """The top-up waits for a worker; a transfer fills the wallet before one comes."""
     counter.save_card()
-    made = rule(counter)
+    top_up_rule = rule(counter)
     customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
-    assert automatic.prepare(rule=made, customer=customer, moment=counter.now) is not None
+    assert automatic.prepare(rule=top_up_rule, customer=customer, moment=counter.now) is not None
     grants.grant(
         wallet=wallet(),
         amount=100_000,
@@ -289,13 +289,13 @@ def test_an_amount_that_only_stripe_finds_too_small_is_not_asked_for_each_minute
     """The account settles in another currency, whose smallest charge comes to 30.00 USD."""
     monkeypatch.setitem(currencies.LEAST, "usd", 3000)
     counter.save_card()
-    made = rule(counter)
+    top_up_rule = rule(counter)
     for _ in range(3):
         counter.collect()
         counter.wait(minutes=1)
     tried = PaymentAttempt.objects.filter(top_up__isnull=False)
     assert list(tried.values_list("state", "code")) == [("canceled", "amount_too_small")]
-    assert automatic.standing(made, moment=counter.now).stopped == (
+    assert automatic.standing(top_up_rule, moment=counter.now).stopped == (
         "Stopped: Stripe: Amount must be at least 30.00 USD. "
         "It is tried again after a day, or when you set another amount."
     )
@@ -316,7 +316,7 @@ def test_case_071_a_kill_or_a_lost_answer_buys_once(counter: Counter, fault: str
 
 def test_case_071_two_at_once_buy_once(counter: Counter) -> None:
     counter.save_card()
-    made = rule(counter)
+    top_up_rule = rule(counter)
     customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
     troubles: list[BaseException] = []
     barrier = threading.Barrier(6)
@@ -324,7 +324,7 @@ def test_case_071_two_at_once_buy_once(counter: Counter) -> None:
     def work() -> None:
         try:
             barrier.wait()
-            automatic.prepare(rule=made, customer=customer, moment=counter.now)
+            automatic.prepare(rule=top_up_rule, customer=customer, moment=counter.now)
         except BaseException as error:  # noqa: BLE001 - told below
             troubles.append(error)
         finally:
@@ -343,7 +343,7 @@ def test_case_071_two_at_once_buy_once(counter: Counter) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "sentence"),
+    ("options", "sentence"),
     [
         ({"amount": 10}, "below the smallest"),
         ({"most": 1999}, "leaves room for no top-up"),
@@ -351,7 +351,7 @@ def test_case_071_two_at_once_buy_once(counter: Counter) -> None:
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(
-    counter: Counter, told: dict[str, int], sentence: str
+    counter: Counter, options: dict[str, int], sentence: str
 ) -> None:
     with pytest.raises(CollectingError, match=sentence):
-        rule(counter, **told)
+        rule(counter, **options)

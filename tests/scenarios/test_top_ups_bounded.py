@@ -26,12 +26,12 @@ DECLINED = "4000000000000341"
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    with a_counter() as found:
+    with a_counter() as scenario:
         wallet_terms.set_scheme(
-            tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+            tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
-        yield found
-        assert found.stripe.violations == []
+        yield scenario
+        assert scenario.stripe.violations == []
 
 
 def page(counter: Counter, key: uuid.UUID | None = None) -> PayLink:
@@ -57,8 +57,8 @@ def test_a_tenant_opens_no_more_than_60_pages_an_hour_to_top_up_on_either(counte
         page(counter)
     with pytest.raises(CollectingError) as refused:
         page(counter)
-    told = "60 pages to pay or to save a card on were opened within an hour: please try again later."
-    assert str(refused.value) == told
+    sentence = "60 pages to pay or to save a card on were opened within an hour: please try again later."
+    assert str(refused.value) == sentence
     assert (len(counter.stripe.objects("checkout.session")), TopUp.objects.count()) == (60, 60)
     assert page(counter, first).state == "open"  # the same form again is the same page
     counter.wait(minutes=61)
@@ -102,5 +102,5 @@ def test_who_reloads_the_way_back_many_times_asks_stripe_once_a_minute(
 
 
 def back(ann: Client, link: PayLink) -> str:
-    told = ann.get(f"/t/vision-lab/payment/back/?session={link.external_id}", follow=True)
-    return told.content.decode()
+    answer = ann.get(f"/t/vision-lab/payment/back/?session={link.external_id}", follow=True)
+    return answer.content.decode()

@@ -61,8 +61,8 @@ def test_a_statement_with_a_transfer_that_fails_is_kept_and_its_others_are_booke
     with a_database_that_refuses(666):
         (tmp_path / "april.xml").write_bytes(BOTH)
         call_command("import_statement", str(tmp_path / "april.xml"))
-    told_there = capsys.readouterr().out
-    assert told_there.startswith("2 new, 0 known before; 1 booked, 0 to be looked at; 1 not matched yet")
+    output = capsys.readouterr().out
+    assert output.startswith("2 new, 0 known before; 1 booked, 0 to be looked at; 1 not matched yet")
     assert [state for _, state, _ in told()] == ["new", "booked"]
     assert stands(invoice) == ("due", "5.00", "15.00")
 

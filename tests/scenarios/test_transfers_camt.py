@@ -19,9 +19,9 @@ OTHER = "DE02500105170137075030"
 
 
 def statement_of(data: bytes) -> bytes:
-    found = re.search(rb"<Stmt>.*</Stmt>", data)
-    assert found
-    return found[0]
+    match = re.search(rb"<Stmt>.*</Stmt>", data)
+    assert match
+    return match[0]
 
 
 @pytest.mark.django_db
@@ -74,8 +74,8 @@ def test_a_document_in_an_envelope_is_read() -> None:
         (b'<Envelope xmlns="urn:soap"><Header/><Body>', b"</Body></Envelope>"),
         (b'<BizMsgEnvlp xmlns="urn:bah"><AppHdr><Id>7</Id></AppHdr>', b"</BizMsgEnvlp>"),
     ):
-        (found,) = reader.statements(before + document + after)
-        assert [each.amount for each in found.entries] == [2000]
+        (statement,) = reader.statements(before + document + after)
+        assert [each.amount for each in statement.entries] == [2000]
     with pytest.raises(StatementError, match="This is no bank statement"):
         reader.statements(b"<Envelope><Document/></Envelope>")
     report = document.replace(b"camt.053", b"camt.052")
@@ -85,7 +85,7 @@ def test_a_document_in_an_envelope_is_read() -> None:
 
 def test_nothing_but_entries_leaves_the_currency_to_them() -> None:
     bare = re.sub(rb"<Bal>.*?</Bal>", b"", camt(Line(amount="20.00"), Line(amount="-3.00")))
-    (found,) = reader.statements(bare, unchecked=True)
-    assert ([each.amount for each in found.entries], found.currency) == ([2000, -300], "EUR")
+    (statement,) = reader.statements(bare, unchecked=True)
+    assert ([each.amount for each in statement.entries], statement.currency) == ([2000, -300], "EUR")
     (nothing,) = reader.statements(re.sub(rb"<Ntry>.*</Ntry>", b"", bare), unchecked=True)
     assert nothing.entries == ()

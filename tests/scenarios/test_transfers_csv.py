@@ -23,10 +23,10 @@ GERMAN = (
 )
 
 
-def read(text: str, codec: str = "utf-8", **said: Any) -> list[tuple[int, str, str, str]]:
-    options = ReadOptions(account=IBAN, **{"currency": "EUR", **said})
-    found = csv_statement.statement(text.encode(codec), options)
-    return [(each.amount, str(each.booked_on), each.payer, each.text) for each in found.entries]
+def read(text: str, codec: str = "utf-8", **fields: Any) -> list[tuple[int, str, str, str]]:
+    options = ReadOptions(account=IBAN, **{"currency": "EUR", **fields})
+    statement = csv_statement.statement(text.encode(codec), options)
+    return [(each.amount, str(each.booked_on), each.payer, each.text) for each in statement.entries]
 
 
 def test_columns_are_found_by_the_header_whatever_their_order_and_language() -> None:
@@ -80,9 +80,13 @@ def test_a_decimal_mark_that_the_file_does_not_have_books_nothing_a_hundredfold(
     mark: str, wrong: str, right: str, cents: int
 ) -> None:
     text = f"date;amount;text\n2026-04-08;{wrong};a\n2026-04-08;{right};b\n"
-    found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, currency="EUR", decimal=mark))
-    assert [each.amount for each in found.entries] == [cents]
-    assert [each.reason for each in found.bad] == [f"'{wrong}' is no amount with '{mark}' before its cents."]
+    statement = csv_statement.statement(
+        text.encode(), ReadOptions(account=IBAN, currency="EUR", decimal=mark)
+    )
+    assert [each.amount for each in statement.entries] == [cents]
+    assert [each.reason for each in statement.bad] == [
+        f"'{wrong}' is no amount with '{mark}' before its cents."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,8 +105,8 @@ def test_what_is_no_table_is_refused_in_a_sentence(data: bytes, sentence: str) -
 def test_a_row_that_cannot_be_read_is_put_aside_with_its_reason() -> None:
     rows = ("today,1.00,EUR,a", "2026-04-08,one,EUR,a", "2026-04-08,1.00,XXQ,a", "2026-04-08,1.001,EUR,a")
     text = "\n".join(("date,amount,currency,text", *rows))
-    found = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, decimal="."))
-    assert [(each.place, each.reason) for each in found.bad] == [
+    statement = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, decimal="."))
+    assert [(each.place, each.reason) for each in statement.bad] == [
         ("line 2", "'today' is no day; write it like 2026-03-31 or 31.03.2026."),
         ("line 3", "'one' is no amount."),
         ("line 4", "'XXQ' is no currency."),
@@ -138,8 +142,8 @@ def test_the_command_says_what_came_of_a_file(tmp_path: Path, capsys: pytest.Cap
     )
     assert not Transfer.objects.exists()
     call_command("import_statement", str(file), "--json")
-    told = json.loads(capsys.readouterr().out)
-    assert [(row["amount"], row["state"]) for row in told["transfers"]] == [
+    result = json.loads(capsys.readouterr().out)
+    assert [(row["amount"], row["state"]) for row in result["transfers"]] == [
         ("20.00", "booked"),
         ("1.00", "waiting"),
     ]
@@ -176,7 +180,7 @@ def test_what_a_file_does_not_say_is_said_with_options(tmp_path: Path) -> None:
     file.write_text(
         f"date;amount;currency;Vermerk;Lauf;Filiale\n04/08/2026;20.00;EUR;{reference(invoice)};durch;Mitte\n"
     )
-    said = [
+    options = [
         "--column",
         "Vermerk=text",
         "--column",
@@ -187,11 +191,11 @@ def test_what_a_file_does_not_say_is_said_with_options(tmp_path: Path) -> None:
         "Durch=booked",
     ]
     with pytest.raises(RefusedError, match="Whether the day or the month stands first"):
-        call_command("import_statement", str(file), *said)
+        call_command("import_statement", str(file), *options)
     assert not Transfer.objects.exists()
     with pytest.raises(RefusedError, match="is given as NAME=MEANING, not as 'Vermerk'"):
         call_command("import_statement", str(file), "--column", "Vermerk")
-    call_command("import_statement", str(file), *said, "--dates", "mdy")
+    call_command("import_statement", str(file), *options, "--dates", "mdy")
     assert stands(invoice) == ("paid", "20.00", "0.00")
 
 

@@ -96,10 +96,10 @@ def test_a_transfer_that_somebody_books_at_the_same_moment_is_not_taken_back_unl
 
     locked = manual_matching._held
 
-    def meanwhile(*told: Any) -> AbstractContextManager[list[Transfer]]:
+    def meanwhile(*arguments: Any) -> AbstractContextManager[list[Transfer]]:
         monkeypatch.undo()
         manual_matching.assign(transfer=came, numbers=[], tenant=lab, by="Oda", moment=APRIL)
-        return locked(*told)
+        return locked(*arguments)
 
     monkeypatch.setattr(manual_matching, "_held", meanwhile)
     with pytest.raises(DecisionError) as refusal:

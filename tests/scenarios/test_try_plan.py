@@ -144,27 +144,27 @@ def three_months(site: Path) -> None:
 
 def billed() -> dict[tuple[str, str], int]:
     """By tenant and period start what all issued lines of the three months state for it."""
-    found: dict[tuple[str, str], int] = {}
+    amounts: dict[tuple[str, str], int] = {}
     for invoice in Invoice.objects.filter(state=InvoiceState.ISSUED).prefetch_related(
         "lines__service_period"
     ):
         for line in invoice.lines.all():
             key = (invoice.tenant.slug, f"{line.service_period.start:%Y-%m-%d %H}")
-            found[key] = found.get(key, 0) + line.amount
-    return found
+            amounts[key] = amounts.get(key, 0) + line.amount
+    return amounts
 
 
 @pytest.mark.django_db
 def test_the_plan_that_was_in_force_comes_to_what_was_billed_line_by_line(site: Path) -> None:
     three_months(site)
-    told = run("try_plan", site, "--from", "2026-03", "--to", "2026-05")
-    assert [each["tenant"] for each in told["tenants"]] == ["speech-lab", "vision-lab"]
-    for each in told["tenants"]:
+    result = run("try_plan", site, "--from", "2026-03", "--to", "2026-05")
+    assert [each["tenant"] for each in result["tenants"]] == ["speech-lab", "vision-lab"]
+    for each in result["tenants"]:
         assert each["lines"], each
         for line in each["lines"]:
             assert line["now"] == line["tried"], (each["tenant"], line)
     invoiced = billed()
-    for each in told["tenants"]:
+    for each in result["tenants"]:
         for start in {line["period_start"] for line in each["lines"]}:
             lines = [line for line in each["lines"] if line["period_start"] == start]
             key = (each["tenant"], start[:13].replace("T", " "))
@@ -177,8 +177,8 @@ def test_the_plan_that_was_in_force_comes_to_what_was_billed_line_by_line(site: 
 def test_a_flat_price_is_tried_before_anybody_is_on_it(site: Path, flat: Path) -> None:
     three_months(site)
     before = (Plan.objects.count(), Subscription.objects.count(), RatedUsage.objects.count())
-    told = run("try_plan", flat, "--from", "2026-04", "--tenant", "vision-lab")
-    (lab,) = told["tenants"]
+    result = run("try_plan", flat, "--from", "2026-04", "--tenant", "vision-lab")
+    (lab,) = result["tenants"]
     # 1 April, 00:00 in Berlin, is 22:00 UTC before: of the jobs that end on the 1st 5 h 11 min and 10 to 13 s,
     # and all of those of the 15th, 5 h 54 min and 10 s: the gpus are 2, 3, 1 (suspended) and 5/7.
     assert lab["now"]["USD"] != lab["tried"]["USD"]
@@ -269,9 +269,9 @@ def test_usage_is_taken_in_and_rated_while_a_plan_is_tried(
 @pytest.mark.django_db
 def test_cuts_under_allowances_are_found_by_an_index_that_the_planner_knows(site: Path) -> None:
     three_months(site)
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         run("try_plan", site, "--from", "2026-03", "--to", "2026-03")
-    told = [query["sql"] for query in asked.captured_queries]
-    counted = told.index("ANALYZE suppose_cut")
-    assert any("CREATE INDEX IF NOT EXISTS suppose_cut_of_price" in each for each in told[:counted])
-    assert any("FROM suppose_cut" in each for each in told[counted:])
+    statements = [query["sql"] for query in queries.captured_queries]
+    counted = statements.index("ANALYZE suppose_cut")
+    assert any("CREATE INDEX IF NOT EXISTS suppose_cut_of_price" in each for each in statements[:counted])
+    assert any("FROM suppose_cut" in each for each in statements[counted:])

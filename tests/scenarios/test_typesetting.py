@@ -89,9 +89,9 @@ def test_what_a_typesetter_remembers_of_long_invoices_does_not_grow() -> None:
     for number in range(8):
         render(replace(INVOICE, lines=tuple(_line(f"project {number}-{n}") for n in range(300))))
     assert typesetting.idle == [first]
-    held = int(Path(f"/proc/{first.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    memory = int(Path(f"/proc/{first.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     assert first.poll() is None
-    assert held < typesetter.MOST
+    assert memory < typesetter.MOST
 
 
 def _line(project: str) -> DocumentLine:

@@ -103,7 +103,7 @@ def test_hours_of_runs_that_are_not_recorded_are_counted_and_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("busy_hour", "why"),
     [
         (busy("train", "2026-03-02 10:00", "5401", 3600), "was busy for 5401 s of 3600 s"),
         (busy("train", "2026-03-02 10:00", "-1", 3600), "was busy for -1 s of 3600 s"),
@@ -113,8 +113,8 @@ def test_hours_of_runs_that_are_not_recorded_are_counted_and_told() -> None:
         (busy("train", "2026-03-02 10:30", "0", 3600), "where no hour begins"),
     ],
 )
-def test_what_cannot_be_true_is_left_out_and_told(told: BusyHour, why: str) -> None:
-    scheduler = Scheduler(rows=[a_job(source_key="train"), told])
+def test_what_cannot_be_true_is_left_out_and_told(busy_hour: BusyHour, why: str) -> None:
+    scheduler = Scheduler(rows=[a_job(source_key="train"), busy_hour])
     scheduler.pulled(op_reads().cluster, "2026-03-02 13:00")
     assert stored() == []
     notes = Pull.objects.get().notes

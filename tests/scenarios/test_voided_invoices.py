@@ -62,8 +62,8 @@ def test_case_058_a_void_invoice_keeps_its_number_and_its_usage_is_pending_until
     march.refresh_from_db()
     assert (march.state, march.number) == (InvoiceState.VOID, "INV-2026-0001")
     assert prove() | {"billed": 0, "pending": hours(2)} == prove()
-    told = Voiding.objects.get()
-    assert (told.reason, told.by, told.on) == ("Wrong address.", "op", TODAY)
+    voiding = Voiding.objects.get()
+    assert (voiding.reason, voiding.by, voiding.on) == ("Wrong address.", "op", TODAY)
     entry = AuditEntry.objects.of(march).latest("pk")
     assert (entry.after, entry.who, entry.why) == (
         {"state": "void"}, "op@cluster.example", "Wrong address.",
@@ -251,9 +251,9 @@ def test_case_095_whatever_is_used_closed_voided_and_credited_the_sums_hold(
         )
         closed(f"2026-{month:02d}", lab)
         assert prove()["pending"] == 0
-        standing = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED)
-        used = sum(standing.filter(kind=LineKind.USAGE).values_list("amount", flat=True))
-        seconds = sum(int(n) for n in standing.values_list("seconds_num", flat=True))
+        lines = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED)
+        used = sum(lines.filter(kind=LineKind.USAGE).values_list("amount", flat=True))
+        seconds = sum(int(n) for n in lines.values_list("seconds_num", flat=True))
         assert used == seconds * 200 // 3600
         transaction.set_rollback(True)
 
@@ -262,5 +262,5 @@ def test_a_void_invoice_is_not_owed_and_its_lines_are_billed_once(vision: Tenant
     void(invoice_of(vision, "2026-03"))
     closed("2026-03", vision)
     assert printed(invoice_of(vision, "2026-03")) == [("2026-03", "vision", "2", "4.00")]
-    standing = Invoice.objects.issued()
-    assert sum(invoice.total for invoice in standing) == 400
+    invoices = Invoice.objects.issued()
+    assert sum(invoice.total for invoice in invoices) == 400

@@ -55,18 +55,18 @@ def wallet() -> Wallet:
 def pages(tenant: Tenant, wallet: Wallet) -> Iterator[list[Booked]]:
     before = 0
     while True:
-        found = reading.statement(tenant, wallet.pk, before=before)
-        assert found is not None
-        yield list(found.rows)
-        before = found.older
+        page = reading.statement(tenant, wallet.pk, before=before)
+        assert page is not None
+        yield list(page.rows)
+        before = page.older
         if not before:
             return
 
 
 def test_the_pages_have_each_booking_once_with_what_it_left(wallet: Wallet) -> None:
-    found = list(pages(wallet.tenant, wallet))
-    assert [len(each) for each in found[:-1]] == [50] * (len(found) - 1)
-    rows = [row for each in found for row in each]
+    all_pages = list(pages(wallet.tenant, wallet))
+    assert [len(each) for each in all_pages[:-1]] == [50] * (len(all_pages) - 1)
+    rows = [row for each in all_pages for row in each]
     assert len(rows) == 3 + HOURS + HOURS // 5
     assert [row.memo for row in rows[:2]] == ["Hour 399", "Hour 398"]
     assert (rows[0].balance, rows[-1].balance) == (3 * 10**6 - 6 * HOURS + HOURS // 5, 10**6)
@@ -75,13 +75,13 @@ def test_the_pages_have_each_booking_once_with_what_it_left(wallet: Wallet) -> N
 
 
 def test_a_page_reads_no_more_than_it_shows(wallet: Wallet) -> None:
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         reading.statement(wallet.tenant, wallet.pk)
-    (told,) = [query["sql"] for query in asked.captured_queries if "GROUP BY booking" in query["sql"]]
+    (sql,) = [query["sql"] for query in queries.captured_queries if "GROUP BY booking" in query["sql"]]
     with as_owner() as cursor:
         cursor.execute("ANALYZE billing_walletentry")
         cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {told}")
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")
         (plan,) = cursor.fetchone()
     plan = json.loads(plan) if isinstance(plan, str) else plan
     read = max(row["Actual Rows"] for row in nodes(plan[0]["Plan"]) if "Scan" in row["Node Type"])
@@ -96,9 +96,9 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def test_a_month_opens_with_what_the_one_before_left(wallet: Wallet) -> None:
     def of(since: str, until: str) -> tuple[int, int, int]:
-        found = reading.of_month(wallet.tenant, wallet.pk, since=at(since), until=at(until), limit=5)
-        assert found is not None
-        return found.opening, found.closing, found.count
+        statement = reading.of_month(wallet.tenant, wallet.pk, since=at(since), until=at(until), limit=5)
+        assert statement is not None
+        return statement.opening, statement.closing, statement.count
 
     left = wallet.balance
     assert of("2026-01-01", "2026-02-01") == (0, 0, 0)

@@ -45,8 +45,8 @@ def a_scheme(tenant: Tenant, *, scope: str = "user", overdraft: int = 10, **rule
     scheme = WalletScheme.objects.create(
         tenant=tenant, scope=scope, unit=TOKENS, overdraft=overdraft * MILLION, since=at("2026-03-01")
     )
-    for name, told in rules.items():
-        amount, every, cap = (*told, None)[:3]  # type: ignore[misc]
+    for name, terms in rules.items():
+        amount, every, cap = (*terms, None)[:3]  # type: ignore[misc]
         GrantRule.objects.create(
             scheme=scheme,
             name=name,
@@ -257,13 +257,13 @@ def test_a_grant_is_given_once_and_pays_the_debt_first(lab: tuple[Cluster, Tenan
     take_in(cluster, a_long_job(5, 1, "rtx3090"))
     booking.book(tenant=tenant, moment=END)
     wallet = Wallet.objects.get()
-    told = {"wallet": wallet, "amount": 20 * MILLION, "key": "TRX 17", "who": "op", "moment": END}
-    first = grants.grant(**told)  # type: ignore[arg-type]
-    assert grants.grant(**told) == first  # type: ignore[arg-type]
+    arguments = {"wallet": wallet, "amount": 20 * MILLION, "key": "TRX 17", "who": "op", "moment": END}
+    first = grants.grant(**arguments)  # type: ignore[arg-type]
+    assert grants.grant(**arguments) == first  # type: ignore[arg-type]
     assert balances() == {"Vision Lab": "15"}
     assert WalletGrant.objects.get().left == 15 * MILLION
     with pytest.raises(WalletError, match="'TRX 17' was granted before with another amount"):
-        grants.grant(**{**told, "amount": MILLION})  # type: ignore[arg-type]
+        grants.grant(**{**arguments, "amount": MILLION})  # type: ignore[arg-type]
 
 
 def test_holds_end_at_the_overdraft_and_come_back(lab: tuple[Cluster, Tenant]) -> None:

@@ -88,14 +88,14 @@ def play(world: World) -> None:
     )
     wallet = Wallet.objects.get(scheme=scheme)
     pays(physics, vision, "2026-03-01")
-    pots = [pot(wallet, place, told) for place, told in enumerate(world.grants)]
+    pots = [pot(wallet, place, grant) for place, grant in enumerate(world.grants)]
     for day, gpus, other in world.used[:: -1 if world.turned else 1]:
         on = FIRST + timedelta(days=day)
         account = "vision" if other else "physics"
         take_in(cluster, a_job(account=account, gpus=gpus, started=f"{on} 10:00", ended=f"{on} 11:00"))
     for day in world.tended:
         grants.tend(moment=at(f"{FIRST + timedelta(days=day)}"))
-    expected, found = [], []
+    expected, actual = [], []
     for place, month in enumerate(MONTHS):
         close(month)
         used = used_in(world, month)
@@ -104,9 +104,9 @@ def play(world: World) -> None:
         total = sum(cents for _, cents in used)
         credited = min(world.credited[place], total)
         expected += oracle_wallets.paid_first(pots, [Charge(used, credited)])
-        found.append(paid(invoice_of(physics, month), credited, date(2026, int(month[-1]) + 1, 3)))
+        actual.append(paid(invoice_of(physics, month), credited, date(2026, int(month[-1]) + 1, 3)))
         gone(pots, date(2026, int(month[-1]) + 1, 3), open_from=date(2026, int(month[-1]) + 1, 1))
-    assert found == expected
+    assert actual == expected
     grants.tend(moment=at("2026-05-03"))
     gone(pots, date(2026, 5, 3), open_from=date(2026, 5, 1))
     left = {row.key: (row.left, row.expired) for row in WalletGrant.objects.all()}
@@ -114,9 +114,9 @@ def play(world: World) -> None:
     prove()
 
 
-def pot(wallet: Wallet, place: int, told: tuple[int, int, int | None, int]) -> Pot:
-    cents, priority, lasts, given_on = told
-    day = FIRST + timedelta(days=given_on)
+def pot(wallet: Wallet, place: int, grant: tuple[int, int, int | None, int]) -> Pot:
+    cents, priority, lasts, offset = grant
+    day = FIRST + timedelta(days=offset)
     expires = None if lasts is None else day + timedelta(days=lasts)
     moment = at(f"{day} 09:00")
     grants.grant(

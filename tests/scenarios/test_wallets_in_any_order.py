@@ -98,15 +98,15 @@ def test_a_grant_that_pays_a_debt_and_expires_leaves_nothing_when_its_job_is_cor
         )
         booking.book(tenant=tenant, moment=at(on))
 
-    told = []
+    balances = []
     for first in (give, lambda: use(100, "2026-09-01 12:00"))[:: 1 if order == "grant first" else -1]:
         first()
-        told.append(balance())
+        balances.append(balance())
     grants.tend(moment=at("2026-09-13"))
-    told.append(balance())
+    balances.append(balance())
     use(1, "2026-09-20")
-    told.append(balance())
-    assert told == expected
+    balances.append(balance())
+    assert balances == expected
     assert WalletGrant.objects.get().expired == 99_00
     returned = WalletEntry.objects.filter(side="balance", at=at("2026-09-20")).exclude(amount=0)
     assert all(entry.day == date(2026, 9, 1) or entry.grant is not None for entry in returned)
@@ -291,17 +291,17 @@ class Play:
         take_in(self.cluster, self.fact(place, self.world.jobs[place][1]))
 
     def gift(self, place: int) -> None:
-        told = self.world.gifts[place]
+        gift = self.world.gifts[place]
         grants.grant(
-            wallet=self.wallets[0], amount=told.amount, key=told.name, who="op", moment=told.at, priority=told.priority,
-            expires_on=told.expires,
+            wallet=self.wallets[0], amount=gift.amount, key=gift.name, who="op", moment=gift.at, priority=gift.priority,
+            expires_on=gift.expires,
         )  # fmt: skip
 
     def back(self, place: int) -> None:
-        told = self.world.gifts[place]
-        if told.back:
-            grant = WalletGrant.objects.get(key=told.name)
-            clawback.take_back(grant=grant, amount=told.back, why="It went back.", moment=NOW)
+        gift = self.world.gifts[place]
+        if gift.back:
+            grant = WalletGrant.objects.get(key=gift.name)
+            clawback.take_back(grant=grant, amount=gift.back, why="It went back.", moment=NOW)
 
     def spend(self, place: int) -> None:
         when, amount = self.world.spent[place]
@@ -324,14 +324,14 @@ class Play:
             Job(begun, begun + timedelta(seconds=seconds), Fraction(price) * gpus / 3600)
             for begun, seconds, gpus, _ in self.world.jobs
         ]
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "zone": self.world.zone, "opened": SINCE, "now": NOW, "smallest": smallest, "rules": self.world.rules,
         }  # fmt: skip
         before = [replace(job, end=min(job.end, over)) for job in jobs if job.start < over]
         after = [replace(job, start=max(job.start, over)) for job in jobs if job.end > over]
         return [
-            Story(jobs=before, gifts=self.world.gifts, spent=self.world.spent, **told),
-            Story(jobs=after, **told),
+            Story(jobs=before, gifts=self.world.gifts, spent=self.world.spent, **fields),
+            Story(jobs=after, **fields),
         ]
 
 

@@ -32,12 +32,12 @@ def a_lab(cluster: Cluster, slug: str, settles: str) -> Tenant:
     return a_tenant(slug, name=slug.title(), plan=plan, accounts=[(cluster, slug)])
 
 
-def prepaid(tenant: Tenant, cents: int, **told: Any) -> Wallet:
+def prepaid(tenant: Tenant, cents: int, **options: Any) -> Wallet:
     scheme = wallet_terms.set_scheme(
         tenant=tenant, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
     wallet = Wallet.objects.get(scheme=scheme)
-    grants.grant(wallet=wallet, amount=cents, key="R1", who="op", moment=at("2026-03-01"), **told)
+    grants.grant(wallet=wallet, amount=cents, key="R1", who="op", moment=at("2026-03-01"), **options)
     return wallet
 
 

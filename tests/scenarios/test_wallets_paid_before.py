@@ -142,13 +142,13 @@ def test_what_op_takes_back_is_booked_when_it_is_done() -> None:
     used(cluster, 40)
     closed("2026-03", vision)
     number = invoice_of(vision, "2026-03").number
-    for command, told in (("credit_invoice", {"net": "25.00"}), ("void_invoice", {})):
+    for command, options in (("credit_invoice", {"net": "25.00"}), ("void_invoice", {})):
         if command == "void_invoice":
             used(cluster, 10, "2026-04-20")
             closed("2026-04", vision)
             number = invoice_of(vision, "2026-04").number
         before = datetime.now(UTC)
-        call_command(command, number, reason="Goodwill.", **told)
+        call_command(command, number, reason="Goodwill.", **options)
         (newest,) = WalletEntry.objects.filter(side="invoice").order_by("-pk")[:1]
         assert before <= newest.at <= datetime.now(UTC), command
     prove()

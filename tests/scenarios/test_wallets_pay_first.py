@@ -41,11 +41,11 @@ def a_first_plan(currency: str = "USD", price: str = "2.00") -> Plan:
     return a_plan("prepaid", currency, prices=[("gpu-hour", {}, price, LONG_AGO)], settles="wallet-first")
 
 
-def a_lab(*, credits_go: CreditsGo = CreditsGo.WALLET, **told: Any) -> tuple[Cluster, Tenant, Wallet]:
+def a_lab(*, credits_go: CreditsGo = CreditsGo.WALLET, **fields: Any) -> tuple[Cluster, Tenant, Wallet]:
     """A tenant with an empty wallet in dollars."""
     a_seller()
     cluster = a_cluster(complete_through="2026-09-01")
-    vision = a_tenant(plan=a_first_plan(), accounts=[(cluster, "vision")], **told)
+    vision = a_tenant(plan=a_first_plan(), accounts=[(cluster, "vision")], **fields)
     scheme = wallet_terms.set_scheme(
         tenant=vision,
         unit="USD",
@@ -58,9 +58,9 @@ def a_lab(*, credits_go: CreditsGo = CreditsGo.WALLET, **told: Any) -> tuple[Clu
 
 
 def top_up(
-    wallet: Wallet, cents: int, key: str = "R1", on: str = "2026-03-01 09:00", **told: Any
+    wallet: Wallet, cents: int, key: str = "R1", on: str = "2026-03-01 09:00", **options: Any
 ) -> WalletGrant:
-    return grants.grant(wallet=wallet, amount=cents, key=key, who="op", moment=at(on), **told)
+    return grants.grant(wallet=wallet, amount=cents, key=key, who="op", moment=at(on), **options)
 
 
 def used(cluster: Cluster, hours: int, day: str = "2026-03-20") -> None:
@@ -84,11 +84,11 @@ def test_the_wallet_pays_what_it_can_and_the_rest_is_due() -> None:
 
     closed("2026-03", vision)
 
-    (told,) = run("show_invoices")["invoices"]
+    (entry,) = run("show_invoices")["invoices"]
     # 40 × 2.00 = 80.00; the tax is on all of it: 15.20
-    assert (told["subtotal"], told["tax"], told["total"]) == ("80.00", "15.20", "95.20")
-    assert (told["from_wallet"], told["paid"], told["due"]) == ("50.00", "0.00", "45.20")
-    assert told["settlement"] == "past_due"
+    assert (entry["subtotal"], entry["tax"], entry["total"]) == ("80.00", "15.20", "95.20")
+    assert (entry["from_wallet"], entry["paid"], entry["due"]) == ("50.00", "0.00", "45.20")
+    assert entry["settlement"] == "past_due"
     invoice = invoice_of(vision, "2026-03")
     assert drawn(invoice) == {"R1": 50_00}
     wallet.refresh_from_db()
@@ -129,15 +129,17 @@ def test_the_evidence_says_which_grants_paid_and_is_computed_again() -> None:
     used(cluster, 40)
     closed("2026-03", vision)
     content = bundle(invoice_of(vision, "2026-03"))
-    told, usage = json.loads(files_of(content)["invoice.json"]), rows_of(content)
-    assert told["wallet"] == [
+    document, usage = json.loads(files_of(content)["invoice.json"]), rows_of(content)
+    assert document["wallet"] == [
         {"grant": "R1", "expires": "2026-06-01", "amount": 30_00},
         {"grant": "R2", "expires": "", "amount": 30_00},
     ]
-    assert (told["prepaid"], told["due"]) == (60_00, 35_20)
-    assert recompute(told, usage) == []
-    told["wallet"][0]["amount"] = 29_00
-    assert recompute(told, usage) == ["the wallet's entries add up to 59.00 USD, the invoice says 60.00 USD"]
+    assert (document["prepaid"], document["due"]) == (60_00, 35_20)
+    assert recompute(document, usage) == []
+    document["wallet"][0]["amount"] = 29_00
+    assert recompute(document, usage) == [
+        "the wallet's entries add up to 59.00 USD, the invoice says 60.00 USD"
+    ]
 
 
 def test_neither_overdraft_nor_what_is_held_pays_an_invoice() -> None:
@@ -330,8 +332,8 @@ def test_the_database_refuses_a_share_of_the_wallet_that_it_did_not_pay() -> Non
 def test_wallets_of_projects_and_users_pay_no_invoice() -> None:
     _, vision, _ = a_lab()
     euros = a_plan("euros", "EUR", settles="wallet-first")
-    told = {"tenant": vision, "unit": "EUR", "overdraft": 0, "since": at("2026-03-01")}
-    wallet_terms.set_scheme(scope=WalletScope.USER, **told)  # type: ignore[arg-type]
+    arguments = {"tenant": vision, "unit": "EUR", "overdraft": 0, "since": at("2026-03-01")}
+    wallet_terms.set_scheme(scope=WalletScope.USER, **arguments)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match=r"and each user has one: that is one wallet, for the tenant\."):
         subscriptions.subscribe(tenant=vision, plan=euros, since=at("2026-05-01"))
     other = a_tenant("audio", plan=a_plan("prepaid-2", settles="wallet-first"))
@@ -366,11 +368,11 @@ def test_no_grant_pays_more_than_it_has_nor_for_days_behind_it(
     parts: list[tuple[date, int]], grants: list[tuple[int, int, date | None]], limit: int
 ) -> None:
     rows = [Grant(key, left, place, DAYS[0], ends) for key, (left, place, ends) in enumerate(grants)]
-    taken = {piece.grant: piece.amount for piece in pay(parts, rows, limit=limit)}
+    amounts = {piece.grant: piece.amount for piece in pay(parts, rows, limit=limit)}
     owed = sum(amount for _, amount in parts)
-    assert sum(taken.values()) <= min(limit, owed)
+    assert sum(amounts.values()) <= min(limit, owed)
     for row in rows:
         before = sum(amount for day, amount in parts if row.expires_on is None or day < row.expires_on)
-        assert 0 <= taken.get(row.key, 0) <= min(row.left, before)
+        assert 0 <= amounts.get(row.key, 0) <= min(row.left, before)
     if all(row.expires_on is None for row in rows):
-        assert sum(taken.values()) == min(limit, owed, sum(row.left for row in rows))
+        assert sum(amounts.values()) == min(limit, owed, sum(row.left for row in rows))

@@ -61,9 +61,9 @@ def test_the_publishers_rules_find_what_is_taken_out(lab: Tenant, path: str, rul
     """They are asked, and not a copy of what this wants to hear."""
     close("2026-03")
     top = read(xml_of(invoice_of(lab, "2026-03")))
-    (taken,) = top.all(path)
-    taken.node.getparent().remove(taken.node)
-    assert [told for told in officially_broken(etree.tostring(top.node)) if rule in told]
+    (element,) = top.all(path)
+    element.node.getparent().remove(element.node)
+    assert [error for error in officially_broken(etree.tostring(top.node)) if rule in error]
 
 
 def test_electronic_addresses_have_their_scheme(lab: Tenant) -> None:

@@ -58,19 +58,19 @@ class House:
     @property
     def card(self) -> SavedMethod:
         """The vision lab's; saved when it is first asked for."""
-        told = {"kind": "card", "brand": "visa", "last4": "4242", "exp_month": 4, "exp_year": 2030}
+        fields = {"kind": "card", "brand": "visa", "last4": "4242", "exp_month": 4, "exp_year": 2030}
         return SavedMethod.objects.get_or_create(
             tenant=self.vision,
             external_id="pm_of_vision",
-            defaults={**told, "preferred": True, "added_at": builders.at("2026-03-01")},
+            defaults={**fields, "preferred": True, "added_at": builders.at("2026-03-01")},
         )[0]
 
     @property
     def payout(self) -> GatewayPayout:
         """What Stripe paid out to Op; read when it is first asked for."""
-        told = {"amount": 358, "currency": "USD", "state": "paid", "arrives_on": date(2026, 4, 4)}
+        fields = {"amount": 358, "currency": "USD", "state": "paid", "arrives_on": date(2026, 4, 4)}
         return GatewayPayout.objects.get_or_create(
-            pk="po_of_op", defaults={**told, "made_at": builders.at("2026-04-03")}
+            pk="po_of_op", defaults={**fields, "made_at": builders.at("2026-04-03")}
         )[0]
 
     @property

@@ -105,8 +105,8 @@ def test_nobody_without_a_name_gets_in() -> None:
 def test_a_part_asked_for_after_the_session_ended_leads_the_whole_window_to_the_sign_in(
     shown: str, back: str
 ) -> None:
-    asked = {"HX-Request": "true", "HX-Current-URL": shown}
-    response = Client().get("/t/vision-lab/jobs/?q=17", headers=asked)
+    headers = {"HX-Request": "true", "HX-Current-URL": shown}
+    response = Client().get("/t/vision-lab/jobs/?q=17", headers=headers)
     assert response.status_code == 401
     assert response.headers["HX-Redirect"] == f"/accounts/login/?next={back}"
     assert response.content == b""

@@ -76,8 +76,8 @@ def test_whoever_has_no_password_yet_sets_one_from_the_sign_in_page() -> None:
     User.objects.create_user(ANN)
     ann = Client()
     assert ann.get("/accounts/password/reset/").status_code == 200
-    asked = ann.post("/accounts/password/reset/", {"email": ANN})
-    assert asked.headers["Location"] == "/accounts/password/reset/done/"
+    answer = ann.post("/accounts/password/reset/", {"email": ANN})
+    assert answer.headers["Location"] == "/accounts/password/reset/done/"
     assert ann.get("/accounts/password/reset/done/").status_code == 200
     (message,) = mail.outbox
     assert message.subject == "ClusterTab: Set your password"
@@ -90,8 +90,8 @@ def test_whoever_has_no_password_yet_sets_one_from_the_sign_in_page() -> None:
 
 
 def test_an_address_that_nobody_has_is_told_whom_to_ask() -> None:
-    asked = Client().post("/accounts/password/reset/", {"email": "eve@nowhere.example"})
-    assert asked.headers["Location"] == "/accounts/password/reset/done/"
+    answer = Client().post("/accounts/password/reset/", {"email": "eve@nowhere.example"})
+    assert answer.headers["Location"] == "/accounts/password/reset/done/"
     (message,) = mail.outbox
     assert message.subject == "ClusterTab: No account with this address"
     assert "Your operator adds people to a tenant: ask there." in message.body
@@ -104,8 +104,8 @@ def test_there_is_one_sign_in_page() -> None:
     answer = Client().post("/admin/login/", {"username": "op@cluster.example", "password": builders.PASSWORD})
     assert answer.status_code == 302
     assert answer.headers["Location"].startswith("/accounts/login/?next=")
-    asked = Client().get("/admin/", follow=True)
-    assert asked.redirect_chain[-1][0].startswith("/accounts/login/?next=%2Fadmin%2F")
+    response = Client().get("/admin/", follow=True)
+    assert response.redirect_chain[-1][0].startswith("/accounts/login/?next=%2Fadmin%2F")
     assert signed_in(builders.a_person(ANN)).get("/admin/", follow=True).status_code == 403
 
 

@@ -38,17 +38,19 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Logged]:
 @pytest.mark.parametrize("path", [KEY, KEY.rstrip("/"), f"{KEY}more"])
 def test_no_log_holds_the_key_of_a_password_reset(path: str, logged: Logged) -> None:
     Client().get(path)
-    told = logged()
-    assert [line["path"] for line in told if line["event"] == "request"] == ["/accounts/password/reset/key/…"]
-    assert "d8kq2m" not in json.dumps(told)
+    lines = logged()
+    assert [line["path"] for line in lines if line["event"] == "request"] == [
+        "/accounts/password/reset/key/…"
+    ]
+    assert "d8kq2m" not in json.dumps(lines)
 
 
 @pytest.mark.parametrize("path", ["/no/such/page", "/admin/?q=%00", "/accounts/password/reset/key/1-secret"])
 def test_what_people_search_for_is_in_no_log(path: str, logged: Logged) -> None:
     Client().get(f"{path}{'&' if '?' in path else '?'}user=ada-lovelace")
-    told = logged()
-    assert len(told) >= 1
-    assert "ada-lovelace" not in json.dumps(told)
+    lines = logged()
+    assert len(lines) >= 1
+    assert "ada-lovelace" not in json.dumps(lines)
 
 
 def test_nul_is_no_part_of_any_address() -> None:
@@ -57,8 +59,8 @@ def test_nul_is_no_part_of_any_address() -> None:
     assert signed_in(house.ann).get("/t/vision-lab/invoices/%00/").status_code == 404
     assert op.get("/t/vision-lab/invoices/20%0017/csv").status_code == 404
     assert Client().get("/%00").status_code == 404
-    asked = {"app_label": "tenants", "model_name": "ownership", "field_name": "account", "term": "v\0"}
-    assert op.get("/admin/autocomplete/", asked).status_code == 400
+    query = {"app_label": "tenants", "model_name": "ownership", "field_name": "account", "term": "v\0"}
+    assert op.get("/admin/autocomplete/", query).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -79,9 +81,9 @@ def test_nul_in_what_a_page_is_asked_is_left_out(path: str) -> None:
 
 
 def test_nul_in_a_form_is_left_out() -> None:
-    told = {"text": "\0", "plan": "\0", "since": "\0", "until": "\0", "tenants": "\0", "act": "try"}
+    form = {"text": "\0", "plan": "\0", "since": "\0", "until": "\0", "tenants": "\0", "act": "try"}
     op = signed_in(a_house(close=False).op)
-    assert op.post("/operator/plan-editor/", told).status_code == 200
+    assert op.post("/operator/plan-editor/", form).status_code == 200
 
 
 def test_what_a_signed_in_person_sees_is_kept_nowhere() -> None:

@@ -108,9 +108,9 @@ def rehearsed(lab: Tenant, month: str = "2026-03") -> Money:
 
 def shown(lab: Tenant) -> list[Money]:
     """What the page says of March: by the statement, or by prices of single units."""
-    found = accrued(tenant=lab, period=march(lab))
-    if found is not None:
-        return found.due
+    charges = accrued(tenant=lab, period=march(lab))
+    if charges is not None:
+        return charges.due
     with tenant_scope(lab):
         return reading.overview(lab, march(lab), None, today=date(2026, 3, 15)).spend
 
@@ -137,17 +137,17 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
     net = Money.from_minor(2500, "USD")
     manual_lines.add(tenant=lab, description="Support", net=net, why="agreed", by="op", on=date(2026, 4, 3))
     april = lab.periods.get(start=builders.at("2026-04-01"))
-    found = accrued(tenant=lab, period=april)
-    assert found is not None
-    assert [each.text for each in found.sums] == ["52.00"]
-    assert [(name, amount.text) for name, amount in found.beside] == [
+    charges = accrued(tenant=lab, period=april)
+    assert charges is not None
+    assert [each.text for each in charges.sums] == ["52.00"]
+    assert [(name, amount.text) for name, amount in charges.beside] == [
         ("Billed already", "-50.00"),
         ("Earlier periods, not billed yet", "10.00"),
         ("Fees billed in advance", "50.00"),
         ("Lines added by hand", "25.00"),
     ]
-    assert found.due == [rehearsed(lab, "2026-04")]
-    assert found.due[0].text == "87.00"
+    assert charges.due == [rehearsed(lab, "2026-04")]
+    assert charges.due[0].text == "87.00"
     assert not lab.periods.filter(start__gt=april.start).exists()  # looking made no period
 
 
@@ -158,14 +158,14 @@ def test_fees_of_years_without_use_are_told_and_looking_writes_nothing() -> None
     half_of_march(cluster)
     period = march(lab)
     assert lab.periods.count() <= 2
-    with CaptureQueriesContext(connection) as asked:
-        found = accrued(tenant=lab, period=period)
-    assert not [each["sql"] for each in asked if each["sql"].startswith(("INSERT", "SAVEPOINT"))]
-    assert found is not None
-    (_, earlier) = found.beside[0]
+    with CaptureQueriesContext(connection) as queries:
+        charges = accrued(tenant=lab, period=period)
+    assert not [each["sql"] for each in queries if each["sql"].startswith(("INSERT", "SAVEPOINT"))]
+    assert charges is not None
+    (_, earlier) = charges.beside[0]
     # Each month the commitment of 1,000.00 and the fee of 50.00, less 10 %.
-    assert (found.beside[0][0], earlier.text) == ("Earlier periods, not billed yet", "69930.00")
-    assert found.due == [rehearsed(lab)]
+    assert (charges.beside[0][0], earlier.text) == ("Earlier periods, not billed yet", "69930.00")
+    assert charges.due == [rehearsed(lab)]
 
 
 def a_lab_since(day: date, version: PlanVersion) -> Tenant:
@@ -244,7 +244,7 @@ def test_case_024_late_usage_before_the_close_refreshes_what_it_would_say() -> N
 def test_monitoring_tells_the_same_spend_as_the_page() -> None:
     cluster, lab = a_lab(PLANS["all of it"]())
     half_of_march(cluster)
-    found = accrued(tenant=lab, period=march(lab))
-    assert found is not None
-    told = spending(moment=builders.at("2026-03-15 10:00"))
-    assert [(each.tenant, each.amount) for each in told] == [("vision-lab", per_currency(found.sums)[0])]
+    charges = accrued(tenant=lab, period=march(lab))
+    assert charges is not None
+    spend = spending(moment=builders.at("2026-03-15 10:00"))
+    assert [(each.tenant, each.amount) for each in spend] == [("vision-lab", per_currency(charges.sums)[0])]

@@ -15,13 +15,13 @@ from tests.web.house import House, a_house, page, signed_in
 JOBS = "SELECT tenant_id, name LIKE '%%a' FROM billing_ratedjob WHERE shown_at > %s AND name <> %s"
 
 
-def owners(*, kept: bool = True) -> Ask[set[int]]:
+def owners(*, is_prepared: bool = True) -> Ask[set[int]]:
     """Whose jobs can be seen, asked without a word about tenants."""
 
     def made(rows: Rows) -> set[int]:
         return {tenant for tenant, _ in rows}
 
-    return Ask(JOBS, [0, "100 % O'Hara; %s"], made, kept=kept)
+    return Ask(JOBS, [0, "100 % O'Hara; %s"], made, kept=is_prepared)
 
 
 def everybody(house: House) -> set[int]:
@@ -36,7 +36,7 @@ def test_what_is_asked_together_has_its_own_answer() -> None:
     for _ in range(2):  # the second time what is kept is there
         seen = owners()
         with CaptureQueriesContext(connection) as queries:
-            together(count, named, seen, owners(kept=False), owners())
+            together(count, named, seen, owners(is_prepared=False), owners())
         assert (count.answer, named.answer, seen.answer) == (2, 7, everybody(house))
         assert len(queries) == 1
 

@@ -53,9 +53,9 @@ def posts(op: Client, act: str, **fields: str) -> str:
 
 
 def plan_of(html: str) -> str:
-    found = re.search(r'name="plan" value="([0-9a-f]+)"', html)
-    assert found is not None, html
-    return found[1]
+    match = re.search(r'name="plan" value="([0-9a-f]+)"', html)
+    assert match is not None, html
+    return match[1]
 
 
 def dunning_blocks(slurm: StandIn) -> None:

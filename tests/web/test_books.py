@@ -26,11 +26,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def counter() -> Iterator[Counter]:
     """Ann's invoice is charged, refunded in part by hand, and paid out."""
-    with a_counter() as found:
-        found.save_card()
-        found.collect()
-        found.wait(days=3)
-        yield found
+    with a_counter() as scenario:
+        scenario.save_card()
+        scenario.collect()
+        scenario.wait(days=3)
+        yield scenario
 
 
 @pytest.fixture
@@ -44,26 +44,26 @@ def compare(counter: Counter) -> None:
 
 def test_books_that_agree_say_so(counter: Counter, op: User) -> None:
     compare(counter)
-    told = words(page(op, "/operator/reconciliation/"))
-    assert "Both books agree" in told
-    assert "Charged $4.00 at Stripe, in that window" in told
-    assert "Paid out $3.58 after $0.42 of fees" in told
+    text = words(page(op, "/operator/reconciliation/"))
+    assert "Both books agree" in text
+    assert "Charged $4.00 at Stripe, in that window" in text
+    assert "Paid out $3.58 after $0.42 of fees" in text
 
 
 def test_before_the_first_comparison_the_page_says_when_it_comes(counter: Counter, op: User) -> None:
-    told = words(page(op, "/operator/reconciliation/"))
-    assert "It runs each night after 02:00 UTC" in told
-    assert "Differences – nothing was compared yet" in told  # not none: nobody has looked
+    text = words(page(op, "/operator/reconciliation/"))
+    assert "It runs each night after 02:00 UTC" in text
+    assert "Differences – nothing was compared yet" in text  # not none: nobody has looked
 
 
 def test_a_difference_says_what_it_means_what_both_have_and_what_to_do(counter: Counter, op: User) -> None:
     (intent,) = counter.stripe.objects("payment_intent")
     counter.stripe.hand.alter(intent["id"], amount=399)
     compare(counter)
-    told = words(page(op, "/operator/reconciliation/"))
-    assert "Another amount Open INV-2026-0001 Vision Lab" in told
-    assert "Both have it, over different amounts. Find out who changed it" in told
-    assert f"Here 4.00 USD There 3.99 USD {intent['id']}" in told
+    text = words(page(op, "/operator/reconciliation/"))
+    assert "Another amount Open INV-2026-0001 Vision Lab" in text
+    assert "Both have it, over different amounts. Find out who changed it" in text
+    assert f"Here 4.00 USD There 3.99 USD {intent['id']}" in text
 
     row = Difference.objects.get()
     signed_in(op).post(
@@ -84,12 +84,12 @@ def test_a_note_of_nothing_is_refused_in_a_sentence(counter: Counter, op: User) 
     (intent,) = counter.stripe.objects("payment_intent")
     counter.stripe.hand.alter(intent["id"], amount=399)
     compare(counter)
-    told = signed_in(op).post(
+    answer = signed_in(op).post(
         "/operator/reconciliation/",
         {"act": "note", "difference": Difference.objects.get().pk, "note": " "},
         follow=True,
     )
-    assert "Write what is known of it" in told.content.decode()
+    assert "Write what is known of it" in answer.content.decode()
     assert (
         signed_in(op).post("/operator/reconciliation/", {"act": "note", "difference": "77"}).status_code
         == 404
@@ -105,10 +105,10 @@ def test_asking_for_a_comparison_is_a_row_of_the_outbox(counter: Counter, op: Us
 def test_a_payout_leads_to_its_invoices_on_the_page_and_as_csv(counter: Counter, op: User) -> None:
     compare(counter)
     payout = GatewayPayout.objects.get()
-    told = words(page(op, f"/operator/reconciliation/payouts/{payout.pk}/"))
-    assert "Payout of $3.58" in told
-    assert "INV-2026-0001 Vision Lab" in told
-    assert "Total $4.00 $0.42 $3.58" in told
+    text = words(page(op, f"/operator/reconciliation/payouts/{payout.pk}/"))
+    assert "Payout of $3.58" in text
+    assert "INV-2026-0001 Vision Lab" in text
+    assert "Total $4.00 $0.42 $3.58" in text
     answer = signed_in(op).get(f"/operator/reconciliation/payouts/{payout.pk}/csv")
     (row,) = csv.DictReader(StringIO(answer.content.decode()))
     assert (row["invoice"], row["tenant"], row["amount"], row["fee"], row["net"], row["currency"]) == (

@@ -28,13 +28,13 @@ pytestmark = [
 @pytest.fixture
 def counter() -> Iterator[Counter]:
     """Six payments that were paid out; of some the books differ, one difference was noted, one is resolved."""
-    with a_counter() as found:
+    with a_counter() as scenario:
         builders.an_operator()
-        more_labs(found, [f"lab-{number}" for number in range(1, 6)])
-        found.save_card()
-        found.collect()
-        found.wait(days=3)
-        yield found
+        more_labs(scenario, [f"lab-{number}" for number in range(1, 6)])
+        scenario.save_card()
+        scenario.collect()
+        scenario.wait(days=3)
+        yield scenario
 
 
 def books_that_differ(counter: Counter) -> str:

@@ -51,9 +51,9 @@ def test_a_draft_looks_as_the_invoice_will(house: House) -> None:
     assert f'href="{PDF}"' in shown
     answer = signed_in(house.op).get(PDF)
     assert answer["Content-Disposition"] == 'inline; filename="draft-2026-03-vision-lab.pdf"'
-    told = " ".join(PdfReader(io.BytesIO(answer.content)).pages[0].extract_text().split())
-    assert "DRAFT" in told
-    assert "$13.00" in told
+    pdf_text = " ".join(PdfReader(io.BytesIO(answer.content)).pages[0].extract_text().split())
+    assert "DRAFT" in pdf_text
+    assert "$13.00" in pdf_text
     assert not Invoice.objects.exists()
 
     stories.close("2026-03")

@@ -23,8 +23,8 @@ PATH = "/operator/close/"
 MARCH = f"{PATH}?month=2026-03"
 
 
-def post(client: Client, **told: object) -> str:
-    answer = client.post(PATH, {"month": "2026-03", **told}, follow=True)
+def post(client: Client, **fields: object) -> str:
+    answer = client.post(PATH, {"month": "2026-03", **fields}, follow=True)
     assert answer.redirect_chain == [(MARCH, 302)]
     return words(answer.content.decode())
 
@@ -44,9 +44,9 @@ def test_op_rehearses_issues_and_finds_the_invoices(house: House) -> None:
     op = signed_in(house.op)
     assert "No preview yet" in page(house.op, MARCH)
 
-    asked = post(op, act="rehearsal")
-    assert "Asked for: a worker begins in a moment." in asked
-    assert "Previewing March 2026: waiting for a worker." in asked
+    reply = post(op, act="rehearsal")
+    assert "Asked for: a worker begins in a moment." in reply
+    assert "Previewing March 2026: waiting for a worker." in reply
     assert "Preview</button>" not in page(house.op, MARCH)
     work()
     text = words(page(house.op, MARCH))
@@ -78,18 +78,18 @@ def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> No
     )
 
     row = Parking.objects.get()
-    told = {"period": row.period_id, "total": row.total, "lines": row.lines}
-    assert "Say why: the reason is kept" in post(op, act="approved", why=" ", **told)
+    fields = {"period": row.period_id, "total": row.total, "lines": row.lines}
+    assert "Say why: the reason is kept" in post(op, act="approved", why=" ", **fields)
     assert "It comes to 13.00 USD on 1 lines by now: look at it again." in post(
-        op, act="approved", why="so", **{**told, "total": 1200}
+        op, act="approved", why="so", **{**fields, "total": 1200}
     )
     for name in ("total", "lines"):
         assert "by now: look at it again." in post(
-            op, act="approved", why="so", **{**told, name: "1" * 5000}
+            op, act="approved", why="so", **{**fields, name: "1" * 5000}
         ), name
-    said = post(op, act="approved", why="Ann expects it", **told)
-    assert "Vision Lab, 13.00 USD: approved. Issue the month to send it." in said
-    assert re.search(r"Approved \$13.00 on 1 line .* op@cluster.example, .*: Ann expects it", said)
+    reply = post(op, act="approved", why="Ann expects it", **fields)
+    assert "Vision Lab, 13.00 USD: approved. Issue the month to send it." in reply
+    assert re.search(r"Approved \$13.00 on 1 line .* op@cluster.example, .*: Ann expects it", reply)
     post(op, act="issue", confirmed="yes")
     work()
     assert stories.total(stories.invoice_of(house.vision, "2026-03")) == "13.00"
@@ -187,10 +187,10 @@ def test_issuing_asks_first_with_count_and_sum(house: House) -> None:
     post(op, act="rehearsal")
     work()
     answer = op.post(PATH, {"month": "2026-03", "act": "issue", "why": "known gap"}, follow=True)
-    asked = words(answer.content.decode())
-    assert "Issue the invoices of March 2026 to 2 tenants: $14.25?" in asked
-    assert re.search(r"These are the figures of the preview of \d+ \w+ \d{4}, \d\d:\d\d \(UTC\)", asked)
-    assert "Incomplete usage is billed, because: known gap" in asked
+    question = words(answer.content.decode())
+    assert "Issue the invoices of March 2026 to 2 tenants: $14.25?" in question
+    assert re.search(r"These are the figures of the preview of \d+ \w+ \d{4}, \d\d:\d\d \(UTC\)", question)
+    assert "Incomplete usage is billed, because: known gap" in question
     assert "Preview</button>" not in answer.content.decode()
     assert not CloseRun.objects.undone().exists()
     post(op, act="issue", why="known gap", confirmed="yes")
@@ -202,18 +202,19 @@ def test_where_no_tenant_was_ready_the_question_says_so(house: House) -> None:
     op = signed_in(house.op)
     post(op, act="rehearsal")
     work()
-    asked = words(op.post(PATH, {"month": "2026-03", "act": "issue"}, follow=True).content.decode())
+    question = words(op.post(PATH, {"month": "2026-03", "act": "issue"}, follow=True).content.decode())
     assert re.search(
-        r"No tenant was ready in the preview of .*? Issue what has become ready in March 2026 since\?", asked
+        r"No tenant was ready in the preview of .*? Issue what has become ready in March 2026 since\?",
+        question,
     )
 
 
 def test_issuing_unseen_says_that_the_month_was_not_rehearsed(house: House) -> None:
     answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
-    asked = words(answer.content.decode())
+    question = words(answer.content.decode())
     assert (
         "Issue the invoices of March 2026? How many and how much is not known: preview the month first"
-        in asked
+        in question
     )
 
 
@@ -239,6 +240,6 @@ def test_what_the_schedule_previewed_of_one_tenant_is_not_said_of_all_that_would
     shown = words(page(house.op, MARCH))
     assert "Previewed by schedule for 1 tenant, " in shown
     answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
-    asked = words(answer.content.decode())
-    assert "to 1 tenant" not in asked
-    assert "Issue the invoices of March 2026? How many and how much is not known" in asked
+    question = words(answer.content.decode())
+    assert "to 1 tenant" not in question
+    assert "Issue the invoices of March 2026? How many and how much is not known" in question

@@ -27,11 +27,11 @@ pytestmark = [
 
 def a_cluster_with_a_story() -> None:
     cluster = a_connection().cluster
-    lost = a_job(gpus=4, started="2026-03-01 10:00", ended=None, seen_until="2026-03-01 11:59")
-    slurm = Scheduler([lost, a_bad_row(), a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00")])
+    job = a_job(gpus=4, started="2026-03-01 10:00", ended=None, seen_until="2026-03-01 11:59")
+    slurm = Scheduler([job, a_bad_row(), a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00")])
     slurm.nodes = [NodeSeen(name="n1", gpu_model="a100", gpus=8, state=NodeState.DRAINED)]
     slurm.pulled(cluster, "2026-03-01 12:00")
-    slurm.forgotten = {lost.source_key}
+    slurm.forgotten = {job.source_key}
     slurm.pulled(cluster, "2026-03-01 12:05")
     Connection.objects.update(next_pull_at=at("2031-01-01"))
 

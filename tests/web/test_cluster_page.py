@@ -104,10 +104,10 @@ def test_op_pulls_now_and_watches_it(op: Client, monkeypatch: pytest.MonkeyPatch
 
 def test_runs_that_the_scheduler_lost_are_listed_with_what_to_do(op: Client) -> None:
     cluster = a_connection().cluster
-    lost = a_job(job_id="77", gpus=4, started="2026-03-01 10:00", ended=None, seen_until="2026-03-01 11:59")
-    slurm = Scheduler([lost])
+    job = a_job(job_id="77", gpus=4, started="2026-03-01 10:00", ended=None, seen_until="2026-03-01 11:59")
+    slurm = Scheduler([job])
     slurm.pulled(cluster, "2026-03-01 12:00")
-    slurm.forgotten = {lost.source_key}
+    slurm.forgotten = {job.source_key}
     slurm.pulled(cluster, "2026-03-01 12:05")
     text = shown(op)
     assert "Open here, unknown to the scheduler: 1 run" in text
@@ -118,12 +118,12 @@ def test_runs_that_the_scheduler_lost_are_listed_with_what_to_do(op: Client) -> 
 def test_op_tests_the_connection_and_reads_what_mends_it(op: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     a_connection()
     mend = "sacctmgr modify user clustertab set AdminLevel=Operator"
-    found = [
+    findings = [
         Finding(Level.OK, "Address", "slurmrestd answers."),
         Finding(Level.WARN, "Clock", "The clocks differ by 40 s."),
         Finding(Level.FAIL, "AdminLevel", "The user <b>is</b> no operator.", mend),
     ]
-    monkeypatch.setattr(connection_test, "examine", lambda *, cluster, clock: found)
+    monkeypatch.setattr(connection_test, "examine", lambda *, cluster, clock: findings)
     assert "Test connection" in shown(op)
     html = op.post(PATH, {"act": "check"}).content.decode()
     text = words(html)
@@ -171,7 +171,7 @@ def test_a_signing_key_that_is_no_text_of_base64_is_said(op: Client) -> None:
 
 
 def test_what_cannot_be_kept_is_said_and_no_secret_comes_back(op: Client) -> None:
-    kept = a_connection()
+    connection = a_connection()
     wrong = {"base_url": "ftp://slurm", "every": "5", "look_back": "48", "new_token": "typed-in-vain",
              "new_headers": "no colon here", "new_jwt_key": "not base64!"}  # fmt: skip
     answered = op.post(f"{PATH}connection/", wrong)
@@ -186,20 +186,20 @@ def test_what_cannot_be_kept_is_said_and_no_secret_comes_back(op: Client) -> Non
     ):
         assert sentence in html
     assert not any(typed in html for typed in ("typed-in-vain", "no colon here", "not base64!", *PASSWORDS))
-    kept.refresh_from_db()
-    assert kept.token.reveal() == PASSWORDS[0]
+    connection.refresh_from_db()
+    assert connection.token.reveal() == PASSWORDS[0]
 
 
 def test_the_form_keeps_what_is_left_empty_and_takes_away_what_is_ticked(op: Client) -> None:
-    kept = a_connection()
+    connection = a_connection()
     form = op.get(f"{PATH}connection/").content.decode()
     assert "One is kept; leave empty to keep it." in form
     op.post(
         f"{PATH}connection/",
-        {"base_url": kept.base_url, "every": "60", "look_back": "24", "forget": ["headers"]},
+        {"base_url": connection.base_url, "every": "60", "look_back": "24", "forget": ["headers"]},
     )
-    kept.refresh_from_db()
-    assert (kept.token.reveal(), bool(kept.headers), kept.every, kept.enabled) == (
+    connection.refresh_from_db()
+    assert (connection.token.reveal(), bool(connection.headers), connection.every, connection.enabled) == (
         PASSWORDS[0],
         False,
         60,

@@ -33,8 +33,8 @@ def house(monkeypatch: pytest.MonkeyPatch) -> House:
     return a_house()
 
 
-def post(client: Client, **told: str) -> str:
-    answer = client.post(PATH, {"tenant": "vision-lab", **told}, follow=True)
+def post(client: Client, **fields: str) -> str:
+    answer = client.post(PATH, {"tenant": "vision-lab", **fields}, follow=True)
     assert answer.status_code == 200
     return words(answer.content.decode())
 

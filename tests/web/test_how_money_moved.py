@@ -21,10 +21,10 @@ def payments(counter: Counter) -> list[str]:
     """How each moved, and what it came to, as Ann reads it."""
     ann = builders.a_person("ann@vision.example", counter.lab, Role.OWNER)
     text = page(ann, "/t/vision-lab/invoices/INV-2026-0001/").partition('id="payments-title"')[2]
-    told = re.findall(
+    rows = re.findall(
         r"text-secondary\">([^<·]+)(?: ·[^<]*)?</span></span><strong>([^<]+)<", text.partition("</ul>")[0]
     )
-    return [" ".join(word.strip() for word in words) for words in told]
+    return [" ".join(word.strip() for word in words) for words in rows]
 
 
 def test_by_card_and_given_back_by_hand_at_stripe(counter: Counter) -> None:

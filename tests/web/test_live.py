@@ -26,21 +26,21 @@ LIVE = "/t/vision-lab/live/"
 
 def running(job_id: str = "41", **fields: Any) -> UsageFact:
     """Two GPUs since ten o'clock, seen until noon."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "started": "2026-05-06 10:00", "ended": None, "seen_until": "2026-05-06 12:00", "state": "RUNNING",
         "gpus": 2, "time_limit": 8 * 3600, **fields,
     }  # fmt: skip
-    return builders.a_job(job_id=job_id, **told)
+    return builders.a_job(job_id=job_id, **values)
 
 
 def waiting(job_id: str = "51", **fields: Any) -> UsageFact:
     """Asked for two GPUs at eleven; until it starts, it holds nothing."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "submitted": "2026-05-06 11:00", "started": None, "ended": None, "state": "PENDING", "gpus": 0,
         "gpu_model": "", "requested": "cpu=16,mem=64G,node=1,gres/gpu=2,gres/gpu:a100=2",
         "time_limit": 4 * 3600, **fields,
     }  # fmt: skip
-    return builders.a_job(job_id=job_id, **told)
+    return builders.a_job(job_id=job_id, **values)
 
 
 def shown(person: User, query: str = "") -> str:

@@ -54,8 +54,8 @@ def test_a_job_that_waits_costs_what_slurm_says_that_it_will_weigh_or_is_not_tol
     house = a_house()
     weighed(house)
     builders.take_in(house.cluster, running(billing=30, cpu_milli=8000, memory_mib=1024))
-    asked = "billing=50,cpu=16,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1"
-    builders.take_in(house.cluster, waiting(requested=asked), waiting("52"))
+    resources = "billing=50,cpu=16,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1"
+    builders.take_in(house.cluster, waiting(requested=resources), waiting("52"))
 
     text = shown(house.ben)
 

@@ -72,9 +72,9 @@ def test_a_token_that_can_be_guessed_is_refused_without_being_printed() -> None:
         ) as refusal:
             env.read({"CLUSTERTAB_METRICS_TOKEN": weak})
         assert weak not in str(refusal.value)
-    told = env.read({"CLUSTERTAB_METRICS_TOKEN": TOKEN})
-    assert told.metrics_token == TOKEN
-    assert TOKEN not in repr(told)
+    environment = env.read({"CLUSTERTAB_METRICS_TOKEN": TOKEN})
+    assert environment.metrics_token == TOKEN
+    assert TOKEN not in repr(environment)
 
 
 def test_openmetrics_is_given_where_it_is_asked_for() -> None:

@@ -103,8 +103,8 @@ def test_quarantine_shows_each_row_with_its_reason() -> None:
         ("?cluster=gpu2&code=truncated", "Nothing is held back", "0 rows"),
         ("?state=resolved", "Nothing is held back", "0 rows"),
     ):
-        found = words(page(house.op, f"/operator/quarantine/{query}"))
-        assert (query, shown in found, total in found) == (query, True, True)
+        page_text = words(page(house.op, f"/operator/quarantine/{query}"))
+        assert (query, shown in page_text, total in page_text) == (query, True, True)
 
 
 def test_a_settled_row_moves_to_the_settled() -> None:

@@ -27,9 +27,9 @@ def words(html: str) -> str:
 
 def chart(html: str) -> dict[str, dict[str, list[str]]]:
     """Per measure the drawn values of each series."""
-    found = re.search(r'<script id="chart-data" type="application/json">(.*?)</script>', html, re.DOTALL)
-    assert found
-    data = json.loads(found[1])
+    match = re.search(r'<script id="chart-data" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert match
+    data = json.loads(match[1])
     return {m["key"]: {s["name"]: s["values"] for s in m["series"]} for m in data["measures"]}
 
 
@@ -100,9 +100,9 @@ def test_a_longer_period_is_not_compared_beyond_the_end_of_a_shorter_one() -> No
     )
     february, march = periods(tenant)
     with tenant_scope(tenant):
-        found = reading.overview(tenant, march, february, today=day("2026-03-30"))
-    assert found.before is not None
-    assert found.before.gpu_seconds == 36_000
+        overview = reading.overview(tenant, march, february, today=day("2026-03-30"))
+    assert overview.before is not None
+    assert overview.before.gpu_seconds == 36_000
 
 
 def test_the_chart_splits_a_job_over_the_days_of_the_tenants_zone() -> None:
@@ -173,10 +173,10 @@ def test_one_can_go_from_period_to_period_and_no_further() -> None:
     assert "No jobs in this period." in april
 
 
-@pytest.mark.parametrize("asked", ["1999-01-01", "x", "2026-03-02", "' OR 1=1"])
-def test_a_period_that_is_none_is_not_found(asked: str) -> None:
+@pytest.mark.parametrize("period", ["1999-01-01", "x", "2026-03-02", "' OR 1=1"])
+def test_a_period_that_is_none_is_not_found(period: str) -> None:
     house = a_house(close=False)
-    assert signed_in(house.ann).get(f"/t/vision-lab/?period={asked}").status_code == 404
+    assert signed_in(house.ann).get(f"/t/vision-lab/?period={period}").status_code == 404
 
 
 def test_the_costliest_job_stands_first() -> None:

@@ -30,9 +30,9 @@ COLLECTING = "/operator/collecting/"
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
-        yield found
-        assert found.stripe.violations == []
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+        yield scenario
+        assert scenario.stripe.violations == []
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def test_what_was_paid_by_card_and_credited_is_shown_and_refunded_from_the_list(
         "Refund due INV-2026-0001 3.00 USD are owed to Vision Lab: more was paid of INV-2026-0001 than is owed for it. "
         "3.00 USD can be refunded to the card. Refund to card" in text
     )
-    told = {"tenant": "vision-lab", "number": "INV-2026-0001", "act": "refund"}
-    done = words(op.post(COLLECTING, told, follow=True).content.decode())
+    form = {"tenant": "vision-lab", "number": "INV-2026-0001", "act": "refund"}
+    done = words(op.post(COLLECTING, form, follow=True).content.decode())
     assert "$3.00 of INV-2026-0001 are refunded to the card within a minute." in done
     assert "Refund due" not in done
-    again = words(op.post(COLLECTING, told, follow=True).content.decode())
+    again = words(op.post(COLLECTING, form, follow=True).content.decode())
     assert "Nothing of INV-2026-0001 can be refunded to a card" in again
     counter.collect()
     assert "Owed to you" not in shown(ann, "/t/vision-lab/")
@@ -89,16 +89,16 @@ def test_what_was_paid_by_transfer_is_recorded_as_paid_back_from_the_list(
     transferred(counter)
     credited(counter, "1.00")
     assert "Transfer the money and record the transfer. Record transfer" in shown(op, COLLECTING)
-    told = {"tenant": "vision-lab", "number": "INV-2026-0001", "act": "transfer"}
-    assert "A payment needs its reference" in words(op.post(COLLECTING, told, follow=True).content.decode())
-    told["reference"] = "out 77"
-    done = words(op.post(COLLECTING, told, follow=True).content.decode())
+    form = {"tenant": "vision-lab", "number": "INV-2026-0001", "act": "transfer"}
+    assert "A payment needs its reference" in words(op.post(COLLECTING, form, follow=True).content.decode())
+    form["reference"] = "out 77"
+    done = words(op.post(COLLECTING, form, follow=True).content.decode())
     assert "$1.00 are recorded as paid back to Vision Lab." in done
     assert Payment.objects.latest("pk").amount == -100
     assert "Owed to you" not in shown(ann, "/t/vision-lab/")
-    again = words(op.post(COLLECTING, told, follow=True).content.decode())
+    again = words(op.post(COLLECTING, form, follow=True).content.decode())
     assert "Nothing of INV-2026-0001 is owed to its tenant" in again
-    assert ann.post(COLLECTING, told).status_code == 404
+    assert ann.post(COLLECTING, form).status_code == 404
 
 
 def test_crediting_in_the_administration_says_what_will_happen_to_the_money_and_asks(
@@ -108,12 +108,12 @@ def test_crediting_in_the_administration_says_what_will_happen_to_the_money_and_
     counter.collect()
     address = reverse("admin:billing_invoice_changelist")
     chosen = {"_selected_action": [counter.invoice.pk], "why": "Slow.", "action": "credit_in_full"}
-    asked = words(op.post(address, chosen).content.decode())
-    assert "Nothing has been changed yet. This cannot be undone." in asked
+    question = words(op.post(address, chosen).content.decode())
+    assert "Nothing has been changed yet. This cannot be undone." in question
     assert (
         "INV-2026-0001 of Vision Lab: a credit note over 4.00 USD. 4.00 were paid and will be owed to the tenant; "
         "no money moves by itself. 4.00 can be refunded to the card afterwards, on the page Collecting."
-        in asked
+        in question
     )
     assert not Invoice.objects.filter(kind=DocumentKind.CREDIT_NOTE).exists()
     op.post(address, {**chosen, "confirmed": "yes"})
@@ -131,10 +131,10 @@ def test_nothing_is_credited_void_or_written_off_without_confirmation(
 
 
 def test_an_unpaid_invoice_has_less_to_pay_after_a_credit(counter: Counter) -> None:
-    found = credit_note_previews.preview(
+    preview = credit_note_previews.preview(
         invoice=counter.invoice, on=counter.now.date(), moment=counter.now, net=Money.of("1.00", "USD")
     )
-    assert found.sentence == (
+    assert preview.sentence == (
         "INV-2026-0001 of Vision Lab: a credit note over 1.00 USD. The tenant has 1.00 less to pay."
     )
 

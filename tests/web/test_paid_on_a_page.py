@@ -25,9 +25,9 @@ INVOICE = "/t/vision-lab/invoices/INV-2026-0001/"
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
-        yield found
-        assert found.stripe.violations == []
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+        yield scenario
+        assert scenario.stripe.violations == []
 
 
 @pytest.fixture

@@ -114,8 +114,8 @@ def test_whoever_stopped_paying_reads_no_project_and_no_period_that_came_after(h
     assert stories.total(stories.invoice_of(physics, "2026-04")) == "6.00"
     with tenant_scope(physics):
         assert set(Project.objects.values_list("name", flat=True)) == {"vision"}
-        kept = BillingPeriod.objects.filter(tenant=house.vision).order_by("start")
-        assert [f"{period.start:%Y-%m}" for period in kept] == ["2026-04"]
+        periods = BillingPeriod.objects.filter(tenant=house.vision).order_by("start")
+        assert [f"{period.start:%Y-%m}" for period in periods] == ["2026-04"]
     with tenant_scope(house.vision):
         assert set(Project.objects.values_list("name", flat=True)) == {"vision", "Secret merger"}
 
@@ -164,12 +164,12 @@ def test_a_hundred_children_cost_no_more_queries_than_two(house: House, dean: Us
 
 def test_op_sets_who_pays_and_moves_its_end_in_the_administration(house: House) -> None:
     op = signed_in(house.op)
-    told = {"tenant": house.speech.pk, "payer": house.vision.pk, "since": "2026-06-01", "until": ""}
-    refused = op.post("/admin/billing/payer/add/", told, follow=True)
+    form = {"tenant": house.speech.pk, "payer": house.vision.pk, "since": "2026-06-01", "until": ""}
+    refused = op.post("/admin/billing/payer/add/", form, follow=True)
     assert "who pays for others has no payer" in refused.text
 
-    told["payer"] = Tenant.objects.get(slug="physics").pk
-    op.post("/admin/billing/payer/add/", told, follow=True)
+    form["payer"] = Tenant.objects.get(slug="physics").pk
+    op.post("/admin/billing/payer/add/", form, follow=True)
     row = house.speech.payers.get()
     op.post(f"/admin/billing/payer/{row.pk}/change/", {"until": "2026-07-01"})
     row.refresh_from_db()

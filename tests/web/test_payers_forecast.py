@@ -47,13 +47,13 @@ def dean(cluster: Cluster) -> User:
 
 def used_daily(cluster: Cluster, account: str, gpus: int, days: range, *, as_of: str) -> None:
     """So many GPUs for an hour on these days of April."""
-    told = (
+    jobs = (
         builders.a_job(
             account=account, gpus=gpus, started=f"2026-04-{n:02} 10:00", ended=f"2026-04-{n:02} 11:00"
         )
         for n in days
     )
-    builders.take_in(cluster, *told, as_of=as_of)
+    builders.take_in(cluster, *jobs, as_of=as_of)
 
 
 def test_what_it_pays_for_others_is_in_what_has_accrued_and_in_the_forecast_as_the_invoice_will_say(

@@ -30,13 +30,13 @@ pytestmark = [
 
 @pytest.fixture
 def counter(settings: Any) -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as found:
-        builders.a_person("ann@vision.example", found.lab, Role.OWNER)
+    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+        builders.a_person("ann@vision.example", scenario.lab, Role.OWNER)
         policy = settings.CONTENT_SECURITY_POLICY
         settings.CONTENT_SECURITY_POLICY = policy.replace(
-            "form-action 'self'", f"form-action 'self' {found.stripe.url}"
+            "form-action 'self'", f"form-action 'self' {scenario.stripe.url}"
         )
-        yield found
+        yield scenario
 
 
 def fill_in(page: Page, number: str) -> None:

@@ -98,19 +98,19 @@ def test_a_draft_that_is_too_long_is_refused_rather_than_cut(op: Client) -> None
     last = '\n[[plan.price]]\nmeter = "gpu-hour"\nunit_price = "9.00"\nwhere = { qos = ["high"] }\n'
     draft = DRAFT + "#" * (200_000 - len(DRAFT)) + last
     for act in ("preview", "publish"):
-        told = sent(op, draft, act=act)
-        assert "A page takes 200,000 characters, and the draft has 200,082" in told
-        assert "give it to apply as a file." in told
-    assert "9.00" in told  # nothing that was written is lost
+        page_text = sent(op, draft, act=act)
+        assert "A page takes 200,000 characters, and the draft has 200,082" in page_text
+        assert "give it to apply as a file." in page_text
+    assert "9.00" in page_text  # nothing that was written is lost
     assert not PlanVersion.objects.filter(effective_from=date(2030, 1, 1)).exists()
     whole = DRAFT + "#" * (200_000 - len(DRAFT))
     assert "is published." in sent(op, whole, act="publish")
 
 
 def test_op_publishes_a_version_and_can_write_it_again_until_it_is_used(op: Client, house: House) -> None:
-    told = sent(op, act="publish")
-    assert "Plan vision-deal from 2030-01-01 is published. The usage of 1 tenant is rated again." in told
-    assert "From 1 Jan 2030 Begins later" in told
+    page_text = sent(op, act="publish")
+    assert "Plan vision-deal from 2030-01-01 is published. The usage of 1 tenant is rated again." in page_text
+    assert "From 1 Jan 2030 Begins later" in page_text
     assert OutboxMessage.objects.filter(task__endswith="rate_tenants").exists()
     sent(op, DRAFT.replace('"3.00"', '"4.00"'), act="publish")
     version = PlanVersion.objects.get(plan__name="vision-deal", effective_from="2030-01-01")
@@ -192,14 +192,14 @@ def test_a_typo_in_the_year_ends_no_price_years_back(op: Client) -> None:
     ],
 )
 def test_the_page_refuses_what_apply_refuses_in_its_words(op: Client, text: str, sentence: str) -> None:
-    told = sent(op, text)
-    assert sentence in told
-    assert "Publish from" not in told
+    page_text = sent(op, text)
+    assert sentence in page_text
+    assert "Publish from" not in page_text
 
 
 def test_a_version_is_written_as_a_file_that_makes_it_again(op: Client, house: House) -> None:
-    told = sent(op, STANDARD, act="publish")
-    assert "is published" in told
+    page_text = sent(op, STANDARD, act="publish")
+    assert "is published" in page_text
     version = PlanVersion.objects.select_related("plan").get(plan__name="standard")
     text = plan_text(version)
     assert one_plan(text).name == "standard"

@@ -33,7 +33,7 @@ def test_the_form_begins_with_what_ran_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("query", "sentence"),
     [
         ("hours=x", "'x' is no number of hours: write one from 0 to 8,784."),
         ("hours=1e-1", "'1e-1' is no number of hours: write one from 0 to 8,784."),
@@ -64,8 +64,8 @@ def test_the_form_begins_with_what_ran_last() -> None:
         ("hours=1&gpus=0", "before tax Nothing"),
     ],
 )
-def test_what_cannot_be_quoted_is_said(asked: str, sentence: str) -> None:
-    assert sentence in words(page(a_house(close=False).ben, f"/t/vision-lab/quote/?{asked}"))
+def test_what_cannot_be_quoted_is_said(query: str, sentence: str) -> None:
+    assert sentence in words(page(a_house(close=False).ben, f"/t/vision-lab/quote/?{query}"))
 
 
 def test_eve_finds_no_such_page() -> None:

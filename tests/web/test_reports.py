@@ -166,7 +166,7 @@ def test_an_operator_without_a_cluster_is_told_how_to_begin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("query", "sentence"),
     [
         ("?from=2026-03-31&through=2026-03-01", "The period ends before it begins"),
         ("?from=2024-01-01&through=2026-03-31", "A page reports 400 days at most"),
@@ -175,20 +175,20 @@ def test_an_operator_without_a_cluster_is_told_how_to_begin() -> None:
         ("?through=9999-12-31", "Write both days as 2026-03-01"),
     ],
 )
-def test_a_period_that_is_none_is_one_sentence(asked: str, sentence: str) -> None:
+def test_a_period_that_is_none_is_one_sentence(query: str, sentence: str) -> None:
     house = a_busy_house()
     for person, path in ((house.ann, ANNS), (house.op, OPS)):
-        assert sentence in page(person, path + asked)
-        assert signed_in(person).get(f"{path}csv{asked}").status_code == 404
+        assert sentence in page(person, path + query)
+        assert signed_in(person).get(f"{path}csv{query}").status_code == 404
 
 
-@pytest.mark.parametrize("asked", ["?by=colour", "?cluster=gpu9", "?by=tenant"])
-def test_what_is_no_choice_is_not_found(asked: str) -> None:
+@pytest.mark.parametrize("query", ["?by=colour", "?cluster=gpu9", "?by=tenant"])
+def test_what_is_no_choice_is_not_found(query: str) -> None:
     house = a_busy_house()
-    if asked != "?by=tenant":
-        assert signed_in(house.op).get(OPS + asked).status_code == 404
-    if asked != "?cluster=gpu9":
-        assert signed_in(house.ann).get(ANNS + asked).status_code == 404
+    if query != "?by=tenant":
+        assert signed_in(house.op).get(OPS + query).status_code == 404
+    if query != "?cluster=gpu9":
+        assert signed_in(house.ann).get(ANNS + query).status_code == 404
 
 
 def test_the_days_are_the_tenants_own() -> None:
@@ -215,10 +215,10 @@ def test_op_reads_the_margin_where_costs_were_entered_and_ann_never() -> None:
 
     operating_costs.set_costs([Cost("", "a100", "USD", Decimal("0.50"), date(2026, 5, 1))])
     text = page(house.op, OPS + day)
-    told = " ".join(re.sub(r"<[^>]*>", " ", text).split())
-    assert "Charged $48.00" in told  # 24 hours at 2.00
-    assert "Costs to run $24.00" in told  # two GPUs for 24 hours at 0.50
-    assert "Margin $24.00 50 % of what is charged" in told
+    page_text = " ".join(re.sub(r"<[^>]*>", " ", text).split())
+    assert "Charged $48.00" in page_text  # 24 hours at 2.00
+    assert "Costs to run $24.00" in page_text  # two GPUs for 24 hours at 0.50
+    assert "Margin $24.00 50 % of what is charged" in page_text
     assert "Costs to run" not in page(house.ann, ANNS + day)
 
     operating_costs.set_costs([Cost("", "h100", "USD", Decimal("0.50"), date(2026, 5, 1))])

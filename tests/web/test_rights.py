@@ -37,9 +37,9 @@ def test_row_level_security_is_forced_on_every_table_of_a_tenant_and_operators_s
     """A new table is said in `portal/schema/policies.sql`. Without the policy of operators a backup would lack rows."""
     with connection.cursor() as cursor:
         cursor.execute(OF_TENANTS)
-        found = cursor.fetchall()
-    assert len(found) >= 50
-    assert [row for row in found if not all(row[1:])] == []
+        rows = cursor.fetchall()
+    assert len(rows) >= 50
+    assert [row for row in rows if not all(row[1:])] == []
 
 
 @pytest.mark.skipif(settings.DATABASE_OWNER_URL == settings.DATABASE_URL, reason="one login for both")

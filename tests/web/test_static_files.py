@@ -39,7 +39,7 @@ def test_no_file_names_a_source_map_that_is_not_there(folder: Path) -> None:
 
 def test_every_icon_that_a_page_asks_for_is_in_the_sprite() -> None:
     sprite = (ROOT / "static/vendor/tabler-icons-3.51.0/icons.svg").read_text()
-    asked = {name for path in TEMPLATES for name in re.findall(r'{% icon "([^"]+)"', path.read_text())}
+    icons = {name for path in TEMPLATES for name in re.findall(r'{% icon "([^"]+)"', path.read_text())}
 
-    assert asked
-    assert {name for name in asked if f'id="{name}"' not in sprite} == set()
+    assert icons
+    assert {name for name in icons if f'id="{name}"' not in sprite} == set()

@@ -22,13 +22,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    with a_counter() as found:
+    with a_counter() as scenario:
         a_seller(iban="DE89370400440532013000")
         wallet_terms.set_scheme(
-            tenant=found.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+            tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
-        yield found
-        assert found.stripe.violations == []
+        yield scenario
+        assert scenario.stripe.violations == []
 
 
 @pytest.fixture
@@ -45,18 +45,18 @@ def shown(person: Client) -> str:
 
 
 def key(person: Client) -> str:
-    found = re.search(r'name="key" value="([^"]+)"', person.get(path()).content.decode())
-    assert found is not None
-    return found[1]
+    match = re.search(r'name="key" value="([^"]+)"', person.get(path()).content.decode())
+    assert match is not None
+    return match[1]
 
 
 def test_ann_charges_her_card_and_sees_what_came_of_it(counter: Counter, ann: Client) -> None:
     counter.save_card()
     assert "Charge Visa ending in 4242" in shown(ann)
-    told = {"amount": "50.00", "by": "card", "key": key(ann)}
-    answer = ann.post(f"{path()}top-up/", told, follow=True)
+    form = {"amount": "50.00", "by": "card", "key": key(ann)}
+    answer = ann.post(f"{path()}top-up/", form, follow=True)
     assert "$50.00 was credited." in words(answer.content.decode())
-    ann.post(f"{path()}top-up/", told)  # sent twice
+    ann.post(f"{path()}top-up/", form)  # sent twice
     text = shown(ann)
     assert "pi_" not in text
     assert "ann@vision.example Visa ending in 4242 Credited $50.00" in text
@@ -117,17 +117,17 @@ def test_what_ann_typed_stays_in_the_form_that_refused_it(counter: Counter, ann:
     assert all(f'value="{text}"' in page for text in ("10", "20 😀", "a lot"))
     assert 'value="12,5 or so"' not in page
     assert 'value="a lot"' not in ann.get(path()).content.decode()
-    lost = ann.post("/t/vision-lab/payment/contact/", {"email": "bills at vision\0"}, follow=True)
-    assert 'value="bills at vision"' in lost.content.decode()
+    response = ann.post("/t/vision-lab/payment/contact/", {"email": "bills at vision\0"}, follow=True)
+    assert 'value="bills at vision"' in response.content.decode()
 
 
 def test_ann_sets_automatic_top_up_and_turns_it_off(counter: Counter, ann: Client) -> None:
     counter.save_card()
     assert "Off: the wallet is topped up when somebody does so." in shown(ann)
-    told = {"act": "on", "below": "10", "amount": "20", "most": "15"}
-    answer = ann.post(f"{path()}automatic/", told, follow=True)
+    form = {"act": "on", "below": "10", "amount": "20", "most": "15"}
+    answer = ann.post(f"{path()}automatic/", form, follow=True)
     assert "leaves room for no top-up" in words(answer.content.decode())
-    ann.post(f"{path()}automatic/", told | {"most": "100"})
+    ann.post(f"{path()}automatic/", form | {"most": "100"})
     assert "When less than $10.00 is left, $20.00 is bought, up to $100.00 in a month." in shown(ann)
     counter.collect()
     assert "By itself Visa ending in 4242 Credited $20.00" in shown(ann)
@@ -161,9 +161,11 @@ def test_ben_reads_nothing_of_cards_nor_of_who_bought(counter: Counter, ann: Cli
     ann.post(f"{path()}automatic/", {"act": "on", "below": "10", "amount": "20", "most": "100"})
     AutomaticTopUp.objects.update(set_at=counter.now)
     counter.collect()
-    told = shown(ann)
-    assert "ann@vision.example Visa ending in 9995 Refused Your card has insufficient funds. $50.00" in told
-    assert "Stopped: Your card has insufficient funds." in told
+    page_text = shown(ann)
+    assert (
+        "ann@vision.example Visa ending in 9995 Refused Your card has insufficient funds. $50.00" in page_text
+    )
+    assert "Stopped: Your card has insufficient funds." in page_text
     text = shown(signed_in(a_person("ben@vision.example", counter.lab, Role.MEMBER)))
     assert "When less than $10.00 is left, $20.00 is bought" in text
     assert "Automatic top-up Waits" in text

@@ -40,8 +40,8 @@ def op() -> Client:
     return signed_in(an_operator())
 
 
-def post(op: Client, **told: object) -> str:
-    answer = op.post(PATH, told, follow=True)
+def post(op: Client, **fields: object) -> str:
+    answer = op.post(PATH, fields, follow=True)
     assert answer.status_code == 200
     return words(answer.content.decode())
 
@@ -117,8 +117,8 @@ def test_hints_say_why_and_one_press_books(op: Client, invoice: Invoice) -> None
     imported(camt(Line(amount="20.00", text="thank you", payer="VISION LAB GmbH")))
     text = words(op.get(PATH).content.decode())
     assert "INV-2026-0001 of Vision Lab same amount, a similar name €20.00" in text
-    told = post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
-    assert "€20.00 booked." in told
+    page_text = post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
+    assert "€20.00 booked." in page_text
     assert stands(invoice) == ("paid", "20.00", "0.00")
     assert AuditEntry.objects.of(only()).latest("pk").who == "op@cluster.example"
 
@@ -130,10 +130,10 @@ def test_case_080_what_op_books_beyond_what_is_due_is_credit_and_is_paid_back(
     post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
     assert (stands(invoice), credit_balance.of(lab, "EUR")) == (("paid", "20.00", "0.00"), 600)
     assert "Vision Lab €6.00" in words(op.get(PATH).content.decode())
-    told = {"act": "pay-back", "tenant": "vision-lab", "currency": "EUR", "reference": "B77"}
-    assert "The credit balance is 6.00 EUR: pay back that much at most." in post(op, **told, amount="6.01")
-    assert "€6.00 of Vision Lab are paid back." in post(op, **told, amount="6.00")
-    post(op, **told, amount="6.00")  # pressed twice
+    fields = {"act": "pay-back", "tenant": "vision-lab", "currency": "EUR", "reference": "B77"}
+    assert "The credit balance is 6.00 EUR: pay back that much at most." in post(op, **fields, amount="6.01")
+    assert "€6.00 of Vision Lab are paid back." in post(op, **fields, amount="6.00")
+    post(op, **fields, amount="6.00")  # pressed twice
     assert credit_balance.of(lab, "EUR") == 0
 
 
@@ -145,7 +145,7 @@ def test_all_of_it_may_be_credit(op: Client, lab: Tenant) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "sentence"),
+    ("fields", "sentence"),
     [
         ({"invoices": ""}, "Say which invoices it pays, or whose credit it is."),
         ({"invoices": "INV-2026-0099"}, "There is no issued invoice INV-2026-0099."),
@@ -154,10 +154,10 @@ def test_all_of_it_may_be_credit(op: Client, lab: Tenant) -> None:
     ],
 )
 def test_what_cannot_be_booked_is_refused_in_a_sentence(
-    op: Client, lab: Tenant, told: dict[str, str], sentence: str
+    op: Client, lab: Tenant, fields: dict[str, str], sentence: str
 ) -> None:
     imported(camt(Line(amount="7.00", text="?")))
-    assert sentence in post(op, act="assign", transfer=only().pk, **told)
+    assert sentence in post(op, act="assign", transfer=only().pk, **fields)
     assert only().state == "waiting"
 
 
@@ -213,9 +213,9 @@ def test_the_page_asks_as_many_questions_for_one_transfer_as_for_twenty(op: Clie
     def queries() -> int:
         with CaptureQueriesContext(
             connection,
-        ) as asked:
+        ) as context:
             assert op.get(PATH).status_code == 200
-        return len(asked)
+        return len(context)
 
     imported(camt(Line(amount="7.00", text="?"), Line(amount="-7.00", reversal=True)))
     queries()

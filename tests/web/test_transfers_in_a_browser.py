@@ -33,18 +33,18 @@ pytestmark = [
 @pytest.fixture
 def counter(settings: Any) -> Iterator[Counter]:
     """March's 4.00 euros are due; Ann has a wallet in euros."""
-    with a_counter(currency="EUR", now=datetime.now(UTC).replace(microsecond=0)) as found:
+    with a_counter(currency="EUR", now=datetime.now(UTC).replace(microsecond=0)) as scenario:
         a_seller(iban=IBAN, bic="COBADEFFXXX")
-        a_person("ann@vision.example", found.lab, Role.OWNER)
+        a_person("ann@vision.example", scenario.lab, Role.OWNER)
         an_operator()
         wallet_terms.set_scheme(
-            tenant=found.lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+            tenant=scenario.lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         policy = settings.CONTENT_SECURITY_POLICY
         settings.CONTENT_SECURITY_POLICY = policy.replace(
-            "form-action 'self'", f"form-action 'self' {found.stripe.url}"
+            "form-action 'self'", f"form-action 'self' {scenario.stripe.url}"
         )
-        yield found
+        yield scenario
 
 
 def sign_in_as_op(page: Page, site: str) -> None:
@@ -111,7 +111,7 @@ def test_the_pages_of_transfers_and_top_ups_fit(
     counter.collect()
     statement()
     one = f"{Transfer.objects.get(amount=150).pk}/"
-    asked = {"waiting": "", "booked": "?show=booked", "back": "?show=back", "one": one}
+    addresses = {"waiting": "", "booked": "?show=booked", "back": "?show=back", "one": one}
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
         page = seen.page
         sign_in(page, live_server.url)
@@ -125,7 +125,7 @@ def test_the_pages_of_transfers_and_top_ups_fit(
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
         page = seen.page
         sign_in_as_op(page, live_server.url)
-        for name, address in asked.items():
+        for name, address in addresses.items():
             page.goto(f"{live_server.url}/operator/transfers/{address}")
             looked_at(seen, tmp_path / f"{name}-{width}-{theme}.png")
         assert seen.complaints() == []

@@ -142,8 +142,8 @@ def test_a_months_statement_goes_from_its_opening_to_its_closing_balance(lab: Te
         "2026-04-03T08:00:00+0000,Use of 2026-04-02,2026-04-02,-7.000000,53.000000,TOK",
         "2026-05-01T00:00:00+0000,Closing balance,,,53.000000,TOK",
     ]
-    for asked in ("?month=soon", "?month=9999-12"):
-        assert signed_in(ann).get(f"{address}{asked}").status_code == 404
+    for query in ("?month=soon", "?month=9999-12"):
+        assert signed_in(ann).get(f"{address}{query}").status_code == 404
 
 
 def told(text: str) -> str:

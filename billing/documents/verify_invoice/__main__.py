@@ -33,21 +33,21 @@ NOT_WHOLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeErr
 
 
 def main(arguments: list[str]) -> int:
-    asked = parsed(arguments)
+    options = parsed(arguments)
     try:
-        keys = None if asked.key is None else seals.pinned(asked.key)
+        keys = None if options.key is None else seals.pinned(options.key)
     except (OSError, LookupError, TypeError, ValueError) as error:
         print(f"--key holds no public key: {error}", file=sys.stderr)
         return 2
     try:
-        files = unpacked(asked.bundle)
+        files = unpacked(options.bundle)
         invoice, usage = of_json(files["invoice.json"]), rows(files["usage.csv"])
     except NO_BUNDLE as error:
         print(f"This is no evidence of an invoice: {error}", file=sys.stderr)
         return 2
     try:
         key, differences = seals.check(files, keys)
-        if asked.digest not in (None, seals.digest(files["manifest.json"])):
+        if options.digest not in (None, seals.digest(files["manifest.json"])):
             differences.append("manifest.json does not have the digest that you gave")
         differences += recompute(invoice, usage)
         report = summary(invoice, usage, key=key, trusted=keys is not None)
@@ -91,18 +91,18 @@ def rows(content: bytes) -> list[dict[str, str]]:
     names = next(reader, [])
     if len(set(names)) != len(names):
         raise ValueError("usage.csv has two columns of one name")
-    found = []
+    usage = []
     for cells in reader:
         if len(cells) != len(names):
             raise ValueError(f"line {reader.line_num} of usage.csv has {len(cells)} cells, not {len(names)}")
-        found.append(dict(zip(names, cells)))  # noqa: B905 - Python 3.9 has no `strict`
-    return found
+        usage.append(dict(zip(names, cells)))  # noqa: B905 - Python 3.9 has no `strict`
+    return usage
 
 
 def recompute(invoice: Mapping[str, Any], usage: Sequence[Mapping[str, str]]) -> list[str]:
     """Sentences for all that does not come out as the invoice says."""
-    held, wrong = stretches.check(invoice, usage)
-    return [*dict.fromkeys(wrong), *lines.recompute(invoice, held), *foot.of_foot(invoice)]
+    seconds_by_line, wrong = stretches.check(invoice, usage)
+    return [*dict.fromkeys(wrong), *lines.recompute(invoice, seconds_by_line), *foot.of_foot(invoice)]
 
 
 def summary(
@@ -138,7 +138,7 @@ def same_jobs(jobs: Sequence[Mapping[str, str]]) -> list[str]:
     for row in jobs:
         if row["job"] and not row["units"].startswith("-"):
             records.setdefault(tuple(row[name] for name in shape), set()).add(row["record"])
-    return sorted({f"job {key[3]}" for key, found in records.items() if len(found) > 1})
+    return sorted({f"job {key[3]}" for key, record_ids in records.items() if len(record_ids) > 1})
 
 
 if __name__ == "__main__":

@@ -37,13 +37,13 @@ def _add(one: Point, other: Point) -> Point:
 
 
 def _times(factor: int, point: Point) -> Point:
-    found = (0, 1, 1, 0)
+    product = (0, 1, 1, 0)
     while factor:
         if factor & 1:
-            found = _add(found, point)
+            product = _add(product, point)
         point = _add(point, point)
         factor >>= 1
-    return found
+    return product
 
 
 def _same(one: Point, other: Point) -> bool:

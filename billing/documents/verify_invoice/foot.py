@@ -55,8 +55,10 @@ def of_wallet(invoice: Stated) -> list[str]:
     wrong = []
     drawn = sum(entry["amount"] for entry in invoice["wallet"])
     if not invoice["credit_note"] and drawn != invoice["prepaid"]:
-        said = money(invoice["prepaid"], invoice)
-        wrong.append(f"the wallet's entries add up to {money(drawn, invoice)}, the invoice says {said}")
+        prepaid_text = money(invoice["prepaid"], invoice)
+        wrong.append(
+            f"the wallet's entries add up to {money(drawn, invoice)}, the invoice says {prepaid_text}"
+        )
     before = invoice["prepaid"] + invoice["from_credit"]
     total, due = invoice["total"], invoice["due"]
     sign = -1 if invoice["credit_note"] else 1

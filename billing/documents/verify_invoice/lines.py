@@ -12,7 +12,7 @@ HOUR = 3600
 TERMS = ("fee", "commitment", "discount")  # of the plan, in the order in which they are charged
 
 
-def recompute(invoice: Stated, held: Mapping[str, Fraction]) -> list[str]:
+def recompute(invoice: Stated, seconds_by_line: Mapping[str, Fraction]) -> list[str]:
     """Sentences for all that does not come out as the document says; `held` is what jobs held, by line."""
     same: dict[tuple[str, ...], list[Stated]] = {}
     for line in invoice["lines"]:
@@ -20,7 +20,7 @@ def recompute(invoice: Stated, held: Mapping[str, Fraction]) -> list[str]:
     wrong = of_positions(invoice)
     for line in invoice["lines"]:
         if line["kind"] == "usage":
-            seconds = held.get(str(line["position"]), Fraction(0))
+            seconds = seconds_by_line.get(str(line["position"]), Fraction(0))
             wrong += of_line(line, same[subject(line)], seconds, invoice)
         elif line["kind"] in TERMS:
             wrong += of_term(line, same[subject(line)], invoice)
@@ -62,14 +62,14 @@ def of_shares(invoice: Stated) -> list[str]:
         if own > number(terms["of"]):
             wrong.append(f"projects used {own} seconds, all of them together {terms['of']}")
         elif own == number(terms["of"]) and shares != terms["amount"]:
-            stated, found = money(terms["amount"], invoice), money(shares, invoice)
-            wrong.append(f"the parts of all projects add up to {found}, their terms say {stated} together")
+            stated, total = money(terms["amount"], invoice), money(shares, invoice)
+            wrong.append(f"the parts of all projects add up to {total}, their terms say {stated} together")
     return wrong
 
 
 def of_originals(invoice: Stated) -> list[str]:
     """A credit note takes back from lines of its invoice, and from none more than it billed."""
-    taken: dict[int, int] = {}
+    credit_amounts: dict[int, int] = {}
     billed: dict[int, int] = {}
     wrong = []
     for line in invoice["lines"]:
@@ -78,9 +78,9 @@ def of_originals(invoice: Stated) -> list[str]:
             wrong.append(
                 f"{called([line])}: takes back from {original['number']}, not from {invoice['credits']}"
             )
-        taken[original["position"]] = taken.get(original["position"], 0) - line["amount"]
+        credit_amounts[original["position"]] = credit_amounts.get(original["position"], 0) - line["amount"]
         billed[original["position"]] = original["amount"]
-    for position, amount in taken.items():
+    for position, amount in credit_amounts.items():
         if not min(0, billed[position]) <= amount <= max(0, billed[position]):
             of = f"line {position} of {invoice['credits']}, which billed {money(billed[position], invoice)}"
             wrong.append(f"{money(amount, invoice)} is taken back of {of}")
@@ -113,16 +113,16 @@ def of_line(line: Stated, same: list[Stated], seconds: Fraction, invoice: Stated
 
 def of_amount(line: Stated, same: list[Stated], owed: int, invoice: Stated) -> list[str]:
     """What is owed, less what documents before this one hold of it, and those that were issued beside it."""
-    before, beside = line["before"]["amount"], line["beside"]["amount"]
+    before, sibling_amount = line["before"]["amount"], line["beside"]["amount"]
     wrong = []
     if line["terms"] and line["terms"]["billed"] != before:
         billed = money(line["terms"]["billed"], invoice)
         wrong.append(f"{called(same)}: {money(before, invoice)} was billed before, its terms say {billed}")
     amount = sum(each["amount"] for each in same)
-    if owed - before - beside != amount:
-        said = "comes to {}, the line says {}" if len(same) == 1 else "come to {}, they say {}"
+    if owed - before - sibling_amount != amount:
+        template = "comes to {}, the line says {}" if len(same) == 1 else "come to {}, they say {}"
         wrong.append(
-            f"{called(same)}: {said.format(money(owed - before - beside, invoice), money(amount, invoice))}"
+            f"{called(same)}: {template.format(money(owed - before - sibling_amount, invoice), money(amount, invoice))}"
         )
     return wrong
 
@@ -136,12 +136,12 @@ def of_shared(line: Stated, same: list[Stated], own: Fraction, invoice: Stated) 
         wrong.append(f"{name}: {own} seconds are its own, its terms say {terms['own']}")
     amount = rounded(price(terms["price"], whole - included), invoice["decimals"])
     if amount != terms["amount"]:
-        stated, found = money(terms["amount"], invoice), money(amount, invoice)
-        wrong.append(f"{name}: all projects together come to {found}, its terms say {stated}")
+        stated, actual = money(terms["amount"], invoice), money(amount, invoice)
+        wrong.append(f"{name}: all projects together come to {actual}, its terms say {stated}")
     exact = amount * number(terms["own"]) / whole if whole else Fraction(0)
     if abs(exact - terms["share"]) >= 1:
-        stated, found = money(terms["share"], invoice), money(exact, invoice)
-        wrong.append(f"{name}: its part is {found}, its terms say {stated}")
+        stated, actual = money(terms["share"], invoice), money(exact, invoice)
+        wrong.append(f"{name}: its part is {actual}, its terms say {stated}")
     return wrong + of_amount(line, same, terms["share"], invoice)
 
 
@@ -209,25 +209,29 @@ def charged(line: Stated, invoice: Stated, key: str) -> int:
         if each.get("used_by") != line.get("used_by"):
             continue
         earlier = each["kind"] == "discount" and each["term"] < line["term"]
-        wanted = key == "base" and (each["kind"] in ("fee", "commitment") or earlier)
-        if each["kind"] == "usage" or wanted:
+        is_counted = key == "base" and (each["kind"] in ("fee", "commitment") or earlier)
+        if each["kind"] == "usage" or is_counted:
             total += each["amount"]
     return total
 
 
 def of_allowances(invoice: Stated) -> list[str]:
     """What each allowance includes: all that is used of it, as far as it reaches."""
-    found: dict[str, list[Stated]] = {}
+    by_allowance: dict[str, list[Stated]] = {}
     for line in invoice["lines"]:
         stated = line["terms"].get("allowance") if line["kind"] == "usage" else None
         if stated:
             key = [line["service"], line.get("used_by"), stated]
-            found.setdefault(json.dumps(key, sort_keys=True), []).append(line)
+            by_allowance.setdefault(json.dumps(key, sort_keys=True), []).append(line)
     wrong = []
-    for lines in found.values():
+    for lines in by_allowance.values():
         stated = lines[0]["terms"]["allowance"]
-        given = stated.get("given", [stated])  # the plan's, and what the tenant has of its own in its place
-        hours = sum(number(each["hours"]) * Fraction(each["seconds"], stated["of"]) for each in given)
+        allowance_parts = stated.get(
+            "given", [stated]
+        )  # the plan's, and what the tenant has of its own in its place
+        hours = sum(
+            number(each["hours"]) * Fraction(each["seconds"], stated["of"]) for each in allowance_parts
+        )
         available = hours * HOUR + number(stated["carried"])
         prices = {
             line["term"]: line["terms"] for line in lines

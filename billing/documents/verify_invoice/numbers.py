@@ -25,20 +25,20 @@ def number(text: Any) -> Fraction:
 
 def whole(text: Any) -> int:
     """As `number`, without a part."""
-    found = number(text)
-    if found.denominator != 1:
+    value = number(text)
+    if value.denominator != 1:
         raise ValueError(f"{text} is no whole number")
-    return found.numerator
+    return value.numerator
 
 
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def second(text: str) -> int:
-    found = timegm(strptime(text, FORMAT))
-    if strftime(FORMAT, gmtime(found)) != text:
+    timestamp = timegm(strptime(text, FORMAT))
+    if strftime(FORMAT, gmtime(timestamp)) != text:
         raise ValueError(f"{text[:80]!r} is not written as moments are here")
-    return found
+    return timestamp
 
 
 def of_json(text: bytes) -> Any:
@@ -47,10 +47,10 @@ def of_json(text: bytes) -> Any:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError(f"it says twice what {max(found, key=[name for name, _ in pairs].count)} is")
-    return found
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError(f"it says twice what {max(values, key=[name for name, _ in pairs].count)} is")
+    return values
 
 
 def rounded(amount: Fraction, decimals: int) -> int:

@@ -67,20 +67,20 @@ def of_seal(name: str, files: Files, seal: Seal, keys: list[bytes] | None) -> It
 def of_digests(files: Files) -> Iterator[str]:
     manifest, documents = (of_json(files[f"{name}.json"]) for name in SIGNED)
     number = of_json(files["invoice.json"])["number"]
-    for name, said in (("manifest", manifest["document"]), ("documents", documents["document"])):
-        if said != number:
-            yield f"{name}.json is of {said}, the invoice is {number}"
+    for name, value in (("manifest", manifest["document"]), ("documents", documents["document"])):
+        if value != number:
+            yield f"{name}.json is of {value}, the invoice is {number}"
     if documents["manifest"] != digest(files["manifest.json"]):
         yield "documents.json is of another manifest.json"
     if sorted(manifest["files"]) != sorted(DATA):
         yield f"manifest.json names {', '.join(sorted(manifest['files']))}, not {' and '.join(DATA)}"
-    known = {**manifest["files"], **documents["files"]}
-    for name, said in sorted(known.items()):
+    digests = {**manifest["files"], **documents["files"]}
+    for name, value in sorted(digests.items()):
         if name not in files:
             yield f"{name} is missing"
-        elif digest(files[name]) != said:
+        elif digest(files[name]) != value:
             yield f"{name} is not what was signed"
-    rest = {*known, *(f"{name}.json" for name in SIGNED)}
+    rest = {*digests, *(f"{name}.json" for name in SIGNED)}
     for name in sorted(set(files) - rest):
         if not NOT_SIGNED.fullmatch(name):
             yield f"{name} was not signed"

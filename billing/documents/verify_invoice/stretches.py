@@ -65,7 +65,7 @@ def read(row: Mapping[str, str]) -> Stretch:
 def check(invoice: Stated, usage: Iterable[Mapping[str, str]]) -> tuple[dict[str, Fraction], list[str]]:
     """By line what its stretches hold, in resource-seconds; and sentences for all that is wrong with them."""
     lines = {str(line["position"]): line for line in invoice["lines"]}
-    held: dict[str, Fraction] = {}
+    seconds_by_line: dict[str, Fraction] = {}
     wrong: list[str] = []
     shapes: dict[tuple[str, ...], tuple[object, ...]] = {}
     runs: dict[tuple[str, str, bool], list[Stretch]] = {}
@@ -75,7 +75,7 @@ def check(invoice: Stated, usage: Iterable[Mapping[str, str]]) -> tuple[dict[str
             wrong.append(f"jobs stand behind line {row['line']}, which the invoice does not have")
             continue
         seconds = Fraction(whole(row["units"]) * whole(row["share_num"]), whole(row["share_den"]))
-        held[row["line"]] = held.get(row["line"], Fraction(0)) + seconds
+        seconds_by_line[row["line"]] = seconds_by_line.get(row["line"], Fraction(0)) + seconds
         if not row["record"]:
             if line.get("used_by") is None:
                 wrong.append(f"line {row['line']}: a sum stands in the place of its jobs")
@@ -93,7 +93,7 @@ def check(invoice: Stated, usage: Iterable[Mapping[str, str]]) -> tuple[dict[str
         runs.setdefault((stretch.record, line["meter"], back), []).append(stretch)
     for same in runs.values():
         wrong += overlaps(sorted(same, key=lambda each: (each.since, each.until)), lines)
-    return held, wrong
+    return seconds_by_line, wrong
 
 
 def of_stretch(stretch: Stretch, line: Stated) -> Iterator[str]:

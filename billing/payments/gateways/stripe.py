@@ -105,20 +105,20 @@ class Stripe:
 
     def customer_exists(self, customer: str) -> bool:
         try:
-            found = _plain(_asked(lambda: self._client.customers.retrieve(customer)))
+            answer = _plain(_asked(lambda: self._client.customers.retrieve(customer)))
         except GatewayError as error:
             if error.code == "resource_missing":
                 return False
             raise
-        return not found.get("deleted")
+        return not answer.get("deleted")
 
     def customers(self, *, since: int) -> Iterator[tuple[str, Mapping[str, str]]]:
         for each in _listed(self._client.customers.list, {"created": {"gte": since}}):
             yield each["id"], each.get("metadata") or {}
 
     def methods(self, customer: str) -> Sequence[Method]:
-        found = _listed(self._client.payment_methods.list, {"customer": customer})
-        return [values.method(each) for each in found]
+        objects = _listed(self._client.payment_methods.list, {"customer": customer})
+        return [values.method(each) for each in objects]
 
     def find_method(self, method: str) -> Method:
         return values.method(_plain(_asked(lambda: self._client.payment_methods.retrieve(method))))
@@ -128,16 +128,18 @@ class Stripe:
 
     def charge(self, params: Params, *, key: str) -> Charge:
         """A refusal by the bank is an answer: a charge that failed or needs its owner."""
-        wanted = _typed(params | {"expand": _EXPANDED})
+        typed_params = _typed(params | {"expand": _EXPANDED})
         try:
-            made = _asked(lambda: self._client.payment_intents.create(wanted, _keyed(key)))
+            answer = _asked(lambda: self._client.payment_intents.create(typed_params, _keyed(key)))
         except _DeclinedError as declined:
             return values.charge(declined.intent)
-        return values.charge(_plain(made))
+        return values.charge(_plain(answer))
 
     def find_charge(self, charge: str) -> Charge:
-        wanted = _typed({"expand": _EXPANDED})
-        return values.charge(_plain(_asked(lambda: self._client.payment_intents.retrieve(charge, wanted))))
+        typed_params = _typed({"expand": _EXPANDED})
+        return values.charge(
+            _plain(_asked(lambda: self._client.payment_intents.retrieve(charge, typed_params)))
+        )
 
     def cancel_charge(self, charge: str, *, key: str) -> Charge:
         """Give up a charge that nobody has confirmed."""
@@ -147,28 +149,28 @@ class Stripe:
 
     def charges(self, *, since: int, until: int | None = None, customer: str = "") -> Iterator[Charge]:
         """Newest first, of both seconds and between them."""
-        made = {"gte": since} | ({"lte": until} if until is not None else {})
-        wanted: Params = {"created": made, "expand": [f"data.{each}" for each in _EXPANDED]}
+        time_range = {"gte": since} | ({"lte": until} if until is not None else {})
+        params: Params = {"created": time_range, "expand": [f"data.{each}" for each in _EXPANDED]}
         if customer:
-            wanted["customer"] = customer
-        for each in _listed(self._client.payment_intents.list, wanted):
+            params["customer"] = customer
+        for each in _listed(self._client.payment_intents.list, params):
             yield values.charge(each)
 
     def open_session(self, params: Params, *, key: str) -> Session:
-        made = _asked(lambda: self._client.checkout.sessions.create(_typed(params), _keyed(key)))
-        return values.session(_plain(made))
+        answer = _asked(lambda: self._client.checkout.sessions.create(_typed(params), _keyed(key)))
+        return values.session(_plain(answer))
 
     def find_session(self, session: str) -> Session:
-        wanted = _typed({"expand": ["setup_intent", "payment_intent"]})
+        typed_params = _typed({"expand": ["setup_intent", "payment_intent"]})
         return values.session(
-            _plain(_asked(lambda: self._client.checkout.sessions.retrieve(session, wanted)))
+            _plain(_asked(lambda: self._client.checkout.sessions.retrieve(session, typed_params)))
         )
 
     def sessions(self, *, since: int, customer: str = "") -> Iterator[Session]:
-        wanted: Params = {"created": {"gte": since}}
+        params: Params = {"created": {"gte": since}}
         if customer:
-            wanted["customer"] = customer
-        for each in _listed(self._client.checkout.sessions.list, wanted):
+            params["customer"] = customer
+        for each in _listed(self._client.checkout.sessions.list, params):
             yield values.session(each)
 
     def expire_session(self, session: str, *, key: str) -> Session:
@@ -182,10 +184,10 @@ class Stripe:
         return values.refund(_plain(_asked(lambda: self._client.refunds.retrieve(refund))))
 
     def refunds(self, *, since: int, charge: str = "") -> Iterator[Refund]:
-        wanted: Params = {"created": {"gte": since}}
+        params: Params = {"created": {"gte": since}}
         if charge:
-            wanted["payment_intent"] = charge
-        for each in _listed(self._client.refunds.list, wanted):
+            params["payment_intent"] = charge
+        for each in _listed(self._client.refunds.list, params):
             yield values.refund(each)
 
     def find_dispute(self, dispute: str) -> Dispute:
@@ -197,10 +199,10 @@ class Stripe:
 
     def events(self, *, since: int, undelivered: bool = False) -> Iterator[Event]:
         """Newest first, of the types in `HEARD`; Stripe keeps them for 30 days."""
-        wanted: Params = {"created": {"gte": since}}
+        params: Params = {"created": {"gte": since}}
         if undelivered:
-            wanted["delivery_success"] = False
-        for each in _listed(self._client.events.list, wanted):
+            params["delivery_success"] = False
+        for each in _listed(self._client.events.list, params):
             if each["type"] in HEARD:
                 yield values.event(each)
 
@@ -219,9 +221,9 @@ class Stripe:
             yield values.payout(each)
 
     def movements(self, *, since: int = 0, payout: str = "") -> Iterator[Movement]:
-        wanted: Params = {"payout": payout} if payout else {"created": {"gte": since}}
-        wanted["expand"] = ["data.source"]
-        for each in _listed(self._client.balance_transactions.list, wanted):
+        params: Params = {"payout": payout} if payout else {"created": {"gte": since}}
+        params["expand"] = ["data.source"]
+        for each in _listed(self._client.balance_transactions.list, params):
             yield values.movement(each)
 
 
@@ -250,8 +252,10 @@ def _asked(call: Callable[[], T]) -> T:
     except stripe.PermissionError as error:
         raise _ForbiddenError(_said(error), Happened.LOCKED_OUT) from None
     except stripe.StripeError as error:
-        told = {name: getattr(error, name, "") or "" for name in ("code", "param")}
-        raise GatewayError(_said(error), _happened(error), code=told["code"], about=told["param"]) from None
+        details = {name: getattr(error, name, "") or "" for name in ("code", "param")}
+        raise GatewayError(
+            _said(error), _happened(error), code=details["code"], about=details["param"]
+        ) from None
 
 
 def _is_refused(ask: Callable[[], object]) -> bool:
@@ -276,12 +280,12 @@ def _happened(error: stripe.StripeError) -> Happened:
         return Happened.STORED  # a call with this key arrived before, and may have done something
     if isinstance(error, stripe.InvalidRequestError):
         return Happened.REFUSED
-    if status is not None and status >= 500 and _is_told(error):
+    if status is not None and status >= 500 and _is_stripe_answer(error):
         return Happened.STORED  # replayed for as long as the key lives
     return Happened.LOST
 
 
-def _is_told(error: stripe.StripeError) -> bool:
+def _is_stripe_answer(error: stripe.StripeError) -> bool:
     """Whether Stripe itself answered: something in between may have, or half of the answer is missing."""
     body: Any = error.json_body
     return isinstance(body, dict) and isinstance(body.get("error"), dict)
@@ -296,16 +300,16 @@ def _said(error: stripe.StripeError) -> str:
         return "Stripe does not accept the key: set STRIPE_SECRET_KEY to one that may do this."
     if isinstance(error, stripe.APIConnectionError):
         return "Stripe could not be reached, or its answer was lost."
-    if error.http_status is not None and not _is_told(error):
+    if error.http_status is not None and not _is_stripe_answer(error):
         return f"Stripe answered with {error.http_status} and nothing that can be read."
     return f"Stripe: {error.user_message or error.code or error.http_status}"
 
 
-def _listed(ask: Callable[..., Any], wanted: Params) -> Iterator[dict[str, Any]]:
+def _listed(ask: Callable[..., Any], params: Params) -> Iterator[dict[str, Any]]:
     """All objects, newest first, page by page."""
     after: Params = {}
     while True:
-        page = _plain(_asked(partial(ask, _typed(wanted | {"limit": PAGE} | after))))
+        page = _plain(_asked(partial(ask, _typed(params | {"limit": PAGE} | after))))
         yield from page["data"]
         if not page["has_more"]:
             return
@@ -332,14 +336,14 @@ def _in_order(value: object) -> object:
 
 
 def _plain(answer: Any) -> dict[str, Any]:
-    told: dict[str, Any] = answer.to_dict()
-    return told
+    data: dict[str, Any] = answer.to_dict()
+    return data
 
 
 def _loaded(payload: bytes) -> object:
     """Raises ValueError for what is no JSON."""
     try:
-        told: object = json.loads(payload)
+        data: object = json.loads(payload)
     except RecursionError as error:
         raise ValueError("brackets within brackets") from error
-    return told
+    return data

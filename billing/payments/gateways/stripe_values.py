@@ -87,25 +87,29 @@ def charge(of: Object) -> Charge:
 def _paid_with(details: Object) -> str:
     """`Visa ending in 4242`; "" where nothing is told."""
     kind = details.get("type") or ""
-    told = _inner(details, kind)
-    name = "Bank account" if kind == "sepa_debit" else (told.get("brand") or kind).replace("_", " ").title()
-    return f"{name} ending in {told['last4']}" if told.get("last4") else name
+    instrument = _inner(details, kind)
+    name = (
+        "Bank account"
+        if kind == "sepa_debit"
+        else (instrument.get("brand") or kind).replace("_", " ").title()
+    )
+    return f"{name} ending in {instrument['last4']}" if instrument.get("last4") else name
 
 
 def _settled(newest: Object, balance: Object) -> int | None:
     """A card's charge is made as it is paid. A debit's is made when it is handed in, and its money is booked days
     later, with its balance transaction."""
     kind = (newest.get("payment_method_details") or {}).get("type")
-    told = newest if kind == "card" else balance
-    return told.get("created")
+    source = newest if kind == "card" else balance
+    return source.get("created")
 
 
 def _without_method(error: Object) -> ChargeState:
     """What `requires_payment_method` means: untried, to be confirmed by its owner, or refused."""
     if not error:
         return ChargeState.OPEN
-    asked = "authentication_required"
-    if asked in {error.get("code"), error.get("decline_code")}:
+    auth_code = "authentication_required"
+    if auth_code in {error.get("code"), error.get("decline_code")}:
         return ChargeState.NEEDS_ACTION
     return ChargeState.FAILED
 
@@ -113,16 +117,16 @@ def _without_method(error: Object) -> ChargeState:
 def method(of: Object) -> Method:
     """What may be shown of a PaymentMethod; no number is in it, and none is asked for."""
     kind = of["type"]
-    told = of.get(kind) or {}
+    instrument = of.get(kind) or {}
     return Method(
         id=of["id"],
         kind=kind,
         customer=id_of(of.get("customer")),
-        brand=told.get("brand") or told.get("bank_code") or "",
-        last4=told.get("last4") or "",
-        exp_month=told.get("exp_month"),
-        exp_year=told.get("exp_year"),
-        fingerprint=told.get("fingerprint") or "",
+        brand=instrument.get("brand") or instrument.get("bank_code") or "",
+        last4=instrument.get("last4") or "",
+        exp_month=instrument.get("exp_month"),
+        exp_year=instrument.get("exp_year"),
+        fingerprint=instrument.get("fingerprint") or "",
     )
 
 
@@ -171,11 +175,11 @@ def dispute(of: Object) -> Dispute:
 
 def event(of: object) -> Event:
     """An Event: which object it is about, and nothing of what it says of that. Of any other shape, `unread`."""
-    told = of if isinstance(of, Mapping) else {}
-    about = _inner(_inner(told, "data"), "object")
-    name, created, live = told.get("id"), told.get("created"), told.get("livemode")
+    payload = of if isinstance(of, Mapping) else {}
+    about = _inner(_inner(payload, "data"), "object")
+    name, created, live = payload.get("id"), payload.get("created"), payload.get("livemode")
     tags = about.get("metadata") or {}
-    texts = [told.get("type"), about.get("id") or "", about.get("object") or ""]
+    texts = [payload.get("type"), about.get("id") or "", about.get("object") or ""]
     if not _is_name(name) or not name:
         return _unread(of, "it has no id")
     if not isinstance(created, int) or not 0 <= created < LAST_SECOND or not isinstance(live, bool):
@@ -203,9 +207,9 @@ def _unread(of: object, why: str, name: str = "") -> Event:
     return Event(id=name, type=UNREAD, created=0, live=False, object_id="", object_kind="", unread=sentence)
 
 
-def _is_name(told: object) -> TypeGuard[str]:
+def _is_name(value: object) -> TypeGuard[str]:
     """Whether it is a text that is kept as it is."""
-    return isinstance(told, str) and len(told) <= LONGEST and (told.isprintable() or not told)
+    return isinstance(value, str) and len(value) <= LONGEST and (value.isprintable() or not value)
 
 
 def payout(of: Object) -> Payout:
@@ -238,13 +242,13 @@ def movement(of: Object) -> Movement:
     )
 
 
-def id_of(told: object) -> str:
+def id_of(reference: object) -> str:
     """The id of an object that is given by its id or whole; '' for none."""
-    if isinstance(told, Mapping):
-        return str(told.get("id") or "")
-    return str(told or "")
+    if isinstance(reference, Mapping):
+        return str(reference.get("id") or "")
+    return str(reference or "")
 
 
 def _inner(of: Object, name: str) -> Object:
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
+    value = of.get(name)
+    return value if isinstance(value, Mapping) else {}

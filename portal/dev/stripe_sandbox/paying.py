@@ -32,14 +32,14 @@ def intent_of(world: World, session: Json) -> Json:
     """The payment intent of a session is made when somebody first tries to pay."""
     if session["payment_intent"]:
         return world.get("payment_intent", session["payment_intent"])
-    told = world.hidden(session["id"])["payment_intent_data"]
-    fields = {name: told[name] for name in told if name != "metadata"}
+    intent_data = world.hidden(session["id"])["payment_intent_data"]
+    fields = {name: intent_data[name] for name in intent_data if name != "metadata"}
     intent = payment_intents.make(
         world,
         amount=session["amount_total"],
         currency=session["currency"],
         customer=session["customer"],
-        metadata=merged({}, told.get("metadata")),
+        metadata=merged({}, intent_data.get("metadata")),
         **fields,
     )
     world.hidden(intent["id"])["session"] = session["id"]
@@ -76,8 +76,8 @@ def follow(world: World, intent: Json) -> None:
 def complete(world: World, session: Json, *, paid: bool) -> None:
     world.never("session_expires", session["id"])
     person = world.hidden(session["id"]).get("person") or {}
-    told = {"address": None, "business_name": None, "email": None, "individual_name": None, "name": None}
-    session["customer_details"] = told | {"phone": None, "tax_exempt": "none", "tax_ids": []} | {
+    defaults = {"address": None, "business_name": None, "email": None, "individual_name": None, "name": None}
+    session["customer_details"] = defaults | {"phone": None, "tax_exempt": "none", "tax_ids": []} | {
         name: person.get(name) for name in ("email", "name")
     }  # fmt: skip
     session |= {"status": "complete", "url": None}

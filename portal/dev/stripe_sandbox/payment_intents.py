@@ -75,55 +75,55 @@ def make(world: World, *, amount: int, currency: str, customer: str | None, **fi
 
 
 def create(call: Call) -> Json:
-    world, told = call.world, call.params
-    if told.get("capture_method", "automatic_async") == "manual":
+    world, params = call.world, call.params
+    if params.get("capture_method", "automatic_async") == "manual":
         raise invalid("The sandbox captures at once; leave capture_method out.", param="capture_method")
-    if "off_session" in told and not told.get("confirm"):
+    if "off_session" in params and not params.get("confirm"):
         raise invalid("off_session can only be given together with confirm=true.", param="off_session")
     customer = call.get("customer")
     if customer:
         world.named("customer", customer, param="customer")
-    currencies.check(told["amount"], told["currency"])
+    currencies.check(params["amount"], params["currency"])
     method = None
     if chosen := call.get("payment_method"):
         method = usable(world, chosen, customer=customer)
-    if told.get("confirm"):
+    if params.get("confirm"):
         if method is None:
             raise without_method()
         need_return_url(call)
     check_texts(call)
     fields = call.given(*PLAIN)
     if method is not None:
-        refuse_type(types_of(told["currency"], told.get("allowed_payment_method_types")), method)
+        refuse_type(types_of(params["currency"], params.get("allowed_payment_method_types")), method)
     intent = make(
         world,
-        amount=told["amount"],
-        currency=told["currency"],
+        amount=params["amount"],
+        currency=params["currency"],
         customer=customer,
         metadata=merged({}, call.get("metadata")),
         **fields,
     )
-    if told.get("automatic_payment_methods"):
-        intent["automatic_payment_methods"] = {"allow_redirects": "always"} | told[
+    if params.get("automatic_payment_methods"):
+        intent["automatic_payment_methods"] = {"allow_redirects": "always"} | params[
             "automatic_payment_methods"
         ]
     if method is not None:
         intent |= {"payment_method": method["id"], "status": "requires_confirmation"}
-        if told.get("confirm"):
+        if params.get("confirm"):
             confirm_as_told(call, intent, method)
     return intent
 
 
 def need_return_url(call: Call) -> None:
     """On session, some methods send people elsewhere, so Stripe wants to know where they come back to."""
-    told = call.params
-    automatic = told.get("automatic_payment_methods") or {}
-    cards_only = told.get("allowed_payment_method_types") == ["card"]
+    params = call.params
+    automatic = params.get("automatic_payment_methods") or {}
+    cards_only = params.get("allowed_payment_method_types") == ["card"]
     if (
-        told.get("off_session")
-        or told.get("return_url")
+        params.get("off_session")
+        or params.get("return_url")
         or cards_only
-        or told.get("error_on_requires_action")
+        or params.get("error_on_requires_action")
     ):
         return
     if automatic.get("allow_redirects") != "never":
@@ -162,9 +162,9 @@ def check_texts(call: Call) -> None:
 
 
 def check_email(call: Call, name: str) -> None:
-    told = call.get(name)
-    if told and not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", told):
-        raise invalid(f"Invalid email address: {told}", param=name, code="email_invalid")
+    email = call.get(name)
+    if email and not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", email):
+        raise invalid(f"Invalid email address: {email}", param=name, code="email_invalid")
 
 
 def confirm_as_told(call: Call, intent: Json, method: Json) -> None:

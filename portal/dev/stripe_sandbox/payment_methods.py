@@ -57,12 +57,14 @@ def add_account(world: World, account: TestAccount, *, person: Json | None = Non
 
 
 def added(world: World, kind: str, shown: Json, hidden: Json, person: Json | None) -> Json:
-    made = world.new("payment_method", "pm", type=kind)
+    method = world.new("payment_method", "pm", type=kind)
     for name in [
-        name for name, value in made.items() if value is None and name not in {"customer", "allow_redisplay"}
+        name
+        for name, value in method.items()
+        if value is None and name not in {"customer", "allow_redisplay"}
     ]:
-        del made[name]  # only the part of its own type is there
-    made |= {
+        del method[name]  # only the part of its own type is there
+    method |= {
         kind: shown,
         "allow_redisplay": "unspecified",
         "billing_details": {**NOBODY, "address": dict(ADDRESS), **(person or {})},
@@ -70,8 +72,8 @@ def added(world: World, kind: str, shown: Json, hidden: Json, person: Json | Non
         "customer_account": None,
         "metadata": {},
     }
-    world.hidden(made["id"]).update(hidden)
-    return made
+    world.hidden(method["id"]).update(hidden)
+    return method
 
 
 def behaviour(world: World, method: Json) -> TestCard | TestAccount:
@@ -81,8 +83,8 @@ def behaviour(world: World, method: Json) -> TestCard | TestAccount:
 
 def usable(world: World, identifier: str, *, customer: str | None, param: str = "payment_method") -> Json:
     """The method that a request names, new where it names a test card by `pm_card_…`; one of that customer."""
-    if made := stands_for(world, identifier):
-        return made
+    if new_method := stands_for(world, identifier):
+        return new_method
     method = world.find("payment_method", identifier)
     if method is None:
         raise missing("PaymentMethod", identifier, param=param)
@@ -110,9 +112,9 @@ def stands_for(world: World, identifier: str) -> Json | None:
 
 
 def refuse_unsavable(world: World, method: Json) -> None:
-    known = behaviour(world, method)
-    if isinstance(known, TestCard) and not known.saved and known.decline:
-        raise refused(known.decline, method=method)
+    instrument = behaviour(world, method)
+    if isinstance(instrument, TestCard) and not instrument.saved and instrument.decline:
+        raise refused(instrument.decline, method=method)
 
 
 def attach_to(world: World, method: Json, customer: str) -> None:
@@ -134,30 +136,34 @@ def detach_from(world: World, method: Json) -> None:
 def create(call: Call) -> Json:
     kind = call.get("type")
     person = call.get("billing_details") or {}
-    if kind == "card" and (told := call.get("card")):
-        card = BY_NUMBER.get(told.get("number", "").replace(" ", ""))
+    if kind == "card" and (details := call.get("card")):
+        card = BY_NUMBER.get(details.get("number", "").replace(" ", ""))
         if card is None:
             raise invalid(
                 "Only the public test cards are known to the sandbox.",
                 param="card[number]",
                 code="incorrect_number",
             )
-        made = add_card(
-            call.world, card, month=told.get("exp_month", 12), year=told.get("exp_year", 2034), person=person
+        method = add_card(
+            call.world,
+            card,
+            month=details.get("exp_month", 12),
+            year=details.get("exp_year", 2034),
+            person=person,
         )
-    elif kind == "sepa_debit" and (told := call.get("sepa_debit")):
-        account = BY_IBAN.get(told["iban"].replace(" ", ""))
+    elif kind == "sepa_debit" and (details := call.get("sepa_debit")):
+        account = BY_IBAN.get(details["iban"].replace(" ", ""))
         if account is None:
             raise invalid(
                 "Only the public test accounts are known to the sandbox.",
                 param="sepa_debit[iban]",
                 code="invalid_bank_account_iban",
             )
-        made = add_account(call.world, account, person=person)
+        method = add_account(call.world, account, person=person)
     else:
         raise invalid("Give type=card with card, or type=sepa_debit with sepa_debit.", param="type")
-    made["metadata"] = merged({}, call.get("metadata"))
-    return made
+    method["metadata"] = merged({}, call.get("metadata"))
+    return method
 
 
 def retrieve(call: Call) -> Json:
@@ -176,12 +182,12 @@ def update(call: Call) -> Json:
     with call.world.updating(method, "payment_method.updated"):
         method["metadata"] = merged(method["metadata"], call.params.get("metadata"))
         method |= call.given("allow_redisplay")
-        if told := call.get("billing_details"):
-            method["billing_details"] = {**method["billing_details"], **told}
-        if told := call.get("card"):
+        if details := call.get("billing_details"):
+            method["billing_details"] = {**method["billing_details"], **details}
+        if details := call.get("card"):
             method["card"] = {
                 **method["card"],
-                **{k: v for k, v in told.items() if k in {"exp_month", "exp_year"}},
+                **{k: v for k, v in details.items() if k in {"exp_month", "exp_year"}},
             }
     return method
 
@@ -208,8 +214,8 @@ def detach(call: Call) -> Json:
 
 
 def list_(call: Call) -> Json:
-    if told := call.get("customer"):
-        call.world.named("customer", told, param="customer")
+    if customer := call.get("customer"):
+        call.world.named("customer", customer, param="customer")
     owned = [one for one in call.world.all("payment_method") if one["customer"] is not None]
     return listing.page(call, owned, url="/v1/payment_methods", equal=["customer", "type", "allow_redisplay"])
 

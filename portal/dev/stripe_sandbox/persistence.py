@@ -16,13 +16,13 @@ NAME = "stripe-sandbox.json"
 def write(home: Path, state: State) -> None:
     """Atomically, and on the disk when this returns; readable by its owner only."""
     target = home / NAME
-    beside = target.with_suffix(".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    temp_path = target.with_suffix(".new")
+    descriptor = os.open(temp_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(msgspec.json.encode(state.as_json()))
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(target)
+    temp_path.replace(target)
 
 
 def read(home: Path) -> State | None:
@@ -31,7 +31,7 @@ def read(home: Path) -> State | None:
     if not target.exists():
         return None
     try:
-        told = msgspec.json.decode(target.read_bytes())
-        return State(**{field.name: told[field.name] for field in dataclasses.fields(State)})
+        payload = msgspec.json.decode(target.read_bytes())
+        return State(**{field.name: payload[field.name] for field in dataclasses.fields(State)})
     except (msgspec.DecodeError, KeyError, TypeError):
         raise SystemExit(f"{target} is not a state of the sandbox: move it away to start anew.") from None

@@ -24,13 +24,13 @@ def make(
     """Give back `amount` minor units of the charge, all that is left if none is told."""
     left = charge["amount"] - charge["amount_refunded"]
     refuse(world, charge, left, amount)
-    given = left if amount is None else amount
-    known = behaviour(world, world.get("payment_method", charge["payment_method"]))
-    slow = not isinstance(known, TestCard) or known.refund == "later"
-    made = world.new(
+    refund_amount = left if amount is None else amount
+    instrument = behaviour(world, world.get("payment_method", charge["payment_method"]))
+    slow = not isinstance(instrument, TestCard) or instrument.refund == "later"
+    refund = world.new(
         "refund",
         "re" if charge["id"].startswith("ch_") else "pyr",
-        amount=given,
+        amount=refund_amount,
         charge=charge["id"],
         currency=charge["currency"],
         destination_details={"type": "card", "card": {"type": "refund", "reference_status": "pending"}},
@@ -40,19 +40,21 @@ def make(
         reason=reason,
         status="pending" if slow else "succeeded",
     )
-    booked = balance.book(world, amount=-given, charged=0, kind="refund", category="refund", source=made)
-    made["balance_transaction"] = booked["id"]
-    charge["amount_refunded"] += given
+    booked = balance.book(
+        world, amount=-refund_amount, charged=0, kind="refund", category="refund", source=refund
+    )
+    refund["balance_transaction"] = booked["id"]
+    charge["amount_refunded"] += refund_amount
     charge["refunded"] = charge["amount_refunded"] == charge["amount"]
-    world.emit("refund.created", made)
+    world.emit("refund.created", refund)
     world.emit("charge.refunded", charge)
     if charge["refunded"]:
         disputes.satisfy(world, charge)
     if slow:
-        world.later(world.now() + LATER, "refund_arrives", made["id"])
-    elif isinstance(known, TestCard) and known.refund == "fails":
-        world.later(world.now() + LATER, "refund_fails", made["id"])
-    return made
+        world.later(world.now() + LATER, "refund_arrives", refund["id"])
+    elif isinstance(instrument, TestCard) and instrument.refund == "fails":
+        world.later(world.now() + LATER, "refund_fails", refund["id"])
+    return refund
 
 
 def refuse(world: World, charge: Json, left: int, amount: int | None) -> None:

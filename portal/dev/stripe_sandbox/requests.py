@@ -58,8 +58,8 @@ class Answer:
     content_type: str = "application/json"
 
     @classmethod
-    def of(cls, status: int, told: Json) -> Answer:
-        return cls(status, json.dumps(told, indent=2).encode())
+    def of(cls, status: int, payload: Json) -> Answer:
+        return cls(status, json.dumps(payload, indent=2).encode())
 
 
 def without_secret(headers: dict[str, str]) -> dict[str, str]:

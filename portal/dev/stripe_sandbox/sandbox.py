@@ -143,5 +143,5 @@ class Sandbox:
                 endpoint["url"] = webhook or endpoint["url"]
                 self.world.hidden(endpoint["id"])["secrets"] = [secret] if secret else []
                 return
-        made = self.hand.endpoint(webhook or "", secret=secret)
-        self.world.hidden(made["id"])["told"] = True
+        new_endpoint = self.hand.endpoint(webhook or "", secret=secret)
+        self.world.hidden(new_endpoint["id"])["told"] = True

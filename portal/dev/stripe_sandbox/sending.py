@@ -23,8 +23,8 @@ class Message:
 def signature(body: bytes, secrets: list[str], at: int) -> str:
     """`t=…,v1=…`, one v1 for each secret that is in force."""
     signed = str(at).encode() + b"." + body
-    made = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
-    return ",".join([f"t={at}", *(f"v1={one}" for one in made)])
+    signatures = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
+    return ",".join([f"t={at}", *(f"v1={one}" for one in signatures)])
 
 
 def posted(message: Message) -> int:

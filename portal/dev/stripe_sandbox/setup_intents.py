@@ -43,15 +43,15 @@ def confirm(world: World, intent: Json, method: Json, *, return_url: str | None 
     """Save the method with the customer, ask the owner first, or raise the 402 of a decline."""
     intent |= {"payment_method": method["id"], "last_setup_error": None, "next_action": None}
     world.hidden(intent["id"])["return_url"] = return_url
-    known = behaviour(world, method)
-    if isinstance(known, TestCard) and known.decline and not known.saved:
-        give_up(world, intent, described(known.decline, method=method))
-        raise refused(known.decline, method=method, intent=intent)
-    if isinstance(known, TestCard) and known.authentication in {"unless_set_up", "always"}:
+    instrument = behaviour(world, method)
+    if isinstance(instrument, TestCard) and instrument.decline and not instrument.saved:
+        give_up(world, intent, described(instrument.decline, method=method))
+        raise refused(instrument.decline, method=method, intent=intent)
+    if isinstance(instrument, TestCard) and instrument.authentication in {"unless_set_up", "always"}:
         url = f"{world.base}/authenticate/{intent['id']}"
         kind = "redirect_to_url" if return_url else "use_stripe_sdk"
-        told = {"return_url": return_url, "url": url} if return_url else {"stripe_js": url}
-        intent |= {"status": "requires_action", "next_action": {"type": kind, kind: told}}
+        action = {"return_url": return_url, "url": url} if return_url else {"stripe_js": url}
+        intent |= {"status": "requires_action", "next_action": {"type": kind, kind: action}}
         world.emit("setup_intent.requires_action", intent)
         return
     succeed(world, intent, method)

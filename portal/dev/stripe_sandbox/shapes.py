@@ -40,8 +40,8 @@ def optional(annotation: Any) -> bool:
 
 @cache
 def _nullable(kind: str) -> tuple[str, ...]:
-    told = CLASSES[kind].__annotations__
-    return tuple(name for name, hint in told.items() if optional(hint) and name not in ABSENT)
+    hints = CLASSES[kind].__annotations__
+    return tuple(name for name, hint in hints.items() if optional(hint) and name not in ABSENT)
 
 
 def blank(kind: str) -> Json:
@@ -52,8 +52,8 @@ def blank(kind: str) -> Json:
 @cache
 def expandable(kind: str) -> frozenset[str]:
     """The fields that are an id until they are expanded into the object."""
-    told = CLASSES[kind].__annotations__ if kind in CLASSES else {}
-    return frozenset(name for name, hint in told.items() if _either_id_or_object(hint))
+    hints = CLASSES[kind].__annotations__ if kind in CLASSES else {}
+    return frozenset(name for name, hint in hints.items() if _either_id_or_object(hint))
 
 
 def _either_id_or_object(hint: Any) -> bool:

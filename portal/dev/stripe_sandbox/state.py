@@ -71,11 +71,11 @@ class World:
 
     def new(self, kind: str, prefix: str, **fields: Any) -> Json:
         """An object of now with all that its kind has; what is not given is null."""
-        made = {"id": self.new_id(prefix), **shapes.blank(kind), "created": self.now(), **fields}
+        resource = {"id": self.new_id(prefix), **shapes.blank(kind), "created": self.now(), **fields}
         if "livemode" in shapes.CLASSES[kind].__annotations__:
-            made["livemode"] = self.live
-        self.state.objects.setdefault(kind, {})[made["id"]] = made
-        return made
+            resource["livemode"] = self.live
+        self.state.objects.setdefault(kind, {})[resource["id"]] = resource
+        return resource
 
     def all(self, kind: str) -> list[Json]:
         return list(self.state.objects.get(kind, {}).values())
@@ -85,17 +85,17 @@ class World:
 
     def get(self, kind: str, identifier: str | None) -> Json:
         """One that is known to be there, because another object names it."""
-        found = self.find(kind, identifier)
-        if found is None:
+        resource = self.find(kind, identifier)
+        if resource is None:
             raise LookupError(f"The sandbox lost its {kind} {identifier}.")
-        return found
+        return resource
 
     def named(self, kind: str, identifier: str, *, param: str, in_path: bool = False) -> Json:
         """One that a request names; refused as Stripe does where there is none."""
-        found = self.find(kind, identifier)
-        if found is None or (found.get("deleted") and not in_path):
+        resource = self.find(kind, identifier)
+        if resource is None or (resource.get("deleted") and not in_path):
             raise missing(kind, identifier, param=param, status=404 if in_path else 400)
-        return found
+        return resource
 
     def anywhere(self, identifier: str) -> Json | None:
         """An object by its id alone."""

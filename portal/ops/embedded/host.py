@@ -23,8 +23,8 @@ def private_directory(path: Path) -> None:
     """Make `path` ours alone, or refuse: in a temporary directory a stranger may have been first."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), nobody_if_needed()}:
+        path_stat = path.lstat()
+        if not stat.S_ISDIR(path_stat.st_mode) or path_stat.st_uid not in {os.geteuid(), nobody_if_needed()}:
             raise EmbeddedError(f"{path} is not a directory of ours; remove it.")
         path.chmod(0o700)
         if (user := nobody_if_needed()) is not None:
@@ -41,8 +41,8 @@ def explain(error: OSError, path: Path, name: str) -> str:
 
 def is_full(path: Path, output: str) -> bool:
     """Whether a program that wrote below `path` and said `output` failed for want of space."""
-    said = "No space left" in output or "could not extend file" in output
-    return said or shutil.disk_usage(path).free < LITTLE_SPACE
+    is_reported = "No space left" in output or "could not extend file" in output
+    return is_reported or shutil.disk_usage(path).free < LITTLE_SPACE
 
 
 def full_disk(path: Path) -> str:
@@ -76,7 +76,7 @@ def account() -> dict[str, Any]:
 
 def processes_at(directory: Path, programs: tuple[str, ...]) -> list[int]:
     """Processes that run one of `programs` in `directory`; zombies have neither and do not count."""
-    found = []
+    pids = []
     where = str(directory.resolve())
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
@@ -88,5 +88,5 @@ def processes_at(directory: Path, programs: tuple[str, ...]) -> list[int]:
         except OSError:
             continue
         if image.startswith(programs):
-            found.append(int(entry.name))
-    return sorted(found)
+            pids.append(int(entry.name))
+    return sorted(pids)

@@ -102,18 +102,18 @@ class Postgres(Peer):
             return
         for left in self.base.glob("data.new*"):
             shutil.rmtree(left)
-        beside = self.base / f"data.new.{os.getpid()}"
+        temp_path = self.base / f"data.new.{os.getpid()}"
         passwords = {
             "password": _password(self.password_file),
             "owner_password": _password(self.owner_password_file),
         }
-        self._program("initdb", self._initdb_options(beside))
+        self._program("initdb", self._initdb_options(temp_path))
         # The superuser has no password, so it cannot sign in: it enters by `postgres --single` alone.
-        (beside / "pg_hba.conf").write_text("local all all scram-sha-256\n")
-        single = ["--single", "-D", str(beside), "-c", "log_min_error_statement=panic", "postgres"]
+        (temp_path / "pg_hba.conf").write_text("local all all scram-sha-256\n")
+        single = ["--single", "-D", str(temp_path), "-c", "log_min_error_statement=panic", "postgres"]
         sql = ROLES.format(role=ROLE, owner=OWNER, database=DATABASE, **passwords)
         self._program("postgres", single, sql)
-        beside.rename(self.data)
+        temp_path.rename(self.data)
 
     def command(self) -> list[str]:
         options = SETTINGS | (VOLATILE if self.volatile else {}) | {"unix_socket_directories": str(self.run)}

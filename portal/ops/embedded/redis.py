@@ -68,7 +68,7 @@ def binary() -> Path:
         shipped = Path(package.origin).parent / "bin" / "redis-server"
         if shipped.exists():
             return shipped
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None:
+    path = shutil.which("redis-server") or shutil.which("valkey-server")
+    if path is None:
         raise EmbeddedError("No redis-server is here: install the package redis-server, or set REDIS_URL.")
-    return Path(found)
+    return Path(path)

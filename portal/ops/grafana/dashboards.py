@@ -38,10 +38,12 @@ def cluster(options: PrometheusOptions) -> Json:
 
 
 def _now(ask: Expressions) -> list[Panel]:
-    held, there = f"sum({ask.allocated(narrowed=False)})", f"sum({ask.allocatable()})"
+    allocation, there = f"sum({ask.allocated(narrowed=False)})", f"sum({ask.allocatable()})"
     return [
         _stat("Devices", "All that pods may ask for.", there),
-        _stat("Allocated", "Held by pods that were scheduled and have not ended.", f"{held} or vector(0)"),
+        _stat(
+            "Allocated", "Held by pods that were scheduled and have not ended.", f"{allocation} or vector(0)"
+        ),
         _stat("Idle", "Held by nobody.", f"sum({ask.idle()})"),
         _stat("Busy", _BUSY, f"avg({ask.busy()})", unit="percentunit"),
     ]

@@ -48,20 +48,20 @@ class Expressions:
 
     def allocated(self, *, narrowed: bool = True) -> str:
         """Devices by pod, container and resource that scheduled pods hold and have not given back; a slice is one."""
-        held = f"max by (namespace,pod,uid,node,container,resource) ({self._requests(narrowed=narrowed)})"
+        requests = f"max by (namespace,pod,uid,node,container,resource) ({self._requests(narrowed=narrowed)})"
         phase = self._queries.selector(PHASE, HOLDING)
-        return f"{held} * on (uid) group_left () max by (uid) ({phase} == 1)"
+        return f"{requests} * on (uid) group_left () max by (uid) ({phase} == 1)"
 
     def allocatable(self) -> str:
         """Devices by node and resource that pods may ask for."""
-        found = self._queries.selector(NODE_ALLOCATABLE, self._resources)
-        return f"max by (node,resource) ({self._told(found, 'node')})"
+        selector = self._queries.selector(NODE_ALLOCATABLE, self._resources)
+        return f"max by (node,resource) ({self._told(selector, 'node')})"
 
     def idle(self) -> str:
         """Devices by node and resource that no pod holds, whichever namespaces are chosen."""
         there = f"sum by (node,resource) ({self.allocatable()})"
-        held = f"sum by (node,resource) ({self.allocated(narrowed=False)})"
-        return f"{there} - ({held} or {there} * 0)"
+        allocation = f"sum by (node,resource) ({self.allocated(narrowed=False)})"
+        return f"{there} - ({allocation} or {there} * 0)"
 
     def with_model(self, expression: str) -> str:
         """Of something by node: with the product that its node has, of the chosen models."""
@@ -72,13 +72,14 @@ class Expressions:
 
     def busy(self) -> str:
         """Part of the time, 0 to 1, that each device works which a pod holds by its request."""
-        told = sorted(self.options.utilisation.metrics, key=lambda metric: metric.divisor)
+        sorted_metrics = sorted(self.options.utilisation.metrics, key=lambda metric: metric.divisor)
         parts = [
-            self._readings(list(metrics)) for _, metrics in groupby(told, key=lambda metric: metric.divisor)
+            self._readings(list(metrics))
+            for _, metrics in groupby(sorted_metrics, key=lambda metric: metric.divisor)
         ]
-        found = " or on (namespace,pod) ".join(parts)
+        readings = " or on (namespace,pod) ".join(parts)
         holders = f"max by (namespace,pod) ({self.allocated()})"
-        return f"({found}) and on (namespace,pod) {holders}"
+        return f"({readings}) and on (namespace,pod) {holders}"
 
     def kueue(self) -> str:
         return f"max by (cluster_queue,flavor) ({self._queries.selector(KUEUE, GPU)})"
@@ -104,9 +105,9 @@ class Expressions:
 
     def _requests(self, *, narrowed: bool) -> str:
         placed = f'{self.options.labels.node or "node"}!=""'
-        given = (REQUESTS, self._resources, placed)
+        arguments = (REQUESTS, self._resources, placed)
         return self._told(
-            self._narrowed(*given) if narrowed else self._queries.selector(*given),
+            self._narrowed(*arguments) if narrowed else self._queries.selector(*arguments),
             "namespace",
             "pod",
             "container",
@@ -115,9 +116,9 @@ class Expressions:
 
     def _narrowed(self, metric: str, *matchers: str) -> str:
         """Series of the chosen namespaces. Where the label's name is not told, each series says which it has."""
-        told = self.options.labels.namespace
-        if told:
-            return self._queries.selector(metric, *matchers, f"{told}=~{NAMESPACES}")
+        label = self.options.labels.namespace
+        if label:
+            return self._queries.selector(metric, *matchers, f"{label}=~{NAMESPACES}")
         renamed = self._queries.selector(metric, *matchers, f"exported_namespace=~{NAMESPACES}")
         plain = self._queries.selector(metric, *matchers, 'exported_namespace=""', f"namespace=~{NAMESPACES}")
         return f"({renamed} or {plain})"
@@ -125,9 +126,9 @@ class Expressions:
     def _told(self, expression: str, *whats: str) -> str:
         """With these labels under their own names, however they are spelled there."""
         for what in whats:
-            told: str = getattr(self.options.labels, what) or f"exported_{what}"
-            if told != what:
-                expression = renamed(expression, told, what)
+            label: str = getattr(self.options.labels, what) or f"exported_{what}"
+            if label != what:
+                expression = renamed(expression, label, what)
         return expression
 
     def _readings(self, metrics: list[Metric]) -> str:
@@ -136,11 +137,11 @@ class Expressions:
         names = "|".join(metric.name for metric in metrics)
         own = self.options.utilisation.matcher
         matchers = (f'__name__=~"{names}"', self.options.matcher if own is None else own)
-        found = f"{{{','.join(filter(None, matchers))}}} <= {limit}"
+        expression = f"{{{','.join(filter(None, matchers))}}} <= {limit}"
         for what, spellings in SPELLINGS.items():
             for spelling in spellings:
-                found = renamed(found, spelling, what)
-        device = f"max by ({DEVICE}) ({found})"
+                expression = renamed(expression, spelling, what)
+        device = f"max by ({DEVICE}) ({expression})"
         return device if divisor == 1 else f"{device} / {divisor}"
 
 

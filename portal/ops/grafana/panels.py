@@ -98,15 +98,15 @@ def _datasource() -> Json:
 
 
 def _placed(panels: Sequence[Panel]) -> list[Json]:
-    found: list[Json] = []
+    models: list[Json] = []
     x = y = height = 0
     for number, panel in enumerate(panels, start=1):
         if x + panel.width > WIDTH:
             x, y, height = 0, y + height, 0
         place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
-        found.append(_model(panel, number, place))
+        models.append(_model(panel, number, place))
         x, height = x + panel.width, max(height, panel.height)
-    return found
+    return models
 
 
 def _model(panel: Panel, number: int, place: Mapping[str, int]) -> Json:

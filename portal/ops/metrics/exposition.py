@@ -19,8 +19,8 @@ def gauge(
 ) -> GaugeMetricFamily:
     """A gauge; each value is the double that is nearest to the exact one."""
     family = GaugeMetricFamily(name, says, labels=labels)
-    for told, value in rows:
-        family.add_metric(told, float(value))
+    for label_values, value in rows:
+        family.add_metric(label_values, float(value))
     return family
 
 
@@ -29,14 +29,14 @@ def seconds_since(
 ) -> GaugeMetricFamily:
     """A gauge of seconds since something; infinite where it never was, so that an alert on it goes off."""
     family = GaugeMetricFamily(name, says, labels=[label])
-    for told, value in rows:
-        family.add_metric([told], float("inf") if value is None else float(value))
+    for label_value, value in rows:
+        family.add_metric([label_value], float("inf") if value is None else float(value))
     return family
 
 
 def folded(rows: Mapping[Labels, Fraction], most: int, *, other: Labels) -> dict[Labels, Fraction]:
     """The `most` largest rows by themselves and the sum of all others as `other`: nothing is lost from the total."""
-    found: dict[Labels, Fraction] = defaultdict(Fraction)
+    totals: dict[Labels, Fraction] = defaultdict(Fraction)
     for place, labels in enumerate(sorted(rows, key=lambda labels: (-rows[labels], labels))):
-        found[labels if place < most else other] += rows[labels]
-    return dict(found)
+        totals[labels if place < most else other] += rows[labels]
+    return dict(totals)

@@ -34,28 +34,28 @@ def families(*, moment: datetime, most: int) -> Iterator[Metric]:
 
     A part that cannot be told is left out, and said to be: alarms that hang on the others have to go on.
     """
-    found = health.vitals()
+    vitals = health.vitals()
     parts: dict[str, Callable[[], Iterable[Metric]]] = {
         "spend": lambda: _spend(moment, most),
         "jobs": lambda: _jobs(moment, most),
         "unpriced": lambda: [_unpriced(most)],
-        "clusters": lambda: _clusters(found, moment),
+        "clusters": lambda: _clusters(vitals, moment),
         "quarantine": lambda: [_quarantine(most)],
-        "unassigned": lambda: [_unassigned(found, moment)],
+        "unassigned": lambda: [_unassigned(vitals, moment)],
         "outbox": lambda: _outbox(moment),
         "reconciliation": lambda: _books(moment),
     }
     failed: dict[Labels, int] = {}
     for name, part in parts.items():
         try:
-            told = list(part())
+            metrics = list(part())
         except DatabaseError:
             raise  # nothing else can be asked in its transaction
         except Exception:
             log.exception("a part of the metrics could not be told", part=name)
-            told = []
+            metrics = []
             failed[name,] = 1
-        yield from told
+        yield from metrics
     yield gauge(
         "clustertab_metrics_part_failed",
         "1 where a part of the metrics could not be told, and is left out; the log says why.",
@@ -134,16 +134,16 @@ def _unpriced(most: int) -> Metric:
     )
 
 
-def _clusters(found: list[Vital], moment: datetime) -> Iterator[Metric]:
+def _clusters(vitals: list[Vital], moment: datetime) -> Iterator[Metric]:
     def since(then: datetime | None) -> int | None:
         return None if then is None else int((moment - then).total_seconds())
 
-    pulled = [vital for vital in found if vital.failures is not None]
+    pulled = [vital for vital in vitals if vital.failures is not None]
     yield seconds_since(
         "clustertab_cluster_watermark_lag_seconds",
         "Seconds from the moment up to which all usage of the cluster has been read; +Inf where none was.",
         "cluster",
-        [(vital.cluster, since(vital.complete_through)) for vital in found],
+        [(vital.cluster, since(vital.complete_through)) for vital in vitals],
     )
     yield seconds_since(
         "clustertab_cluster_last_success_seconds",
@@ -170,8 +170,8 @@ def _quarantine(most: int) -> Metric:
     )
 
 
-def _unassigned(found: list[Vital], moment: datetime) -> Metric:
-    seconds: dict[Labels, Fraction] = {(vital.cluster,): Fraction(0) for vital in found}
+def _unassigned(vitals: list[Vital], moment: datetime) -> Metric:
+    seconds: dict[Labels, Fraction] = {(vital.cluster,): Fraction(0) for vital in vitals}
     for row in unassigned(begun=moment - timedelta(days=UNASSIGNED_DAYS)):
         seconds[(row.use.cluster,)] += row.use.gpu_seconds
     return gauge(

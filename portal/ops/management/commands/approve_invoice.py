@@ -44,10 +44,10 @@ class Command(OperatorCommand):
                 why=options["why"],
                 moment=datetime.now(UTC).replace(microsecond=0),
             )
-        told = f"{row.tenant.slug}, {_month(row)}: {approvals.amount_of(row)} {row.state}."
+        text = f"{row.tenant.slug}, {_month(row)}: {approvals.amount_of(row)} {row.state}."
         if row.state == Decision.APPROVED:
-            told += f" `close_period {_month(row)} --tenant {row.tenant.slug}` issues it."
-        return Answer(_data(row), told)
+            text += f" `close_period {_month(row)} --tenant {row.tenant.slug}` issues it."
+        return Answer(_data(row), text)
 
 
 def _period(slug: str, month: str) -> BillingPeriod:
@@ -58,9 +58,9 @@ def _period(slug: str, month: str) -> BillingPeriod:
         year, number = parse_month(month)
     except ValueError as error:
         raise BadInputError(str(error)) from error
-    found = Parking.objects.filter(tenant=tenant).select_related("period__tenant")
+    pending_approvals = Parking.objects.filter(tenant=tenant).select_related("period__tenant")
     # Of several periods that begin in one month, the one that is open waits.
-    for row in found.order_by(F("period__closed_at").asc(nulls_first=True), "period__start"):
+    for row in pending_approvals.order_by(F("period__closed_at").asc(nulls_first=True), "period__start"):
         if _month(row) == month:
             return row.period
     period = billing_periods.starting_in(tenant=tenant, year=year, month=number)
@@ -71,12 +71,14 @@ def _period(slug: str, month: str) -> BillingPeriod:
 
 def _listed() -> Answer:
     rows = Parking.objects.exclude(state=Decision.APPROVED).select_related("tenant", "period")
-    found = list(rows.order_by("period__start", "tenant__slug"))
+    pending_approvals = list(rows.order_by("period__start", "tenant__slug"))
     lines = [
         f"{row.tenant.slug}, {_month(row)}: {approvals.amount_of(row)}, {row.state}. {row.reason}"
-        for row in found
+        for row in pending_approvals
     ]
-    return Answer({"parked": [_data(row) for row in found]}, "\n".join(lines) or "Nothing is parked.")
+    return Answer(
+        {"parked": [_data(row) for row in pending_approvals]}, "\n".join(lines) or "Nothing is parked."
+    )
 
 
 def _month(row: Parking) -> str:

@@ -40,13 +40,15 @@ class Command(OperatorCommand):
             if options["leave"]:
                 ended = offboarding.leave(tenant=tenant, at=at)
             try:
-                kept = offboarding.archive(tenant=tenant, by="archive_tenant", why=options["why"], moment=now)
+                archive = offboarding.archive(
+                    tenant=tenant, by="archive_tenant", why=options["why"], moment=now
+                )
             except offboarding.ArchiveError as error:
                 if not options["leave"]:
                     raise RefusedError(*error.sentences) from error
-                told = [f"{tenant.slug} has left; before it is archived:", *error.sentences]
-                return Answer(_data(tenant, ended, None, error.sentences), "\n  ".join(told), 1)
-        return Answer(_data(tenant, ended, kept.at), f"{tenant.slug} is archived. Its invoices stay.")
+                lines = [f"{tenant.slug} has left; before it is archived:", *error.sentences]
+                return Answer(_data(tenant, ended, None, error.sentences), "\n  ".join(lines), 1)
+        return Answer(_data(tenant, ended, archive.at), f"{tenant.slug} is archived. Its invoices stay.")
 
 
 def _data(

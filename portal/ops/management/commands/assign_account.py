@@ -55,25 +55,27 @@ class Command(OperatorCommand):
             raise BadInputError("--until has to be later than --since.")
         with acting_as(f"assign_account {cluster} {account}"), transaction.atomic():
             row, new = Account.objects.get_or_create(cluster=of, name=account)
-            kept = ownership.assign(account=row, tenant=owner, project=project, since=begin, until=end)
+            assignment = ownership.assign(account=row, tenant=owner, project=project, since=begin, until=end)
             with Progress("Usage rated again") as progress:
                 engine.rate_accounts([row.pk], progress=progress.add)
-        return Answer(*_told(row, kept, rated=progress.done, new=new))
+        return Answer(*_told(row, assignment, rated=progress.done, new=new))
 
 
-def _told(account: Account, kept: Ownership, *, rated: int, new: bool) -> tuple[dict[str, Any], str]:
+def _told(account: Account, assignment: Ownership, *, rated: int, new: bool) -> tuple[dict[str, Any], str]:
     data = {
         "account": str(account),
-        "tenant": kept.tenant.slug,
-        "project": kept.project.name,
-        "since": kept.since,
-        "until": kept.until,
+        "tenant": assignment.tenant.slug,
+        "project": assignment.project.name,
+        "since": assignment.since,
+        "until": assignment.until,
         "rated_records": rated,
         "new_account": new,
     }
-    since = f"since {instant_text(kept.since)}" if kept.since else "from the beginning"
-    until = f"until {instant_text(kept.until)}" if kept.until else "for ever"
-    text = f"{account} belongs to {kept.tenant.slug} (project {kept.project.name}) {since}, {until}."
+    since = f"since {instant_text(assignment.since)}" if assignment.since else "from the beginning"
+    until = f"until {instant_text(assignment.until)}" if assignment.until else "for ever"
+    text = (
+        f"{account} belongs to {assignment.tenant.slug} (project {assignment.project.name}) {since}, {until}."
+    )
     if new:
         return data, f"{text}\nNo usage of {account} has been read yet."
     return data, f"{text}\nRated again: {rated:,} {'record' if rated == 1 else 'records'}."

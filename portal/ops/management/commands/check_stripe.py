@@ -22,8 +22,8 @@ class Command(OperatorCommand):
 
     def answer(self, **_: Any) -> Answer:
         gateway = gateway_access.gateway()
-        asked = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-        missing = list(gateway.missing_rights(key=gateway_access.key_for("rights", asked)))
+        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+        missing = list(gateway.missing_rights(key=gateway_access.key_for("rights", stamp)))
         deployment = str(gateway_access.collector().deployment)
         data = {
             "mode": "live" if gateway.live else "test",
@@ -34,15 +34,15 @@ class Command(OperatorCommand):
             "missing_rights": missing,
         }
         mode = "Sandbox: no money moves" if gateway_access.is_sandbox() else f"Stripe, {data['mode']} mode"
-        said = [
+        lines = [
             f"{mode}. "
             + (gateway_access.lacks(missing) if missing else "The key may do all that is needed."),
             f"This portal is {deployment} there.",
         ]
         if not settings.STRIPE_DEPLOYMENT:
-            said.append(
+            lines.append(
                 f"Keep that with your keys, as STRIPE_DEPLOYMENT={deployment}: backups may be older than it."
             )
         if not settings.STRIPE_WEBHOOK_SECRETS:
-            said.append("Without STRIPE_WEBHOOK_SECRETS events are fetched every minute.")
-        return Answer(data, "\n".join(said), 1 if missing else 0)
+            lines.append("Without STRIPE_WEBHOOK_SECRETS events are fetched every minute.")
+        return Answer(data, "\n".join(lines), 1 if missing else 0)

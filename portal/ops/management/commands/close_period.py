@@ -116,11 +116,11 @@ def _tenants(slugs: list[str] | None) -> list[Tenant]:
     tenants = Tenant.objects.order_by("slug")
     if not slugs:
         return list(tenants)
-    found = list(tenants.filter(slug__in=slugs))
-    missing = sorted(set(slugs) - {tenant.slug for tenant in found})
+    matches = list(tenants.filter(slug__in=slugs))
+    missing = sorted(set(slugs) - {tenant.slug for tenant in matches})
     if missing:
         raise BadInputError(f"There is no tenant {', '.join(map(repr, missing))}.")
-    return found
+    return matches
 
 
 def _answer(month: str, closed: list[Closed], *, rehearsed: bool) -> Answer:

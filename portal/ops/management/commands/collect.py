@@ -20,7 +20,7 @@ class Command(OperatorCommand):
 
     def answer(self, **_: Any) -> Answer:
         done = collection_run.run(gateway=gateway_access.gateway(), clock=lambda: datetime.now(UTC))
-        said = f"{done.charged} charged, {done.held} held back, {done.followed} followed, {done.applied} told of."
+        summary = f"{done.charged} charged, {done.held} held back, {done.followed} followed, {done.applied} told of."
         return Answer(
             {
                 "charged": done.charged,
@@ -29,6 +29,6 @@ class Command(OperatorCommand):
                 "applied": done.applied,
                 "troubles": done.troubles,
             },
-            "\n".join([said, *done.troubles]),
+            "\n".join([summary, *done.troubles]),
             1 if done.troubles else 0,
         )

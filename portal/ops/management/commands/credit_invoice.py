@@ -53,8 +53,8 @@ class Command(OperatorCommand):
         if on > today:
             raise BadInputError(f"--on lies in the future: it is {today} where {invoice} was issued.")
         if self.asks(yes=options["yes"]):
-            told = credit_note_previews.preview(invoice=invoice, on=on, moment=now, net=net, position=line)
-            self.confirm(f"{told.sentence} Issue it?")
+            preview = credit_note_previews.preview(invoice=invoice, on=on, moment=now, net=net, position=line)
+            self.confirm(f"{preview.sentence} Issue it?")
         with acting_as("credit_invoice", why=options["reason"]):
             note = credit_notes.credit(
                 invoice=invoice,

@@ -28,8 +28,10 @@ class Command(OperatorCommand):
             raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
         with acting_as("erase_tenant", why=options["why"]):
             gone = offboarding.erase(tenant=tenant, moment=datetime.now(UTC).replace(microsecond=0))
-        told = "1 person" if len(gone) == 1 else f"{len(gone)} people"
-        text = f"{told} and the contact of {tenant.slug} are erased. Its documents stay as they were issued."
+        people = "1 person" if len(gone) == 1 else f"{len(gone)} people"
+        text = (
+            f"{people} and the contact of {tenant.slug} are erased. Its documents stay as they were issued."
+        )
         customer = offboarding.customer_kept(tenant)
         if customer:
             text = f"{text}\nStripe still knows it as customer {customer}, with its cards: delete that there."

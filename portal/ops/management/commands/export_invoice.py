@@ -36,24 +36,24 @@ class Command(OperatorCommand):
         path = Path(options["file"] or f"{invoice.number}.pdf")
         if path.suffix not in {".pdf", ".xml"}:
             raise BadInputError(f"{path.name} ends neither with .pdf nor with .xml: say which it is to be.")
-        made = _sent(invoice)
-        content = made.pdf if path.suffix == ".pdf" else made.einvoice
+        rendering = _sent(invoice)
+        content = rendering.pdf if path.suffix == ".pdf" else rendering.einvoice
         if content is None:
-            raise RefusedError(f"{invoice} has no e-invoice. {made.refusal}")
+            raise RefusedError(f"{invoice} has no e-invoice. {rendering.refusal}")
         try:
             path.write_bytes(content)
         except OSError as error:
             raise RefusedError(f"{path} cannot be written: {error.strerror}.") from error
-        carries = made.einvoice is not None
-        told = " with its e-invoice in it" if carries and path.suffix == ".pdf" else ""
+        carries = rendering.einvoice is not None
+        note = " with its e-invoice in it" if carries and path.suffix == ".pdf" else ""
         return Answer(
             {"invoice": invoice.number, "file": path.name, "bytes": len(content), "einvoice": carries},
-            f"{path}: {invoice}{told}.",
+            f"{path}: {invoice}{note}.",
         )
 
 
 def _sent(invoice: Invoice) -> Made:
     """As it is kept; where it is not rendered yet that is done now."""
-    kept = issued.keep(invoice, moment=datetime.now(UTC).replace(microsecond=0))
-    xml = bytes(kept.einvoice) if kept.einvoice is not None else None
-    return Made(bytes(kept.pdf), xml, kept.no_einvoice or "It was issued before there were any.")
+    document = issued.keep(invoice, moment=datetime.now(UTC).replace(microsecond=0))
+    xml = bytes(document.einvoice) if document.einvoice is not None else None
+    return Made(bytes(document.pdf), xml, document.no_einvoice or "It was issued before there were any.")

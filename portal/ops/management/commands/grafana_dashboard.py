@@ -29,8 +29,8 @@ class Command(OperatorCommand):
         )
 
     def answer(self, *, which: str, cluster: str | None, **_: Any) -> Answer:
-        made = DASHBOARDS[Which(which)](_options(cluster))
-        return Answer(made, text_of(made))
+        dashboard = DASHBOARDS[Which(which)](_options(cluster))
+        return Answer(dashboard, text_of(dashboard))
 
 
 def text_of(dashboard: dict[str, Any]) -> str:

@@ -33,10 +33,10 @@ class Command(OperatorCommand):
             raise BadInputError(f"{options['file']} is no text in UTF-8.") from error
         try:
             with acting_as("import_costs"):
-                kept = operating_costs.set_costs(operating_costs.read_csv(text.splitlines()))
+                counts = operating_costs.set_costs(operating_costs.read_csv(text.splitlines()))
         except OperatingCostError as error:
             raise BadInputError(*error.sentences) from error
         return Answer(
-            {"new": kept.new, "changed": kept.changed, "same": kept.same},
-            f"{kept.new} new, {kept.changed} changed, {kept.same} as before.",
+            {"new": counts.new, "changed": counts.changed, "same": counts.same},
+            f"{counts.new} new, {counts.changed} changed, {counts.same} as before.",
         )

@@ -122,25 +122,25 @@ def _data(done: Imported, *, rehearsed: bool) -> dict[str, Any]:
 def sentence(done: Imported, *, rehearsed: bool = False) -> str:
     """What came of a file, in words."""
     count = done.states
-    told = [
+    parts = [
         f"{len(done.rows)} new, {done.known} known before",
         f"{count[TransferState.BOOKED]} booked, {count[TransferState.WAITING]} to be looked at",
     ]
     if count[TransferState.ASIDE]:
-        told.append(f"{count[TransferState.ASIDE]} that left the account set aside")
+        parts.append(f"{count[TransferState.ASIDE]} that left the account set aside")
     if count[TransferState.NEW]:
-        told.append(
+        parts.append(
             f"{count[TransferState.NEW]} not matched yet, which a worker tries each minute (its log has why)"
         )
     if finished := sum(row.state != TransferState.NEW for row in done.finished):
-        told.append(f"{finished} left by an earlier import that was broken off, matched now")
+        parts.append(f"{finished} left by an earlier import that was broken off, matched now")
     if done.refused:
-        told.append(f"{len(done.refused)} in quarantine")
+        parts.append(f"{len(done.refused)} in quarantine")
     if unchecked := [row.name for row in done.statements if row.form == "camt" and row.opening is None]:
-        told.append(f"{', '.join(unchecked)} not checked by balances")
+        parts.append(f"{', '.join(unchecked)} not checked by balances")
     if pending := sum(row.pending for row in done.statements):
-        told.append(f"{pending} not booked by the bank yet")
-    return ("Nothing was kept; it would be: " if rehearsed else "") + "; ".join(told) + "."
+        parts.append(f"{pending} not booked by the bank yet")
+    return ("Nothing was kept; it would be: " if rehearsed else "") + "; ".join(parts) + "."
 
 
 def _text(minor: int | None, currency: str) -> str | None:

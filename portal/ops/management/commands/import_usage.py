@@ -118,7 +118,7 @@ def import_file(
             progress.to(so_far.read)
             between()
 
-        taken = ingest.take_in(
+        ingestion = ingest.take_in(
             cluster=cluster,
             rows=watch_directory.whole(export.rows()) if options["follow"] and as_of else export.rows(),
             reading=export.reading,
@@ -127,7 +127,7 @@ def import_file(
             as_of=as_of,
             progress=stored,
         )
-    return _answer(cluster.name, path.name, taken, export.reading.notes)
+    return _answer(cluster.name, path.name, ingestion, export.reading.notes)
 
 
 def _refuse_later_than_file(path: Path, as_of: datetime | None) -> None:
@@ -157,8 +157,8 @@ def _opened(
     )
 
 
-def _answer(cluster: str, file: str, taken: ingest.TakenIn, notes: list[str]) -> Answer:
-    stored = taken.stored
+def _answer(cluster: str, file: str, ingestion: ingest.TakenIn, notes: list[str]) -> Answer:
+    stored = ingestion.stored
     data = {
         "cluster": cluster,
         "file": file,
@@ -167,8 +167,8 @@ def _answer(cluster: str, file: str, taken: ingest.TakenIn, notes: list[str]) ->
         "unchanged": stored.unchanged,
         "revised": stored.revised,
         "quarantined": stored.quarantined,
-        "steps": taken.steps,
-        "as_of": taken.as_of,
+        "steps": ingestion.steps,
+        "as_of": ingestion.as_of,
         "notes": notes,
     }
     changed = stored.new or stored.revised or stored.quarantined
@@ -179,10 +179,10 @@ def _answer(cluster: str, file: str, taken: ingest.TakenIn, notes: list[str]) ->
     lines = [head]
     if not changed:
         lines.append("Nothing changed: all of it was known already.")
-    if taken.steps:
-        lines.append(f"{taken.steps:,} job-step rows were passed over: their time is inside their job's.")
-    if taken.as_of is not None:
-        lines.append(f"It proves usage through {instant_text(taken.as_of)}.")
+    if ingestion.steps:
+        lines.append(f"{ingestion.steps:,} job-step rows were passed over: their time is inside their job's.")
+    if ingestion.as_of is not None:
+        lines.append(f"It proves usage through {instant_text(ingestion.as_of)}.")
     if stored.quarantined:
         lines.append(
             "Quarantined rows wait with their reason on the operator's page Quarantine and in the administration."

@@ -50,14 +50,14 @@ class Command(OperatorCommand):
             except ValueError as error:
                 raise BadInputError(str(error)) from error
         with Progress("Records proved") as progress:
-            found = checks.prove(month=month, progress=progress.add)
+            proof = checks.prove(month=month, progress=progress.add)
         source = _compare(options["source"], options["cluster"]) if options["source"] else None
-        holds = found.holds and not (source and source["differences"])
-        data = {"month": options["month"], "holds": holds, **_data(found), "source": source}
-        return Answer(data, _text(found, source, holds=holds), 0 if holds else 1)
+        holds = proof.holds and not (source and source["differences"])
+        data = {"month": options["month"], "holds": holds, **_data(proof), "source": source}
+        return Answer(data, _text(proof, source, holds=holds), 0 if holds else 1)
 
 
-def _data(found: checks.Proof) -> dict[str, Any]:
+def _data(proof: checks.Proof) -> dict[str, Any]:
     return {
         "sums": [
             {
@@ -69,19 +69,19 @@ def _data(found: checks.Proof) -> dict[str, Any]:
                 "difference": checks.seconds_text(row.difference),
                 "closes": not row.difference,
             }
-            for (cluster, resource), row in found.sums.items()
+            for (cluster, resource), row in proof.sums.items()
         ],
-        "quarantined": dict(found.quarantined),
-        "rerating": found.rerating,
+        "quarantined": dict(proof.quarantined),
+        "rerating": proof.rerating,
         "checks": [
-            {"name": check.name, "holds": not check.broken, "broken": check.broken} for check in found.checks
+            {"name": check.name, "holds": not check.broken, "broken": check.broken} for check in proof.checks
         ],
     }
 
 
-def _text(found: checks.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:
+def _text(proof: checks.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:
     lines = []
-    for (cluster, resource), row in found.sums.items():
+    for (cluster, resource), row in proof.sums.items():
         parts = " + ".join(f"{checks.seconds_text(row.parts[part])} {part}" for part in checks.PARTS[1:])
         sign = "=" if not row.difference else "≠"
         lines.append(
@@ -91,9 +91,9 @@ def _text(found: checks.Proof, source: dict[str, Any] | None, *, holds: bool) ->
             lines.append(f"  of the pending, {checks.seconds_text(row.unpriced)} have no price")
     lines += [
         f"{cluster}: {rows:,} {'row' if rows == 1 else 'rows'} in quarantine"
-        for cluster, rows in found.quarantined.items()
+        for cluster, rows in proof.quarantined.items()
     ]
-    for check in found.checks:
+    for check in proof.checks:
         lines.append(f"{check.name}: {'yes' if not check.broken else 'NO'}")
         lines += [f"  {place}" for place in check.broken]
     if source:
@@ -105,19 +105,19 @@ def _text(found: checks.Proof, source: dict[str, Any] | None, *, holds: bool) ->
                 f"  {source['running']:,} of them ran or waited then: compared up to the second that both saw"
             )
         lines += [f"  {difference}" for difference in source["differences"]]
-    lines.append(_verdict(found, same=holds or not found.holds))
+    lines.append(_verdict(proof, same=holds or not proof.holds))
     return "\n".join(lines)
 
 
-def _verdict(found: checks.Proof, *, same: bool) -> str:
-    if not found.holds and found.rerating:
-        changes = "change" if found.rerating == 1 else "changes"
+def _verdict(proof: checks.Proof, *, same: bool) -> str:
+    if not proof.holds and proof.rerating:
+        changes = "change" if proof.rerating == 1 else "changes"
         return (
-            f"A sum does not close yet: {found.rerating:,} {changes} of ownership or prices wait in the outbox, and "
+            f"A sum does not close yet: {proof.rerating:,} {changes} of ownership or prices wait in the outbox, and "
             "what they touch is not rated again yet. See that a worker runs and prove again then; a sum that is open "
             "still is a bug."
         )
-    if not found.holds:
+    if not proof.holds:
         return "A sum does not close: that is a bug, please report it."
     return (
         "Every sum closes."
@@ -137,35 +137,37 @@ def _compare(file: Path, name: str | None) -> dict[str, Any]:
         row for row in export.rows() if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None
     )
     read = comparison.newest(rows)
-    found = comparison.differences(cluster, read)
+    differences = comparison.differences(cluster, read)
     return {
         "file": file.name,
         "facts": len(read),
-        "running": sum(held.runs for held in read.values()),
-        "differences": [_difference(each) for each in found[:20]],
-        "differing": len(found),
+        "running": sum(usage.runs for usage in read.values()),
+        "differences": [_difference(each) for each in differences[:20]],
+        "differing": len(differences),
     }
 
 
-def _difference(found: Difference) -> str:
-    return f"{found.read.job}: the file says {_held(found.read)}, the ledger {_held(found.kept)}"
+def _difference(difference: Difference) -> str:
+    return (
+        f"{difference.read.job}: the file says {_held(difference.read)}, the ledger {_held(difference.kept)}"
+    )
 
 
-def _held(held: Held | None) -> str:
-    if held is None:
+def _held(usage: Held | None) -> str:
+    if usage is None:
         return "nothing"
-    seconds, amount = held.amounts
-    told = f"{seconds} s and {checks.seconds_text(amount)} GPU-seconds"
-    return f"{told} so far" if held.runs else told
+    seconds, amount = usage.amounts
+    text = f"{seconds} s and {checks.seconds_text(amount)} GPU-seconds"
+    return f"{text} so far" if usage.runs else text
 
 
 def _cluster(name: str | None) -> Cluster:
     clusters = Cluster.objects.order_by("name")
     if name:
         clusters = clusters.filter(name=name)
-    found = list(clusters)
-    if len(found) != 1:
+    matches = list(clusters)
+    if len(matches) != 1:
         raise BadInputError(
             f"There is no cluster {quoted(name)}." if name else "Say with --cluster whose file --source is."
         )
-    return found[0]
+    return matches[0]

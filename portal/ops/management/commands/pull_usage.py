@@ -26,10 +26,10 @@ class Command(OperatorCommand):
         parser.add_argument("--until", metavar="T", help="read up to here; default: now")
 
     def answer(self, *, cluster: str, since: str | None, until: str | None, **_: Any) -> Answer:
-        found = Cluster.objects.filter(name=cluster).first()
-        if found is None:
+        cluster_row = Cluster.objects.filter(name=cluster).first()
+        if cluster_row is None:
             raise BadInputError(f"There is no cluster {quoted(cluster)}; describe it in a file for `apply`.")
-        zone, now = ZoneInfo(found.timezone), datetime.now(UTC).replace(microsecond=0)
+        zone, now = ZoneInfo(cluster_row.timezone), datetime.now(UTC).replace(microsecond=0)
         begin = moment(since, zone) if since else None
         end = moment(until, zone) if until else None
         for name, at in (("since", begin), ("until", end)):
@@ -39,7 +39,11 @@ class Command(OperatorCommand):
             raise BadInputError("--until needs --since: say from where the window begins.")
         with acting_as("pull_usage", why=cluster), Progress("Rows taken in") as progress:
             pulled = pulls.pull(
-                found, since=begin, until=end, moment=now, progress=lambda stored: progress.to(stored.read)
+                cluster_row,
+                since=begin,
+                until=end,
+                moment=now,
+                progress=lambda stored: progress.to(stored.read),
             )
         return Answer(
             _data(cluster, pulled), _text(cluster, pulled), 0 if pulled.outcome is PullOutcome.DONE else 1

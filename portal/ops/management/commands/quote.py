@@ -54,9 +54,9 @@ class Command(OperatorCommand):
         now = datetime.now(UTC).replace(microsecond=0)
         started = moment(options["at"], tenant.zone) if options["at"] else now
         try:
-            held = quotes.job_of({name: options[name] for name in TOLD}, started=started)
-            found = quote(tenant=tenant, cluster=cluster.name, held=held, now=now)
+            job = quotes.job_of({name: options[name] for name in TOLD}, started=started)
+            price_quote = quote(tenant=tenant, cluster=cluster.name, held=job, now=now)
         except QuoteError as error:
             raise BadInputError(str(error)) from error
-        data = {"tenant": tenant.slug, "cluster": cluster.name, **quotes.as_data(found)}
-        return Answer(data, quotes.text_of(found))
+        data = {"tenant": tenant.slug, "cluster": cluster.name, **quotes.as_data(price_quote)}
+        return Answer(data, quotes.text_of(price_quote))

@@ -38,16 +38,16 @@ class Command(OperatorCommand):
         parser.add_argument("--until", metavar="WHEN", help="date or moment; else now")
 
     def answer(self, **options: Any) -> Answer:
-        given = {name: moment(options[name], UTC_ZONE) for name in ("since", "until") if options[name]}
+        window = {name: moment(options[name], UTC_ZONE) for name in ("since", "until") if options[name]}
         run = reconciliation_run.run(
-            gateway=gateway_access.gateway(), moment=datetime.now(UTC), by="shell", **given
+            gateway=gateway_access.gateway(), moment=datetime.now(UTC), by="shell", **window
         )
         open_ones = list(
             Difference.objects.filter(resolved_at=None)
             .select_related("tenant", "invoice")
             .order_by("kind", "first_seen", "pk")
         )
-        sums = {currency: _sums(currency, told) for currency, told in run.sums.items()}
+        sums = {currency: _sums(currency, amounts) for currency, amounts in run.sums.items()}
         data = {
             "since": instant_text(run.since),
             "until": instant_text(run.until),
@@ -58,7 +58,7 @@ class Command(OperatorCommand):
         return Answer(data, "\n".join(_text(run, sums, open_ones)), 1 if open_ones else 0)
 
 
-def _sums(currency: str, told: dict[str, int]) -> dict[str, str]:
+def _sums(currency: str, amounts: dict[str, int]) -> dict[str, str]:
     return {
         name: (
             Money.from_minor(amount, currency)
@@ -67,7 +67,7 @@ def _sums(currency: str, told: dict[str, int]) -> dict[str, str]:
         )
         .rounded()
         .text
-        for name, amount in told.items()
+        for name, amount in amounts.items()
     }
 
 
@@ -87,14 +87,14 @@ def _data(row: Difference) -> dict[str, Any]:
 
 def _text(run: Reconciliation, sums: dict[str, dict[str, str]], rows: list[Difference]) -> list[str]:
     read = ", ".join(f"{run.counts[name]:,} {name}" for name in READ)
-    said = [f"{run} UTC: {read}; {run.counts['foreign']:,} of others, {run.counts['adopted']:,} adopted."]
-    for currency, told in sums.items():
-        said.append(
-            f"{currency}: {', '.join(f'{told[name]} {words}' for name, words in WORDS.items() if name in told)}."
+    lines = [f"{run} UTC: {read}; {run.counts['foreign']:,} of others, {run.counts['adopted']:,} adopted."]
+    for currency, amounts in sums.items():
+        lines.append(
+            f"{currency}: {', '.join(f'{amounts[name]} {words}' for name, words in WORDS.items() if name in amounts)}."
         )
     if not rows:
-        return [*said, "No difference is open."]
-    said.append(f"{len(rows):,} {'difference is' if len(rows) == 1 else 'differences are'} open:")
+        return [*lines, "No difference is open."]
+    lines.append(f"{len(rows):,} {'difference is' if len(rows) == 1 else 'differences are'} open:")
     for row in rows:
         about = ", ".join(
             [
@@ -103,7 +103,7 @@ def _text(run: Reconciliation, sums: dict[str, dict[str, str]], rows: list[Diffe
                 *([str(row.invoice)] if row.invoice else []),
             ]
         )
-        said.append(
+        lines.append(
             f"{row.get_kind_display()}: {about}: here {row.ours.rstrip('.')}, there {row.theirs.rstrip('.')}."
         )
-    return said
+    return lines

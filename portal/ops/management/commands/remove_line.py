@@ -24,7 +24,7 @@ class Command(OperatorCommand):
         line = ManualLine.objects.select_related("tenant").filter(pk=options["line"]).first()
         if line is None:
             raise BadInputError(f"There is no line {options['line']}.")
-        told = {"line": line.pk, "tenant": line.tenant.slug, "removed": True}
+        data = {"line": line.pk, "tenant": line.tenant.slug, "removed": True}
         with acting_as("remove_line", why=options["why"]):
             manual_lines.remove(line=line)
-        return Answer(told, f"Line {told['line']} of {told['tenant']} is removed.")
+        return Answer(data, f"Line {data['line']} of {data['tenant']} is removed.")

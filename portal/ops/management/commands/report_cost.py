@@ -105,10 +105,10 @@ def _report(cluster: Cluster, options: dict[str, Any]) -> Report:
 def _tenant(slug: str | None) -> Tenant | None:
     if slug is None:
         return None
-    found = Tenant.objects.filter(slug=slug).first()
-    if found is None:
+    tenant = Tenant.objects.filter(slug=slug).first()
+    if tenant is None:
         raise BadInputError(f"There is no tenant {quoted(slug)}.")
-    return found
+    return tenant
 
 
 def _amount(text: str) -> Fraction:
@@ -136,12 +136,12 @@ def _instant(second: int) -> str:
     return instant_text(datetime.fromtimestamp(second, UTC))
 
 
-def _margin(found: Margin) -> dict[str, str]:
+def _margin(cluster_margin: Margin) -> dict[str, str]:
     return {
-        "currency": found.currency,
-        "revenue": digits(found.revenue),
-        "operating_cost": digits(found.operating_cost),
-        "margin": digits(found.margin),
+        "currency": cluster_margin.currency,
+        "revenue": digits(cluster_margin.revenue),
+        "operating_cost": digits(cluster_margin.operating_cost),
+        "margin": digits(cluster_margin.margin),
     }
 
 

@@ -31,11 +31,13 @@ class Command(OperatorCommand):
         parser.add_argument("--yes", action="store_true", help="do not ask")
 
     def answer(self, *, cluster: str, to: str | None, why: str, yes: bool, **_: Any) -> Answer:
-        found, now = the_cluster(cluster), datetime.now(UTC).replace(microsecond=0)
-        target = moment(to, ZoneInfo(found.timezone)) if to else watermark.proposed(found, moment=now)
-        planned = watermark.plan_reset(cluster=found, to=target, moment=now)
+        cluster_row, now = the_cluster(cluster), datetime.now(UTC).replace(microsecond=0)
+        target = (
+            moment(to, ZoneInfo(cluster_row.timezone)) if to else watermark.proposed(cluster_row, moment=now)
+        )
+        planned = watermark.plan_reset(cluster=cluster_row, to=target, moment=now)
         if self.asks(yes=yes):
             self.confirm(planned.sentence)
         with acting_as(f"{getpass.getuser()} at the shell", why=why):
-            done = watermark.reset(cluster=found, to=target, moment=now)
+            done = watermark.reset(cluster=cluster_row, to=target, moment=now)
         return Answer({"cluster": cluster, "was": done.was, "to": done.to}, done.sentence)

@@ -43,9 +43,9 @@ def _rotate(model: type[Model]) -> int:
         return 0
     count = 0
     for row in model._default_manager.select_for_update(no_key=True).order_by("pk"):
-        held = [name for name in columns if getattr(row, name)]
-        for name in held:
+        names = [name for name in columns if getattr(row, name)]
+        for name in names:
             setattr(row, name, getattr(row, name).rotated())
-        row.save(update_fields=held)
-        count += len(held)
+        row.save(update_fields=names)
+        count += len(names)
     return count

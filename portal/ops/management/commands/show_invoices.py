@@ -50,10 +50,10 @@ def _chosen(tenant: str | None, month: str | None) -> list[WithAnnotations[Invoi
     if not month:
         return list(invoices)
     try:
-        asked = parse_month(month)
+        year_month = parse_month(month)
     except ValueError as error:
         raise BadInputError(str(error)) from error
-    return [invoice for invoice in invoices if _month(invoice) == asked]
+    return [invoice for invoice in invoices if _month(invoice) == year_month]
 
 
 def _month(invoice: Invoice) -> tuple[int, int]:

@@ -30,11 +30,11 @@ class Command(OperatorCommand):
         if slug and not Tenant.objects.filter(slug=slug).exists():
             raise BadInputError(f"There is no tenant {quoted(slug)}.")
         booking.book_due(moment=datetime.now(UTC).replace(microsecond=0))
-        found = Wallet.objects.select_related("tenant", "project", "scheme").order_by("tenant__slug", "pk")
+        wallets = Wallet.objects.select_related("tenant", "project", "scheme").order_by("tenant__slug", "pk")
         if slug:
-            found = found.filter(tenant__slug=slug)
-        sides = _sides(found)
-        rows = [wallet_data(wallet) | sides.get(wallet.pk, {}) for wallet in found]
+            wallets = wallets.filter(tenant__slug=slug)
+        sides = _sides(wallets)
+        rows = [wallet_data(wallet) | sides.get(wallet.pk, {}) for wallet in wallets]
         return Answer({"wallets": rows}, _text(rows))
 
 
@@ -42,14 +42,14 @@ def _sides(wallets: QuerySet[Wallet]) -> dict[int, dict[str, str]]:
     """By wallet what came from and went to each side, as positive amounts."""
     units = dict(wallets.values_list("pk", "unit"))
     sums = WalletEntry.objects.filter(wallet__in=units).exclude(side="balance").values_list("wallet", "side")
-    found: dict[int, dict[str, str]] = {
+    sides: dict[int, dict[str, str]] = {
         pk: dict.fromkeys(("granted", "used", "spent", "invoice", "expired"), Money.zero(unit).text)
         for pk, unit in units.items()
     }
     for wallet, side, amount in sums.annotate(sum=Sum("amount")).order_by("wallet", "side"):
         minor = -amount if side == "granted" else amount
-        found[wallet][side] = Money.from_minor(minor, units[wallet]).text
-    return found
+        sides[wallet][side] = Money.from_minor(minor, units[wallet]).text
+    return sides
 
 
 def _text(rows: list[dict[str, Any]]) -> str:

@@ -45,7 +45,7 @@ class Command(OperatorCommand):
             tenants = _tenants(options["tenant"], name, months)
             total = what_if.size(tenants=tenants, months=months)
             with Progress("Records tried", total=total) as progress:
-                found = what_if.try_plan(
+                trials = what_if.try_plan(
                     tenants=tenants,
                     months=months,
                     draft=partial(drafts.write, entries),
@@ -53,7 +53,7 @@ class Command(OperatorCommand):
                 )
         except ConfigError as error:
             raise BadInputError(*error.sentences, "Nothing was tried.") from error
-        return Answer(_data(name, months, found), _text(name, months, found))
+        return Answer(_data(name, months, trials), _text(name, months, trials))
 
 
 def months_of(since: str, until: str) -> Months:
@@ -73,14 +73,14 @@ def months_of(since: str, until: str) -> Months:
 def _tenants(slugs: Sequence[str] | None, plan: str, months: Months) -> list[Tenant]:
     if not slugs:
         return what_if.whom(plan=plan, months=months)
-    found = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
+    by_slug = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     for slug in slugs:
-        if slug not in found:
+        if slug not in by_slug:
             raise BadInputError(f"There is no tenant {quoted(slug)}.")
-    return [found[slug] for slug in sorted(found)]
+    return [by_slug[slug] for slug in sorted(by_slug)]
 
 
-def _data(plan: str, months: Months, found: Sequence[Tried]) -> dict[str, Any]:
+def _data(plan: str, months: Months, trials: Sequence[Tried]) -> dict[str, Any]:
     return {
         "plan": plan,
         "from": _month(months[0]),
@@ -96,10 +96,10 @@ def _data(plan: str, months: Months, found: Sequence[Tried]) -> dict[str, Any]:
                 ],
                 "lines": [_line(row) for row in each.rows],
             }
-            for each in found
+            for each in trials
         ],
-        "now": _sums(_all(each.now for each in found)),
-        "tried": _sums(_all(each.tried for each in found)),
+        "now": _sums(_all(each.now for each in trials)),
+        "tried": _sums(_all(each.tried for each in trials)),
     }
 
 
@@ -128,18 +128,18 @@ def _month(month: tuple[int, int]) -> str:
     return f"{month[0]}-{month[1]:02}"
 
 
-def _text(plan: str, months: Months, found: Sequence[Tried]) -> str:
-    if not found:
+def _text(plan: str, months: Months, trials: Sequence[Tried]) -> str:
+    if not trials:
         return "Nobody was on any plan in these months: there is nothing to try it on."
     lines = [
         f"Plan {plan}, tried on {_month(months[0])} to {_month(months[1])}. Before tax; nothing was changed.",
         "",
     ]
     lines.append(_columns("", "now", "tried", "difference"))
-    for each in found:
+    for each in trials:
         lines += _of_tenant(each)
     total = Tried("All tenants")
-    now, tried = _all(each.now for each in found), _all(each.tried for each in found)
+    now, tried = _all(each.now for each in trials), _all(each.tried for each in trials)
     lines += _summed(total.tenant, now, tried)
     return "\n".join(lines)
 

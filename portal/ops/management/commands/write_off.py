@@ -36,12 +36,12 @@ class Command(OperatorCommand):
         now, why = datetime.now(UTC), options["reason"]
         today = billing_periods.day_of(now, invoice.period)
         if self.asks(yes=options["yes"]):
-            told = (
+            effect = (
                 write_offs.effect_of_taking_back(invoice)
                 if options["take_back"]
                 else write_offs.effect(invoice, on=today)
             )
-            self.confirm(f"{told} Go on?")
+            self.confirm(f"{effect} Go on?")
         with acting_as("write_off", why=why):
             if options["take_back"]:
                 write_offs.take_back(invoice=invoice, why=why, by="write_off", moment=now)
