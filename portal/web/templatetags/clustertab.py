@@ -1,10 +1,12 @@
-"""What templates cannot say themselves: an icon of the sprite, a form field in our dress."""
+"""What templates need of ours: amounts and moments as text, an icon of the sprite, a form field with its classes."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from datetime import UTC, date, datetime
 from functools import cache, lru_cache
 from html import escape
+from zoneinfo import ZoneInfo
 
 from django import template
 from django.forms import BoundField, CheckboxInput, RadioSelect, Select
@@ -14,10 +16,47 @@ from django.urls import get_script_prefix
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from portal.web import format as say
+
 register = template.Library()
 
 SPRITE = "vendor/tabler-icons-3.51.0/icons.svg"
 PARTS = 500  # of a few KiB each, that a process keeps
+UTC_ZONE = ZoneInfo("UTC")
+
+
+def _or_blank(name: str, text_of: Callable[..., str]) -> None:
+    """A filter of this name that is `text_of`, and blank for None, so that `default` can follow it."""
+    register.filter(name, lambda value, *rest: "" if value is None else text_of(value, *rest))
+
+
+_or_blank("money", say.money)
+_or_blank("sums", say.sums)
+_or_blank("minor", say.minor)  # {{ row.total|minor:row.currency }}
+_or_blank("whole", say.whole)
+_or_blank("counted", say.counted)  # {{ tile.invoices|counted:"invoice" }}
+_or_blank("gpu_hours", say.hours)
+_or_blank("percent", say.percent)  # {{ split.waste|percent:split.allocated }}
+
+
+@register.filter
+def moment(at: datetime | None, zone: ZoneInfo = UTC_ZONE) -> str:
+    """`20 Nov 2026, 08:00`, in UTC unless a zone is named."""
+    return "" if at is None else say.moment(at, zone)
+
+
+@register.filter
+def day(on: date | None) -> str:
+    """`20 Nov 2026`; of a moment its day in UTC."""
+    if on is None:
+        return ""
+    return say.day(on.astimezone(UTC).date() if isinstance(on, datetime) else on)
+
+
+@register.filter
+def ago(at: datetime | None, now: datetime) -> str:
+    """`2 min ago`."""
+    return "" if at is None else f"{say.age(at, now=now)} ago"
 
 
 @register.simple_tag
