@@ -34,7 +34,7 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         file.write_text("".join(jobs.sacct_lines(jobs.jobs(count, accounts=ACCOUNTS, days=45))))
         files.append(file)
     fresh = partial(instance.copy, READY, RUN)
-    large, small = (Side(partial(intake.take_in, file), fresh) for file in files)
+    large, small = (Side(partial(intake.ingest_file, file), fresh) for file in files)
     cost, baseline = in_turn(postmaster, large, small, rounds=scale.rounds)
     title = "taking in a file, beside a tenth of it"
     yield Result("grow", title, scale.of(100_000), "jobs", cost, baseline, Goal(at_most="10.5"))

@@ -36,8 +36,8 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     blocks = list(_blocks(world.record_rows(cluster, workload)))
     fresh = partial(instance.copy, READY, RUN)
     if "ingest" in names or "floor" in names:
-        ours = Side(partial(take_in, file), fresh, partial(limits.sums, "billing"))
-        limit = Side(partial(take_in_limit, blocks), fresh, partial(limits.sums, "bench"))
+        ours = Side(partial(ingest_file, file), fresh, partial(limits.sums, "billing"))
+        limit = Side(partial(ingest_limit, blocks), fresh, partial(limits.sums, "bench"))
         cost, least = in_turn(postmaster, ours, limit, rounds=scale.rounds)
         title = "file → usage, rated, totals, watermark"
         yield Result("ingest", title, count, "jobs", cost, least, Goal(at_least="0.40"))
@@ -46,15 +46,15 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         yield Result("floor", "the same beside a bare COPY of its rows", count, "jobs", cost, floor)
     if "replay" in names:
         fresh()
-        take_in(file)
-        again = Side(partial(take_in, file))
+        ingest_file(file)
+        again = Side(partial(ingest_file, file))
         lookup = Side(partial(look_up, blocks))
         cost, least = in_turn(postmaster, again, lookup, rounds=scale.rounds)
         yield Result("replay", "the same file again", count, "jobs", cost, least, Goal(at_least="0.40"))
     instance.drop(RUN, READY)
 
 
-def take_in(file: Path) -> None:
+def ingest_file(file: Path) -> None:
     """What `import_usage` does."""
     from billing.rating import ingest
     from clusters.connectors import sacct
@@ -62,7 +62,7 @@ def take_in(file: Path) -> None:
 
     cluster = Cluster.objects.get()
     export = sacct.open_export(file, zone=ZoneInfo(cluster.timezone))
-    ingest.take_in(
+    ingest.ingest(
         cluster=cluster,
         rows=export.rows(),
         reading=export.reading,
@@ -71,7 +71,7 @@ def take_in(file: Path) -> None:
     )
 
 
-def take_in_limit(blocks: list[bytes]) -> None:
+def ingest_limit(blocks: list[bytes]) -> None:
     for block in blocks:
         with transaction.atomic(), connection.cursor() as cursor:
             _stage(cursor, block)

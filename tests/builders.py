@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 from billing.catalog import plans
 from billing.models import Plan, PlanVersion, Price, Seller, Subscription
 from billing.models.plans import SELECTORS
-from billing.rating import engine, ingest
+from billing.rating import engine
+from billing.rating import ingest as usage_ingest
 from clusters.connectors.base import BadRow, BusyHour, BusySource, Reading, Row, UsageFact
 from clusters.models import Account, Cluster
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Membership, Role, Tenant, User
 
 if TYPE_CHECKING:
-    from billing.rating.ingest import TakenIn
+    from billing.rating.ingest import IngestResult
 
 LONG_AGO = date(2017, 1, 1)
 LATER = datetime(2030, 1, 1, tzinfo=UTC)  # when everything in the tests has happened
@@ -153,9 +154,9 @@ def a_bad_row(**fields: Any) -> BadRow:
     return BadRow(**{"reason": "The line is cut off.", "code": "truncated", "raw": "17|vision|", **fields})
 
 
-def take_in(cluster: Cluster, *rows: Row, as_of: str | None = None) -> TakenIn:
+def ingest(cluster: Cluster, *rows: Row, as_of: str | None = None) -> IngestResult:
     """Store and rate the rows, as an import of one file does."""
-    return ingest.take_in(
+    return usage_ingest.ingest(
         cluster=cluster,
         rows=rows,
         reading=Reading(),

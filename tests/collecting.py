@@ -20,14 +20,14 @@ from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
 from portal.dev.stripe_sandbox.sandbox import Sandbox
 from tests import stories
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 
 DUE = at("2026-04-20 09:00")
 """Five days after the invoice of March is due."""
 
 
 @dataclass
-class Counter:
+class Scenario:
     """Where money is collected: the stand-in, the clock that both go by, and the invoice that is due."""
 
     stripe: Sandbox
@@ -117,7 +117,7 @@ class Counter:
 
 
 @contextmanager
-def a_counter(*, currency: str = "USD", now: datetime = DUE, price: str = "2.00") -> Iterator[Counter]:
+def a_scenario(*, currency: str = "USD", now: datetime = DUE, price: str = "2.00") -> Iterator[Scenario]:
     """March's invoice of the vision lab, 4.00 (two hours at 2.00), due on 15 April; nothing is saved yet.
 
     Notifications are signed by the stand-in's clock and refused when they are old: where they matter, it is today.
@@ -129,7 +129,7 @@ def a_counter(*, currency: str = "USD", now: datetime = DUE, price: str = "2.00"
             "STRIPE_WEBHOOK_SECRETS": ["whsec_of_the_tests"],
         }
         with override_settings(**overrides):
-            yield Counter(stripe, a_lab(currency, price), now)
+            yield Scenario(stripe, a_lab(currency, price), now)
 
 
 def a_lab(currency: str, price: str) -> Tenant:
@@ -140,7 +140,7 @@ def a_lab(currency: str, price: str) -> Tenant:
         plan=a_plan(currency=currency, prices=[("gpu-hour", {}, price, LONG_AGO)]),
         accounts=[(cluster, "vision")],
     )
-    take_in(
+    ingest(
         cluster,
         a_job(account="vision", started="2026-03-02 10:00", ended="2026-03-02 12:00"),
         as_of="2026-04-20",
@@ -150,16 +150,16 @@ def a_lab(currency: str, price: str) -> Tenant:
     return lab
 
 
-def more_labs(counter: Counter, names: list[str]) -> list[Tenant]:
+def more_labs(scenario: Scenario, names: list[str]) -> list[Tenant]:
     """Labs beside the vision lab, each with an invoice of March over 4.00 that is due, and a card."""
     cluster, plan = a_cluster(), Plan.objects.get()
     labs = [a_tenant(name, plan=plan, accounts=[(cluster, name)]) for name in names]
     jobs = [a_job(account=name, started="2026-03-02 10:00", ended="2026-03-02 12:00") for name in names]
-    take_in(cluster, *jobs, as_of="2026-04-20")
+    ingest(cluster, *jobs, as_of="2026-04-20")
     stories.close("2026-03", *labs, on="2026-04-01")
     Letter.objects.filter(tenant__in=labs).delete()
     for lab in labs:
-        counter.save_card_of(lab)
+        scenario.save_card_of(lab)
     return labs
 
 
@@ -185,8 +185,8 @@ def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -
     return attempt
 
 
-def credited(counter: Counter, net: str) -> Invoice:
+def credited(scenario: Scenario, net: str) -> Invoice:
     """A credit note that takes so much before tax back from the invoice."""
     return credit_notes.credit(
-        invoice=counter.invoice, reason="Slow.", by="op", on=counter.now.date(), net=Money.of(net, "USD")
+        invoice=scenario.invoice, reason="Slow.", by="op", on=scenario.now.date(), net=Money.of(net, "USD")
     )

@@ -19,7 +19,7 @@ from tests import keepers, scheduling, tiers
 from tests.peers import HOME, LOCK, POSTGRES, TEMPORARY
 
 if TYPE_CHECKING:
-    from tests.collecting import Counter
+    from tests.collecting import Scenario
 
 # Over whatever holds already, as in CI. No test is about time: what is slow is the machine, or a matter of the bench.
 ANYWHERE: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -68,11 +68,11 @@ def settings_as_before() -> Iterator[None]:
 
 
 @pytest.fixture
-def counter() -> Iterator[Counter]:
+def scenario() -> Iterator[Scenario]:
     """March's invoice of 4.00, which is due, and a stand-in for Stripe that has nothing of its tenant yet."""
-    from tests.collecting import a_counter
+    from tests.collecting import a_scenario
 
-    with a_counter() as scenario:
+    with a_scenario() as scenario:
         yield scenario
 
 

@@ -11,7 +11,7 @@ from billing.models import Invoice, InvoiceDocument, TaxRate
 from billing.tasks import render_document
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
-from tests.builders import a_job, a_seller, a_tenant, own, take_in
+from tests.builders import a_job, a_seller, a_tenant, ingest, own
 from tests.terms import GRADUATED, a_version
 
 NORTH = {
@@ -47,7 +47,7 @@ def a_public_buyer(cluster: Cluster, *, fee_in_advance: bool = False) -> Tenant:
     fields: dict[str, Any] = dict(LAB)
     lab = a_tenant(plan=version.plan, plan_from=date(2026, 3, 1), accounts=[(cluster, "vision")], **fields)
     own(lab, cluster, "audio")
-    take_in(
+    ingest(
         cluster,
         a_job(account="vision", started="2026-03-10 10:00", ended="2026-03-10 10:20"),
         a_job(account="audio", gpus=150, started="2026-03-11 10:00", ended="2026-03-11 11:00"),

@@ -10,21 +10,21 @@ from django.test import Client
 
 from billing.payments import webhook_events
 from portal.dev.stripe_sandbox.sending import signature
-from tests.collecting import Counter
+from tests.collecting import Scenario
 
 SECRET = "whsec_of_the_tests"
 
 Notification = tuple[bytes, dict[str, str]]
 
 
-def told(counter: Counter) -> list[Notification]:
+def told(scenario: Scenario) -> list[Notification]:
     """The notifications that Stripe has for us, as it sends them."""
-    return [(message.body, message.headers) for message in counter.stripe.webhooks.take()]
+    return [(message.body, message.headers) for message in scenario.stripe.webhooks.take()]
 
 
-def told_of(counter: Counter, kind: str) -> Notification:
+def told_of(scenario: Scenario, kind: str) -> Notification:
     """The newest notification of that type; the others are lost."""
-    return next(each for each in reversed(told(counter)) if json.loads(each[0])["type"] == kind)
+    return next(each for each in reversed(told(scenario)) if json.loads(each[0])["type"] == kind)
 
 
 def altered(one: Notification, **changes: Any) -> Notification:
@@ -42,6 +42,6 @@ def heard(body: bytes, headers: dict[str, str]) -> int:
     return Client().post("/hooks/stripe/", body, content_type="application/json", headers=headers).status_code
 
 
-def applied(counter: Counter) -> None:
-    for event in webhook_events.waiting(before=counter.now.replace(year=2100)):
-        webhook_events.apply(event, gateway=counter.gateway, moment=counter.now)
+def applied(scenario: Scenario) -> None:
+    for event in webhook_events.waiting(before=scenario.now.replace(year=2100)):
+        webhook_events.apply(event, gateway=scenario.gateway, moment=scenario.now)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from billing.models import PlanVersion
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_tenant, ingest
 from tests.stories import invoice_of, lines_of
 
 MARCH = date(2026, 3, 1)
@@ -25,7 +25,7 @@ def used(
     cluster: Cluster, hours: int, account: str = "vision", day: str = "2026-03-20", **fields: str
 ) -> None:
     """So many GPUs for an hour."""
-    take_in(
+    ingest(
         cluster, a_job(account=account, gpus=hours, started=f"{day} 10:00", ended=f"{day} 11:00", **fields)
     )
 

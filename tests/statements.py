@@ -14,7 +14,7 @@ from billing.models import Invoice, Transfer
 from billing.receivables import settlement
 from billing.rules.references import creditor_reference
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.stories import close, invoice_of
 
 IBAN = "DE89370400440532013000"
@@ -110,7 +110,9 @@ def _details(line: Line, version: str, currency: str, *, whole: bool) -> str:
 
 
 def imported(data: bytes, *, moment: datetime = APRIL, rehearse: bool = False) -> Imported:
-    return statement_import.take_in(data=data, name="april.xml", by="op", moment=moment, rehearse=rehearse)
+    return statement_import.import_statement(
+        data=data, name="april.xml", by="op", moment=moment, rehearse=rehearse
+    )
 
 
 def a_lab(
@@ -125,7 +127,7 @@ def a_lab(
         else a_plan(name, currency=currency)
     )
     lab = a_tenant(name, plan=plan, accounts=[(cluster, account)])
-    take_in(cluster, a_job(account=account, gpus=gpus))
+    ingest(cluster, a_job(account=account, gpus=gpus))
     close("2026-03", lab)
     return lab
 

@@ -35,7 +35,7 @@ class Imported:
         return Counter(row.state for row in self.rows)
 
 
-def take_in(
+def import_statement(
     *,
     data: bytes,
     name: str,

@@ -42,7 +42,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenIn:
+class IngestResult:
     """What a pass did. `as_of`: the watermark that it proved, None where it proved nothing."""
 
     stored: Stored
@@ -50,7 +50,7 @@ class TakenIn:
     as_of: datetime | None
 
 
-def take_in(
+def ingest(
     *,
     cluster: Cluster,
     rows: Iterable[Row],
@@ -60,7 +60,7 @@ def take_in(
     as_of: datetime | None = None,
     live: Live | None = None,
     progress: Progress | None = None,
-) -> TakenIn:
+) -> IngestResult:
     """Store and rate all rows in transactions of 5,000; the last one moves the watermark.
 
     Run again, or after a kill at any point, it stores what is missing and changes nothing else.
@@ -101,7 +101,7 @@ class _Pass:
             return unforeseen(error)
         return str(error) or type(error).__name__
 
-    def do(self, rows: Iterable[Row], *, as_of: datetime | None) -> TakenIn:
+    def do(self, rows: Iterable[Row], *, as_of: datetime | None) -> IngestResult:
         total = Stored()
         proved = _Proof()
         marks = billing_periods.marks() if self.live is not None else None
@@ -112,7 +112,7 @@ class _Pass:
             done = _Done(as_of, self._end) if last else None
             total = _store(self.pull, sifted, total, steps=self.reading.steps, done=done, marks=marks)
             self.progress(total)
-        return TakenIn(total, self.reading.steps, as_of)
+        return IngestResult(total, self.reading.steps, as_of)
 
     def _proven(self, proved: _Proof, as_of: datetime | None) -> datetime | None:
         if self.live is not None:

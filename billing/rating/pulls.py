@@ -203,7 +203,7 @@ class _Pull:
         before = self.pulled.stored
         self.reading = Reading()
         moves = self._joins(piece)
-        result = ingest.take_in(
+        result = ingest.ingest(
             cluster=self.cluster,
             rows=self._rows(piece),
             reading=self.reading,

@@ -34,7 +34,7 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
     if file.size > MOST_BYTES:
         raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
     try:
-        done = statement_import.take_in(
+        done = statement_import.import_statement(
             data=file.read(),
             name=file.name or "",
             by=by,

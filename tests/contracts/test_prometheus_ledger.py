@@ -22,9 +22,9 @@ BILLED = (
 )
 
 
-def _takes_in(cluster: Cluster, url: str, since: int, until: int) -> ingest.TakenIn:
+def _takes_in(cluster: Cluster, url: str, since: int, until: int) -> ingest.IngestResult:
     source = connector(url)
-    return builders.take_in(cluster, *source.usage(since=since, until=until, open_keys=open_keys(cluster)))
+    return builders.ingest(cluster, *source.usage(since=since, until=until, open_keys=open_keys(cluster)))
 
 
 def _records(cluster: Cluster) -> list[tuple[Any, ...]]:

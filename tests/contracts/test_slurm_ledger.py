@@ -27,18 +27,18 @@ def seen(*, at: int, live: bytes) -> UsageFact:
 
 def test_a_runaway_job_keeps_what_was_proved_and_gets_no_more() -> None:
     cluster = builders.a_cluster()
-    builders.take_in(cluster, seen(at=NOON, live=live_jobs((7, MORNING, "RUNNING"))))
+    builders.ingest(cluster, seen(at=NOON, live=live_jobs((7, MORNING, "RUNNING"))))
     assert UsageRecord.objects.get().seen_until == NOON
 
-    builders.take_in(cluster, seen(at=NOON + 3600, live=live_jobs()))
+    builders.ingest(cluster, seen(at=NOON + 3600, live=live_jobs()))
     record = UsageRecord.objects.get()
     assert (record.seen_until, record.ended, record.revision) == (NOON, None, 1)
 
 
 def test_a_job_that_was_never_confirmed_holds_nothing_yet() -> None:
     cluster = builders.a_cluster()
-    builders.take_in(cluster, seen(at=NOON, live=live_jobs()))
+    builders.ingest(cluster, seen(at=NOON, live=live_jobs()))
     assert UsageRecord.objects.get().seen_until == MORNING
 
-    builders.take_in(cluster, seen(at=NOON + 60, live=live_jobs((7, MORNING, "RUNNING"))))
+    builders.ingest(cluster, seen(at=NOON + 60, live=live_jobs((7, MORNING, "RUNNING"))))
     assert UsageRecord.objects.get().seen_until == NOON + 60

@@ -11,7 +11,7 @@ from django.test import Client
 from billing.dunning import upcoming_steps
 from billing.models import EventState, GatewayEvent
 from billing.payments import checkout_sessions, manual_review, webhook_events
-from tests.collecting import Counter
+from tests.collecting import Scenario
 from tests.hearing import SECRET, heard, signed, told
 from tests.hostile.mangling import INPUTS, LONG, REPEATED, Mangler
 
@@ -21,18 +21,18 @@ BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https
 
 
 @pytest.fixture
-def event(counter: Counter, settings: Any) -> dict[str, Any]:
+def event(scenario: Scenario, settings: Any) -> dict[str, Any]:
     """As Stripe tells of a payment of ours."""
     settings.STRIPE_WEBHOOK_SECRETS = [SECRET]
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "")
-    payload: dict[str, Any] = json.loads(told(counter)[-1][0])
+    scenario.stripe.hand.pay(page.external_id or "")
+    payload: dict[str, Any] = json.loads(told(scenario)[-1][0])
     return payload
 
 
-def test_whatever_is_signed_is_stored_once_or_refused(counter: Counter, event: dict[str, Any]) -> None:
+def test_whatever_is_signed_is_stored_once_or_refused(scenario: Scenario, event: dict[str, Any]) -> None:
     chance, answers = Mangler(24), set[int]()
     for _ in range(INPUTS):
         answers.add(heard(*signed(chance.spoil_json(event), secret=SECRET)))
@@ -55,7 +55,7 @@ def test_whatever_is_signed_is_stored_once_or_refused(counter: Counter, event: d
     ids=repr,
 )  # fmt: skip
 def test_what_is_not_understood_is_stored_once_and_somebody_sees_it(
-    counter: Counter, event: dict[str, Any], shape: Any
+    scenario: Scenario, event: dict[str, Any], shape: Any
 ) -> None:
     body = json.dumps(event | shape if isinstance(shape, dict) else shape).encode()
     if shape == {}:
@@ -65,12 +65,12 @@ def test_what_is_not_understood_is_stored_once_and_somebody_sees_it(
     assert row.state == EventState.PARKED
     assert [row.why] == [
         look.sentence
-        for look in upcoming_steps.to_look_at(moment=counter.now)
+        for look in upcoming_steps.to_look_at(moment=scenario.now)
         if "understood" in look.sentence
     ]
-    for late in webhook_events.parked(moment=counter.now.replace(year=2100)):
+    for late in webhook_events.parked(moment=scenario.now.replace(year=2100)):
         assert late.pk != row.pk
-    manual_review.dealt_with(event=row, who="op", why="asked Stripe", moment=counter.now)
+    manual_review.dealt_with(event=row, who="op", why="asked Stripe", moment=scenario.now)
     assert not GatewayEvent.objects.filter(state=EventState.PARKED).exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 from billing.catalog import plan_versions
 from billing.models import Invoice, InvoiceLine
 from portal.core.outbox.models import OutboxMessage
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.integration.operators import Operator
 from tests.stories import prove
 
@@ -82,7 +82,7 @@ def two_alike(dice: random.Random) -> None:
             )
         )  # fmt: skip
     for cluster in clusters:
-        take_in(cluster, *jobs)
+        ingest(cluster, *jobs)
 
 
 def issued_by_storm() -> int:

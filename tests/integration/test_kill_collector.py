@@ -34,7 +34,7 @@ from billing.wallets import wallet_terms
 from portal.core.tenants.models import Tenant
 from portal.dev.stripe_sandbox.errors import ApiError
 from portal.dev.stripe_sandbox.sandbox import Sandbox
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.collecting import a_top_up
 from tests.integration.operators import Operator
 from tests.stories import close
@@ -99,7 +99,7 @@ class Story:
         for name in names:
             a_tenant(name, plan=plans.get(name.split("-")[0], dollars), accounts=[(cluster, name)])
         jobs = [a_job(account=name, gpus=1 + n % 4) for n, name in enumerate(names)]
-        take_in(cluster, *jobs, as_of="2026-04-20")
+        ingest(cluster, *jobs, as_of="2026-04-20")
         close("2026-03", on="2026-04-01")
         for lab in Tenant.objects.order_by("slug"):
             customer = customers.customer_of(lab, gateway=gateway_access.gateway(), moment=now)

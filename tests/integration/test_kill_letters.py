@@ -19,7 +19,7 @@ from billing.models import Invoice, Letter, LetterState
 from portal.core.outbox import outbox
 from portal.env import broker
 from portal.ops.embedded.redis import Redis
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.fakes.mail import Counting, counting
 from tests.integration.operators import Operator
 from tests.integration.test_outbox_worker import eventually, kill, worker
@@ -173,7 +173,7 @@ def labs_that_owe(*, issued: datetime | None = None) -> None:
     names = [f"lab-{number:02d}" for number in range(LABS)]
     for name in names:
         a_tenant(name, plan=plan, accounts=[(cluster, name)], email=f"bills@{name}.example")
-    take_in(cluster, *(a_job(account=name, gpus=4) for name in names), as_of="2026-04-20")
+    ingest(cluster, *(a_job(account=name, gpus=4) for name in names), as_of="2026-04-20")
     close("2026-03", on=f"{issued:%Y-%m-%d}" if issued else "2026-04-01")
     if issued is None:
         Letter.objects.all().delete()  # documents of long ago are not sent

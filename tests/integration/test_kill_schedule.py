@@ -9,7 +9,7 @@ import pytest
 
 from billing.invoicing import close_runs, close_schedules
 from billing.models import CloseReport, CloseRun, Invoice, ScheduledClose
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.integration.operators import Operator
 from tests.stories import prove
 
@@ -31,7 +31,7 @@ def test_a_schedule_that_is_killed_at_any_moment_issues_and_tells_once(database_
     cluster, plan = a_cluster(complete_through="2026-06-01"), a_plan()
     for number in range(TENANTS):
         a_tenant(f"lab-{number}", plan=plan, accounts=[(cluster, f"a{number}")])
-    take_in(cluster, *(a_job(source_key=f"{number}@1", account=f"a{number}") for number in range(TENANTS)))
+    ingest(cluster, *(a_job(source_key=f"{number}@1", account=f"a{number}") for number in range(TENANTS)))
     close_schedules.set_schedule(tenant=None, preview_day=None, issue_day=1, since=date(2026, 3, 1))
     dice, killed = random.Random(12), 0
     with Operator(database_url) as op, Operator(database_url) as oda:

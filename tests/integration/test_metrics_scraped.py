@@ -72,7 +72,7 @@ def a_site() -> None:
     builders.a_tenant("vision-lab", plan=dollars, accounts=[(cluster, "vision")])
     builders.a_tenant("speech-lab", plan=euros, accounts=[(cluster, "speech")])
     ran = {"started": now - 2 * HOUR, "ended": now - HOUR}
-    builders.take_in(
+    builders.ingest(
         cluster,
         builders.a_job(name="pretrain", gpus=64, gpu_model="h100", **ran),
         builders.a_job(name="slice", gpu_model="h100", gpu_share=(1, 7), **ran),

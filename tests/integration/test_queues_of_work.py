@@ -25,7 +25,7 @@ from portal.core.outbox import outbox
 from portal.dev.stripe_sandbox.sandbox import Sandbox
 from portal.env import ROOT, broker
 from portal.ops.embedded.redis import Redis
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.fakes.doors import a_world, connected
 from tests.fakes.slurmrestd import StandIn
 from tests.integration.test_outbox_worker import eventually, started
@@ -65,7 +65,7 @@ def an_invoice_that_is_due(stripe: Sandbox) -> None:
     cluster = a_cluster("files")
     a_seller()
     lab = a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"), as_of="2026-04-20")
+    ingest(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"), as_of="2026-04-20")
     close("2026-03", on="2026-04-01")
     now = datetime.now(UTC)
     customer = customers.customer_of(lab, gateway=gateway_access.gateway(), moment=now)

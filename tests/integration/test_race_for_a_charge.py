@@ -13,7 +13,7 @@ from billing.payments import attempts, checkout_sessions
 from billing.payments.attempts import Held
 from billing.payments.gateway_access import CollectingError
 from billing.payments.gateways.base import GatewayError
-from tests.collecting import Counter, a_counter, more_labs
+from tests.collecting import Scenario, a_scenario, more_labs
 from tests.integration.operators import Operator
 from tests.integration.test_race_for_the_same_rows import at_once
 
@@ -23,57 +23,61 @@ LABS = [f"lab-{number:02d}" for number in range(1, 25)]
 BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
-def charge(counter: Counter, invoice: Invoice) -> str:
+def charge(scenario: Scenario, invoice: Invoice) -> str:
     """As a worker does that has found the invoice to be due; what came of it."""
     try:
         attempt = attempts.charge(
-            invoice=invoice, gateway=counter.gateway, moment=counter.now, on=counter.now.date()
+            invoice=invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
         )
     except GatewayError as error:
         return str(error.happened)  # the other one is at it, and its key is in use
     return "held" if isinstance(attempt, Held) else str(attempt.pk)
 
 
-def open_page(counter: Counter, invoice: Invoice) -> str:
+def open_page(scenario: Scenario, invoice: Invoice) -> str:
     try:
         page = checkout_sessions.pay_page(
-            invoice=invoice, gateway=counter.gateway, back=BACK, who="ann@vision.example", moment=counter.now
+            invoice=invoice,
+            gateway=scenario.gateway,
+            back=BACK,
+            who="ann@vision.example",
+            moment=scenario.now,
         )
     except (CollectingError, GatewayError) as error:
         return type(error).__name__
     return str(page.pk)
 
 
-def each_is_charged_once(counter: Counter) -> None:
-    intent_numbers = [each["metadata"]["ct_number"] for each in counter.stripe.objects("payment_intent")]
+def each_is_charged_once(scenario: Scenario) -> None:
+    intent_numbers = [each["metadata"]["ct_number"] for each in scenario.stripe.objects("payment_intent")]
     numbers = Invoice.objects.filter(tenant__slug__in=LABS).values_list("number", flat=True)
     assert sorted(intent_numbers) == sorted(str(number) for number in numbers)
     assert Payment.objects.count() == len(LABS)
     assert set(PaymentAttempt.objects.values_list("state", flat=True)) == {"succeeded"}
-    assert counter.stripe.violations == []
+    assert scenario.stripe.violations == []
 
 
 def test_collecting_case_9_two_connections_that_charge_one_invoice_make_one_attempt_and_one_charge() -> None:
     dice = random.Random(9)
-    with a_counter() as counter:
-        more_labs(counter, LABS)
+    with a_scenario() as scenario:
+        more_labs(scenario, LABS)
         for invoice in Invoice.objects.filter(tenant__slug__in=LABS).select_related("tenant"):
             if dice.random() < 0.5:
-                counter.stripe.faults.delay(dice.uniform(0, 0.05), "POST /v1/payment_intents")
-            results = at_once(*[partial(charge, counter, invoice)] * 3)
+                scenario.stripe.faults.delay(dice.uniform(0, 0.05), "POST /v1/payment_intents")
+            results = at_once(*[partial(charge, scenario, invoice)] * 3)
             assert PaymentAttempt.objects.filter(invoice=invoice).count() == 1, results
-        counter.collect()
-        each_is_charged_once(counter)
+        scenario.collect()
+        each_is_charged_once(scenario)
 
 
 def test_collecting_case_9_two_workers_that_go_round_at_once_charge_each_invoice_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with a_counter() as counter:
-        more_labs(counter, LABS)
+    with a_scenario() as scenario:
+        more_labs(scenario, LABS)
         for name, value in (
-            ("STRIPE_SECRET_KEY", counter.stripe.key),
-            ("STRIPE_API_BASE", counter.stripe.url),
+            ("STRIPE_SECRET_KEY", scenario.stripe.key),
+            ("STRIPE_API_BASE", scenario.stripe.url),
             ("STRIPE_MODE", "test"),
         ):
             monkeypatch.setenv(name, value)
@@ -82,22 +86,22 @@ def test_collecting_case_9_two_workers_that_go_round_at_once_charge_each_invoice
                 one.begins("collect")
                 other.begins("collect")
                 assert (one.ends(), other.ends()) == (0, 0)
-        each_is_charged_once(counter)
+        each_is_charged_once(scenario)
 
 
 def test_collecting_case_24_a_page_and_a_charge_that_meet_leave_one_of_them(settings: Any) -> None:
     del settings
-    with a_counter() as counter:
-        more_labs(counter, LABS[:12])
+    with a_scenario() as scenario:
+        more_labs(scenario, LABS[:12])
         for invoice in Invoice.objects.filter(tenant__slug__in=LABS).select_related("tenant"):
-            at_once(*[partial(each, counter, invoice) for each in (charge, open_page)])
+            at_once(*[partial(each, scenario, invoice) for each in (charge, open_page)])
             charged = PaymentAttempt.objects.filter(
                 invoice=invoice, state__in=(*IN_FLIGHT, "succeeded")
             ).count()
             sessions = [
                 each
-                for each in counter.stripe.objects("checkout.session")
+                for each in scenario.stripe.objects("checkout.session")
                 if each["metadata"]["ct_number"] == invoice.number and each["status"] == "open"
             ]
             assert charged + len(sessions) == 1
-        assert counter.stripe.violations == []
+        assert scenario.stripe.violations == []

@@ -11,7 +11,7 @@ from billing.catalog.third_party_payers import PayerError
 from billing.models import Invoice, Payer
 from billing.rating import engine
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import close, closed, hours, lines_of, prove
 
@@ -42,7 +42,7 @@ def test_usage_that_comes_in_while_who_pays_changes_and_months_are_closed_is_bil
     child = a_tenant("child", plan=plan, accounts=[(cluster, "vision")], corrections=credited)
     parents = [a_tenant(f"parent-{n}", plan=plan, corrections=credited) for n in range(2)]
     for day in range(1, 29):
-        take_in(cluster, a_job(started=f"2026-03-{day:02d} 10:00", ended=f"2026-03-{day:02d} 11:00"))
+        ingest(cluster, a_job(started=f"2026-03-{day:02d} 10:00", ended=f"2026-03-{day:02d} 11:00"))
 
     def changes() -> None:
         for n, day in ((0, 5), (1, 12), (0, 20)):
@@ -51,7 +51,7 @@ def test_usage_that_comes_in_while_who_pays_changes_and_months_are_closed_is_bil
 
     def comes_in() -> None:
         for day in range(1, 29, 3):
-            take_in(cluster, a_job(started=f"2026-03-{day:02d} 20:00", ended=f"2026-03-{day:02d} 22:00"))
+            ingest(cluster, a_job(started=f"2026-03-{day:02d} 20:00", ended=f"2026-03-{day:02d} 22:00"))
 
     def closes(tenant: Tenant) -> None:
         closed("2026-03", tenant)

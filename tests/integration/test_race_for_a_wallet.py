@@ -10,7 +10,7 @@ from billing.wallets import booking, grants, wallet_holds, wallet_terms
 from billing.wallets.entries import WalletError
 from billing.wallets.wallet_terms import Rule
 from portal.core.tenants.models import Tenant
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import closed, invoice_of, prove
 
@@ -54,7 +54,7 @@ def test_case_067_twenty_connections_hold_no_more_than_there_is() -> None:
 def test_case_067_what_happened_is_booked_in_full_while_others_hold_and_spend() -> None:
     tenant = a_lab()
     wallet = Wallet.objects.get()
-    take_in(a_cluster(), *[a_job(gpus=8) for _ in range(20)])  # 160 tokens
+    ingest(a_cluster(), *[a_job(gpus=8) for _ in range(20)])  # 160 tokens
 
     def book() -> bool:
         booking.book(tenant=tenant, moment=NOW)
@@ -112,7 +112,7 @@ def test_case_067_two_closers_and_twenty_who_spend_draw_nothing_twice() -> None:
     )
     wallet = Wallet.objects.get()
     grants.grant(wallet=wallet, amount=100_00, key="R1", who="op", moment=NOW)
-    take_in(cluster, a_job(gpus=40))
+    ingest(cluster, a_job(gpus=40))
 
     def close() -> bool:
         return closed("2026-03", tenant).outcome in ("issued", "already issued")

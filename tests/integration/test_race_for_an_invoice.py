@@ -17,7 +17,7 @@ from billing.receivables.settlement import PaymentError
 from billing.rules.money import Money
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.integration.operators import Operator
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import close, closed, hours, invoice_of, prove
@@ -37,7 +37,7 @@ def billed(count: int = 1, corrections: str = "") -> list[Tenant]:
         )
         for n in range(count)
     ]
-    take_in(
+    ingest(
         cluster,
         *[a_job(source_key=f"{n}@1", account=f"a{n}", ended="2026-03-02 20:00") for n in range(count)],
     )
@@ -120,14 +120,14 @@ def test_case_058_a_void_a_payment_and_a_credit_that_meet_leave_one_of_them() ->
 def test_a_correction_during_a_close_is_billed_now_or_given_back_later() -> None:
     (tenant,) = billed(corrections=Corrections.CREDIT_NOTE)
     cluster = a_cluster()
-    take_in(
+    ingest(
         cluster,
         *[a_job(account="a0", started="2026-04-02 10:00", ended="2026-04-02 11:00") for _ in range(20)],
     )
 
     def corrects() -> None:
         for hour in (18, 15, 13, 12):
-            take_in(cluster, a_job(source_key="0@1", account="a0", ended=f"2026-03-02 {hour}:00"))
+            ingest(cluster, a_job(source_key="0@1", account="a0", ended=f"2026-03-02 {hour}:00"))
 
     def closes() -> None:
         assert closed("2026-04", tenant).outcome == "issued"
@@ -143,7 +143,7 @@ def test_a_correction_during_a_close_is_billed_now_or_given_back_later() -> None
 
 def test_two_who_close_with_corrections_at_once_issue_each_document_once() -> None:
     (tenant,) = billed(corrections=Corrections.CREDIT_NOTE)
-    take_in(
+    ingest(
         a_cluster(),
         a_job(source_key="0@1", account="a0", ended="2026-03-02 12:00"),
         a_job(account="a0", started="2026-04-02 10:00", ended="2026-04-02 11:00"),

@@ -19,7 +19,7 @@ from billing.receivables import settlement
 from billing.rules.money import Money
 from clusters.connectors.base import UsageFact
 from clusters.models import Pull, UsageRecord, UsageRevision
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest, own
 from tests.integration.operators import Operator, accounting
 from tests.stories import closed, prove, seconds
 
@@ -76,7 +76,7 @@ def test_the_first_usage_of_a_month_waits_for_no_backup_and_keeps_no_page_waitin
                 cursor.execute("SET LOCAL lock_timeout = '3s'")
             for hour in ("12:00", "13:00"):  # the second is a revision
                 job = a_job(job_id="17", started="2021-05-02 10:00", ended=f"2021-05-02 {hour}")
-                take_in(cluster, job, as_of="2021-05-20")
+                ingest(cluster, job, as_of="2021-05-20")
             page.execute("SET lock_timeout = '3s'")
             assert page.execute("SELECT count(*) FROM billing_ratedusage").fetchone() == (0,)
     assert (RatedUsage.objects.exists(), UsageRevision.objects.count()) == (True, 1)
@@ -94,11 +94,11 @@ def test_imports_of_two_clusters_into_months_that_are_new_to_both_do_not_wait_fo
         return a_job(started=f"{month}-02", ended=f"{month}-03")
 
     def all_in_one() -> None:
-        take_in(clusters[0], *map(used_in, months))
+        ingest(clusters[0], *map(used_in, months))
 
     def one_by_one_backwards() -> None:
         for month in reversed(months):
-            take_in(clusters[1], used_in(month))
+            ingest(clusters[1], used_in(month))
 
     at_once(all_in_one, one_by_one_backwards)
 
@@ -118,7 +118,7 @@ def test_terms_and_owners_that_change_during_an_import_hold_for_all_of_it() -> N
     def imports() -> None:
         for minute in range(1, 8):
             changed = [a_job(source_key=job.source_key, gpus=minute) for job in jobs]
-            take_in(cluster, *changed[minute * 40 :], *changed[: minute * 40])
+            ingest(cluster, *changed[minute * 40 :], *changed[: minute * 40])
 
     def assigns() -> None:
         own(audio, cluster, "vision", since="2026-03-02 10:30")
@@ -147,7 +147,7 @@ def test_terms_and_owners_that_change_during_an_import_hold_for_all_of_it() -> N
 def test_case_055_fifty_invoices_issued_at_once_are_numbered_1_to_50() -> None:
     cluster, plan = a_cluster(complete_through="2026-06-01"), a_plan()
     tenants = [a_tenant(f"t{n}", plan=plan, accounts=[(cluster, f"a{n}")]) for n in range(50)]
-    take_in(cluster, *[a_job(account=f"a{n}") for n in range(50)])
+    ingest(cluster, *[a_job(account=f"a{n}") for n in range(50)])
 
     results = at_once(*[lambda tenant=tenant: closed("2026-03", tenant) for tenant in tenants])
 
@@ -159,7 +159,7 @@ def test_case_055_fifty_invoices_issued_at_once_are_numbered_1_to_50() -> None:
 def test_case_010_two_closes_of_one_month_at_once_are_one_invoice() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
 
     results = at_once(*[lambda: closed("2026-03", vision)] * 4)
 
@@ -171,7 +171,7 @@ def test_case_010_two_closes_of_one_month_at_once_are_one_invoice() -> None:
 def test_a_transfer_that_two_record_at_once_is_one_payment() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
     closed("2026-03", vision)
     invoice = Invoice.objects.get()
 
@@ -192,11 +192,11 @@ def test_a_transfer_that_two_record_at_once_is_one_payment() -> None:
 def test_a_close_during_an_import_bills_each_second_now_or_next_month() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
 
     def imports() -> None:
         for _ in range(6):
-            take_in(cluster, *[a_job() for _ in range(50)])
+            ingest(cluster, *[a_job() for _ in range(50)])
 
     def closes() -> None:
         assert closed("2026-03", vision).outcome == "issued"
@@ -204,6 +204,6 @@ def test_a_close_during_an_import_bills_each_second_now_or_next_month() -> None:
     at_once(imports, closes)
 
     prove()
-    take_in(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
+    ingest(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
     closed("2026-04", vision)
     assert prove()["billed"] == 302 * 3600

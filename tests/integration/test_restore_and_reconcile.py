@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections import Counter as Tally
+from collections import Scenario as Tally
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +21,8 @@ from billing.reconciliation import reconciliation_run
 from portal.ops.embedded.postgres import binaries, version
 from portal.ops.schema import as_owner
 from tests import stories
-from tests.builders import a_cluster, a_job, take_in
-from tests.collecting import DUE, Counter, a_counter, more_labs
+from tests.builders import a_cluster, a_job, ingest
+from tests.collecting import DUE, Scenario, a_scenario, more_labs
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -73,18 +73,18 @@ def restored(database_url: str, dump: str) -> Iterator[None]:
             cursor.execute(f"DROP DATABASE {name}")
 
 
-def charged(counter: Counter) -> dict[str, int]:
+def charged(scenario: Scenario) -> dict[str, int]:
     """By invoice, how often money was taken for it."""
     return dict(
         Tally(
             each["metadata"]["ct_number"]
-            for each in counter.stripe.objects("payment_intent")
+            for each in scenario.stripe.objects("payment_intent")
             if each["status"] == "succeeded"
         )
     )
 
 
-def april(counter: Counter) -> None:
+def april(scenario: Scenario) -> None:
     """Everybody used two hours more, and April is closed."""
     cluster = a_cluster()
     names = ["vision", "lab-01", "lab-02", "lab-03"]
@@ -92,36 +92,36 @@ def april(counter: Counter) -> None:
         a_job(job_id=f"april-{name}", account=name, started="2026-04-02 10:00", ended="2026-04-02 12:00")
         for name in names
     ]
-    take_in(cluster, *jobs, as_of="2026-05-02")
+    ingest(cluster, *jobs, as_of="2026-05-02")
     stories.close("2026-04", on="2026-05-03")
 
 
 def test_case_090_what_was_charged_refunded_and_disputed_after_the_backup_is_found_and_charged_once(
     database_url: str, dump: str
 ) -> None:
-    with a_counter() as counter:
-        counter.save_card()
-        more_labs(counter, ["lab-01", "lab-02"])
-        counter.collect()  # three invoices of March
+    with a_scenario() as scenario:
+        scenario.save_card()
+        more_labs(scenario, ["lab-01", "lab-02"])
+        scenario.collect()  # three invoices of March
         back_up(database_url, dump)
 
-        counter.wait(days=1)
-        more_labs(counter, ["lab-03"])
-        counter.collect()
-        counter.stripe.hand.refund(paid_by("lab-01"), 100)
-        counter.stripe.hand.lose_dispute(counter.stripe.hand.dispute(paid_by("lab-02")))
-        counter.wait(days=18)
-        april(counter)
+        scenario.wait(days=1)
+        more_labs(scenario, ["lab-03"])
+        scenario.collect()
+        scenario.stripe.hand.refund(paid_by("lab-01"), 100)
+        scenario.stripe.hand.lose_dispute(scenario.stripe.hand.dispute(paid_by("lab-02")))
+        scenario.wait(days=18)
+        april(scenario)
         for _ in range(2):
-            counter.wait(days=10)
-            counter.collect()
-        before = charged(counter)
+            scenario.wait(days=10)
+            scenario.collect()
+        before = charged(scenario)
         assert before == dict.fromkeys([f"INV-2026-000{n}" for n in range(1, 9)], 1)
 
         with restored(database_url, dump):
             assert (Invoice.objects.count(), Payment.objects.count()) == (3, 3)
-            counter.collect()
-            reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op", since=DUE)
+            scenario.collect()
+            reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op", since=DUE)
             assert paid("INV-2026-0002") == "3.00"  # the refund was found
             assert paid("INV-2026-0003") == "0.00"  # the dispute, too
             # Invoices that are not issued any more: their tenants wait, and Op is told.
@@ -129,12 +129,12 @@ def test_case_090_what_was_charged_refunded_and_disputed_after_the_backup_is_fou
                 "missing-here",
                 "refund-without-note",
             }
-            more_labs(counter, ["lab-03"])
-            april(counter)
+            more_labs(scenario, ["lab-03"])
+            april(scenario)
             for _ in range(3):
-                counter.collect()
-                reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
-            assert charged(counter) == before
+                scenario.collect()
+                reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op")
+            assert charged(scenario) == before
             assert {number: paid(number) for number in before} == {
                 **dict.fromkeys(before, "4.00"),
                 "INV-2026-0002": "3.00",
@@ -145,32 +145,32 @@ def test_case_090_what_was_charged_refunded_and_disputed_after_the_backup_is_fou
             ]
             assert not GatewayEvent.objects.filter(state="parked").exists()
             assert set(PaymentAttempt.objects.values_list("state", flat=True)) == {"succeeded"}
-        assert counter.stripe.violations == []
+        assert scenario.stripe.violations == []
 
 
 def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_it_is_told_who_it_is(
     database_url: str, dump: str, settings: Any
 ) -> None:
-    with a_counter() as counter:
+    with a_scenario() as scenario:
         back_up(database_url, dump)
-        counter.save_card()
-        counter.collect()
+        scenario.save_card()
+        scenario.collect()
         name = str(gateway_access.collector().deployment)
         with restored(database_url, dump):
             with pytest.raises(CollectingError, match=f"Set STRIPE_DEPLOYMENT={name} if it was restored"):
-                counter.collect()
+                scenario.collect()
             settings.STRIPE_DEPLOYMENT = name
             for _ in range(2):
-                counter.collect()
-            assert (counter.taken, counter.paid) == ([400], "4.00")
+                scenario.collect()
+            assert (scenario.taken, scenario.paid) == ([400], "4.00")
             assert (
-                reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op").counts["found"]
+                reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op").counts["found"]
                 == 0
             )
             settings.STRIPE_DEPLOYMENT = "00000000-0000-4000-8000-000000000000"
             with pytest.raises(CollectingError, match=f"This database is {name} at Stripe"):
-                counter.collect()
-        assert counter.stripe.violations == []
+                scenario.collect()
+        assert scenario.stripe.violations == []
 
 
 def paid_by(lab: str) -> str:

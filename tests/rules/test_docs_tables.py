@@ -292,7 +292,7 @@ def test_the_most_specific_price_applies() -> None:
     plan, cluster = builders.a_plan(prices=prices), builders.a_cluster()
     for n, row in enumerate(table(PAGE, "What an hour costs")):
         builders.a_tenant(f"tenant-{n}", plan=plan, accounts=[(cluster, f"account-{n}")])
-        builders.take_in(
+        builders.ingest(
             cluster, builders.a_job(account=f"account-{n}", **{name: row[name] for name in columns})
         )
         run("close_period", "2026-03", "--tenant", f"tenant-{n}", "--accept-incomplete", "an example")
@@ -316,7 +316,7 @@ def test_prices_by_class_and_outcome() -> None:
     examples = table(PAGE, "What an hour of them costs")
     for n, row in enumerate(examples):
         builders.a_tenant(f"tenant-{n}", plan=plan, accounts=[(cluster, f"account-{n}")])
-        builders.take_in(
+        builders.ingest(
             cluster, builders.a_job(account=f"account-{n}", **{name: row[name] for name in columns})
         )
     run("close_period", "2026-03", "--accept-incomplete", "an example")
@@ -382,7 +382,7 @@ def test_case_037_a_price_that_changes_during_a_job() -> None:
     price.save(force_insert=True)
     cluster = builders.a_cluster()
     builders.a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    builders.take_in(cluster, builders.a_job(started="2026-03-15 22:00", ended="2026-03-16 02:00"))
+    builders.ingest(cluster, builders.a_job(started="2026-03-15 22:00", ended="2026-03-16 02:00"))
     run("close_period", "2026-03", "--accept-incomplete", "an example")
     (invoice,) = run("show_invoices")["invoices"]
     assert [(number(line["unit_price"]), line["quantity"], line["amount"]) for line in invoice["lines"]] == [

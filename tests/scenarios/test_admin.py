@@ -20,7 +20,7 @@ from clusters.models import Account, Cluster, Quarantined, UsageRecord
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Ownership, Tenant, User
 from tests import builders
-from tests.builders import a_job, at, take_in
+from tests.builders import a_job, at, ingest
 from tests.scenarios.configuring import gpu_seconds, owed
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +48,7 @@ def a_month() -> Cluster:
     cluster = builders.a_cluster("philly")
     builders.a_seller()
     builders.a_tenant("vision-lab", plan=builders.a_plan(), accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster,
         a_job(gpus=2, job_id="17", started="2026-03-02 10:00", ended="2026-03-02 11:00"),
         a_job(account="nobodys"),
@@ -80,7 +80,7 @@ def test_longer_lists_cost_no_more_queries(op: Client, model: str) -> None:
         plan = builders.a_plan(f"plan-{number}")
         tenant = builders.a_tenant(name, plan=plan, accounts=[(cluster, name)])
         builders.a_person(f"{name}@x.example", tenant)
-        take_in(cluster, a_job(account=name), builders.a_bad_row(raw=name), as_of="2026-04-02")
+        ingest(cluster, a_job(account=name), builders.a_bad_row(raw=name), as_of="2026-04-02")
         list(month_close.close(tenants=[tenant], year=2026, month=3, moment=at("2026-04-02")))
 
     def queries() -> int:
@@ -108,7 +108,7 @@ def test_an_account_that_is_handed_over_is_rated_again(op: Client) -> None:
     cluster = builders.a_cluster("philly")
     builders.a_tenant("vision-lab", plan=builders.a_plan(), accounts=[(cluster, "vision")])
     robotics = builders.a_tenant("robotics")
-    take_in(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"))
+    ingest(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"))
     form = {
         "account": Account.objects.get().pk,
         "tenant": robotics.pk,
@@ -170,7 +170,7 @@ def test_a_price_in_use_is_ended_and_another_begins(op: Client) -> None:
     cluster = builders.a_cluster("philly")
     plan = builders.a_plan(prices=[("gpu-hour", {}, "2.00", date(2026, 1, 1))])
     builders.a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-15 14:00", ended="2026-03-16 10:00"))
+    ingest(cluster, a_job(started="2026-03-15 14:00", ended="2026-03-16 10:00"))
     version = PlanVersion.objects.get()
     new = {"meter": "gpu-hour", "gpu_models": "a100,h100", "unit_price": "3", "valid_from": "2026-03-16"}
     form = prices_form([Price.objects.get()], [new], **{"prices-0-valid_until": "2026-03-16"})
@@ -223,7 +223,7 @@ def test_a_price_that_is_no_plain_number_is_refused_beside_its_field(
 def test_a_tenant_moves_to_another_plan(op: Client) -> None:
     cluster = builders.a_cluster("philly")
     lab = builders.a_tenant("vision-lab", plan=builders.a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-31 23:00", ended="2026-04-01 02:00"))
+    ingest(cluster, a_job(started="2026-03-31 23:00", ended="2026-04-01 02:00"))
     dear = builders.a_plan("dear", prices=[("gpu-hour", {}, "10", date(2017, 1, 1))])
     form = {"tenant": lab.pk, "plan": dear.pk, "since_0": "2026-04-01", "since_1": "00:00:00"}
     messages(op, page("billing_subscription", "add"), form)

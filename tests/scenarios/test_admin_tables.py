@@ -17,7 +17,7 @@ from billing.reports.operating_costs import Cost
 from billing.rules.money import TOKENS
 from portal.core.tenants.models import Tenant, User
 from tests import builders
-from tests.builders import a_job, at, take_in
+from tests.builders import a_job, at, ingest
 from tests.scenarios.test_admin import a_month, messages, page
 
 pytestmark = pytest.mark.django_db
@@ -85,7 +85,7 @@ def test_why_a_month_was_closed_although_usage_may_be_missing_can_be_read(op: Cl
     cluster = builders.a_cluster("philly")
     builders.a_seller()
     lab = builders.a_tenant("vision-lab", plan=builders.a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"), as_of="2026-03-15")
+    ingest(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"), as_of="2026-03-15")
     (done,) = month_close.close(
         tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), accept_incomplete="slurmdbd was lost"
     )

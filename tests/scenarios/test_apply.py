@@ -10,7 +10,7 @@ from billing.models import Price, Seller, Subscription
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Membership, Ownership, Project, Tenant, User
 from tests import builders
-from tests.builders import a_job, at, take_in
+from tests.builders import a_job, at, ingest
 from tests.scenarios.configuring import PHILLY, Op, gpu_seconds, owed, run, run_json
 
 pytestmark = pytest.mark.django_db
@@ -142,7 +142,7 @@ def test_without_plan_from_a_plan_applies_from_its_beginning(op: Op) -> None:
 def test_an_account_can_be_handed_over_in_the_middle_of_a_job(op: Op) -> None:
     """Ben's job of two hours belongs to Vision until 10:30:01, then to Robotics: split to the second."""
     op.applies(PHILLY)
-    take_in(builders.a_cluster("philly"), a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"))
+    ingest(builders.a_cluster("philly"), a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"))
     assert gpu_seconds("vision-lab") == 7200
 
     robotics = PHILLY + (
@@ -159,7 +159,7 @@ def test_an_account_can_be_handed_over_in_the_middle_of_a_job(op: Op) -> None:
 
 def test_the_borders_of_an_ownership_can_be_moved(op: Op) -> None:
     op.applies(PHILLY)
-    take_in(builders.a_cluster("philly"), a_job(started="2026-03-01 00:00", ended="2026-03-03 00:00"))
+    ingest(builders.a_cluster("philly"), a_job(started="2026-03-01 00:00", ended="2026-03-03 00:00"))
     narrowed = PHILLY.replace('"vision" }]', '"vision", since = 2026-03-02, until = 2026-04-01 }]')
     assert op.applies(narrowed) == [
         "account philly/vision of vision-lab: since nothing -> 2026-03-02 00:00:00 UTC",
@@ -194,7 +194,7 @@ def test_accounts_can_change_their_project(op: Op) -> None:
 def test_a_price_ends_and_another_begins_inside_the_month(op: Op) -> None:
     """Ten GPU-hours before 16 March at 1.10, ten after it at 1.50: 11 and 15 dollars."""
     op.applies(PHILLY)
-    take_in(builders.a_cluster("philly"), a_job(started="2026-03-15 14:00", ended="2026-03-16 10:00"))
+    ingest(builders.a_cluster("philly"), a_job(started="2026-03-15 14:00", ended="2026-03-16 10:00"))
     assert owed("vision-lab") == {"1.1": "22"}
 
     dearer = PHILLY.replace(
@@ -235,7 +235,7 @@ def test_a_plan_that_appears_twice_with_other_days_has_two_versions(op: Op) -> N
     op.applies(versions)
     assert op.applies(versions) == ["Nothing to change."]
     cluster = builders.a_cluster("philly")
-    take_in(cluster, a_job(started="2026-03-31 23:00", ended="2026-04-01 01:00", memory_mib=4096))
+    ingest(cluster, a_job(started="2026-03-31 23:00", ended="2026-04-01 01:00", memory_mib=4096))
     from billing.models import PeriodTotal
 
     verdicts = PeriodTotal.objects.filter(resource="memory").order_by("verdict")
@@ -250,7 +250,7 @@ def test_of_equally_specific_prices_the_first_in_the_file_wins_even_after_a_swap
     dear = '[[plan.price]]\nmeter = "gpu-hour"\nwhere = { queue = "fast" }\nunit_price = "3"\nfrom = 2026-01-01\n'
     head, tail = PHILLY.split("[[plan.price]]")[0], "\n[[tenant]]" + PHILLY.split("[[tenant]]")[1]
     op.applies(head + cheap + dear + tail)
-    take_in(builders.a_cluster("philly"), a_job(qos="low", queue="fast"))
+    ingest(builders.a_cluster("philly"), a_job(qos="low", queue="fast"))
     assert owed("vision-lab") == {"0.5": "0.5"}
     op.applies(head + dear + cheap + tail)
     assert owed("vision-lab") == {"3": "3"}
@@ -258,7 +258,7 @@ def test_of_equally_specific_prices_the_first_in_the_file_wins_even_after_a_swap
 
 def test_a_tenant_moves_to_another_plan(op: Op) -> None:
     op.applies(PHILLY)
-    take_in(builders.a_cluster("philly"), a_job(started="2026-03-31 22:00", ended="2026-04-01 01:00"))
+    ingest(builders.a_cluster("philly"), a_job(started="2026-03-31 22:00", ended="2026-04-01 01:00"))
     moved = PHILLY.replace(
         'plan = "standard"\nplan_from = 2026-01-01', 'plan = "premium"\nplan_from = 2026-04-01'
     ) + (

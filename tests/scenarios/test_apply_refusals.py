@@ -11,7 +11,7 @@ from billing.models import Plan, Price, Subscription
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from tests import builders
-from tests.builders import a_job, take_in
+from tests.builders import a_job, ingest
 from tests.scenarios.configuring import PHILLY, Op, run
 
 pytestmark = pytest.mark.django_db
@@ -296,7 +296,7 @@ def test_a_new_owner_cannot_displace_one_whom_the_file_does_not_mention(op: Op) 
 
 def test_a_price_in_use_can_only_be_ended(op: Op) -> None:
     op.applies(PHILLY)
-    take_in(builders.a_cluster("philly"), a_job())
+    ingest(builders.a_cluster("philly"), a_job())
     assert op.is_refused(PHILLY.replace("1.10", "1.20")) == [
         (
             'plan "standard", price 1: Usage has been rated by the price gpu-hour gpu_model=a100 at 1.1 from '
@@ -321,7 +321,7 @@ def test_a_second_price_for_the_same_usage_has_to_wait_for_the_first_to_end(op: 
 
 def test_what_a_version_in_use_charges_stays(op: Op) -> None:
     op.applies(PHILLY)
-    take_in(builders.a_cluster("philly"), a_job())
+    ingest(builders.a_cluster("philly"), a_job())
     assert op.is_refused(PHILLY.replace('["gpu"]', '["gpu", "cpu"]')) == [
         (
             'plan "standard": Usage has been rated by plan standard from 2026-01-01, so what it charges stays gpu: '
@@ -332,7 +332,7 @@ def test_what_a_version_in_use_charges_stays(op: Op) -> None:
 
 def test_the_currency_of_a_plan_in_use_stays(op: Op) -> None:
     op.applies(PHILLY)
-    take_in(builders.a_cluster("philly"), a_job())
+    ingest(builders.a_cluster("philly"), a_job())
     assert op.is_refused(PHILLY.replace("USD", "EUR")) == [
         'plan "standard": Usage has been rated by plan standard in USD: make another plan for EUR.'
     ]

@@ -7,7 +7,7 @@ import pytest
 from portal.core.tenants.models import Ownership
 from portal.ops.cli import RefusedError
 from tests import builders
-from tests.builders import a_job, at, take_in
+from tests.builders import a_job, at, ingest
 from tests.scenarios.configuring import gpu_seconds, run, run_json
 
 pytestmark = pytest.mark.django_db
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 def test_usage_that_nobody_owned_becomes_the_tenants() -> None:
     cluster = builders.a_cluster("philly")
     builders.a_tenant("vision-lab", plan=builders.a_plan())
-    take_in(cluster, a_job(account="vision"))
+    ingest(cluster, a_job(account="vision"))
     assert gpu_seconds("vision-lab") == 0
     assert run_json("assign_account", "philly", "vision", "vision-lab") == {
         "account": "philly/vision",
@@ -65,7 +65,7 @@ def test_a_hand_over_splits_a_job_to_the_second() -> None:
     cluster = builders.a_cluster("philly")
     builders.a_tenant("vision-lab", plan=builders.a_plan(), accounts=[(cluster, "vision")])
     builders.a_tenant("robotics")
-    take_in(cluster, a_job(account="vision", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 11:00"))
+    ingest(cluster, a_job(account="vision", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 11:00"))
     run("assign_account", "philly", "vision", "robotics", "--since", "2026-03-02T10:00:01Z")
     assert (gpu_seconds("vision-lab"), gpu_seconds("robotics")) == (2, 7198)
 

@@ -14,7 +14,7 @@ from billing.invoicing import credit_notes
 from billing.models import Invoice
 from billing.rules.bank_details import bank_details
 from billing.rules.money import Money
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.stories import closed, invoice_of
 
 IBAN = "DE89370400440532013000"
@@ -26,7 +26,7 @@ def an_invoice(*, currency: str = "EUR", iban: str = IBAN) -> Invoice:
     a_seller(iban=iban, bic="COBADEFFXXX")
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan(currency=currency), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(gpus=10))
+    ingest(cluster, a_job(gpus=10))
     closed("2026-03", vision)
     return invoice_of(vision, "2026-03")
 

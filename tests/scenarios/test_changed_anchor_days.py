@@ -16,7 +16,7 @@ from billing.models import BillingPeriod, Bound, CloseKind, InvoiceSeries, Measu
 from billing.rating import engine
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.stories import close, closed, lines_of, prove
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ def lab() -> Tenant:
     plan_versions.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(28))
     cluster = a_cluster(complete_through="2026-08-01")
     tenant = a_tenant(plan=plan, plan_from=date(2026, 2, 3), accounts=[(cluster, "vision")], anchor_day=3)
-    take_in(cluster, a_job(started="2026-02-10 10:00", ended="2026-02-10 11:00"))
+    ingest(cluster, a_job(started="2026-02-10 10:00", ended="2026-02-10 11:00"))
     assert closed("2026-02", tenant).total.text == "30.00"  # type: ignore[union-attr]
     Tenant.objects.update(anchor_day=20)
     tenant.refresh_from_db()
@@ -93,7 +93,7 @@ def test_a_dry_run_previews_both_periods_and_keeps_neither(
 @pytest.fixture
 def moved_twice(lab: Tenant) -> Tenant:
     """A job of 5 March has made the period up to the 20th when the anchor becomes the 25th: three begin in March."""
-    take_in(a_cluster(), a_job(source_key="9@1", started="2026-03-05 10:00", ended="2026-03-05 11:00"))
+    ingest(a_cluster(), a_job(source_key="9@1", started="2026-03-05 10:00", ended="2026-03-05 11:00"))
     Tenant.objects.update(anchor_day=25)
     lab.refresh_from_db()
     engine.rate_tenants([lab])
@@ -156,7 +156,7 @@ def test_what_waits_is_counted_though_another_period_of_the_month_is_issued(
 def test_apply_says_from_when_another_day_or_zone_holds(
     lab: Tenant, key: str, before: str, after: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    take_in(a_cluster(), a_job(source_key="9@1", started="2026-04-25 10:00", ended="2026-04-25 11:00"))
+    ingest(a_cluster(), a_job(source_key="9@1", started="2026-04-25 10:00", ended="2026-04-25 11:00"))
     file = tmp_path / "clustertab.toml"
     value = after if key == "anchor_day" else f'"{after}"'
     file.write_text(f'[[tenant]]\nslug = "vision-lab"\n{key} = {value}\n')

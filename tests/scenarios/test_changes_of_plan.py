@@ -16,7 +16,7 @@ from billing.invoicing import statements
 from billing.models import BillingPeriod, Fee, Invoice, PlanVersion
 from billing.rating import engine
 from billing.rules.pricing import PerUnit
-from tests.builders import a_job, a_tenant, at, take_in
+from tests.builders import a_job, a_tenant, at, ingest
 from tests.on_terms import a_lab, billed, used
 from tests.stories import close, closed, invoice_of, lines_of, prove, total
 from tests.terms import TWO_DOLLARS, a_version
@@ -60,7 +60,7 @@ def test_case_043_an_upgrade_in_mid_period_credits_the_rest_of_the_old_fee_by_se
     cluster, vision = a_lab(small)
     close("2026-03", vision)
     subscriptions.subscribe(tenant=vision, plan=large.plan, since=at("2026-04-11"))  # 10 of 30 days
-    take_in(cluster, a_job(started="2026-04-10 22:00", ended="2026-04-11 02:00"))
+    ingest(cluster, a_job(started="2026-04-10 22:00", ended="2026-04-11 02:00"))
 
     closed("2026-04", vision)
 
@@ -109,11 +109,11 @@ def test_case_046_a_plan_that_is_left_on_its_first_day_costs_the_part_that_was_u
 
 def test_case_047_use_on_the_day_of_leaving_is_billed_until_the_instant() -> None:
     cluster, vision = a_lab(a_fee("744", "large"))
-    take_in(cluster, a_job(started="2026-03-15 08:00", ended="2026-03-15 14:00"))
+    ingest(cluster, a_job(started="2026-03-15 08:00", ended="2026-03-15 14:00"))
     subscriptions.unsubscribe(tenant=vision, at=at("2026-03-15 12:00"))
     engine.rate_tenants([vision])
     assert "No price covers 2.00 GPU-hours" in closed("2026-03", vision).reason
-    take_in(cluster, a_job(account="other"))
+    ingest(cluster, a_job(account="other"))
 
     subscriptions.subscribe(
         tenant=vision, plan=a_version(PerUnit(Decimal(0)), name="free").plan, since=at("2026-03-15 12:00")

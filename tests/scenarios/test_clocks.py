@@ -22,7 +22,7 @@ from clusters.watermark import WatermarkError
 from portal.core.audit import acting_as
 from portal.core.audit.models import AuditEntry
 from portal.ops.cli import BadInputError, RefusedError
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, ingest
 from tests.schedulers import Scheduler, a_connection
 from tests.stories import closed, hours, seconds
 from tests.web.house import signed_in
@@ -211,7 +211,7 @@ def test_a_file_moves_the_watermark_no_further_than_the_moment_of_its_import() -
     cluster = a_cluster()
     ahead = datetime(2030, 1, 1, 0, 3, tzinfo=UTC)  # a node's clock; tests import at the beginning of 2030
     job = a_job(started="2029-12-31 23:00", ended=f"{ahead:%Y-%m-%d %H:%M}")
-    assert take_in(cluster, job).as_of == at("2030-01-01")
+    assert ingest(cluster, job).as_of == at("2030-01-01")
 
 
 def test_a_file_proves_nothing_of_what_came_after_it_was_written(tmp_path: Path) -> None:

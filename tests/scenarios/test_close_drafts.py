@@ -16,7 +16,7 @@ from billing.invoicing.draft_previews import Drafts
 from billing.models import BillingPeriod, Bound, CloseProof, Invoice, InvoiceSeries
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.stories import close, invoice_of, prove
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,7 @@ def lab() -> Tenant:
     a_seller(iban="DE89370400440532013000")
     cluster = a_cluster(complete_through="2026-05-01")
     lab = a_tenant(plan=a_plan(currency="EUR"), accounts=[(cluster, "vision")], tax_rate=19)
-    take_in(cluster, a_job(source_key="1", started="2026-03-02 10:00", ended="2026-03-02 12:00"))
+    ingest(cluster, a_job(source_key="1", started="2026-03-02 10:00", ended="2026-03-02 12:00"))
     return lab
 
 
@@ -84,7 +84,7 @@ def test_what_stands_beside_an_invoice_is_drafted_with_it(lab: Tenant) -> None:
     Tenant.objects.update(corrections="credit-note")
     lab.refresh_from_db()
     cluster = a_cluster()
-    take_in(
+    ingest(
         cluster,
         a_job(source_key="1", started="2026-03-02 10:00", ended="2026-03-02 11:00"),
         a_job(source_key="2", started="2026-04-02 10:00", ended="2026-04-02 15:00"),

@@ -13,7 +13,7 @@ from billing.invoicing import close_runs, month_close
 from billing.invoicing.close_runs import RunError
 from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Invoice, InvoiceSeries
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +33,7 @@ def labs() -> list[Tenant]:
         for number in range(30)
     ]
     tenants.append(a_tenant("planless", accounts=[(cluster, "planless")]))
-    take_in(
+    ingest(
         cluster, *(a_job(account=f"account-{number:02d}") for number in range(30)), a_job(account="planless")
     )
     return tenants
@@ -192,7 +192,7 @@ def test_case_011_months_that_were_asked_for_while_nothing_ran_are_made_once_in_
     """Op asks for March, and a month later for April; scheduler and workers are down until 6 May."""
     cluster = a_cluster(complete_through="2026-05-02")
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(), a_job(started="2026-04-02 10:00", ended="2026-04-02 12:00"))
+    ingest(cluster, a_job(), a_job(started="2026-04-02 10:00", ended="2026-04-02 12:00"))
     runs = [
         close_runs.ask(month=month, kind=CloseKind.ISSUE, by="op@cluster.example", moment=at(moment))
         for month, moment in (("2026-03", APRIL), ("2026-04", "2026-05-03 09:00"))

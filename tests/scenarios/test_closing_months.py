@@ -10,7 +10,7 @@ from billing.models import BillingPeriod, CloseProof, Invoice, InvoiceDocument, 
 from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Project, Tenant
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.stories import close, closed, hours, invoice_of, printed, prove, total
 
 pytestmark = pytest.mark.django_db
@@ -21,12 +21,12 @@ def vision() -> Tenant:
     """Used one GPU-hour in March; the cluster is read through April."""
     cluster = a_cluster(complete_through="2026-05-01")
     tenant = a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
     return tenant
 
 
 def used_in_april() -> None:
-    take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
+    ingest(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
 
 
 def test_an_invoice_says_who_owes_whom_what_by_when(vision: Tenant) -> None:
@@ -64,7 +64,7 @@ def test_a_month_waits_for_the_one_before_it(vision: Tenant) -> None:
 
 def test_months_that_are_closed_late_and_twice_are_made_once_in_order(vision: Tenant) -> None:
     used_in_april()
-    take_in(a_cluster(), a_job(started="2026-05-02 10:00", ended="2026-05-02 11:00"), as_of="2026-06-01")
+    ingest(a_cluster(), a_job(started="2026-05-02 10:00", ended="2026-05-02 11:00"), as_of="2026-06-01")
 
     for month in ("2026-03", "2026-04", "2026-05", "2026-03", "2026-04", "2026-05"):
         closed(month, vision, on="2026-06-15")
@@ -107,7 +107,7 @@ def test_case_010_a_second_close_is_a_no_op(vision: Tenant) -> None:
 
 def test_case_024_late_usage_before_the_close_is_simply_in_it(vision: Tenant) -> None:
     close("2026-03", vision, rehearse=True)
-    take_in(a_cluster(), a_job(started="2026-03-31 23:00", ended="2026-04-01 00:00"))
+    ingest(a_cluster(), a_job(started="2026-03-31 23:00", ended="2026-04-01 00:00"))
 
     assert closed("2026-03", vision).total.text == "4.00"  # type: ignore[union-attr]
 
@@ -136,7 +136,7 @@ def test_case_051_056_a_rehearsal_and_a_month_without_use_take_no_number(vision:
 def test_a_month_at_a_price_of_nothing_is_an_invoice_of_nothing() -> None:
     cluster = a_cluster(complete_through="2026-05-01")
     free = a_tenant(plan=a_plan(prices=[("gpu-hour", {}, "0", LONG_AGO)]), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
 
     assert closed("2026-03", free).total.text == "0.00"  # type: ignore[union-attr]
     assert printed(invoice_of(free, "2026-03")) == [("2026-03", "vision", "1", "0.00")]
@@ -150,7 +150,7 @@ def test_case_091_one_tenants_trouble_does_not_stop_the_others(
     a_tenant("audio-lab", accounts=accounts["audio"])  # no plan
     a_tenant("robotics-lab", plan=plan, accounts=accounts["robotics"])
     a_tenant("zoology-lab", plan=plan, accounts=accounts["zoology"])
-    take_in(a_cluster(), *[a_job(account=name) for name in accounts])
+    ingest(a_cluster(), *[a_job(account=name) for name in accounts])
     robotics = Project.objects.get(tenant__slug="robotics-lab")
     Project.objects.filter(pk=robotics.pk).update(tenant=vision)  # a row that cannot be
 
@@ -250,7 +250,7 @@ def test_a_month_is_called_what_the_tenants_calendar_calls_it() -> None:
     tokyo = a_tenant(
         "tokyo", plan=a_plan(), timezone="Asia/Tokyo", anchor_day=15, accounts=[(cluster, "vision")]
     )
-    take_in(cluster, a_job(started="2026-03-14 14:00", ended="2026-03-14 16:00"))
+    ingest(cluster, a_job(started="2026-03-14 14:00", ended="2026-03-14 16:00"))
 
     assert closed("2026-02", tokyo, on="2026-05-01").total.text == "2.00"  # type: ignore[union-attr]
     blocked = closed("2026-03", tokyo, on="2026-04-14 14:59:59")

@@ -21,16 +21,16 @@ from billing.proof import checks
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
 from billing.wallets import grants, wallet_holds, wallet_terms
-from tests.collecting import Counter, a_counter, a_top_up
+from tests.collecting import Scenario, a_scenario, a_top_up
 from tests.owner import as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def counter() -> Iterator[Counter]:
+def scenario() -> Iterator[Scenario]:
     """Ann has bought 50.00 of credit with her card."""
-    with a_counter() as scenario:
+    with a_scenario() as scenario:
         card = scenario.save_card()
         wallet_terms.set_scheme(
             tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=scenario.now
@@ -59,81 +59,83 @@ def bought() -> str:
     return PaymentAttempt.objects.order_by("made_at")[0].external_id or ""
 
 
-def spent(counter: Counter, amount: int) -> None:
-    wallet_holds.spend(wallet=Wallet.objects.get(), amount=amount, moment=counter.now, memo="A reservation")
+def spent(scenario: Scenario, amount: int) -> None:
+    wallet_holds.spend(wallet=Wallet.objects.get(), amount=amount, moment=scenario.now, memo="A reservation")
 
 
-def test_what_was_bought_is_credited_and_what_is_refunded_is_not(counter: Counter) -> None:
+def test_what_was_bought_is_credited_and_what_is_refunded_is_not(scenario: Scenario) -> None:
     assert balance() == "50.00"
-    counter.stripe.hand.refund(bought(), 20_00)
+    scenario.stripe.hand.refund(bought(), 20_00)
     for _ in range(2):
-        counter.collect()
+        scenario.collect()
     assert balance() == "30.00"
     assert WalletEntry.objects.filter(memo__endswith="given back", side="balance").count() == 1
 
 
-def test_an_inquiry_leaves_what_was_bought_and_takes_it_only_as_a_dispute(counter: Counter) -> None:
-    inquiry = counter.stripe.hand.inquire(bought())
-    counter.collect()
+def test_an_inquiry_leaves_what_was_bought_and_takes_it_only_as_a_dispute(scenario: Scenario) -> None:
+    inquiry = scenario.stripe.hand.inquire(bought())
+    scenario.collect()
     assert balance() == "50.00"
-    counter.stripe.hand.escalate_inquiry(inquiry)
+    scenario.stripe.hand.escalate_inquiry(inquiry)
     for _ in range(2):
-        counter.collect()
+        scenario.collect()
     assert balance() == "0.00"
-    counter.stripe.hand.win_dispute(inquiry)
-    counter.collect()
+    scenario.stripe.hand.win_dispute(inquiry)
+    scenario.collect()
     assert balance() == "50.00"
 
 
-def test_what_was_spent_already_leaves_a_debt_that_the_next_credit_pays(counter: Counter) -> None:
-    spent(counter, 40_00)
-    counter.stripe.hand.refund(bought())
-    counter.collect()
+def test_what_was_spent_already_leaves_a_debt_that_the_next_credit_pays(scenario: Scenario) -> None:
+    spent(scenario, 40_00)
+    scenario.stripe.hand.refund(bought())
+    scenario.collect()
     assert balance() == "-40.00"
-    grants.grant(wallet=Wallet.objects.get(), amount=100_00, key="gift", who="op", moment=counter.now)
+    grants.grant(wallet=Wallet.objects.get(), amount=100_00, key="gift", who="op", moment=scenario.now)
     assert balance() == "60.00"
 
 
-def test_a_refund_that_comes_back_is_credited_again_once(counter: Counter) -> None:
-    spent(counter, 40_00)
-    refund = counter.stripe.hand.refund(bought())
-    counter.collect()
+def test_a_refund_that_comes_back_is_credited_again_once(scenario: Scenario) -> None:
+    spent(scenario, 40_00)
+    refund = scenario.stripe.hand.refund(bought())
+    scenario.collect()
     assert balance() == "-40.00"
-    counter.stripe.hand.fail_refund(refund)
+    scenario.stripe.hand.fail_refund(refund)
     for _ in range(2):
-        counter.collect()
+        scenario.collect()
     assert balance() == "10.00"
     assert left_of_grants() == 10_00
 
 
-def test_a_disputed_top_up_cannot_be_spent_and_a_dispute_that_is_won_gives_it_back(counter: Counter) -> None:
-    spent(counter, 10_00)
-    dispute = counter.stripe.hand.dispute(bought())
-    counter.collect()
+def test_a_disputed_top_up_cannot_be_spent_and_a_dispute_that_is_won_gives_it_back(
+    scenario: Scenario,
+) -> None:
+    spent(scenario, 10_00)
+    dispute = scenario.stripe.hand.dispute(bought())
+    scenario.collect()
     assert balance() == "-10.00"
-    counter.stripe.hand.win_dispute(dispute)
+    scenario.stripe.hand.win_dispute(dispute)
     for _ in range(2):
-        counter.collect()
+        scenario.collect()
     assert balance() == "40.00"
 
 
-def test_a_dispute_that_is_lost_takes_the_credit_once(counter: Counter) -> None:
-    dispute = counter.stripe.hand.dispute(bought())
-    counter.collect()
-    counter.stripe.hand.lose_dispute(dispute)
-    counter.collect()
+def test_a_dispute_that_is_lost_takes_the_credit_once(scenario: Scenario) -> None:
+    dispute = scenario.stripe.hand.dispute(bought())
+    scenario.collect()
+    scenario.stripe.hand.lose_dispute(dispute)
+    scenario.collect()
     assert balance() == "0.00"
 
 
-def test_other_credit_is_untouched_but_for_what_is_below_zero(counter: Counter) -> None:
-    grants.grant(wallet=Wallet.objects.get(), amount=30_00, key="gift", who="op", moment=counter.now)
-    counter.stripe.hand.refund(bought())
-    counter.collect()
+def test_other_credit_is_untouched_but_for_what_is_below_zero(scenario: Scenario) -> None:
+    grants.grant(wallet=Wallet.objects.get(), amount=30_00, key="gift", who="op", moment=scenario.now)
+    scenario.stripe.hand.refund(bought())
+    scenario.collect()
     assert (balance(), left_of_grants()) == ("30.00", 30_00)
 
 
 def test_case_090_a_top_up_that_the_database_forgot_is_credited_again_and_not_charged(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
     """A backup from before it was bought: the wallet is there, what was bought is not."""
     name = bought()
@@ -150,15 +152,17 @@ def test_case_090_a_top_up_that_the_database_forgot_is_credited_again_and_not_ch
         for table in ("walletentry", "paymentattempt"):
             cursor.execute(f"ALTER TABLE billing_{table} ENABLE TRIGGER USER")
     assert balance() == "0.00"
-    assert reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op").counts["adopted"] == 1
-    counter.collect()
-    assert (balance(), bought(), counter.taken) == ("50.00", name, [50_00])
+    assert (
+        reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op").counts["adopted"] == 1
+    )
+    scenario.collect()
+    assert (balance(), bought(), scenario.taken) == ("50.00", name, [50_00])
     assert TopUp.objects.get().asked_by == "found at the gateway"
 
 
 @pytest.mark.parametrize("how", ["refund", "dispute"])
 def test_what_was_given_back_is_not_bought_again_by_itself_until_it_is_set_anew(
-    counter: Counter, how: str
+    scenario: Scenario, how: str
 ) -> None:
     def set_rule() -> None:
         automatic.set_rule(
@@ -168,18 +172,18 @@ def test_what_was_given_back_is_not_bought_again_by_itself_until_it_is_set_anew(
             amount=50_00,
             most=200_00,
             by="ann@vision.example",
-            moment=counter.now,
+            moment=scenario.now,
         )
 
     set_rule()
-    getattr(counter.stripe.hand, how)(bought())
+    getattr(scenario.stripe.hand, how)(bought())
     for _ in range(3):
-        counter.wait(minutes=1)
-        counter.collect()
-    assert (balance(), counter.taken) == ("0.00", [50_00])
-    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=counter.now)
+        scenario.wait(minutes=1)
+        scenario.collect()
+    assert (balance(), scenario.taken) == ("0.00", [50_00])
+    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=scenario.now)
     assert stand.stopped.startswith("Stopped: credit that was bought was given back")
-    counter.wait(minutes=1)
+    scenario.wait(minutes=1)
     set_rule()
-    counter.collect()
-    assert (balance(), counter.taken) == ("50.00", [50_00, 50_00])
+    scenario.collect()
+    assert (balance(), scenario.taken) == ("50.00", [50_00, 50_00])

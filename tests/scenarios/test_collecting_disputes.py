@@ -14,29 +14,29 @@ from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
 from portal.core.tenants.models import Role
 from tests import builders
-from tests.collecting import Counter, credited
+from tests.collecting import Scenario, credited
 from tests.web.house import page, signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
-    counter.collect()
-    counter.collect()
-    assert counter.charge() == Held(
+def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.collect()
+    scenario.collect()
+    assert scenario.charge() == Held(
         "Something was given back at the gateway: write a credit note, or say that it stays owed."
     )
-    (row,) = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=counter.invoice)
-    assert (row.amount, row.asked_by, counter.paid) == (150, "made at the gateway", "2.50")
-    counter.books_agree()
+    (row,) = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=scenario.invoice)
+    assert (row.amount, row.asked_by, scenario.paid) == (150, "made at the gateway", "2.50")
+    scenario.books_agree()
 
-    credited(counter, "1.00")
-    assert isinstance(counter.charge(), Held)  # 0.50 of it are still unexplained
-    note = credited(counter, "0.50")
-    assert (counter.standing, PaymentRefund.objects.filter(UNEXPLAINED).count(), asked(counter)) == (
+    credited(scenario, "1.00")
+    assert isinstance(scenario.charge(), Held)  # 0.50 of it are still unexplained
+    note = credited(scenario, "0.50")
+    assert (scenario.standing, PaymentRefund.objects.filter(UNEXPLAINED).count(), asked(scenario)) == (
         "paid",
         0,
         [],
@@ -44,93 +44,93 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(cou
     with pytest.raises(
         CollectingError, match="Nothing that was paid through the gateway is to be given back"
     ):
-        refunds.prepare(credit_note=note, who="op", moment=counter.now)
+        refunds.prepare(credit_note=note, who="op", moment=scenario.now)
 
 
-def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(counter: Counter) -> None:
+def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scenario: Scenario) -> None:
     """1.50 went back at Stripe, and 1.00 and 1.00 were credited: 0.50 are to be given back."""
-    counter.save_card()
-    counter.collect()
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
-    counter.collect()
-    credited(counter, "1.00")
-    note = credited(counter, "1.00")
+    scenario.save_card()
+    scenario.collect()
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.collect()
+    credited(scenario, "1.00")
+    note = credited(scenario, "1.00")
     assert PaymentRefund.objects.get().dealt_with == "Credited by CN-2026-0002, beside others."
-    (rest,) = refunds.prepare(credit_note=note, who="op", moment=counter.now)
+    (rest,) = refunds.prepare(credit_note=note, who="op", moment=scenario.now)
     assert rest.amount == 50
 
 
-def asked(counter: Counter) -> list[str]:
+def asked(scenario: Scenario) -> list[str]:
     """What Op's page asks to be done about what was given back."""
-    return [each.sentence for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"]
+    return [each.sentence for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"]
 
 
-def test_what_was_given_back_at_stripe_because_it_was_paid_twice_asks_for_nothing(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
+def test_what_was_given_back_at_stripe_because_it_was_paid_twice_asks_for_nothing(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
     settlement.record_payment(
-        invoice=counter.invoice,
+        invoice=scenario.invoice,
         amount=Money.of("4.00", "USD"),
-        received_on=counter.now.date(),
+        received_on=scenario.now.date(),
         reference="SEPA 1",
         recorded_by="op",
     )
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 400)
-    counter.collect()
-    counter.wait(hours=3)
-    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
-    assert (counter.paid, counter.standing, asked(counter)) == ("4.00", "paid", [])
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 400)
+    scenario.collect()
+    scenario.wait(hours=3)
+    reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op")
+    assert (scenario.paid, scenario.standing, asked(scenario)) == ("4.00", "paid", [])
     assert not Difference.objects.filter(resolved_at=None).exists()
 
 
-def test_a_credit_note_after_that_is_given_back_itself(counter: Counter) -> None:
+def test_a_credit_note_after_that_is_given_back_itself(scenario: Scenario) -> None:
     """What was paid twice went back at Stripe, and is not what the later note takes back."""
-    counter.save_card()
-    counter.collect()
+    scenario.save_card()
+    scenario.collect()
     settlement.record_payment(
-        invoice=counter.invoice,
+        invoice=scenario.invoice,
         amount=Money.of("4.00", "USD"),
-        received_on=counter.now.date(),
+        received_on=scenario.now.date(),
         reference="SEPA 1",
         recorded_by="op",
     )
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 200)
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 100)
-    counter.collect()
-    assert counter.paid == "5.00"
-    note = credited(counter, "1.00")
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 200)
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 100)
+    scenario.collect()
+    assert scenario.paid == "5.00"
+    note = credited(scenario, "1.00")
     assert not PaymentRefund.objects.exclude(credit_note=None, dealt_with="").exists()
-    (back,) = refunds.prepare(credit_note=note, who="op", moment=counter.now)
+    (back,) = refunds.prepare(credit_note=note, who="op", moment=scenario.now)
     assert back.amount == 100
 
 
 def test_what_is_still_on_its_way_back_is_not_explained_by_a_note_over_something_else(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
     """1.50 go back at Stripe, slowly; 0.50 are credited meanwhile: the 1.50 are still to be explained."""
-    counter.save_card("4000000000007726")
-    counter.collect()
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
-    counter.collect()
-    assert (counter.paid, PaymentRefund.objects.get().state) == ("4.00", "pending")
-    credited(counter, "0.50")
-    counter.wait(minutes=20)
-    counter.collect()
-    assert (counter.paid, PaymentRefund.objects.get().state) == ("2.50", "succeeded")
-    assert len(asked(counter)) == 1
-    counter.wait(days=3)
-    counter.collect()
-    assert counter.taken == [400]  # nobody said that it stays owed
+    scenario.save_card("4000000000007726")
+    scenario.collect()
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.collect()
+    assert (scenario.paid, PaymentRefund.objects.get().state) == ("4.00", "pending")
+    credited(scenario, "0.50")
+    scenario.wait(minutes=20)
+    scenario.collect()
+    assert (scenario.paid, PaymentRefund.objects.get().state) == ("2.50", "succeeded")
+    assert len(asked(scenario)) == 1
+    scenario.wait(days=3)
+    scenario.collect()
+    assert scenario.taken == [400]  # nobody said that it stays owed
 
 
 def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged_again(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.save_card()
-    counter.collect()
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
-    counter.collect()
-    (sentence,) = asked(counter)
+    scenario.save_card()
+    scenario.collect()
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.collect()
+    (sentence,) = asked(scenario)
     assert sentence.startswith(
         "1.50 USD were given back at the gateway, and are owed again: write a credit note"
     )
@@ -140,104 +140,114 @@ def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged
     manual_review.stays_owed(refund=row, who="op", why="By mistake")
     with pytest.raises(CollectingError, match="It is said already"):
         manual_review.stays_owed(refund=row, who="op", why="Again")
-    counter.wait(hours=1)
-    counter.collect()
-    assert (counter.paid, counter.standing, asked(counter)) == ("4.00", "paid", [])
-    assert counter.taken == [400, 150]
+    scenario.wait(hours=1)
+    scenario.collect()
+    assert (scenario.paid, scenario.standing, asked(scenario)) == ("4.00", "paid", [])
+    assert scenario.taken == [400, 150]
 
 
-def test_collecting_case_28_a_dispute_stops_collection_and_a_lost_one_is_owed_again(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    dispute = counter.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
-    counter.collect()
-    assert (counter.paid, counter.standing) == ("4.00", "disputed")
+def test_collecting_case_28_a_dispute_stops_collection_and_a_lost_one_is_owed_again(
+    scenario: Scenario,
+) -> None:
+    scenario.save_card()
+    scenario.collect()
+    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    scenario.collect()
+    assert (scenario.paid, scenario.standing) == ("4.00", "disputed")
     with pytest.raises(CollectingError):
-        refunds.prepare(credit_note=credited(counter, "1.00"), who="op", moment=counter.now)
-    counter.stripe.hand.lose_dispute(dispute)
-    counter.collect()
-    counter.wait(days=30)
-    counter.collect()
-    assert (counter.paid, counter.standing, counter.taken) == ("0.00", "charged_back", [400])
+        refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
+    scenario.stripe.hand.lose_dispute(dispute)
+    scenario.collect()
+    scenario.wait(days=30)
+    scenario.collect()
+    assert (scenario.paid, scenario.standing, scenario.taken) == ("0.00", "charged_back", [400])
     assert PaymentDispute.objects.get().fee == 1500
 
 
-def test_collecting_case_28_a_dispute_that_is_won_leaves_the_invoice_paid(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    dispute = counter.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
-    counter.collect()
-    assert counter.standing == "disputed"
-    counter.stripe.hand.win_dispute(dispute)
-    counter.collect()
-    assert (counter.paid, counter.standing) == ("4.00", "paid")
-    counter.books_agree()
+def test_collecting_case_28_a_dispute_that_is_won_leaves_the_invoice_paid(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
+    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    scenario.collect()
+    assert scenario.standing == "disputed"
+    scenario.stripe.hand.win_dispute(dispute)
+    scenario.collect()
+    assert (scenario.paid, scenario.standing) == ("4.00", "paid")
+    scenario.books_agree()
 
 
-def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_back(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    counter.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
-    counter.collect()
-    assert (counter.paid, counter.standing) == ("4.00", "disputed")
-    (look,) = upcoming_steps.to_look_at(moment=counter.now)
+def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_back(
+    scenario: Scenario,
+) -> None:
+    scenario.save_card()
+    scenario.collect()
+    scenario.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
+    scenario.collect()
+    assert (scenario.paid, scenario.standing) == ("4.00", "disputed")
+    (look,) = upcoming_steps.to_look_at(moment=scenario.now)
     assert look.sentence == "A bank asks about 4.00 USD: answer it at the gateway, or give it back."
-    refunds.prepare(credit_note=credited(counter, "4.00"), who="op", moment=counter.now)
-    counter.collect()
-    counter.wait(minutes=20)
-    counter.collect()
-    assert (counter.paid, counter.standing, PaymentDispute.objects.get().state) == ("0.00", "credited", "won")
-    counter.wait(hours=3)
-    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
+    refunds.prepare(credit_note=credited(scenario, "4.00"), who="op", moment=scenario.now)
+    scenario.collect()
+    scenario.wait(minutes=20)
+    scenario.collect()
+    assert (scenario.paid, scenario.standing, PaymentDispute.objects.get().state) == (
+        "0.00",
+        "credited",
+        "won",
+    )
+    scenario.wait(hours=3)
+    reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op")
     assert not Difference.objects.filter(resolved_at=None).exists()
-    counter.books_agree()
+    scenario.books_agree()
 
 
-def test_an_inquiry_that_is_not_answered_becomes_a_dispute(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    inquiry = counter.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
-    counter.collect()
-    dispute = counter.gateway.find_dispute(inquiry)
-    counter.stripe.hand.escalate_inquiry(inquiry)
-    counter.collect()
-    disputes.apply_dispute(dispute, moment=counter.now)  # what was read before comes late
-    assert (counter.standing, PaymentDispute.objects.get().state) == ("disputed", "open")
+def test_an_inquiry_that_is_not_answered_becomes_a_dispute(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
+    inquiry = scenario.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
+    scenario.collect()
+    dispute = scenario.gateway.find_dispute(inquiry)
+    scenario.stripe.hand.escalate_inquiry(inquiry)
+    scenario.collect()
+    disputes.apply_dispute(dispute, moment=scenario.now)  # what was read before comes late
+    assert (scenario.standing, PaymentDispute.objects.get().state) == ("disputed", "open")
     with pytest.raises(CollectingError):
-        refunds.prepare(credit_note=credited(counter, "1.00"), who="op", moment=counter.now)
-    counter.stripe.hand.lose_dispute(inquiry)
-    counter.collect()
-    assert (counter.paid, counter.standing) == ("0.00", "charged_back")
+        refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
+    scenario.stripe.hand.lose_dispute(inquiry)
+    scenario.collect()
+    assert (scenario.paid, scenario.standing) == ("0.00", "charged_back")
 
 
-def test_case_081_an_invoice_that_was_charged_back_is_paid_by_transfer_and_is_paid(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    dispute = counter.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
-    counter.stripe.hand.lose_dispute(dispute)
-    counter.collect()
-    assert counter.standing == "charged_back"
+def test_case_081_an_invoice_that_was_charged_back_is_paid_by_transfer_and_is_paid(
+    scenario: Scenario,
+) -> None:
+    scenario.save_card()
+    scenario.collect()
+    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    scenario.stripe.hand.lose_dispute(dispute)
+    scenario.collect()
+    assert scenario.standing == "charged_back"
     settlement.record_payment(
-        invoice=counter.invoice,
+        invoice=scenario.invoice,
         amount=Money.of("4.00", "USD"),
-        received_on=counter.now.date(),
+        received_on=scenario.now.date(),
         reference="by transfer",
         recorded_by="op",
     )
-    assert (counter.paid, counter.standing) == ("4.00", "paid")
+    assert (scenario.paid, scenario.standing) == ("4.00", "paid")
 
 
-def test_ann_sees_that_her_invoice_is_disputed_and_that_it_was_charged_back(counter: Counter) -> None:
-    ann = builders.a_person("ann@vision.example", counter.lab, Role.OWNER)
-    counter.save_card()
-    counter.collect()
-    dispute = counter.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
-    counter.collect()
+def test_ann_sees_that_her_invoice_is_disputed_and_that_it_was_charged_back(scenario: Scenario) -> None:
+    ann = builders.a_person("ann@vision.example", scenario.lab, Role.OWNER)
+    scenario.save_card()
+    scenario.collect()
+    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    scenario.collect()
     for path in ("/t/vision-lab/invoices/", "/t/vision-lab/invoices/INV-2026-0001/"):
         assert "Disputed" in page(ann, path)
     assert "A payment of this invoice is disputed at the bank." in page(ann, path)
-    counter.stripe.hand.lose_dispute(dispute)
-    counter.collect()
+    scenario.stripe.hand.lose_dispute(dispute)
+    scenario.collect()
     shown = page(ann, path)
     assert "Charged back" in shown
     assert "so that it is to be paid again" in shown

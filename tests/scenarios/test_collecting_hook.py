@@ -13,7 +13,7 @@ from django.test import Client
 
 from billing.models import Collector, GatewayEvent
 from billing.payments import checkout_sessions
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -21,8 +21,8 @@ BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https
 
 
 @pytest.fixture
-def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+def scenario() -> Iterator[Scenario]:
+    with a_scenario(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
         yield scenario
 
 
@@ -37,12 +37,12 @@ def silent_broker(settings: Any) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("silent_broker")
-def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(counter: Counter) -> None:
+def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(scenario: Scenario) -> None:
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "")
-    message = counter.stripe.webhooks.take()[-1]
+    scenario.stripe.hand.pay(page.external_id or "")
+    message = scenario.stripe.webhooks.take()[-1]
     began = time.monotonic()
     response = Client().post(
         "/hooks/stripe/", message.body, content_type="application/json", headers=message.headers
@@ -50,8 +50,8 @@ def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(counter: Counte
     assert response.status_code == 200
     assert time.monotonic() - began < 20  # Stripe waits so long; it takes 2, and this machine may be busy
     assert GatewayEvent.objects.filter(state="stored").count() == 1
-    counter.collect()
-    assert (counter.paid, counter.taken) == ("4.00", [400])
+    scenario.collect()
+    assert (scenario.paid, scenario.taken) == ("4.00", [400])
 
 
 def test_no_sender_of_tasks_waits_for_ever_for_a_broker(settings: Any) -> None:
@@ -60,12 +60,12 @@ def test_no_sender_of_tasks_waits_for_ever_for_a_broker(settings: Any) -> None:
     assert 1 < patience["socket_timeout"] <= 30  # a worker waits one second for tasks
 
 
-def test_a_key_of_the_other_mode_is_said_and_stripe_tells_again_later(counter: Counter) -> None:
+def test_a_key_of_the_other_mode_is_said_and_stripe_tells_again_later(scenario: Scenario) -> None:
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "")
-    message = counter.stripe.webhooks.take()[-1]
+    scenario.stripe.hand.pay(page.external_id or "")
+    message = scenario.stripe.webhooks.take()[-1]
     Collector.objects.update(live=True)
     response = Client().post(
         "/hooks/stripe/", message.body, content_type="application/json", headers=message.headers

@@ -9,14 +9,14 @@ import pytest
 from billing.models import GatewayEvent, PaymentAttempt
 from billing.payments import checkout_sessions, collection_run
 from portal.dev.stripe_sandbox.faults import EVERY
-from tests.collecting import Counter
+from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
-def told_of(counter: Counter, *names: str) -> None:
+def told_of(scenario: Scenario, *names: str) -> None:
     """Disputes that somebody told of, the first one first."""
     for number, name in enumerate(names):
         GatewayEvent.objects.create(
@@ -26,50 +26,52 @@ def told_of(counter: Counter, *names: str) -> None:
             object_kind="dispute",
             live=False,
             created=number,
-            received_at=counter.now,
+            received_at=scenario.now,
         )
 
 
-def test_a_round_ends_after_three_calls_without_an_answer_and_the_next_one_goes_on(counter: Counter) -> None:
-    counter.save_card()
-    told_of(counter, *(f"du_{number}" for number in range(9)))
-    counter.stripe.faults.cut_before("*", times=EVERY)
-    before = len(counter.stripe.requests)
-    done = counter.collect()
+def test_a_round_ends_after_three_calls_without_an_answer_and_the_next_one_goes_on(
+    scenario: Scenario,
+) -> None:
+    scenario.save_card()
+    told_of(scenario, *(f"du_{number}" for number in range(9)))
+    scenario.stripe.faults.cut_before("*", times=EVERY)
+    before = len(scenario.stripe.requests)
+    done = scenario.collect()
     assert len(done.troubles) == 3
-    assert len(counter.stripe.requests) == before + 3
-    counter.stripe.faults.lift()
-    counter.collect()
-    assert (counter.taken, counter.paid) == ([400], "4.00")
+    assert len(scenario.stripe.requests) == before + 3
+    scenario.stripe.faults.lift()
+    scenario.collect()
+    assert (scenario.taken, scenario.paid) == ([400], "4.00")
     assert set(GatewayEvent.objects.filter(object_kind="dispute").values_list("state", flat=True)) == {
         "ignored"
     }
 
 
-def test_what_brings_no_answer_each_time_keeps_nothing_else_from_being_applied(counter: Counter) -> None:
-    told_of(counter, "du_1", "du_2", "du_3", "du_4")
+def test_what_brings_no_answer_each_time_keeps_nothing_else_from_being_applied(scenario: Scenario) -> None:
+    told_of(scenario, "du_1", "du_2", "du_3", "du_4")
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "")
-    counter.stripe.faults.cut_before("GET /v1/disputes*", times=EVERY)
-    counter.collect()
-    counter.collect()
-    assert (counter.taken, counter.paid) == ([400], "4.00")
-    counter.books_agree()
+    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.faults.cut_before("GET /v1/disputes*", times=EVERY)
+    scenario.collect()
+    scenario.collect()
+    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    scenario.books_agree()
 
 
-def test_a_round_that_takes_long_keeps_when_each_call_was_made(counter: Counter) -> None:
+def test_a_round_that_takes_long_keeps_when_each_call_was_made(scenario: Scenario) -> None:
     """Stripe forgets keys by its own time, so that a call must not look older than it is, or younger."""
-    counter.save_card()
-    now = counter.now
+    scenario.save_card()
+    now = scenario.now
 
     def clock() -> datetime:
         nonlocal now
         now += timedelta(minutes=20)
         return now
 
-    collection_run.run(gateway=counter.gateway, clock=clock)
+    collection_run.run(gateway=scenario.gateway, clock=clock)
     attempt = PaymentAttempt.objects.get()
-    assert attempt.made_at > counter.now + timedelta(minutes=40)
-    assert counter.taken == [400]
+    assert attempt.made_at > scenario.now + timedelta(minutes=40)
+    assert scenario.taken == [400]

@@ -13,137 +13,139 @@ from billing.payments.gateway_access import CollectingError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import settlement
 from billing.rules.money import Money
-from tests.collecting import Counter
+from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
-def a_page(counter: Counter, *, who: str = "ann@vision.example") -> PayLink:
+def a_page(scenario: Scenario, *, who: str = "ann@vision.example") -> PayLink:
     return checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who=who, moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who=who, moment=scenario.now
     )
 
 
-def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(counter: Counter) -> None:
+def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(scenario: Scenario) -> None:
     """The worker that takes the page over cannot read its charge; others want to charge meanwhile."""
-    counter.save_card()
-    page = a_page(counter)
-    counter.stripe.hand.pay(page.external_id or "")
-    for event in counter.gateway.events(since=0):
-        webhook_events.store(event, moment=counter.now)
+    scenario.save_card()
+    page = a_page(scenario)
+    scenario.stripe.hand.pay(page.external_id or "")
+    for event in scenario.gateway.events(since=0):
+        webhook_events.store(event, moment=scenario.now)
     session_event = GatewayEvent.objects.get(object_kind="checkout.session")
-    counter.stripe.faults.cut_before("GET /v1/payment_intents*")
+    scenario.stripe.faults.cut_before("GET /v1/payment_intents*")
     with pytest.raises(GatewayError):
-        webhook_events.apply(session_event, gateway=counter.gateway, moment=counter.now)
+        webhook_events.apply(session_event, gateway=scenario.gateway, moment=scenario.now)
 
-    assert counter.charge() == Held("A page to pay on is open.")
+    assert scenario.charge() == Held("A page to pay on is open.")
     with pytest.raises(VoidError):
-        voids.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
+        voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
     webhook_events.apply(
-        GatewayEvent.objects.get(pk=session_event.pk), gateway=counter.gateway, moment=counter.now
+        GatewayEvent.objects.get(pk=session_event.pk), gateway=scenario.gateway, moment=scenario.now
     )
-    counter.collect()
-    assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
-    counter.books_agree()
+    scenario.collect()
+    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    scenario.books_agree()
 
 
 def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything_is_charged(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.save_card()
-    page = a_page(counter)
-    counter.stripe.hand.pay(page.external_id or "")
+    scenario.save_card()
+    page = a_page(scenario)
+    scenario.stripe.hand.pay(page.external_id or "")
     PayLink.objects.filter(pk=page.pk).update(state="complete")
     PaymentAttempt.objects.update(page_used=True)  # and the worker died
 
-    assert attempts.is_under_way(counter.invoice)
-    assert chargeable_invoices.invoices(moment=counter.now, limit=9) == []
-    assert counter.charge() == Held("A payment is under way.")
+    assert attempts.is_under_way(scenario.invoice)
+    assert chargeable_invoices.invoices(moment=scenario.now, limit=9) == []
+    assert scenario.charge() == Held("A payment is under way.")
     with pytest.raises(CollectingError, match="A payment of this invoice is under way"):
-        a_page(counter)
+        a_page(scenario)
     with pytest.raises(VoidError, match="A payment of INV-2026-0001 is under way"):
-        voids.void(invoice=counter.invoice, reason="Wrong address.", by="op", on=counter.now.date())
-    counter.collect()
-    assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
-    counter.books_agree()
+        voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
+    scenario.collect()
+    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    scenario.books_agree()
 
 
-def transferred(counter: Counter, amount: str) -> None:
+def transferred(scenario: Scenario, amount: str) -> None:
     settlement.record_payment(
-        invoice=counter.invoice,
+        invoice=scenario.invoice,
         amount=Money.of(amount, "USD"),
-        received_on=counter.now.date(),
+        received_on=scenario.now.date(),
         reference="by transfer",
         recorded_by="op",
     )
 
 
-def test_whoever_wants_to_pay_meanwhile_is_led_to_the_page_that_is_open(counter: Counter) -> None:
+def test_whoever_wants_to_pay_meanwhile_is_led_to_the_page_that_is_open(scenario: Scenario) -> None:
     """Ann types her card; her colleague's click neither closes her page nor asks Stripe for anything."""
-    first = a_page(counter)
-    request_count = len(counter.stripe.requests)
+    first = a_page(scenario)
+    request_count = len(scenario.stripe.requests)
     for _ in range(5):
-        assert a_page(counter, who="bea@vision.example").url == first.url
-    assert len(counter.stripe.requests) == request_count
-    counter.wait(minutes=5)
-    assert a_page(counter, who="bea@vision.example").pk == first.pk
-    assert len(counter.stripe.requests) == request_count + 1  # is it still open?
-    counter.stripe.hand.pay(first.external_id or "")
-    counter.collect()
-    assert (counter.taken, counter.paid, PayLink.objects.count()) == ([400], "4.00", 1)
-    counter.books_agree()
+        assert a_page(scenario, who="bea@vision.example").url == first.url
+    assert len(scenario.stripe.requests) == request_count
+    scenario.wait(minutes=5)
+    assert a_page(scenario, who="bea@vision.example").pk == first.pk
+    assert len(scenario.stripe.requests) == request_count + 1  # is it still open?
+    scenario.stripe.hand.pay(first.external_id or "")
+    scenario.collect()
+    assert (scenario.taken, scenario.paid, PayLink.objects.count()) == ([400], "4.00", 1)
+    scenario.books_agree()
 
 
-def test_a_page_that_asks_for_too_much_or_is_about_to_close_is_not_given_again(counter: Counter) -> None:
-    first = a_page(counter)
-    transferred(counter, "1.00")
-    second = a_page(counter)
+def test_a_page_that_asks_for_too_much_or_is_about_to_close_is_not_given_again(scenario: Scenario) -> None:
+    first = a_page(scenario)
+    transferred(scenario, "1.00")
+    second = a_page(scenario)
     first.refresh_from_db()
     assert (first.state, second.state) == ("expired", "open")
-    assert counter.stripe.objects("checkout.session")[0]["amount_total"] in {300, 400}
-    counter.wait(hours=23, minutes=55)
-    third = a_page(counter)
+    assert scenario.stripe.objects("checkout.session")[0]["amount_total"] in {300, 400}
+    scenario.wait(hours=23, minutes=55)
+    third = a_page(scenario)
     second.refresh_from_db()
     assert (second.state, third.state) == ("expired", "open")
-    counter.stripe.hand.pay(third.external_id or "")
-    counter.collect()
-    assert (counter.taken, counter.paid) == ([300], "4.00")
-    counter.books_agree()
+    scenario.stripe.hand.pay(third.external_id or "")
+    scenario.collect()
+    assert (scenario.taken, scenario.paid) == ([300], "4.00")
+    scenario.books_agree()
 
 
-def test_a_page_that_was_just_used_is_not_paid_again(counter: Counter) -> None:
-    page = a_page(counter)
-    counter.stripe.hand.pay(page.external_id or "")
-    counter.wait(minutes=2)
+def test_a_page_that_was_just_used_is_not_paid_again(scenario: Scenario) -> None:
+    page = a_page(scenario)
+    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.wait(minutes=2)
     with pytest.raises(CollectingError, match="Nothing is due"):
-        a_page(counter)
-    assert (counter.taken, counter.paid) == ([400], "4.00")
-    counter.books_agree()
+        a_page(scenario)
+    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    scenario.books_agree()
 
 
 def test_a_tenant_opens_no_more_than_so_many_new_pages_an_hour(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkout_sessions, "MOST_NEW", 2)
     for paid in ("0.01", "0.02"):
-        a_page(counter)
-        transferred(counter, paid)
+        a_page(scenario)
+        transferred(scenario, paid)
     with pytest.raises(
         CollectingError, match="2 pages to pay or to save a card on were opened within an hour"
     ):
-        a_page(counter)
-    counter.wait(minutes=61)
-    assert a_page(counter).state == "open"
+        a_page(scenario)
+    scenario.wait(minutes=61)
+    assert a_page(scenario).state == "open"
 
 
-def test_an_invoice_whose_page_was_paid_for_nothing_known_is_not_void_and_says_why(counter: Counter) -> None:
+def test_an_invoice_whose_page_was_paid_for_nothing_known_is_not_void_and_says_why(
+    scenario: Scenario,
+) -> None:
     """The row of the page stands for another charge by now, as after a backup: what was paid there is of nobody."""
-    page = a_page(counter)
-    counter.stripe.hand.pay(page.external_id or "")
+    page = a_page(scenario)
+    scenario.stripe.hand.pay(page.external_id or "")
     PaymentAttempt.objects.update(external_id="pi_of_another_charge")
     with pytest.raises(
         CollectingError, match=r"A page to pay INV-2026-0001 is open and cannot be closed now: pi_"
     ):
-        checkout_sessions.withdraw(invoice=counter.invoice, moment=counter.now)
+        checkout_sessions.withdraw(invoice=scenario.invoice, moment=scenario.now)

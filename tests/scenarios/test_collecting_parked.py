@@ -19,17 +19,17 @@ from billing.payments import (
 from billing.payments.gateway_access import CollectingError
 from billing.wallets import wallet_terms
 from tests.builders import at
-from tests.collecting import Counter
+from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
-def rounds_of_an_hour(counter: Counter) -> None:
+def rounds_of_an_hour(scenario: Scenario) -> None:
     for _ in range(62):
-        counter.wait(minutes=1)
-        counter.collect()
+        scenario.wait(minutes=1)
+        scenario.collect()
 
 
 def parked() -> list[tuple[str, str]]:
@@ -37,80 +37,80 @@ def parked() -> list[tuple[str, str]]:
     return list(rows.values_list("object_kind", "tenant_slug"))
 
 
-def a_dispute_that_cannot_be_read(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    counter.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+def a_dispute_that_cannot_be_read(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
+    scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
 
 
 def test_an_hour_without_stripe_parks_nothing_and_what_it_told_of_is_applied_after_it(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    a_dispute_that_cannot_be_read(counter)
-    counter.stripe.faults.cut_before("GET /v1/disputes*", times=62)
-    rounds_of_an_hour(counter)
+    a_dispute_that_cannot_be_read(scenario)
+    scenario.stripe.faults.cut_before("GET /v1/disputes*", times=62)
+    rounds_of_an_hour(scenario)
     assert parked() == []
-    assert counter.standing == "paid"
-    counter.wait(minutes=1)
-    counter.collect()
-    assert (PaymentDispute.objects.count(), counter.standing) == (1, "disputed")
+    assert scenario.standing == "paid"
+    scenario.wait(minutes=1)
+    scenario.collect()
+    assert (PaymentDispute.objects.count(), scenario.standing) == (1, "disputed")
 
 
-def test_what_stripe_cannot_say_for_an_hour_is_parked_and_tried_again_each_hour(counter: Counter) -> None:
-    a_dispute_that_cannot_be_read(counter)
-    broken = counter.stripe.faults.server_error("GET /v1/disputes*", times=10_000)
-    rounds_of_an_hour(counter)
+def test_what_stripe_cannot_say_for_an_hour_is_parked_and_tried_again_each_hour(scenario: Scenario) -> None:
+    a_dispute_that_cannot_be_read(scenario)
+    broken = scenario.stripe.faults.server_error("GET /v1/disputes*", times=10_000)
+    rounds_of_an_hour(scenario)
     assert parked() == [("dispute", "")]
-    counter.stripe.faults.lift(broken)
-    counter.wait(minutes=30)
-    counter.collect()
+    scenario.stripe.faults.lift(broken)
+    scenario.wait(minutes=30)
+    scenario.collect()
     assert not PaymentDispute.objects.exists()
-    counter.wait(minutes=31)
-    counter.collect()
-    assert (PaymentDispute.objects.count(), parked(), counter.standing) == (1, [], "disputed")
+    scenario.wait(minutes=31)
+    scenario.collect()
+    assert (PaymentDispute.objects.count(), parked(), scenario.standing) == (1, [], "disputed")
 
 
 def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_beside_it(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.save_card()
+    scenario.save_card()
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "")
-    broken = counter.stripe.faults.server_error("GET /v1/payment_intents/*", times=10_000)
-    rounds_of_an_hour(counter)
-    assert counter.taken == [400]
+    scenario.stripe.hand.pay(page.external_id or "")
+    broken = scenario.stripe.faults.server_error("GET /v1/payment_intents/*", times=10_000)
+    rounds_of_an_hour(scenario)
+    assert scenario.taken == [400]
     assert parked() == [("checkout.session", "vision-lab"), ("payment_intent", "vision-lab")]
-    counter.stripe.faults.lift(broken)
-    rounds_of_an_hour(counter)
-    assert (counter.taken, counter.states, counter.paid, parked()) == ([400], ["succeeded"], "4.00", [])
-    counter.books_agree()
+    scenario.stripe.faults.lift(broken)
+    rounds_of_an_hour(scenario)
+    assert (scenario.taken, scenario.states, scenario.paid, parked()) == ([400], ["succeeded"], "4.00", [])
+    scenario.books_agree()
 
 
 def test_what_nobody_can_reach_for_a_day_stops_others_no_longer(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhook_events, "TRIES_UNANSWERED", 3)
-    counter.save_card()
+    scenario.save_card()
     page = checkout_sessions.card_page(
-        tenant=counter.lab, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        tenant=scenario.lab, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "")
-    counter.stripe.faults.cut_before("GET /v1/checkout/sessions*", times=3)
+    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.faults.cut_before("GET /v1/checkout/sessions*", times=3)
     for _ in range(3):
-        counter.collect()
-        assert counter.taken == []
+        scenario.collect()
+        assert scenario.taken == []
     assert parked() == [("checkout.session", "vision-lab")]
-    assert not webhook_events.is_behind(moment=counter.now)
+    assert not webhook_events.is_behind(moment=scenario.now)
 
 
-def charged_for_nothing_here(counter: Counter) -> None:
+def charged_for_nothing_here(scenario: Scenario) -> None:
     """Stripe tells of 4.00 of the lab for an invoice that this database does not have."""
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": customers.account_of(counter.lab).customer,
+        "customer": customers.account_of(scenario.lab).customer,
         "payment_method": SavedMethod.objects.get().external_id,
         "confirm": True,
         "off_session": True,
@@ -118,55 +118,57 @@ def charged_for_nothing_here(counter: Counter) -> None:
             tenant="vision-lab", kind="invoice", attempt=uuid4(), invoice=999, number="INV-2026-0999"
         ),
     }
-    counter.gateway.charge(params, key="before the backup was restored")
+    scenario.gateway.charge(params, key="before the backup was restored")
 
 
 def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belongs_to_nothing_yet(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
     """The worker dies between the two; the next round reads what is parked before it goes on with the charge."""
-    counter.save_card()
-    customer = customers.account_of(counter.lab).customer or ""
-    attempts.prepare(invoice=counter.invoice, customer=customer, moment=counter.now, on=counter.now.date())
-    charged_for_nothing_here(counter)
-    counter.collect()
+    scenario.save_card()
+    customer = customers.account_of(scenario.lab).customer or ""
+    attempts.prepare(invoice=scenario.invoice, customer=customer, moment=scenario.now, on=scenario.now.date())
+    charged_for_nothing_here(scenario)
+    scenario.collect()
     assert set(parked()) == {("payment_intent", "vision-lab")}
-    assert (counter.states, counter.taken, counter.paid) == (["canceled"], [400], "0.00")
+    assert (scenario.states, scenario.taken, scenario.paid) == (["canceled"], [400], "0.00")
     for event in GatewayEvent.objects.filter(state="parked"):
-        manual_review.dealt_with(event=event, who="op", why="Given back by hand.", moment=counter.now)
-    counter.wait(minutes=1)
-    counter.collect()
-    assert (counter.states, counter.taken, counter.paid) == (["canceled", "succeeded"], [400, 400], "4.00")
+        manual_review.dealt_with(event=event, who="op", why="Given back by hand.", moment=scenario.now)
+    scenario.wait(minutes=1)
+    scenario.collect()
+    assert (scenario.states, scenario.taken, scenario.paid) == (["canceled", "succeeded"], [400, 400], "4.00")
 
 
-def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_either(counter: Counter) -> None:
+def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_either(
+    scenario: Scenario,
+) -> None:
     wallet_terms.set_scheme(
-        tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+        tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
-    counter.save_card()
-    counter.collect()  # the invoice is paid
-    counter.wait(minutes=1)
+    scenario.save_card()
+    scenario.collect()  # the invoice is paid
+    scenario.wait(minutes=1)
     wallet = Wallet.objects.get()
     rule = automatic.set_rule(
-        wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=counter.now
+        wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=scenario.now
     )
-    customer = customers.account_of(counter.lab).customer or ""
-    assert automatic.prepare(rule=rule, customer=customer, moment=counter.now) is not None
-    charged_for_nothing_here(counter)
-    counter.collect()
+    customer = customers.account_of(scenario.lab).customer or ""
+    assert automatic.prepare(rule=rule, customer=customer, moment=scenario.now) is not None
+    charged_for_nothing_here(scenario)
+    scenario.collect()
     assert parked() == [("payment_intent", "vision-lab")]
-    assert (counter.states, counter.taken) == (["succeeded", "canceled"], [400, 400])
+    assert (scenario.states, scenario.taken) == (["succeeded", "canceled"], [400, 400])
 
 
-def test_op_has_what_is_parked_applied_again_without_waiting_for_its_hour(counter: Counter) -> None:
-    a_dispute_that_cannot_be_read(counter)
-    broken = counter.stripe.faults.server_error("GET /v1/disputes*", times=10_000)
-    rounds_of_an_hour(counter)
-    counter.stripe.faults.lift(broken)
+def test_op_has_what_is_parked_applied_again_without_waiting_for_its_hour(scenario: Scenario) -> None:
+    a_dispute_that_cannot_be_read(scenario)
+    broken = scenario.stripe.faults.server_error("GET /v1/disputes*", times=10_000)
+    rounds_of_an_hour(scenario)
+    scenario.stripe.faults.lift(broken)
     event = GatewayEvent.objects.get(state="parked")
     manual_review.apply_again(event=event)
     manual_review.apply_again(event=event)
-    counter.collect()
+    scenario.collect()
     assert (PaymentDispute.objects.count(), parked()) == (1, [])
     with pytest.raises(CollectingError, match="is not parked"):
         manual_review.apply_again(event=event)

@@ -12,94 +12,98 @@ from billing.payments.gateway_access import CollectingError, UnplacedError
 from billing.payments.gateways.stripe_values import Object
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
-def note_of(counter: Counter, net: str, currency: str) -> list[PaymentRefund]:
+def note_of(scenario: Scenario, net: str, currency: str) -> list[PaymentRefund]:
     """A credit note, and the refunds below it."""
     note = credit_notes.credit(
-        invoice=counter.invoice,
+        invoice=scenario.invoice,
         reason="Slow.",
         by="op",
-        on=counter.now.date(),
-        moment=counter.now,
+        on=scenario.now.date(),
+        moment=scenario.now,
         net=Money.of(net, currency),
     )
-    return refunds.prepare(credit_note=note, who="op", moment=counter.now)
+    return refunds.prepare(credit_note=note, who="op", moment=scenario.now)
 
 
-def given_back(counter: Counter) -> list[int]:
-    return [each["amount_refunded"] for each in counter.stripe.objects("charge")]
+def given_back(scenario: Scenario) -> list[int]:
+    return [each["amount_refunded"] for each in scenario.stripe.objects("charge")]
 
 
 def test_the_last_digit_of_a_dinar_is_neither_sent_nor_booked() -> None:
     """1.115 KWD are credited: 1.110 can be given back by card, 0.005 wait for a transfer."""
-    with a_counter(currency="KWD") as counter:
-        counter.save_card()
-        counter.collect()
-        (row,) = note_of(counter, "1.115", "KWD")
+    with a_scenario(currency="KWD") as scenario:
+        scenario.save_card()
+        scenario.collect()
+        (row,) = note_of(scenario, "1.115", "KWD")
         assert (row.amount, row.params["amount"]) == (1110, 1110)
-        counter.collect()
-        assert (given_back(counter), counter.paid) == ([1110], "2.890")
+        scenario.collect()
+        assert (given_back(scenario), scenario.paid) == ([1110], "2.890")
         with pytest.raises(CollectingError, match="Nothing that was paid through the gateway"):
-            refunds.prepare(credit_note=row.credit_note or counter.invoice, who="op", moment=counter.now)
-        counter.books_agree()
+            refunds.prepare(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)
+        scenario.books_agree()
 
 
 def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_tenant() -> None:
-    with a_counter() as counter:
-        counter.save_card()
-        counter.collect()
-        (row,) = note_of(counter, "1.00", "USD")
-        half = counter.gateway.refund(row.params | {"amount": 50}, key="somebody else, by hand")
-        counter.wait(minutes=1)
+    with a_scenario() as scenario:
+        scenario.save_card()
+        scenario.collect()
+        (row,) = note_of(scenario, "1.00", "USD")
+        half = scenario.gateway.refund(row.params | {"amount": 50}, key="somebody else, by hand")
+        scenario.wait(minutes=1)
         with pytest.raises(UnplacedError):
-            refunds.apply_refund(counter.gateway.find_refund(half.id), moment=counter.now)
-        for event in counter.gateway.events(since=0):
-            webhook_events.store(event, moment=counter.now)
-        for waiting in webhook_events.waiting(before=counter.now):
-            webhook_events.apply(waiting, gateway=counter.gateway, moment=counter.now)
+            refunds.apply_refund(scenario.gateway.find_refund(half.id), moment=scenario.now)
+        for event in scenario.gateway.events(since=0):
+            webhook_events.store(event, moment=scenario.now)
+        for waiting in webhook_events.waiting(before=scenario.now):
+            webhook_events.apply(waiting, gateway=scenario.gateway, moment=scenario.now)
         row.refresh_from_db()
-        assert (row.state, counter.paid, Payment.objects.count()) == ("ready", "4.00", 1)
+        assert (row.state, scenario.paid, Payment.objects.count()) == ("ready", "4.00", 1)
         parked = GatewayEvent.objects.filter(state="parked", object_kind="refund").earliest("created")
         assert parked.tenant_slug == "vision-lab"
         assert "is over 50 USD there, and not over what was asked for here" in parked.why
 
 
-def altered(counter: Counter) -> Object:
+def altered(scenario: Scenario) -> Object:
     """Ann pays 4.00 on a page, and somebody makes 5.00 of it at Stripe: it is to be looked at."""
-    counter.save_card()
+    scenario.save_card()
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "")
-    (intent,) = counter.stripe.objects("payment_intent")
-    counter.stripe.hand.alter(intent["id"], amount=500, amount_received=500)
-    counter.wait(minutes=20)
-    counter.collect()
-    assert (counter.states, counter.paid) == (["needs_review"], "0.00")
+    scenario.stripe.hand.pay(page.external_id or "")
+    (intent,) = scenario.stripe.objects("payment_intent")
+    scenario.stripe.hand.alter(intent["id"], amount=500, amount_received=500)
+    scenario.wait(minutes=20)
+    scenario.collect()
+    assert (scenario.states, scenario.paid) == (["needs_review"], "0.00")
     return dict(intent)
 
 
 def test_what_was_never_booked_is_given_back_without_a_minus_and_its_invoice_is_charged_again() -> None:
-    with a_counter() as counter:
-        intent = altered(counter)
-        (charge,) = counter.stripe.objects("charge")
-        counter.stripe.hand.alter(charge["id"], amount=500, amount_captured=500)
-        counter.stripe.hand.refund(intent["id"], 400)
-        counter.wait(minutes=20)
-        counter.collect()
-        assert (counter.states, counter.paid) == (["needs_review"], "0.00")  # 1.00 of it is still there
+    with a_scenario() as scenario:
+        intent = altered(scenario)
+        (charge,) = scenario.stripe.objects("charge")
+        scenario.stripe.hand.alter(charge["id"], amount=500, amount_captured=500)
+        scenario.stripe.hand.refund(intent["id"], 400)
+        scenario.wait(minutes=20)
+        scenario.collect()
+        assert (scenario.states, scenario.paid) == (["needs_review"], "0.00")  # 1.00 of it is still there
 
-        counter.stripe.hand.refund(intent["id"], 100)
-        counter.wait(minutes=20)
-        counter.collect()
-        counter.collect()
-        assert (counter.states, counter.paid, counter.standing) == (["canceled", "succeeded"], "4.00", "paid")
+        scenario.stripe.hand.refund(intent["id"], 100)
+        scenario.wait(minutes=20)
+        scenario.collect()
+        scenario.collect()
+        assert (scenario.states, scenario.paid, scenario.standing) == (
+            ["canceled", "succeeded"],
+            "4.00",
+            "paid",
+        )
         assert PaymentAttempt.objects.earliest("made_at").message == (
             "It was over 500 USD there, and none of it was kept."
         )
@@ -107,98 +111,100 @@ def test_what_was_never_booked_is_given_back_without_a_minus_and_its_invoice_is_
 
 def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_credit_note() -> None:
     """5.00 came where 4.00 was asked for, and all of it went back: the invoice of 4.00 is owed as before."""
-    with a_counter() as counter:
-        intent = altered(counter)
+    with a_scenario() as scenario:
+        intent = altered(scenario)
         BillingAccount.objects.update(automatic=False)
-        (charge,) = counter.stripe.objects("charge")
-        counter.stripe.hand.alter(charge["id"], amount=500, amount_captured=500)
-        counter.stripe.hand.refund(intent["id"], 500)
-        counter.wait(minutes=20)
-        counter.collect()
-        assert (counter.states, PaymentRefund.objects.count()) == (["canceled"], 1)
+        (charge,) = scenario.stripe.objects("charge")
+        scenario.stripe.hand.alter(charge["id"], amount=500, amount_captured=500)
+        scenario.stripe.hand.refund(intent["id"], 500)
+        scenario.wait(minutes=20)
+        scenario.collect()
+        assert (scenario.states, PaymentRefund.objects.count()) == (["canceled"], 1)
 
-        (late,) = overdue_invoices.late(moment=counter.now)
+        (late,) = overdue_invoices.late(moment=scenario.now)
         assert (late.number, late.left, late.rests) == ("INV-2026-0001", 400, "")
-        assert [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"] == []
-        counter.wait(days=4)
+        assert [
+            each for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"
+        ] == []
+        scenario.wait(days=4)
         counts = reconciliation_run.run(
-            gateway=counter.gateway, moment=counter.now, by="op", since=None
+            gateway=scenario.gateway, moment=scenario.now, by="op", since=None
         ).counts
         assert "refund-without-note" not in counts
 
 
 def test_a_refund_that_is_read_before_its_payment_is_booked_is_booked_with_it() -> None:
-    with a_counter() as counter:
-        counter.save_card()
-        counter.stripe.faults.answer_lost("POST /v1/payment_intents")
-        counter.collect()
-        (intent,) = counter.stripe.objects("payment_intent")
+    with a_scenario() as scenario:
+        scenario.save_card()
+        scenario.stripe.faults.answer_lost("POST /v1/payment_intents")
+        scenario.collect()
+        (intent,) = scenario.stripe.objects("payment_intent")
         PaymentAttempt.objects.update(external_id=intent["id"], state="processing")
-        name = counter.stripe.hand.refund(intent["id"], 150)
-        refunds.apply_refund(counter.gateway.find_refund(name), moment=counter.now)
-        assert (counter.states, counter.paid) == (["processing"], "0.00")
-        counter.collect()
-        assert (counter.states, counter.paid) == (["succeeded"], "2.50")
-        counter.books_agree()
+        name = scenario.stripe.hand.refund(intent["id"], 150)
+        refunds.apply_refund(scenario.gateway.find_refund(name), moment=scenario.now)
+        assert (scenario.states, scenario.paid) == (["processing"], "0.00")
+        scenario.collect()
+        assert (scenario.states, scenario.paid) == (["succeeded"], "2.50")
+        scenario.books_agree()
 
 
-def test_a_refund_that_nobody_could_send_for_two_days_is_sent_then(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    (row,) = note_of(counter, "1.00", "USD")
-    counter.wait(days=2)
-    counter.collect()
-    counter.wait(minutes=20)
-    counter.collect()
+def test_a_refund_that_nobody_could_send_for_two_days_is_sent_then(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
+    (row,) = note_of(scenario, "1.00", "USD")
+    scenario.wait(days=2)
+    scenario.collect()
+    scenario.wait(minutes=20)
+    scenario.collect()
     row.refresh_from_db()
-    assert (row.state, given_back(counter), counter.paid) == ("succeeded", [100], "3.00")
-    counter.books_agree()
+    assert (row.state, given_back(scenario), scenario.paid) == ("succeeded", [100], "3.00")
+    scenario.books_agree()
 
 
-def test_a_refund_that_was_sent_before_a_backup_was_restored_is_not_sent_again(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    (row,) = note_of(counter, "1.00", "USD")
-    refunds.follow(refund=row, gateway=counter.gateway, moment=counter.now)
+def test_a_refund_that_was_sent_before_a_backup_was_restored_is_not_sent_again(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
+    (row,) = note_of(scenario, "1.00", "USD")
+    refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
     PaymentRefund.objects.update(state="ready", sent_at=None, external_id=None)
-    counter.wait(days=2)
-    counter.collect()
+    scenario.wait(days=2)
+    scenario.collect()
     row.refresh_from_db()
-    assert (row.state, given_back(counter)) == ("succeeded", [100])
+    assert (row.state, given_back(scenario)) == ("succeeded", [100])
 
 
-def test_op_is_told_of_a_refund_that_came_back(counter: Counter) -> None:
-    counter.save_card("4000000000005126")
-    counter.collect()
-    (row,) = note_of(counter, "1.00", "USD")
-    counter.collect()
-    assert [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"] == []
-    counter.wait(minutes=20)
-    counter.collect()
+def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
+    scenario.save_card("4000000000005126")
+    scenario.collect()
+    (row,) = note_of(scenario, "1.00", "USD")
+    scenario.collect()
+    assert [each for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"] == []
+    scenario.wait(minutes=20)
+    scenario.collect()
     row.refresh_from_db()
-    assert (row.state, counter.paid) == ("failed", "4.00")
-    (look,) = [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"]
+    assert (row.state, scenario.paid) == ("failed", "4.00")
+    (look,) = [each for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"]
     assert look.sentence == (
         "1.00 USD were not given back for CN-2026-0001: expired_or_canceled_card. Give them back again, or transfer "
         "them and record that."
     )
-    counter.stripe.hand.behave(
+    scenario.stripe.hand.behave(
         row.attempt.method.external_id if row.attempt.method else "", "4242424242424242"
     )
-    refunds.prepare(credit_note=row.credit_note or counter.invoice, who="op", moment=counter.now)
-    counter.collect()
-    assert [each for each in upcoming_steps.to_look_at(moment=counter.now) if each.what == "Refund"] == []
+    refunds.prepare(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)
+    scenario.collect()
+    assert [each for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"] == []
 
 
-def test_what_was_read_before_a_refund_succeeded_does_not_take_that_back(counter: Counter) -> None:
-    counter.save_card("4000000000007726")
-    counter.collect()
-    (row,) = note_of(counter, "1.00", "USD")
-    counter.collect()
+def test_what_was_read_before_a_refund_succeeded_does_not_take_that_back(scenario: Scenario) -> None:
+    scenario.save_card("4000000000007726")
+    scenario.collect()
+    (row,) = note_of(scenario, "1.00", "USD")
+    scenario.collect()
     row.refresh_from_db()
-    read_early = counter.gateway.find_refund(row.external_id or "")
-    counter.wait(minutes=20)
-    counter.collect()
-    refunds.apply_refund(read_early, moment=counter.now)
+    read_early = scenario.gateway.find_refund(row.external_id or "")
+    scenario.wait(minutes=20)
+    scenario.collect()
+    refunds.apply_refund(read_early, moment=scenario.now)
     row.refresh_from_db()
-    assert (row.state, counter.paid) == ("succeeded", "3.00")
+    assert (row.state, scenario.paid) == ("succeeded", "3.00")

@@ -11,7 +11,7 @@ from billing.payments import gateway_access
 from portal import env
 from portal.dev.stripe_sandbox.keys import PORTAL_RIGHTS
 from portal.env import SettingError
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,66 +30,66 @@ NAMED = {
 
 
 @pytest.fixture
-def counter(settings: object) -> Iterator[Counter]:
-    with a_counter() as scenario:
+def scenario(settings: object) -> Iterator[Scenario]:
+    with a_scenario() as scenario:
         yield scenario
 
 
-def restricted(counter: Counter, settings: object, lacking: str = "") -> None:
+def restricted(scenario: Scenario, settings: object, lacking: str = "") -> None:
     """The key is replaced by a restricted one without that right."""
     gateway_access.collector()  # has collected before
-    key = counter.stripe.keys.restrict(f"rk_test_without_{lacking or 'nothing'}", PORTAL_RIGHTS - {lacking})
+    key = scenario.stripe.keys.restrict(f"rk_test_without_{lacking or 'nothing'}", PORTAL_RIGHTS - {lacking})
     settings.STRIPE_SECRET_KEY = key  # type: ignore[attr-defined]
 
 
-def test_a_key_with_the_rights_of_the_docs_lacks_nothing(counter: Counter, settings: object) -> None:
-    restricted(counter, settings)
-    assert list(counter.gateway.missing_rights(key=gateway_access.key_for("rights", "1"))) == []
+def test_a_key_with_the_rights_of_the_docs_lacks_nothing(scenario: Scenario, settings: object) -> None:
+    restricted(scenario, settings)
+    assert list(scenario.gateway.missing_rights(key=gateway_access.key_for("rights", "1"))) == []
 
 
 @pytest.mark.parametrize("lacking", NAMED)
-def test_each_right_that_is_missing_is_named(counter: Counter, settings: object, lacking: str) -> None:
-    restricted(counter, settings, lacking)
-    missing = list(counter.gateway.missing_rights(key=gateway_access.key_for("rights", "1")))
+def test_each_right_that_is_missing_is_named(scenario: Scenario, settings: object, lacking: str) -> None:
+    restricted(scenario, settings, lacking)
+    missing = list(scenario.gateway.missing_rights(key=gateway_access.key_for("rights", "1")))
     assert NAMED[lacking] in missing
     assert set(missing) <= {NAMED[lacking], "Balance transactions: read"}
-    assert [each for kind in counter.stripe.world.state.objects for each in counter.stripe.objects(kind)] == [
-        each for kind in ("webhook_endpoint", "event") for each in counter.stripe.objects(kind)
-    ]
-    assert counter.stripe.violations == []
+    assert [
+        each for kind in scenario.stripe.world.state.objects for each in scenario.stripe.objects(kind)
+    ] == [each for kind in ("webhook_endpoint", "event") for each in scenario.stripe.objects(kind)]
+    assert scenario.stripe.violations == []
 
 
 def test_a_round_that_lacks_a_right_stops_says_which_and_goes_on_once_it_has_it(
-    counter: Counter, settings: object
+    scenario: Scenario, settings: object
 ) -> None:
-    counter.save_card()
-    restricted(counter, settings, "rak_payment_intent_write")
-    counter.collect()
+    scenario.save_card()
+    restricted(scenario, settings, "rak_payment_intent_write")
+    scenario.collect()
     assert gateway_access.is_locked_out()
     assert Collector.objects.get().locked_out_why == (
         "The key of Stripe may not read payment intents: docs/how-to/go-live-with-stripe.md lists what it needs."
     )
-    counter.collect()
+    scenario.collect()
     assert Collector.objects.get().locked_out_why == (
         "The key of Stripe lacks rights: PaymentIntents: write; docs/how-to/go-live-with-stripe.md lists them."
     )
-    assert "failed" not in counter.states
-    restricted(counter, settings)
-    counter.collect()
-    assert (counter.taken, counter.states) == ([400], ["succeeded"])
-    counter.books_agree()
+    assert "failed" not in scenario.states
+    restricted(scenario, settings)
+    scenario.collect()
+    assert (scenario.taken, scenario.states) == ([400], ["succeeded"])
+    scenario.books_agree()
 
 
 def test_case_085_a_database_that_collected_in_one_mode_refuses_a_key_of_the_other(
-    counter: Counter, settings: object
+    scenario: Scenario, settings: object
 ) -> None:
-    counter.save_card()
+    scenario.save_card()
     settings.STRIPE_SECRET_KEY = "sk_live_sandbox"  # type: ignore[attr-defined]
     with pytest.raises(
         gateway_access.CollectingError, match="has collected in test mode, and the key is a live one"
     ):
-        counter.collect()
-    assert counter.taken == []
+        scenario.collect()
+    assert scenario.taken == []
 
 
 @pytest.mark.parametrize(

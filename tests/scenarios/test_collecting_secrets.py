@@ -20,7 +20,7 @@ from portal.core.tenants.models import Role
 from portal.dev.stripe_sandbox.errors import ApiError
 from portal.dev.stripe_sandbox.keys import PORTAL_RIGHTS
 from tests import builders
-from tests.collecting import Counter, a_counter, credited
+from tests.collecting import Scenario, a_scenario, credited
 from tests.web.house import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,22 +42,22 @@ PAGES = (
 
 
 @pytest.fixture
-def counter(settings: Any) -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+def scenario(settings: Any) -> Iterator[Scenario]:
+    with a_scenario(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
         settings.STRIPE_SECRET_KEY = scenario.stripe.keys.restrict(KEY, PORTAL_RIGHTS)
         settings.STRIPE_WEBHOOK_SECRETS = list(SIGNING)
         yield scenario
 
 
 def test_no_number_of_a_card_and_no_secret_is_in_the_database_the_logs_or_on_a_page(
-    counter: Counter, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    scenario: Scenario, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        everything_that_can_happen(counter)
+        everything_that_can_happen(scenario)
         shown = pages()
     out, err = capfd.readouterr()
     logged = "\n".join([*(record.getMessage() for record in caplog.records), caplog.text, out, err])
-    forbidden = secrets(counter)
+    forbidden = secrets(scenario)
     assert len(forbidden) > 10
     for place, text in {"database": database(), "logs": logged, "pages": shown}.items():
         assert [secret for secret in forbidden if secret in text] == [], place
@@ -66,45 +66,45 @@ def test_no_number_of_a_card_and_no_secret_is_in_the_database_the_logs_or_on_a_p
     assert "js.stripe.com" not in shown
 
 
-def everything_that_can_happen(counter: Counter) -> None:
+def everything_that_can_happen(scenario: Scenario) -> None:
     """Cards that are good, refused, lost or ask; pages; refunds, a dispute; forged news; a key that is refused."""
-    hand = counter.stripe.hand
-    counter.save_account()
+    hand = scenario.stripe.hand
+    scenario.save_account()
     for number in (DECLINED, LOST, ASKS):
-        counter.save_card(number)
-        counter.collect()
-        counter.wait(days=8)
+        scenario.save_card(number)
+        scenario.collect()
+        scenario.wait(days=8)
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice,
-        gateway=counter.gateway,
+        invoice=scenario.invoice,
+        gateway=scenario.gateway,
         back=BACK,
         who="ann@vision.example",
-        moment=counter.now,
+        moment=scenario.now,
     )
     for number, passes in ((DECLINED, True), (ASKS, False), (GOOD, True)):
         try:
             hand.pay(page.external_id or "", number, passes=passes)
         except ApiError:
             continue
-    counter.save_card(GOOD)
-    for message in counter.stripe.webhooks.take():
+    scenario.save_card(GOOD)
+    for message in scenario.stripe.webhooks.take():
         for headers in (message.headers, {"Stripe-Signature": f"t=1,v1={SIGNING[1]}"}):
             Client().post("/hooks/stripe/", message.body, content_type="application/json", headers=headers)
-    for event in webhook_events.waiting(before=counter.now.replace(year=2100)):
-        webhook_events.apply(event, gateway=counter.gateway, moment=counter.now)
-    counter.collect()
+    for event in webhook_events.waiting(before=scenario.now.replace(year=2100)):
+        webhook_events.apply(event, gateway=scenario.gateway, moment=scenario.now)
+    scenario.collect()
     paid = PaymentAttempt.objects.get(state="succeeded")
-    for row in refunds.prepare(credit_note=credited(counter, "1.00"), who="op", moment=counter.now):
-        refunds.follow(refund=row, gateway=counter.gateway, moment=counter.now)
+    for row in refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now):
+        refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
     hand.refund(paid.external_id or "", 50)
     hand.lose_dispute(hand.dispute(paid.external_id or ""))
-    counter.collect()
-    counter.wait(days=3)
+    scenario.collect()
+    scenario.wait(days=3)
     hand.move(-5)
-    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
-    counter.stripe.keys.revoke(KEY)
+    reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op")
+    scenario.stripe.keys.revoke(KEY)
     for _ in range(2):
-        assert counter.collect().troubles
+        assert scenario.collect().troubles
     with pytest.raises(SystemExit):
         call_command("collect", "--json")
 
@@ -140,17 +140,17 @@ def database() -> str:
     return "\n".join(rows)
 
 
-def secrets(counter: Counter) -> set[str]:
+def secrets(scenario: Scenario) -> set[str]:
     """What was planted, and what the stand-in gave out that lets somebody pay or confirm."""
     client_secrets = {
         secret
         for kind in ("payment_intent", "setup_intent", "checkout.session")
-        for each in counter.stripe.objects(kind)
+        for each in scenario.stripe.objects(kind)
         if (secret := each.get("client_secret"))
     }
     numbers = {GOOD, DECLINED, ASKS, LOST, IBAN}
     spaced = {" ".join(re.findall(".{4}", number)) for number in numbers if number.isdecimal()}
-    return {KEY, counter.stripe.key, *SIGNING, *client_secrets, *numbers, *spaced}
+    return {KEY, scenario.stripe.key, *SIGNING, *client_secrets, *numbers, *spaced}
 
 
 def is_a_card(text: str) -> bool:

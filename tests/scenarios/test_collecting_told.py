@@ -11,7 +11,7 @@ import pytest
 from billing.models import Collector, GatewayEvent, PayLink, PaymentAttempt, SavedMethod
 from billing.payments import checkout_sessions, customers, gateway_access
 from portal.dev.stripe_sandbox.errors import ApiError
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 from tests.hearing import SECRET, altered, applied, heard, signed, told, told_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,14 +21,14 @@ DECLINED = "4000000000000341"
 
 
 @pytest.fixture
-def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+def scenario() -> Iterator[Scenario]:
+    with a_scenario(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
         yield scenario
 
 
-def a_page(counter: Counter) -> PayLink:
+def a_page(scenario: Scenario) -> PayLink:
     return checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann@vision.example", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann@vision.example", moment=scenario.now
     )  # fmt: skip
 
 
@@ -38,31 +38,31 @@ def kept() -> list[tuple[str, str, str]]:
 
 
 def test_collecting_case_18_a_refusal_that_is_told_after_the_success_takes_nothing_back(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
     """Ann's first card is refused on the page, her second is charged; Stripe's first message is the last to come."""
-    page = a_page(counter).external_id or ""
+    page = a_page(scenario).external_id or ""
     with pytest.raises(ApiError, match="declined"):
-        counter.stripe.hand.pay(page, DECLINED)
-    counter.stripe.hand.pay(page)
-    came = {json.loads(each[0])["type"]: each for each in told(counter)}
+        scenario.stripe.hand.pay(page, DECLINED)
+    scenario.stripe.hand.pay(page)
+    came = {json.loads(each[0])["type"]: each for each in told(scenario)}
     for kind in ("payment_intent.succeeded", "checkout.session.completed"):
         assert heard(*came[kind]) == 200
-        applied(counter)
-    assert (counter.paid, counter.states, counter.standing) == ("4.00", ["succeeded"], "paid")
+        applied(scenario)
+    assert (scenario.paid, scenario.states, scenario.standing) == ("4.00", ["succeeded"], "paid")
     assert heard(*came["payment_intent.payment_failed"]) == 200
-    applied(counter)
-    counter.collect()
-    assert (counter.paid, counter.states, counter.standing) == ("4.00", ["succeeded"], "paid")
+    applied(scenario)
+    scenario.collect()
+    assert (scenario.paid, scenario.states, scenario.standing) == ("4.00", ["succeeded"], "paid")
     assert PaymentAttempt.objects.get().message == ""
-    counter.books_agree()
+    scenario.books_agree()
 
 
 def test_case_073_and_collecting_case_19_what_stripe_did_not_sign_is_refused_and_not_kept(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.stripe.hand.expire_session(a_page(counter).external_id or "")
-    body, headers = told_of(counter, "checkout.session.expired")
+    scenario.stripe.hand.expire_session(a_page(scenario).external_id or "")
+    body, headers = told_of(scenario, "checkout.session.expired")
     forged = {**headers, "Stripe-Signature": headers["Stripe-Signature"][:-4] + "0000"}
     without = {name: value for name, value in headers.items() if name != "Stripe-Signature"}
     changed = body.replace(b"expired", b"settled")
@@ -75,95 +75,97 @@ def test_case_073_and_collecting_case_19_what_stripe_did_not_sign_is_refused_and
 
 
 def test_collecting_case_19_what_was_signed_more_than_five_minutes_ago_is_refused_and_not_kept(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.stripe.hand.expire_session(a_page(counter).external_id or "")
-    body, _ = told_of(counter, "checkout.session.expired")
+    scenario.stripe.hand.expire_session(a_page(scenario).external_id or "")
+    body, _ = told_of(scenario, "checkout.session.expired")
     assert heard(*signed(body, secret=SECRET, ago=301)) == 400
     assert not GatewayEvent.objects.exists()
     assert heard(*signed(body, secret=SECRET, ago=200)) == 200
 
 
 def test_collecting_case_21_after_two_days_without_an_endpoint_what_happened_is_read_from_stripes_list(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.save_card()
-    counter.collect()
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
-    told(counter)  # nobody hears them
-    assert (GatewayEvent.objects.filter(object_kind="refund").count(), counter.paid) == (0, "4.00")
-    counter.wait(days=2)
-    counter.collect()
+    scenario.save_card()
+    scenario.collect()
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    told(scenario)  # nobody hears them
+    assert (GatewayEvent.objects.filter(object_kind="refund").count(), scenario.paid) == (0, "4.00")
+    scenario.wait(days=2)
+    scenario.collect()
     assert {state for _, state, _ in kept()} <= {"applied", "ignored"}
-    assert (GatewayEvent.objects.filter(object_kind="refund").count(), counter.paid) == (1, "2.50")
-    counter.books_agree()
+    assert (GatewayEvent.objects.filter(object_kind="refund").count(), scenario.paid) == (1, "2.50")
+    scenario.books_agree()
 
 
 def test_collecting_case_21_after_forty_days_charges_and_refunds_themselves_are_read(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
     """Stripe keeps its events for thirty: what was refunded before, and charged by another process, is found."""
-    counter.save_card()
-    counter.collect()
+    scenario.save_card()
+    scenario.collect()
     assert Collector.objects.get().events_through > 0
-    counter.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
-    counter.wait(days=40)
-    counter.collect()
+    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.wait(days=40)
+    scenario.collect()
     assert not GatewayEvent.objects.filter(object_kind="refund").exists()  # no event tells of it
-    assert (counter.paid, counter.states) == ("2.50", ["succeeded"])
-    counter.books_agree()
+    assert (scenario.paid, scenario.states) == ("2.50", ["succeeded"])
+    scenario.books_agree()
 
 
 def test_case_074_and_collecting_case_22_what_is_for_another_deployment_is_kept_and_left_alone(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.save_card()
-    told(counter)  # of our own card
+    scenario.save_card()
+    told(scenario)  # of our own card
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": customers.account_of(counter.lab).customer,
+        "customer": customers.account_of(scenario.lab).customer,
         "payment_method": SavedMethod.objects.get().external_id,
         "confirm": True,
         "off_session": True,
         "metadata": gateway_access.tags(
-            tenant="vision-lab", kind="invoice", invoice=counter.invoice.pk, number="INV-2026-0001"
+            tenant="vision-lab", kind="invoice", invoice=scenario.invoice.pk, number="INV-2026-0001"
         )
         | {"ct_deployment": "00000000-0000-4000-8000-000000000000"},
     }
-    counter.gateway.charge(params, key="another deployment: 1")
-    counter.stripe.hand.save_card(counter.stripe_customer("somebody else's"))
-    came = told(counter)
+    scenario.gateway.charge(params, key="another deployment: 1")
+    scenario.stripe.hand.save_card(scenario.stripe_customer("somebody else's"))
+    came = told(scenario)
     assert [heard(*each) for each in came] == [200] * len(came)
-    applied(counter)
+    applied(scenario)
     assert ("payment_intent.succeeded", "ignored", "It belongs to nothing of ours.") in kept()
     assert {state for _, state, _ in kept()} == {"ignored"}
-    assert (counter.paid, counter.states, PaymentAttempt.objects.count()) == ("0.00", [], 0)
+    assert (scenario.paid, scenario.states, PaymentAttempt.objects.count()) == ("0.00", [], 0)
 
 
-def test_collecting_case_22_what_is_of_the_other_mode_is_kept_and_left_alone(counter: Counter) -> None:
+def test_collecting_case_22_what_is_of_the_other_mode_is_kept_and_left_alone(scenario: Scenario) -> None:
     """A live endpoint that was given the test mode's secret: Ann has paid, but not there."""
-    counter.stripe.hand.pay(a_page(counter).external_id or "")
-    live = altered(told_of(counter, "payment_intent.succeeded"), livemode=True)
+    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
+    live = altered(told_of(scenario, "payment_intent.succeeded"), livemode=True)
     assert heard(*live) == 200
-    applied(counter)
+    applied(scenario)
     assert kept() == [
         ("payment_intent.succeeded", "ignored", "It is of the other mode, test or live."),
     ]
-    assert (counter.paid, counter.states) == ("0.00", ["offered"])
+    assert (scenario.paid, scenario.states) == ("0.00", ["offered"])
 
 
-def test_collecting_case_22_what_is_of_no_type_that_we_know_is_kept_and_left_alone(counter: Counter) -> None:
-    counter.stripe.hand.pay(a_page(counter).external_id or "")
+def test_collecting_case_22_what_is_of_no_type_that_we_know_is_kept_and_left_alone(
+    scenario: Scenario,
+) -> None:
+    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
     ours = {
         "id": "in_1",
         "object": "invoice",
         "metadata": gateway_access.tags(tenant="vision-lab", kind="invoice"),
     }
     strange = altered(
-        told_of(counter, "payment_intent.succeeded"), type="invoice.overdue", data={"object": ours}
+        told_of(scenario, "payment_intent.succeeded"), type="invoice.overdue", data={"object": ours}
     )
     assert heard(*strange) == 200
-    applied(counter)
+    applied(scenario)
     assert kept() == [("invoice.overdue", "ignored", "Nothing is done about invoice.overdue.")]
-    assert (counter.paid, counter.states) == ("0.00", ["offered"])
+    assert (scenario.paid, scenario.states) == ("0.00", ["offered"])

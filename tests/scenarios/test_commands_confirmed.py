@@ -10,7 +10,7 @@ from django.core.management import call_command
 
 from billing.models import Invoice, InvoiceState, WriteOff
 from portal.ops.cli import OperatorCommand
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.stories import close
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,7 @@ def at_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     """March is issued, over 2.00, and commands are called as a shell does."""
     cluster = a_cluster(complete_through="2026-06-01")
     a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
     close("2026-03")
     monkeypatch.setattr(OperatorCommand, "_called_from_command_line", True)
     monkeypatch.setattr("portal.ops.schema.refuse_unmigrated", lambda: None)

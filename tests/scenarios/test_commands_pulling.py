@@ -100,7 +100,7 @@ def test_files_and_passes_can_follow_each_other(slurm: Scheduler) -> None:
     """The same job from a file and from a pull is one job."""
     cluster = a_connection().cluster
     job = builders.a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00")
-    builders.take_in(cluster, job, as_of="2026-03-01 11:00")
+    builders.ingest(cluster, job, as_of="2026-03-01 11:00")
     slurm.rows = [job]
     answer = told("gpu1", "--since", "2026-03-01", "--until", "2026-03-01T12:00:00Z")
     assert (answer["new"], answer["unchanged"], answer["complete_through"]) == (0, 1, "2026-03-01T12:00:00Z")

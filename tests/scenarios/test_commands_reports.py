@@ -13,7 +13,7 @@ from billing.reports.table import digits
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import Cluster
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.scenarios.reports import worked
 from tests.scenarios.test_commands_operator import said, told
 
@@ -74,7 +74,7 @@ def gpu1() -> Cluster:
     cluster = a_cluster()
     plan = a_plan(prices=[("gpu-hour", {}, "12", date(2017, 1, 1))])
     a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster,
         a_job(
             job_id="1",
@@ -183,7 +183,7 @@ def test_what_is_left_after_the_cost_of_running_it() -> None:
     """Worked example A: four GPUs at 2.00, fully booked for 30 days, that cost 1.00 an hour to run."""
     cluster = a_cluster()
     a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(gpus=4, started="2026-04-01", ended="2026-05-01"), as_of="2026-05-01")
+    ingest(cluster, a_job(gpus=4, started="2026-04-01", ended="2026-05-01"), as_of="2026-05-01")
     nodes = [NodeSeen(name="n1", gpu_model="rtx-4090", gpus=4, state=NodeState.UP)]
     capacity.observe(cluster, nodes, at("2026-04-01"))
     answer, _ = told(
@@ -248,7 +248,7 @@ def test_the_monthly_report_of_each_team() -> None:
         ("gpu-hour", {"gpu_model": [model]}, price, date(2017, 1, 1)) for model, price in models.items()
     ]
     a_tenant("vision-lab", plan=a_plan(prices=prices), accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster,
         *(a_job(job_id=model, name=f"train-{model}", gpu_model=model) for model in models),
         a_job(job_id="big", gpus=64, gpu_model="a100-80gb", name="pretrain"),

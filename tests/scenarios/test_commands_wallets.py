@@ -13,7 +13,7 @@ from django.core.management import call_command
 
 from billing.models import Plan
 from portal.ops.cli import BadInputError, RefusedError
-from tests.builders import a_cluster, a_job, take_in
+from tests.builders import a_cluster, a_job, ingest
 
 pytestmark = pytest.mark.django_db
 
@@ -60,7 +60,7 @@ def test_the_documented_file_makes_the_bucket_of_the_worked_example(tmp_path: Pa
     cluster = a_cluster()
     for hours, gpus, model in ((5, 8, "rtx2080"), (10, 4, "rtx3090"), (3, 2, "a6000")):
         ended = f"2026-03-02 {10 + hours}:00"
-        take_in(cluster, a_job(gpus=gpus, gpu_model=model, started="2026-03-02 10:00", ended=ended))
+        ingest(cluster, a_job(gpus=gpus, gpu_model=model, started="2026-03-02 10:00", ended=ended))
     (wallet,) = said("show_wallets", "--tenant", "robotics")["wallets"]
     assert (wallet["owner"], wallet["unit"], wallet["used"]) == ("ben", "TOK", "84.000000")
     spent = PAGE.read_text().split("Total: ")[1].split(" tokens")[0]
@@ -79,7 +79,7 @@ def test_what_pays_a_plan_stays_where_the_file_does_not_say_it(tmp_path: Path) -
         applied(tmp_path, unsaid)
     applied(tmp_path, documented())
     assert not applied(tmp_path, unsaid)["changed"]
-    take_in(a_cluster(), a_job(gpu_model="rtx3090"))
+    ingest(a_cluster(), a_job(gpu_model="rtx3090"))
     assert not applied(tmp_path, unsaid)["changed"]
     assert Plan.objects.get().settles == "wallet"
 
@@ -99,7 +99,7 @@ def test_what_changes_is_said_in_words(tmp_path: Path) -> None:
 
 def test_a_grant_that_has_given_keeps_its_terms(tmp_path: Path) -> None:
     applied(tmp_path, documented())
-    take_in(a_cluster(), a_job(gpu_model="rtx3090"))
+    ingest(a_cluster(), a_job(gpu_model="rtx3090"))
     said("show_wallets")
     with pytest.raises(RefusedError, match="'monthly' has given already, so it can only be ended"):
         applied(tmp_path, documented().replace('amount = "30"', 'amount = "40"'))

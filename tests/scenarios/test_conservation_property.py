@@ -25,7 +25,7 @@ from billing.models import InvoiceLine, InvoiceState, PeriodTotal, Price, Subscr
 from billing.rating import engine
 from clusters.connectors.base import UsageFact
 from portal.core.tenants import ownership
-from tests.builders import LATER, a_cluster, a_plan, a_tenant, at, take_in
+from tests.builders import LATER, a_cluster, a_plan, a_tenant, at, ingest
 from tests.stories import prove
 from tests.tiers import examples
 
@@ -142,7 +142,7 @@ class Story:
                 self.own(place)
 
     def tell(self, *facts: UsageFact) -> None:
-        take_in(self.cluster, *facts)
+        ingest(self.cluster, *facts)
         for fact in facts:
             before = self.facts.get(fact.source_key)
             both_open = before is not None and before.ended is None and fact.ended is None

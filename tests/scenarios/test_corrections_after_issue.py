@@ -11,7 +11,7 @@ from billing.documents import line_jobs
 from billing.models import Invoice, InvoiceDocument
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, total
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def vision() -> Tenant:
     cluster = a_cluster(complete_through="2026-09-01")
     a_seller()
     tenant = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(job_id="7", source_key="7@1", ended="2026-03-02 12:00"))
+    ingest(cluster, a_job(job_id="7", source_key="7@1", ended="2026-03-02 12:00"))
     assert closed("2026-03", tenant).total.text == "4.00"  # type: ignore[union-attr]
     return tenant
 
@@ -38,7 +38,7 @@ def test_case_025_late_usage_is_a_line_with_its_own_service_month_and_the_old_in
     before = Invoice.objects.filter(pk=march.pk).values().get(), list(march.lines.order_by("pk").values())
     document = InvoiceDocument.objects.get(invoice=march)
 
-    take_in(a_cluster(), a_job(started="2026-03-30 10:00", ended="2026-03-30 13:00"), a_job(**APRIL))
+    ingest(a_cluster(), a_job(started="2026-03-30 10:00", ended="2026-03-30 13:00"), a_job(**APRIL))
 
     assert prove()["pending"] == hours(13)
     assert closed("2026-04", vision).total.text == "26.00"  # type: ignore[union-attr]
@@ -57,7 +57,7 @@ def test_case_025_late_usage_is_a_line_with_its_own_service_month_and_the_old_in
 
 
 def test_a_corrected_job_is_taken_off_the_next_invoice(vision: Tenant) -> None:
-    take_in(a_cluster(), a_job(source_key="7@1", ended="2026-03-02 10:30"), a_job(**APRIL))
+    ingest(a_cluster(), a_job(source_key="7@1", ended="2026-03-02 10:30"), a_job(**APRIL))
 
     closed("2026-04", vision)
 
@@ -70,7 +70,7 @@ def test_a_corrected_job_is_taken_off_the_next_invoice(vision: Tenant) -> None:
 
 
 def test_each_line_opens_to_the_jobs_that_make_it_up(vision: Tenant) -> None:
-    take_in(
+    ingest(
         a_cluster(), a_job(job_id="7", source_key="7@1", ended="2026-03-02 10:30"), a_job(job_id="8", **APRIL)
     )
     closed("2026-04", vision)
@@ -89,7 +89,7 @@ def test_each_line_opens_to_the_jobs_that_make_it_up(vision: Tenant) -> None:
 def test_a_month_of_credit_alone_is_carried_forward_without_a_number_until_charges_exceed_it(
     vision: Tenant,
 ) -> None:
-    take_in(
+    ingest(
         a_cluster(),
         a_job(source_key="7@1", ended="2026-03-02 10:30"),
         a_job(**(APRIL | {"ended": "2026-04-02 11:00"})),
@@ -105,7 +105,7 @@ def test_a_month_of_credit_alone_is_carried_forward_without_a_number_until_charg
     assert Invoice.objects.count() == 1
     prove()
 
-    take_in(a_cluster(), a_job(started="2026-05-02 10:00", ended="2026-05-02 12:00"))
+    ingest(a_cluster(), a_job(started="2026-05-02 10:00", ended="2026-05-02 12:00"))
     assert closed("2026-05", vision).number == "INV-2026-0002"
     assert printed(invoice_of(vision, "2026-05")) == [
         ("2026-05", "vision", "2", "4.00"),
@@ -119,14 +119,14 @@ def test_usage_known_before_a_late_correction_is_billed_although_its_month_was_c
     """April was imported before March was corrected and closed, and closes on a credit of March."""
     cluster = a_cluster(complete_through="2026-09-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
-    take_in(cluster, a_job(source_key="7@1", ended="2026-03-02 20:00"))
+    ingest(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
+    ingest(cluster, a_job(source_key="7@1", ended="2026-03-02 20:00"))
     assert closed("2026-03", vision).total.text == "20.00"  # type: ignore[union-attr]
-    take_in(cluster, a_job(source_key="7@1", ended="2026-03-02 15:00"))
+    ingest(cluster, a_job(source_key="7@1", ended="2026-03-02 15:00"))
     assert closed("2026-04", vision).outcome == "carried forward"  # 2.00 − 10.00
     prove()
 
-    take_in(cluster, a_job(started="2026-05-02 10:00", ended="2026-05-02 20:00"))
+    ingest(cluster, a_job(started="2026-05-02 10:00", ended="2026-05-02 20:00"))
     closed("2026-05", vision)
 
     assert printed(invoice_of(vision, "2026-05")) == [
@@ -139,7 +139,7 @@ def test_usage_known_before_a_late_correction_is_billed_although_its_month_was_c
 
 def test_late_usage_of_a_month_that_had_nothing_to_bill_is_billed_by_the_next(vision: Tenant) -> None:
     assert closed("2026-04", vision).outcome == "nothing to bill"
-    take_in(a_cluster(), a_job(**APRIL), a_job(started="2026-05-02 10:00", ended="2026-05-02 11:00"))
+    ingest(a_cluster(), a_job(**APRIL), a_job(started="2026-05-02 10:00", ended="2026-05-02 11:00"))
     assert closed("2026-05", vision).outcome == "issued"
     assert printed(invoice_of(vision, "2026-05")) == [
         ("2026-05", "vision", "1", "2.00"),

@@ -16,7 +16,7 @@ def test_late_usage_of_october_survives_the_late_close_of_september() -> None:
 
     def an_hour(day: str) -> None:
         job = builders.a_job(started=f"{day} 10:00", ended=f"{day} 11:00")
-        builders.take_in(cluster, job, as_of="2027-01-02")
+        builders.ingest(cluster, job, as_of="2027-01-02")
 
     an_hour("2026-10-05")
     an_hour("2026-11-05")

@@ -19,7 +19,7 @@ from billing.rules.money import Money
 from clusters.connectors.base import UsageFact
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest, own
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, total
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def a_lab(
         corrections=corrections,
         tax_rate=Decimal(tax_rate),
     )
-    take_in(cluster, job(slug, 10))
+    ingest(cluster, job(slug, 10))
     closed("2026-03", lab)
     return lab
 
@@ -85,7 +85,7 @@ def test_case_026_usage_that_shrinks_after_the_invoice_is_given_back_by_a_credit
     before = Invoice.objects.filter(pk=march.pk).values().get()
     Tenant.objects.update(tax_rate=7, name="Renamed Lab")
 
-    take_in(a_cluster(), job("vision-lab", 7), job("vision-lab", 4, "8@1", "2026-04-02"))
+    ingest(a_cluster(), job("vision-lab", 7), job("vision-lab", 4, "8@1", "2026-04-02"))
     outcome = closed("2026-04", lab)
 
     assert (outcome.outcome, outcome.number, outcome.total.text) == ("issued", "INV-2026-0002", "8.56")  # type: ignore[union-attr]
@@ -112,7 +112,7 @@ def test_case_026_on_a_paid_invoice_it_is_to_be_paid_back() -> None:
     march = invoice_of(lab, "2026-03")
     pay(march, "24.00")
 
-    take_in(a_cluster(), job("vision-lab", 7))
+    ingest(a_cluster(), job("vision-lab", 7))
     outcome = closed("2026-04", lab)
 
     assert (outcome.outcome, outcome.number) == ("corrected", "")
@@ -125,9 +125,9 @@ def test_case_026_on_a_paid_invoice_it_is_to_be_paid_back() -> None:
 
 def test_what_comes_late_is_on_the_next_invoice_beside_what_is_given_back() -> None:
     lab = a_lab()
-    take_in(a_cluster(), job("vision-lab", 7))
+    ingest(a_cluster(), job("vision-lab", 7))
     own(lab, a_cluster(), "vision-extra", project="extra")
-    take_in(a_cluster(), job("vision-extra", 2, "9@1"), job("vision-lab", 1, "8@1", "2026-04-02"))
+    ingest(a_cluster(), job("vision-extra", 2, "9@1"), job("vision-lab", 1, "8@1", "2026-04-02"))
 
     closed("2026-04", lab)
 
@@ -141,7 +141,7 @@ def test_what_comes_late_is_on_the_next_invoice_beside_what_is_given_back() -> N
 
 def test_by_the_policy_of_own_invoices_late_usage_has_one_of_its_own() -> None:
     lab = a_lab(Corrections.OWN_INVOICE)
-    take_in(a_cluster(), job("vision-lab", 2, "9@1", "2026-03-20"), job("vision-lab", 1, "8@1", "2026-04-02"))
+    ingest(a_cluster(), job("vision-lab", 2, "9@1", "2026-03-20"), job("vision-lab", 1, "8@1", "2026-04-02"))
 
     outcome = closed("2026-04", lab)
 
@@ -165,7 +165,7 @@ def test_a_month_with_nothing_to_bill_closes_under_every_policy_of_corrections(p
 
 def test_the_seller_says_where_corrections_go_unless_the_tenant_does() -> None:
     lab = a_lab("")
-    take_in(a_cluster(), job("vision-lab", 7))
+    ingest(a_cluster(), job("vision-lab", 7))
     assert closed("2026-04", lab).outcome == "carried forward"
 
     a_seller(corrections=Corrections.CREDIT_NOTE, credit_prefix="GS")
@@ -176,11 +176,11 @@ def test_the_seller_says_where_corrections_go_unless_the_tenant_does() -> None:
 
 def test_what_grew_and_shrinks_again_is_taken_from_the_newest_first_and_then_from_the_rest() -> None:
     lab = a_lab()
-    take_in(a_cluster(), job("vision-lab", 13))
+    ingest(a_cluster(), job("vision-lab", 13))
     closed("2026-04", lab)
     assert printed(invoice_of(lab, "2026-04")) == [("2026-03", "vision-lab", "3", "6.00")]
 
-    take_in(a_cluster(), job("vision-lab", 8))
+    ingest(a_cluster(), job("vision-lab", 8))
     closed("2026-05", lab)
 
     notes = Invoice.objects.filter(kind=DocumentKind.CREDIT_NOTE).order_by("pk")
@@ -217,12 +217,12 @@ def test_what_was_credited_by_hand_is_not_given_a_second_time_when_usage_shrinks
     march = invoice_of(lab, "2026-03")
     credit(march, "15.00")
 
-    take_in(a_cluster(), job("vision-lab", 2), job("vision-lab", 8, "8@1", "2026-04-02"))  # 4.00 for March
+    ingest(a_cluster(), job("vision-lab", 2), job("vision-lab", 8, "8@1", "2026-04-02"))  # 4.00 for March
     closed("2026-04", lab)
 
     billed = sum(Invoice.objects.values_list("subtotal", flat=True))
     assert billed == 2000 - 1500 - 500 + 1600
-    take_in(a_cluster(), job("vision-lab", 1, "9@1", "2026-05-02"))
+    ingest(a_cluster(), job("vision-lab", 1, "9@1", "2026-05-02"))
     closed("2026-05", lab)
     assert sum(Invoice.objects.values_list("subtotal", flat=True)) == billed + 200
     with pytest.raises(CreditError, match="Nothing is left"):
@@ -232,7 +232,7 @@ def test_what_was_credited_by_hand_is_not_given_a_second_time_when_usage_shrinks
 
 def test_what_the_next_invoice_took_off_cannot_be_credited_once_more() -> None:
     lab = a_lab(Corrections.NEXT_INVOICE)
-    take_in(a_cluster(), job("vision-lab", 7), job("vision-lab", 8, "8@1", "2026-04-02"))
+    ingest(a_cluster(), job("vision-lab", 7), job("vision-lab", 8, "8@1", "2026-04-02"))
     closed("2026-04", lab)
 
     assert credit(invoice_of(lab, "2026-03")).subtotal == -1400
@@ -243,7 +243,7 @@ def test_case_063_a_credit_note_and_a_correction_are_taxed_as_what_they_correct(
     by_note, by_next = a_lab(), a_lab(Corrections.NEXT_INVOICE, slug="audio-lab")
     Tenant.objects.update(tax_rate=7)
     for slug in ("vision-lab", "audio-lab"):
-        take_in(a_cluster(), job(slug, 7), job(slug, 10, "8@1", "2026-04-02"))
+        ingest(a_cluster(), job(slug, 7), job(slug, 10, "8@1", "2026-04-02"))
     closed("2026-04", by_note)
     closed("2026-04", by_next)
 
@@ -264,7 +264,7 @@ def test_the_taxes_of_three_credit_notes_add_up_to_that_of_the_invoice() -> None
         accounts=[(cluster, "vision")],
         tax_rate=20,
     )
-    take_in(cluster, a_job(ended="2026-03-02 13:00"))
+    ingest(cluster, a_job(ended="2026-03-02 13:00"))
     closed("2026-03", lab)
     march = invoice_of(lab, "2026-03")
     assert (march.subtotal, march.tax) == (99, 20)

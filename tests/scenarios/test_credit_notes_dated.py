@@ -13,7 +13,7 @@ from billing.invoicing import credit_notes
 from billing.invoicing.credit_notes import CreditError
 from billing.models import DocumentKind, Invoice, Voiding
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, ingest
 from tests.stories import closed, invoice_of
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 def november() -> Invoice:
     """Issued in the first hours of the new year in Tokyo, on the last day of the old one in UTC."""
     lab = a_tenant(plan=a_plan(), accounts=[(a_cluster(), "vision")], timezone="Asia/Tokyo")
-    take_in(a_cluster(), a_job(started="2026-11-02 10:00", ended="2026-11-02 12:00"), as_of="2027-01-02")
+    ingest(a_cluster(), a_job(started="2026-11-02 10:00", ended="2026-11-02 12:00"), as_of="2027-01-02")
     closed("2026-11", lab, on="2026-12-31 15:30")
     invoice = invoice_of(lab, "2026-11")
     assert (invoice.number, str(invoice.issued_on)) == ("INV-2027-0001", "2027-01-01")
@@ -115,11 +115,11 @@ def test_a_lab_that_moved_west_is_credited_on_the_day_of_its_invoice() -> None:
         corrections=Corrections.CREDIT_NOTE,
     )
     march = {"source_key": "7@1", "started": "2026-03-02 10:00"}
-    take_in(a_cluster(), a_job(**march, ended="2026-03-02 14:00"), as_of="2026-09-01")
+    ingest(a_cluster(), a_job(**march, ended="2026-03-02 14:00"), as_of="2026-09-01")
     closed("2026-03", lab, on="2026-05-05 20:00")
     Tenant.objects.update(timezone="America/Los_Angeles")
     lab.refresh_from_db()
-    take_in(a_cluster(), a_job(**march, ended="2026-03-02 13:00"), as_of="2026-09-01")
+    ingest(a_cluster(), a_job(**march, ended="2026-03-02 13:00"), as_of="2026-09-01")
 
     april = closed("2026-04", lab, on="2026-05-05 20:10")
 

@@ -14,7 +14,7 @@ from billing.rules.bank_details import bank_details
 from billing.rules.money import Money
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_seller, take_in
+from tests.builders import a_cluster, a_job, a_seller, ingest
 from tests.einvoices import LAB, NORTH
 from tests.en16931 import broken, read
 from tests.evidence import bundle, verified
@@ -32,7 +32,7 @@ def lab() -> Tenant:
 
 def april(lab: Tenant) -> Invoice:
     """Over 4.00 EUR."""
-    take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
+    ingest(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     return invoice_of(lab, "2026-04")
 

@@ -16,125 +16,125 @@ from billing.receivables import credit_balance, pauses, settlement
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from tests import stories
-from tests.builders import a_job, take_in
-from tests.collecting import Counter
+from tests.builders import a_job, ingest
+from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
-def comes(counter: Counter, amount: int) -> None:
+def comes(scenario: Scenario, amount: int) -> None:
     """A transfer that names no invoice becomes credit, which pays what it can at once."""
     with transaction.atomic():
-        lock(counter.lab)
+        lock(scenario.lab)
         credit_balance.receive(
-            tenant=counter.lab, currency="USD", amount=amount, memo="Transfer", by="op", at=counter.now
+            tenant=scenario.lab, currency="USD", amount=amount, memo="Transfer", by="op", at=scenario.now
         )
-        credit_balance.use(tenant=counter.lab, currency="USD", at=counter.now, on=counter.now.date())
+        credit_balance.use(tenant=scenario.lab, currency="USD", at=scenario.now, on=scenario.now.date())
 
 
-def left(counter: Counter) -> tuple[str, int]:
+def left(scenario: Scenario) -> tuple[str, int]:
     """What is due of the invoice, and the tenant's credit."""
-    stand = settlement.balance(invoice=counter.invoice, on=counter.now.date())
-    return stand.due.text, credit_balance.of(counter.lab, "USD")
+    stand = settlement.balance(invoice=scenario.invoice, on=scenario.now.date())
+    return stand.due.text, credit_balance.of(scenario.lab, "USD")
 
 
 def test_credit_that_came_while_a_page_was_open_pays_when_the_page_has_ended_and_no_card_is_charged(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.save_card()
+    scenario.save_card()
     checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    comes(counter, 1000)
-    assert left(counter) == ("4.00", 1000)  # Ann may be paying on the page
-    counter.collect()
-    assert left(counter) == ("4.00", 1000)
-    counter.wait(days=2)  # the page is open for a day
+    comes(scenario, 1000)
+    assert left(scenario) == ("4.00", 1000)  # Ann may be paying on the page
+    scenario.collect()
+    assert left(scenario) == ("4.00", 1000)
+    scenario.wait(days=2)  # the page is open for a day
     for _ in range(3):
-        counter.collect()
-    assert (left(counter), counter.taken) == (("0.00", 600), [])
-    counter.books_agree()
+        scenario.collect()
+    assert (left(scenario), scenario.taken) == (("0.00", 600), [])
+    scenario.books_agree()
 
 
-def test_no_letter_is_written_for_what_credit_can_pay(counter: Counter) -> None:
+def test_no_letter_is_written_for_what_credit_can_pay(scenario: Scenario) -> None:
     Tenant.objects.update(email="bills@vision.example")
     with transaction.atomic():
-        lock(counter.lab)
+        lock(scenario.lab)
         credit_balance.receive(
-            tenant=counter.lab, currency="USD", amount=500, memo="Transfer", by="op", at=counter.now
+            tenant=scenario.lab, currency="USD", amount=500, memo="Transfer", by="op", at=scenario.now
         )
-    assert dunning_run.run(moment=counter.now).late == 0
+    assert dunning_run.run(moment=scenario.now).late == 0
     assert not Letter.objects.exclude(kind="receipt").exists()
-    assert left(counter) == ("0.00", 100)
+    assert left(scenario) == ("0.00", 100)
 
 
-def test_an_invoice_that_rests_is_paid_from_credit_when_it_goes_on(counter: Counter) -> None:
-    counter.save_card()
+def test_an_invoice_that_rests_is_paid_from_credit_when_it_goes_on(scenario: Scenario) -> None:
+    scenario.save_card()
     pauses.pause(
-        tenant=counter.lab,
-        invoice=counter.invoice,
+        tenant=scenario.lab,
+        invoice=scenario.invoice,
         until=date(2026, 4, 25),
         why="the lab asks",
         by="op",
-        moment=counter.now,
+        moment=scenario.now,
     )
-    comes(counter, 150)
-    counter.collect()
-    assert left(counter) == ("4.00", 150)
-    counter.wait(days=5)
-    counter.collect()
-    assert (left(counter), counter.taken) == (("0.00", 0), [250])
-    counter.books_agree()
+    comes(scenario, 150)
+    scenario.collect()
+    assert left(scenario) == ("4.00", 150)
+    scenario.wait(days=5)
+    scenario.collect()
+    assert (left(scenario), scenario.taken) == (("0.00", 0), [250])
+    scenario.books_agree()
 
 
 def test_an_invoice_that_is_issued_while_all_of_its_tenant_rests_waits_for_it_to_go_on(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
     pauses.pause(
-        tenant=counter.lab, invoice=None, until=None, why="charge nothing yet", by="op", moment=counter.now
+        tenant=scenario.lab, invoice=None, until=None, why="charge nothing yet", by="op", moment=scenario.now
     )
-    comes(counter, 1000)
-    assert left(counter) == ("4.00", 1000)
-    take_in(
+    comes(scenario, 1000)
+    assert left(scenario) == ("4.00", 1000)
+    ingest(
         Cluster.objects.get(),
         a_job(account="vision", started="2026-04-02 10:00", ended="2026-04-02 14:00"),
         as_of="2026-05-01",
     )
-    stories.close("2026-04", counter.lab, on="2026-05-01")
-    april = stories.invoice_of(counter.lab, "2026-04")
+    stories.close("2026-04", scenario.lab, on="2026-05-01")
+    april = stories.invoice_of(scenario.lab, "2026-04")
     assert april.total == 800
-    counter.wait(days=12)
-    counter.collect()
-    assert settlement.balance(invoice=april, on=counter.now.date()).due.text == "8.00"
-    assert left(counter) == ("4.00", 1000)
-    pauses.resume(tenant=counter.lab, invoice=None, by="op", moment=counter.now)
-    counter.collect()  # 4.00 for March, the rest of it for April
-    assert settlement.balance(invoice=april, on=counter.now.date()).due.text == "2.00"
-    assert left(counter) == ("0.00", 0)
+    scenario.wait(days=12)
+    scenario.collect()
+    assert settlement.balance(invoice=april, on=scenario.now.date()).due.text == "8.00"
+    assert left(scenario) == ("4.00", 1000)
+    pauses.resume(tenant=scenario.lab, invoice=None, by="op", moment=scenario.now)
+    scenario.collect()  # 4.00 for March, the rest of it for April
+    assert settlement.balance(invoice=april, on=scenario.now.date()).due.text == "2.00"
+    assert left(scenario) == ("0.00", 0)
 
 
-def test_nobody_is_charged_while_credit_is_there(counter: Counter) -> None:
-    counter.save_card()
-    assert len(chargeable_invoices.invoices(moment=counter.now, limit=9)) == 1
+def test_nobody_is_charged_while_credit_is_there(scenario: Scenario) -> None:
+    scenario.save_card()
+    assert len(chargeable_invoices.invoices(moment=scenario.now, limit=9)) == 1
     with transaction.atomic():
-        lock(counter.lab)
+        lock(scenario.lab)
         credit_balance.receive(
-            tenant=counter.lab, currency="USD", amount=1, memo="Transfer", by="op", at=counter.now
+            tenant=scenario.lab, currency="USD", amount=1, memo="Transfer", by="op", at=scenario.now
         )
-    assert chargeable_invoices.invoices(moment=counter.now, limit=9) == []
+    assert chargeable_invoices.invoices(moment=scenario.now, limit=9) == []
 
 
-def test_credit_that_came_before_a_charge_was_sent_takes_its_place(counter: Counter) -> None:
+def test_credit_that_came_before_a_charge_was_sent_takes_its_place(scenario: Scenario) -> None:
     """Stripe refuses the key for a night; meanwhile Ann pays by transfer."""
-    counter.save_card()
-    counter.stripe.faults.unauthorized()
+    scenario.save_card()
+    scenario.stripe.faults.unauthorized()
     with pytest.raises(GatewayError):
-        counter.charge()
-    comes(counter, 1000)
-    counter.wait(hours=10)
-    counter.stripe.faults.lift()
-    counter.collect()
-    assert (counter.states, counter.taken, left(counter)) == (["canceled"], [], ("0.00", 600))
-    counter.books_agree()
+        scenario.charge()
+    comes(scenario, 1000)
+    scenario.wait(hours=10)
+    scenario.stripe.faults.lift()
+    scenario.collect()
+    assert (scenario.states, scenario.taken, left(scenario)) == (["canceled"], [], ("0.00", 600))
+    scenario.books_agree()

@@ -22,7 +22,7 @@ from billing.rules.money import Money
 from billing.wallets import booking, grants, wallet_terms
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
-from tests.builders import LATER, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import LATER, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.stories import close, closed, invoice_of, lines_of, prove, total
 from tests.web.house import page
 
@@ -45,7 +45,7 @@ def lab() -> Tenant:
     dollars, euros = a_price("dollars", "USD"), a_price("euros", "EUR", "1.50")
     lab = a_tenant(plan=dollars, accounts=[(cluster, "vision")], tax_rate=Decimal(20))
     subscriptions.subscribe(tenant=lab, plan=euros, since=at("2026-04-01"))
-    take_in(cluster, a_job(**MARCH, ended="2026-03-10 12:00"), a_job(**APRIL))
+    ingest(cluster, a_job(**MARCH, ended="2026-03-10 12:00"), a_job(**APRIL))
     return lab
 
 
@@ -61,7 +61,7 @@ def documents(tenant: Tenant) -> list[tuple[str, str, int]]:
 
 def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Tenant) -> None:
     close("2026-03")
-    take_in(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
+    ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
 
     outcome = closed("2026-04", lab)
 
@@ -81,7 +81,7 @@ def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Te
 
 def test_case_086_a_tenant_that_leaves_is_told_what_is_unbilled_in_each_currency(lab: Tenant) -> None:
     close("2026-03")
-    take_in(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
+    ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
     sentences = list(offboarding.left(lab, moment=at("2026-05-10")))
     assert [sentence for sentence in sentences if "billed" in sentence] == [
         "1.50 EUR before tax are not billed yet: close the months until April 2026.",
@@ -92,7 +92,7 @@ def test_case_086_a_tenant_that_leaves_is_told_what_is_unbilled_in_each_currency
 def test_case_093_lines_in_other_currencies_count_into_the_bound_of_lines(lab: Tenant) -> None:
     """One line of April in euros, and one of March in dollars."""
     close("2026-03")
-    take_in(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
+    ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
     Bound.objects.create(measure="lines", limit=1)
 
     parked = closed("2026-04", lab)
@@ -105,7 +105,7 @@ def test_case_093_lines_in_other_currencies_count_into_the_bound_of_lines(lab: T
 
 def test_case_061_what_shrank_in_the_old_currency_is_credited_where_it_was_billed(lab: Tenant) -> None:
     close("2026-03")
-    take_in(gpu1(), a_job(**MARCH, ended="2026-03-10 11:00"))
+    ingest(gpu1(), a_job(**MARCH, ended="2026-03-10 11:00"))
     close("2026-04")
     assert documents(lab) == [
         ("invoice", "USD", 480),
@@ -152,11 +152,11 @@ def test_case_061_late_use_in_the_old_currency_is_billed_though_more_is_taken_of
 ) -> None:
     """Three hours that are known late, at 2.00 and 20 %; the goodwill waits for something to be taken off."""
     close("2026-03")
-    take_in(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
+    ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
     by_hand(lab, "-50.00", "Goodwill")
     close("2026-04")
     by_hand(lab, "60.00", "Setup")
-    take_in(gpu1(), a_job(**MAY))
+    ingest(gpu1(), a_job(**MAY))
 
     close("2026-05")
 
@@ -175,7 +175,7 @@ def test_case_061_late_use_in_the_old_currency_is_billed_with_its_discount_and_w
 ) -> None:
     """All that can wait is found again: lines by hand where they are kept, a discount by the term that says it."""
     close("2026-03")
-    take_in(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
+    ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
     dollars = Plan.objects.get(name="dollars").versions.get()
     plan_versions.set_discount(
         version=dollars, name="Launch", valid_from=date(2026, 3, 1), percent=Decimal(100), tenant=lab
@@ -186,7 +186,7 @@ def test_case_061_late_use_in_the_old_currency_is_billed_with_its_discount_and_w
 
     assert documents(lab)[2:] == [("correction", "USD", 720)]
     by_hand(lab, "20.00", "Storage")
-    take_in(gpu1(), a_job(**MAY))
+    ingest(gpu1(), a_job(**MAY))
     close("2026-05")
     assert documents(lab)[4:] == [("correction", "USD", 1320)]  # 21.00 less 10.00
     prove()
@@ -222,7 +222,7 @@ def test_case_061_a_currency_changes_where_the_period_that_is_kept_begins_though
     cluster = a_cluster(complete_through="2027-01-01")
     dollars, euros = a_price("dollars", "USD"), a_price("euros", "EUR", "1.50")
     lab = a_tenant(plan=euros, accounts=[(cluster, "vision")], timezone="Europe/Berlin")
-    take_in(cluster, a_job(**APRIL), a_job(**MAY))
+    ingest(cluster, a_job(**APRIL), a_job(**MAY))
     lab.timezone = "America/New_York"
     lab.save()
     for since, border in (
@@ -235,7 +235,7 @@ def test_case_061_a_currency_changes_where_the_period_that_is_kept_begins_though
 
     subscriptions.subscribe(tenant=lab, plan=dollars, since=at("2026-05-31 22:00"))
 
-    take_in(cluster, a_job(account="vision", started="2026-05-31 21:00", ended="2026-06-01 06:00"))
+    ingest(cluster, a_job(account="vision", started="2026-05-31 21:00", ended="2026-06-01 06:00"))
     for month, day in (("2026-04", "2026-05-03"), ("2026-05", "2026-06-03"), ("2026-06", "2026-07-03")):
         close(month, on=day)
     assert documents(lab) == [("invoice", "EUR", 150), ("invoice", "EUR", 300), ("invoice", "USD", 1600)]
@@ -276,7 +276,7 @@ def test_case_062_a_currency_is_not_changed_over_an_open_wallet(prepaid: Tenant)
 
 
 def test_case_062_once_it_is_used_up_it_is(prepaid: Tenant) -> None:
-    take_in(
+    ingest(
         gpu1(),
         a_job(account="vision", started="2026-03-10 10:00", ended="2026-03-10 12:30"),
         as_of="2026-03-11",
@@ -296,7 +296,7 @@ def test_currencies_without_decimals_and_with_three(
     a_seller()
     cluster = a_cluster(complete_through="2027-01-01")
     lab = a_tenant(plan=a_price("far", currency, price), accounts=[(cluster, "vision")], tax_rate=Decimal(20))
-    take_in(cluster, a_job(account="vision", started="2026-03-10 10:00", ended="2026-03-10 12:30"))
+    ingest(cluster, a_job(account="vision", started="2026-03-10 10:00", ended="2026-03-10 12:30"))
     close("2026-03")
     march = invoice_of(lab, "2026-03")
     assert (Money.from_minor(march.subtotal, currency).text, total(march)) == (net, gross)

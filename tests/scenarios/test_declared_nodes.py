@@ -16,7 +16,7 @@ from clusters.models import Cluster, DeclaredNode
 from portal.core.audit.models import AuditEntry
 from portal.env import ROOT
 from portal.ops.cli import RefusedError
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, busy, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, busy, ingest
 from tests.scenarios.real import run
 from tests.scenarios.test_worked_example_a import fully_booked
 from tests.web.house import signed_in
@@ -54,7 +54,7 @@ def day_of_two_nodes() -> Cluster:
     first = a_job(gpus=8, started="2026-03-02 00:00", ended="2026-03-02 06:00")
     second = a_job(gpus=4, submitted="2026-03-02 06:00", started="2026-03-02 09:00", ended="2026-03-02 15:00")
     hours = [busy(first.source_key, f"2026-03-02 0{hour}:00", str(8 * 1800), 8 * 3600) for hour in range(4)]
-    take_in(cluster, first, second, *hours, as_of="2026-03-03")
+    ingest(cluster, first, second, *hours, as_of="2026-03-03")
     return cluster
 
 
@@ -102,7 +102,7 @@ def test_a_slice_waits_and_idles_by_its_part_of_a_gpu() -> None:
     waits = a_job(
         gpus=1, submitted="2026-03-02 00:00", started="2026-03-02 07:00", ended="2026-03-02 14:00", **part
     )
-    take_in(cluster, runs, waits, as_of="2026-03-03")
+    ingest(cluster, runs, waits, as_of="2026-03-03")
     models = {of["model"]: of["gpu_hours"] for of in run("report_cost", "gpu1", *DAY)["capacity"]["models"]}
     assert models["a100"]["idle_jobs_waiting"] == "4"  # four sevenths for seven hours
     assert (models["l4"]["idle_no_demand"], models["l4"]["idle_jobs_waiting"]) == ("48", "0")
@@ -112,7 +112,7 @@ def test_a_job_that_never_began_waited_until_it_was_withdrawn() -> None:
     cluster = a_cluster()
     declared.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 2)])
     gone = a_job(submitted="2026-03-02 01:00", started=None, ended=None, state="PENDING", gpu_model="")
-    take_in(cluster, gone, as_of="2026-03-03")
+    ingest(cluster, gone, as_of="2026-03-03")
     nodes = run("report_cost", "gpu1", *DAY)["capacity"]["gpu_hours"]
     assert (nodes["idle_jobs_waiting"], nodes["idle_no_demand"]) == ("46", "2")
 

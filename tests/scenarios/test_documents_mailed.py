@@ -20,7 +20,7 @@ from billing.rules.money import Money
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Role, Tenant
 from tests import builders
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.fakes.mail import Counting, counting
 from tests.paying import pays
 from tests.scenarios.test_dunning_endures import dies_at
@@ -51,7 +51,7 @@ def lab() -> Tenant:
     plan = a_plan(prices=[("gpu-hour", {}, "2.00", LONG_AGO)])
     tenant = a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")], email="bills@vision.example")
     job = a_job(account="vision", started="2026-03-02 10:00", ended="2026-03-02 12:00")
-    take_in(cluster, job, as_of="2026-04-20")
+    ingest(cluster, job, as_of="2026-04-20")
     return tenant
 
 

@@ -13,7 +13,7 @@ from billing.dunning import dunning_run, send
 from billing.models import Letter, Suspension
 from billing.receivables import pauses, write_offs
 from tests import stories
-from tests.builders import a_job, at, take_in
+from tests.builders import a_job, at, ingest
 from tests.fakes.doors import a_world
 from tests.fakes.slurmrestd import StandIn
 from tests.scenarios.test_dunning_suspends import Lab
@@ -106,7 +106,7 @@ def test_an_announcement_that_was_not_needed_is_made_up_for_when_the_money_goes_
 def test_a_second_invoice_that_was_to_be_announced_on_the_day_of_a_suspension_is_announced_after_it(
     lab: Lab,
 ) -> None:
-    take_in(
+    ingest(
         lab.cluster,
         a_job(started="2026-04-02 10:00", ended="2026-04-02 12:00"),
         as_of="2026-05-20",

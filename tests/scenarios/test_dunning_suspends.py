@@ -24,7 +24,7 @@ from clusters.job_control import carry_out
 from clusters.models import Act, Cluster
 from portal.core.tenants import ownership
 from tests import stories
-from tests.builders import a_job, a_plan, a_seller, a_tenant, at, own, take_in
+from tests.builders import a_job, a_plan, a_seller, a_tenant, at, ingest, own
 from tests.fakes.doors import a_door, a_world
 from tests.fakes.slurmrestd import StandIn
 
@@ -44,7 +44,7 @@ class Lab:
             accounts=[(self.cluster, "vision")],
             email="bills@vision.example",
         )
-        take_in(
+        ingest(
             self.cluster,
             a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"),
             as_of="2026-04-20",

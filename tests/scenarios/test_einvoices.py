@@ -28,7 +28,7 @@ from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import RefusedError
-from tests.builders import a_cluster, a_job, a_seller, take_in
+from tests.builders import a_cluster, a_job, a_seller, ingest
 from tests.einvoices import LAB, NORTH, a_public_buyer, rendered, xml_of
 from tests.en16931 import XRECHNUNG, holds, read
 from tests.evidence import bundle, files_of
@@ -112,7 +112,7 @@ def test_corrections_at_another_rate_and_below_zero_are_lines_like_others(
     cluster: Cluster, lab: Tenant
 ) -> None:
     close("2026-03")
-    take_in(
+    ingest(
         cluster,
         a_job(account="vision", gpus=7, started="2026-03-20 10:00", ended="2026-03-20 10:01"),
         a_job(account="audio", gpus=99, started="2026-04-20 10:00", ended="2026-04-20 11:00"),

@@ -26,7 +26,7 @@ from billing.rules.tiers import Graduated, Tier
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import RefusedError
 from tests import stories
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, own, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, ingest, own
 from tests.configuring_terms import apply
 from tests.evidence import agrees, bundle, changed, files_of, in_invoice, in_usage, rows_of, verified
 
@@ -57,7 +57,7 @@ def a_lab(*, tiers: Graduated | None = None) -> Tenant:
         )
     tenant = a_tenant(plan=plan, tax_rate=Decimal(19), accounts=[(cluster, "vision")])
     own(tenant, cluster, "nlp", project="Translation")
-    take_in(
+    ingest(
         cluster,
         a_job(gpus=3, gpu_share=(1, 7), mig_profile="1g.5gb", ended="2026-03-02 13:07:11"),
         a_job(gpu_model="h100", gpus=8, job_id="17", source_key="17@1", ended="2026-03-03 04:00"),
@@ -89,7 +89,7 @@ def test_a_correction_on_the_next_invoice_is_recomputed_from_what_was_billed_bef
     stories.close("2026-03")
     longer = a_job(gpu_model="h100", gpus=8, job_id="17", source_key="17@1", ended="2026-03-03 05:01:01")
     april = a_job(gpu_model="h100", started="2026-04-05 10:00", ended="2026-04-05 11:00:07")
-    take_in(a_cluster(), longer, april)
+    ingest(a_cluster(), longer, april)
     stories.close("2026-04")
     invoice = stories.invoice_of(lab, "2026-04")
     assert invoice.lines.filter(correction=True).count() == 1
@@ -148,7 +148,7 @@ def test_a_job_less_is_found_out(lab: Tenant, tmp_path: Path) -> None:
 def test_what_a_job_wrote_into_its_name_runs_in_no_spreadsheet(tmp_path: Path) -> None:
     cluster = a_cluster()
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(user='=HYPERLINK("http://evil")', job_id="@SUM(1)"), as_of="2026-04-02")
+    ingest(cluster, a_job(user='=HYPERLINK("http://evil")', job_id="@SUM(1)"), as_of="2026-04-02")
     stories.closed("2026-03", lab)
     content = bundle(stories.invoice_of(lab, "2026-03"))
     (row,) = rows_of(content)
@@ -162,7 +162,7 @@ def test_what_a_job_wrote_into_its_name_runs_in_no_spreadsheet(tmp_path: Path) -
 def test_a_line_of_many_jobs_is_never_held_at_once() -> None:
     cluster = a_cluster()
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, *(a_job(ended="2026-03-02 10:00:36") for _ in range(6000)), as_of="2026-04-02")
+    ingest(cluster, *(a_job(ended="2026-03-02 10:00:36") for _ in range(6000)), as_of="2026-04-02")
     stories.closed("2026-03", lab)
     (line,) = stories.invoice_of(lab, "2026-03").lines.all()
     list(itertools.islice(jobs_of(line), 1))  # what is loaded once
@@ -273,7 +273,7 @@ def a_lab_on_terms() -> Tenant:
     """In March it used 60 hours on an A100 in two projects and 50 on an H100; in April 40 on an A100."""
     a_cluster(complete_through="2026-09-01")
     apply(TERMS)
-    take_in(
+    ingest(
         a_cluster(),
         a_job(gpus=20, started="2026-03-10 10:00", ended="2026-03-10 12:00", source_key="1@1"),
         a_job(gpus=20, account="nlp", started="2026-03-11 10:00", ended="2026-03-11 11:00"),
@@ -300,7 +300,7 @@ def test_fees_commitments_allowances_and_discounts_are_recomputed_to_the_cent(tm
 
 def test_terms_that_change_with_late_usage_are_recomputed_from_what_was_billed_before(tmp_path: Path) -> None:
     lab = a_lab_on_terms()
-    take_in(
+    ingest(
         a_cluster(),
         a_job(gpus=20, started="2026-03-10 10:00", ended="2026-03-10 11:00", source_key="1@1"),
         a_job(gpus=9, gpu_model="h100", account="nlp", started="2026-03-08 10:00", ended="2026-03-08 11:00"),

@@ -15,7 +15,7 @@ from billing.invoicing.close_results import Outcome
 from billing.models import Invoice
 from billing.rules.money import Money
 from portal.core.tenants.models import Corrections
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.evidence import bundle, changed, in_invoice, verified
 from tests.on_terms import MARCH, a_lab, used
 from tests.stories import closed, invoice_of
@@ -34,13 +34,13 @@ def test_use_that_shrinks_below_what_was_credited_by_hand_is_recomputed(tmp_path
     """50 hours are billed, 30.00 of their 100.00 are credited, and then it turns out that it were 10 hours."""
     cluster = a_cluster(complete_through="2026-09-01")
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(source_key="7@1", started="2026-03-02 10:00", ended="2026-03-04 12:00"))
+    ingest(cluster, a_job(source_key="7@1", started="2026-03-02 10:00", ended="2026-03-04 12:00"))
     closed("2026-03", lab)
     march = invoice_of(lab, "2026-03")
     credit_notes.credit(
         invoice=march, reason="Goodwill", by="op", on=date(2026, 4, 5), net=Money.of("30.00", "USD")
     )
-    take_in(cluster, a_job(source_key="7@1", started="2026-03-02 10:00", ended="2026-03-02 20:00"))
+    ingest(cluster, a_job(source_key="7@1", started="2026-03-02 10:00", ended="2026-03-02 20:00"))
     used(cluster, 100, day="2026-04-20")
     closed("2026-04", lab)
     april = invoice_of(lab, "2026-04")

@@ -27,7 +27,7 @@ from portal.core.audit.models import AuditEntry
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 from tests import stories
-from tests.builders import a_cluster, a_job, at, take_in
+from tests.builders import a_cluster, a_job, at, ingest
 from tests.evidence import bundle, changed, files_of, in_invoice, verified
 from tests.scenarios.test_evidence import a_lab
 from tests.web.house import a_house, page
@@ -128,7 +128,7 @@ def test_keys_rotate_and_what_an_old_one_signed_still_verifies(
 ) -> None:
     before, old = bundle(march), SigningKey.objects.get()
     rotation = rotate()
-    take_in(a_cluster(), a_job(started="2026-04-05 10:00", ended="2026-04-05 11:00"), as_of="2026-06-01")
+    ingest(a_cluster(), a_job(started="2026-04-05 10:00", ended="2026-04-05 11:00"), as_of="2026-06-01")
     stories.close("2026-04")
     after = bundle(stories.invoice_of(lab, "2026-04"))
 

@@ -18,7 +18,7 @@ from billing.queries import line_usage
 from billing.rating import engine
 from clusters.models import Cluster, UsageRecord, UsageRevision
 from portal.core.tenants.models import Corrections, Role, Tenant
-from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, own, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, ingest, own
 from tests.evidence import agrees, bundle, files_of, rows_of
 from tests.stories import closed, invoice_of, lines_of, printed, prove
 from tests.web.house import page
@@ -38,7 +38,7 @@ def cluster() -> Cluster:
 def vision(cluster: Cluster) -> Tenant:
     """In March ada's 17 held two GPUs for an hour, and ben's 18 one; the invoice is issued."""
     tenant = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(**TRAIN), a_job(job_id="18", source_key="18@1"))
+    ingest(cluster, a_job(**TRAIN), a_job(job_id="18", source_key="18@1"))
     assert closed("2026-03", tenant).total.text == "6.00"  # type: ignore[union-attr]
     return tenant
 
@@ -63,7 +63,7 @@ def handed_over(cluster: Cluster) -> None:
 
 def corrected(**fields: Any) -> Callable[[Cluster], None]:
     def change(cluster: Cluster) -> None:
-        take_in(cluster, a_job(**TRAIN | fields))
+        ingest(cluster, a_job(**TRAIN | fields))
 
     return change
 
@@ -141,11 +141,11 @@ def test_a_run_that_goes_on_after_its_invoice_stands_there_as_it_did_then(
         "state": "RUNNING",
         "ended": None,
     }
-    take_in(cluster, a_job(**run, seen_until="2026-04-01 02:00", suspended=3600))
+    ingest(cluster, a_job(**run, seen_until="2026-04-01 02:00", suspended=3600))
     closed("2026-03", tenant)
     before = shown(invoice_of(tenant, "2026-03"))
-    take_in(cluster, a_job(**run, seen_until="2026-04-01 05:00", suspended=3600))
-    take_in(cluster, a_job(**run | {"ended": "2026-04-01 06:00", "state": "COMPLETED"}, suspended=7200))
+    ingest(cluster, a_job(**run, seen_until="2026-04-01 05:00", suspended=3600))
+    ingest(cluster, a_job(**run | {"ended": "2026-04-01 06:00", "state": "COMPLETED"}, suspended=7200))
     assert shown(invoice_of(tenant, "2026-03")) == before
     assert BilledJob.objects.count() == 1
     closed("2026-04", tenant)
@@ -160,12 +160,12 @@ def test_a_run_that_goes_on_after_its_invoice_stands_there_as_it_did_then(
 def test_each_invoice_says_what_it_took_back_as_it_was_billed(
     cluster: Cluster, vision: Tenant, tmp_path: Path
 ) -> None:
-    take_in(cluster, a_job(**APRIL), a_job(**TRAIN | {"gpus": 3, "user": "zoe"}))
+    ingest(cluster, a_job(**APRIL), a_job(**TRAIN | {"gpus": 3, "user": "zoe"}))
     closed("2026-04", vision)
     april = invoice_of(vision, "2026-04")
     before = shown(april)
     corrected(gpus=5, user="eve")(cluster)
-    take_in(
+    ingest(
         cluster, a_job(**APRIL | {"job_id": "41", "started": "2026-05-02 10:00", "ended": "2026-05-02 20:00"})
     )
     closed("2026-05", vision)
@@ -203,8 +203,8 @@ def test_a_credit_note_of_a_hand_over_tells_of_the_jobs_that_it_takes_back(
 
 def test_a_job_that_no_document_covers_is_not_kept_beside_itself(cluster: Cluster, vision: Tenant) -> None:
     """Ten million jobs are not copied: only what changes after it was billed."""
-    take_in(cluster, a_job(**APRIL, source_key="40@1"))
-    take_in(cluster, a_job(**APRIL | {"gpus": 4}, source_key="40@1"))
+    ingest(cluster, a_job(**APRIL, source_key="40@1"))
+    ingest(cluster, a_job(**APRIL | {"gpus": 4}, source_key="40@1"))
     repriced(cluster)
     assert RatedJob.objects.count() == 3
     assert not BilledJob.objects.exists()
@@ -216,7 +216,7 @@ def test_what_the_database_keeps_it_keeps_whoever_changes_the_job(vision: Tenant
 
 
 def test_names_are_erased_and_what_is_signed_stays(cluster: Cluster, vision: Tenant, tmp_path: Path) -> None:
-    take_in(cluster, a_job(**TRAIN | {"gpus": 3, "user": "zoe"}), a_job(**APRIL, user="eve", account="audio"))
+    ingest(cluster, a_job(**TRAIN | {"gpus": 3, "user": "zoe"}), a_job(**APRIL, user="eve", account="audio"))
     own(a_tenant("audio-lab", plan=a_plan("other")), cluster, "audio")
     march = invoice_of(vision, "2026-03")
     before = files_of(bundle(march))

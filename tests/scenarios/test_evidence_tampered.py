@@ -14,7 +14,7 @@ import pytest
 
 from billing.models import Invoice, SigningKey
 from tests import stories
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.evidence import (
     Files,
     Row,
@@ -49,7 +49,7 @@ def march() -> Invoice:
     tenant = a_tenant(
         plan=plan, tax_rate="19", country="DE", address="Gate 1\n10115 Berlin", accounts=[(cluster, "vision")]
     )
-    take_in(
+    ingest(
         cluster,
         a_job(
             job_id="16", gpus=3, gpu_share=(1, 7), ended="2026-03-02 13:07:11", suspended=611, cpu_milli=1500

@@ -12,7 +12,7 @@ from billing.catalog.plans import PlanError
 from billing.models import Wallet
 from billing.rules.pricing import PerUnit
 from billing.wallets import booking, grants
-from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.configuring_terms import apply, refused
 from tests.scenarios.real import run
 from tests.stories import closed, invoice_of, prove, total
@@ -60,7 +60,7 @@ grants = [{{ every = "month", amount = "5.00", until = 9999-12-31, lasts_days = 
 def test_a_plan_until_the_last_day_there_is_stops_no_close(zone: str) -> None:
     apply(SITE.format(zone=zone))
     cluster = a_cluster()
-    take_in(cluster, a_job(gpus=60, started="2026-03-20 10:00", ended="2026-03-20 11:00"), as_of="2026-05-10")
+    ingest(cluster, a_job(gpus=60, started="2026-03-20 10:00", ended="2026-03-20 11:00"), as_of="2026-05-10")
     tenant = Wallet.objects.get().tenant
 
     assert closed("2026-03", tenant).outcome == "issued"
@@ -80,7 +80,7 @@ def test_a_discount_and_a_version_from_the_first_day_there_is_stop_no_close(zone
     plan_versions.set_discount(version=version, name="Ever since", valid_from=first, percent=Decimal(50))
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=version.plan, accounts=[(cluster, "vision")], timezone=zone)
-    take_in(cluster, a_job(gpus=50, started="2026-03-20 10:00", ended="2026-03-20 11:00"))
+    ingest(cluster, a_job(gpus=50, started="2026-03-20 10:00", ended="2026-03-20 11:00"))
     closed("2026-03", vision)
     assert total(invoice_of(vision, "2026-03")) == "50.00"
 
@@ -122,7 +122,7 @@ def test_a_grant_until_the_last_day_pays_and_never_lapses() -> None:
     cluster = a_cluster()
     tokens = a_plan("tokens", "TOK", prices=[("gpu-hour", {}, "1", LONG_AGO)], settles="wallet")
     tenant = a_tenant(plan=tokens, accounts=[(cluster, "vision")], timezone="Asia/Kathmandu")
-    take_in(cluster, a_job(gpus=3))
+    ingest(cluster, a_job(gpus=3))
     booking.book(tenant=tenant, moment=at("2026-03-03"))
     run("grant_credit", "vision-lab", "10", "--reference", "R1", "--expires", "9999-12-31")
     grants.tend(moment=LATER)

@@ -16,7 +16,7 @@ from billing.models import Invoice, Price
 from billing.rating import engine
 from billing.rules.pricing import PerUnit
 from portal.core.tenants.models import Corrections, Membership, Role, Tenant, User
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.stories import closed, invoice_of, lines_of, prove
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ def a_lab(policy: str = Corrections.NEXT_INVOICE) -> Tenant:
     cluster = a_cluster(complete_through="2026-09-01")
     a_seller()
     lab = a_tenant(plan=plan, plan_from=date(2026, 1, 1), accounts=[(cluster, "vision")], corrections=policy)
-    take_in(cluster, a_job(source_key="7@1", started="2026-03-05 10:00", ended="2026-03-05 11:00"))
+    ingest(cluster, a_job(source_key="7@1", started="2026-03-05 10:00", ended="2026-03-05 11:00"))
     return lab
 
 
@@ -64,7 +64,7 @@ def test_fees_of_months_that_were_never_billed_are_no_corrections(capsys: pytest
 def test_late_use_of_a_project_that_was_billed_is_a_correction() -> None:
     lab = a_lab()
     closed("2026-03", lab)
-    take_in(a_cluster(), a_job(source_key="8@1", started="2026-03-06 10:00", ended="2026-03-06 12:00"))
+    ingest(a_cluster(), a_job(source_key="8@1", started="2026-03-06 10:00", ended="2026-03-06 12:00"))
     closed("2026-04", lab)
     (line,) = [line for line in lines_of(invoice_of(lab, "2026-04")) if line.kind == "usage"]
     assert (line.amount, line.corrects) == (400, True)

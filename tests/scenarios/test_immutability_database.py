@@ -18,7 +18,7 @@ from portal.core.audit import acting_as
 from portal.core.audit.models import AuditEntry
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Ownership, Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest, own
 from tests.history import history
 from tests.owner import as_owner
 from tests.stories import closed, draft, invoice_of, issue
@@ -31,7 +31,7 @@ def issued() -> Invoice:
     """INV-2026-0001 over 2.00 with its document and a payment of 0.50."""
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
     closed("2026-03", vision)
     outbox.drain()
     invoice = invoice_of(vision, "2026-03")
@@ -103,7 +103,7 @@ def test_one_invoice_a_tenant_and_period(issued: Invoice) -> None:
 def test_an_invoice_whose_lines_do_not_add_up_cannot_be_issued() -> None:
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
     march = draft(vision, "2026-03")
     Invoice.objects.update(subtotal=201, total=201)
 
@@ -212,7 +212,7 @@ def test_case_094_the_history_itself_cannot_be_changed(issued: Invoice) -> None:
 def test_terms_that_rated_usage_are_frozen_by_the_database(change: str) -> None:
     cluster = a_cluster()
     a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
     with refused("Usage has been rated by this"):
         sql(change)
 
@@ -237,6 +237,6 @@ def test_terms_that_billed_a_fee_are_frozen_by_the_database_without_any_usage(ch
 def test_a_price_that_rated_usage_can_be_ended() -> None:
     cluster = a_cluster()
     a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
     sql("UPDATE billing_price SET valid_until = '2026-04-01'")
     assert Price.objects.get().valid_until == date(2026, 4, 1)

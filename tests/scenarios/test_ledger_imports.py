@@ -8,11 +8,11 @@ import pytest
 from django.db import connection
 
 from billing.models import RatedJob, RatedUsage
-from billing.rating import ingest
+from billing.rating import ingest as usage_ingest
 from clusters.connectors.base import ConnectorError, Reading, Row
 from clusters.models import Cluster, Pull, UsageRecord, UsageRevision
 from tests import builders
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.stories import hours, prove, seconds
 
 pytestmark = pytest.mark.django_db
@@ -39,9 +39,9 @@ def test_case_014_the_same_record_is_billed_once_however_often_and_late_it_comes
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     job = a_job(job_id="7", ended="2026-03-02 12:00")
 
-    assert counts(take_in(cluster, job).stored) == (1, 0, 0, 0)
-    assert counts(take_in(cluster, job).stored) == (0, 1, 0, 0)
-    assert counts(take_in(cluster, *[job] * 1000, as_of="2026-06-01").stored) == (
+    assert counts(ingest(cluster, job).stored) == (1, 0, 0, 0)
+    assert counts(ingest(cluster, job).stored) == (0, 1, 0, 0)
+    assert counts(ingest(cluster, *[job] * 1000, as_of="2026-06-01").stored) == (
         0,
         1000,
         0,
@@ -56,7 +56,7 @@ def test_case_014_the_same_record_is_billed_once_however_often_and_late_it_comes
 def test_case_014_a_thousand_times_in_its_first_file_is_once() -> None:
     cluster = a_cluster()
 
-    assert counts(take_in(cluster, *[a_job(job_id="7")] * 1000).stored) == (1, 999, 0, 0)
+    assert counts(ingest(cluster, *[a_job(job_id="7")] * 1000).stored) == (1, 999, 0, 0)
     assert UsageRevision.objects.count() == 0
 
 
@@ -69,10 +69,10 @@ def test_a_file_imported_again_changes_nothing_and_says_so() -> None:
         a_job(ended=None, seen_until="2026-03-02 18:00", state="RUNNING"),
         a_job(started=None, ended=None, submitted="2026-03-02 10:00", state="PENDING"),
     ]
-    take_in(cluster, *file)
+    ingest(cluster, *file)
     rated = list(RatedUsage.objects.order_by("id").values())
 
-    assert counts(take_in(cluster, *file).stored) == (0, 4, 0, 0)
+    assert counts(ingest(cluster, *file).stored) == (0, 4, 0, 0)
     assert list(RatedUsage.objects.order_by("id").values()) == rated
     assert UsageRevision.objects.count() == 0
 
@@ -80,10 +80,10 @@ def test_a_file_imported_again_changes_nothing_and_says_so() -> None:
 def test_case_015_a_changed_row_is_a_new_revision_and_the_old_one_is_kept() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(job_id="7", submitted="2026-03-02 09:00", ended="2026-03-02 12:00"))
+    ingest(cluster, a_job(job_id="7", submitted="2026-03-02 09:00", ended="2026-03-02 12:00"))
     corrected = a_job(job_id="7", submitted="2026-03-02 09:00", ended="2026-03-02 11:00", state="TIMEOUT")
 
-    assert counts(take_in(cluster, corrected).stored) == (0, 0, 1, 0)
+    assert counts(ingest(cluster, corrected).stored) == (0, 0, 1, 0)
     key = corrected.source_key
     assert kept() == [(key, 1, "COMPLETED"), (key, 2, "TIMEOUT")]
     old = UsageRevision.objects.get()
@@ -105,10 +105,10 @@ def test_whatever_the_money_hangs_on_makes_a_revision(change: dict[str, object])
     cluster = a_cluster()
     a_tenant(plan=a_plan(charges=("gpu",)), accounts=[(cluster, "vision"), (cluster, "audio")])
     fields = {"job_id": "7", "source_key": "7@1"}
-    take_in(cluster, a_job(**fields))
+    ingest(cluster, a_job(**fields))
 
-    assert counts(take_in(cluster, a_job(**(fields | change))).stored) == (0, 0, 1, 0)
-    assert counts(take_in(cluster, a_job(**(fields | change))).stored) == (0, 1, 0, 0)
+    assert counts(ingest(cluster, a_job(**(fields | change))).stored) == (0, 0, 1, 0)
+    assert counts(ingest(cluster, a_job(**(fields | change))).stored) == (0, 1, 0, 0)
     assert prove()["unassigned"] == 0
 
 
@@ -116,9 +116,9 @@ def test_a_description_is_written_in_place() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     fields = {"job_id": "7", "source_key": "7@1"}
-    take_in(cluster, a_job(**fields, name="trian"))
+    ingest(cluster, a_job(**fields, name="trian"))
 
-    assert counts(take_in(cluster, a_job(**fields, name="train", exit_code="0:0")).stored) == (0, 1, 0, 0)
+    assert counts(ingest(cluster, a_job(**fields, name="train", exit_code="0:0")).stored) == (0, 1, 0, 0)
     assert kept() == [("7@1", 1, "COMPLETED")]
     assert UsageRecord.objects.get().name == "train"
     assert RatedJob.objects.get(tenant=vision).name == "train"
@@ -132,11 +132,11 @@ def test_a_running_job_grows_with_each_snapshot_and_is_then_completed() -> None:
     noon = a_job(**fields, ended=None, seen_until="2026-03-02 12:00", state="RUNNING")
     evening = a_job(**fields, ended=None, seen_until="2026-03-02 18:00", state="RUNNING")
 
-    take_in(cluster, noon)
+    ingest(cluster, noon)
     assert seconds(vision) == hours(2)
-    assert counts(take_in(cluster, evening).stored) == (0, 1, 0, 0)
+    assert counts(ingest(cluster, evening).stored) == (0, 1, 0, 0)
     assert seconds(vision) == hours(8)
-    assert counts(take_in(cluster, a_job(**fields, ended="2026-03-02 19:00")).stored) == (0, 0, 1, 0)
+    assert counts(ingest(cluster, a_job(**fields, ended="2026-03-02 19:00")).stored) == (0, 0, 1, 0)
     assert seconds(vision) == hours(9)
     assert [revision for _, revision, _ in kept()] == [1, 2]  # polling wrote no history
     prove()
@@ -151,12 +151,12 @@ def test_an_older_snapshot_after_a_newer_one_changes_nothing() -> None:
     evening = a_job(**fields, ended=None, seen_until="2026-03-02 18:00", state="RUNNING")
     done = a_job(**fields, ended="2026-03-02 19:00")
 
-    take_in(cluster, evening)
-    assert counts(take_in(cluster, noon, waiting).stored) == (0, 2, 0, 0)
+    ingest(cluster, evening)
+    assert counts(ingest(cluster, noon, waiting).stored) == (0, 2, 0, 0)
     assert seconds(vision) == hours(8)
 
-    take_in(cluster, done)
-    assert counts(take_in(cluster, evening, noon, waiting).stored) == (0, 3, 0, 0)
+    ingest(cluster, done)
+    assert counts(ingest(cluster, evening, noon, waiting).stored) == (0, 3, 0, 0)
     assert seconds(vision) == hours(9)
 
 
@@ -171,11 +171,11 @@ def test_rows_of_one_key_in_one_file_become_revisions_in_its_order() -> None:
         a_job(**fields, ended="2026-03-02 12:00", state="COMPLETED"),
     ]
 
-    assert counts(take_in(cluster, *file).stored) == (2, 0, 2, 0)
+    assert counts(ingest(cluster, *file).stored) == (2, 0, 2, 0)
     assert kept()[:2] == [("7@1", 1, "RUNNING"), ("7@1", 2, "NODE_FAIL")]
     assert seconds(vision) == hours(3)
 
-    assert counts(take_in(cluster, *file).stored) == (0, 4, 0, 0)
+    assert counts(ingest(cluster, *file).stored) == (0, 4, 0, 0)
     assert len(kept()) == 4
     prove()
 
@@ -183,7 +183,7 @@ def test_rows_of_one_key_in_one_file_become_revisions_in_its_order() -> None:
 def test_case_016_a_requeued_job_is_a_second_run_of_its_own() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster,
         a_job(job_id="7", started="2026-03-02 10:00", ended="2026-03-02 10:20", state="NODE_FAIL"),
         a_job(job_id="7", started="2026-03-02 11:00", ended="2026-03-02 12:00"),
@@ -200,8 +200,8 @@ def test_case_017_each_element_of_an_array_and_a_het_job_counts_once() -> None:
     array = [a_job(job_id=f"80_{n}", source_key=f"{80 + n}@1", **fields) for n in range(3)]
     het = [a_job(job_id=f"90+{n}", source_key=f"{90 + n}@1", gpus=n, **fields) for n in range(3)]
 
-    take_in(cluster, *array, *het)
-    take_in(cluster, *reversed(array), *het)
+    ingest(cluster, *array, *het)
+    ingest(cluster, *reversed(array), *het)
 
     assert seconds(vision) == hours(3 + 0 + 1 + 2)
 
@@ -210,9 +210,9 @@ def test_case_022_a_source_that_forgets_jobs_deletes_nothing() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     old, young = a_job(), a_job(started="2026-03-05 10:00", ended="2026-03-05 11:00")
-    take_in(cluster, old, young)
+    ingest(cluster, old, young)
 
-    take_in(cluster, young)
+    ingest(cluster, young)
 
     assert UsageRecord.objects.count() == 2
     assert seconds(vision) == hours(2)
@@ -231,7 +231,7 @@ def test_case_023_rows_in_any_order_end_in_the_same_ledger() -> None:
         cluster = a_cluster(name)
         tenant = a_tenant(name, plan=plan, accounts=[(cluster, "vision")])
         for sight in order:
-            take_in(cluster, sights[sight])
+            ingest(cluster, sights[sight])
         assert seconds(tenant) == hours(5), order
         assert UsageRecord.objects.get(cluster=cluster).state == "COMPLETED"
     prove()
@@ -243,13 +243,13 @@ def test_the_watermark_moves_forward_only_and_to_what_the_rows_prove() -> None:
     def through() -> str:
         return f"{Cluster.objects.get(pk=cluster.pk).complete_through:%Y-%m-%d %H:%M}"
 
-    take_in(cluster, a_job(ended="2026-03-02 11:00"), a_job(ended=None, seen_until="2026-03-02 15:00"))
+    ingest(cluster, a_job(ended="2026-03-02 11:00"), a_job(ended=None, seen_until="2026-03-02 15:00"))
     assert through() == "2026-03-02 15:00"
-    take_in(cluster, a_job(ended="2026-03-02 12:00"))
+    ingest(cluster, a_job(ended="2026-03-02 12:00"))
     assert through() == "2026-03-02 15:00"
-    take_in(cluster, as_of="2026-04-01")
+    ingest(cluster, as_of="2026-04-01")
     assert through() == "2026-04-01 00:00"
-    take_in(cluster)
+    ingest(cluster)
     assert through() == "2026-04-01 00:00"
     assert Pull.objects.filter(outcome=Pull.Outcome.DONE).count() == 4
 
@@ -257,14 +257,14 @@ def test_the_watermark_moves_forward_only_and_to_what_the_rows_prove() -> None:
 def test_case_021_a_read_that_breaks_off_keeps_the_watermark_and_says_why() -> None:
     cluster = a_cluster(complete_through="2026-03-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    jobs = [a_job() for _ in range(ingest.BATCH + 10)]
+    jobs = [a_job() for _ in range(usage_ingest.BATCH + 10)]
 
     def breaks_off() -> Iterator[Row]:
         yield from jobs
         raise ConnectorError("march.sacct changed while it was read: import it again.", retry=True)
 
     with pytest.raises(ConnectorError, match="changed while it was read"):
-        ingest.take_in(
+        usage_ingest.ingest(
             cluster=cluster, rows=breaks_off(), reading=Reading(), source="march.sacct", moment=builders.LATER
         )
 
@@ -272,13 +272,13 @@ def test_case_021_a_read_that_breaks_off_keeps_the_watermark_and_says_why() -> N
     assert cluster.complete_through == at("2026-03-01")
     pull = Pull.objects.get()
     assert (pull.outcome, pull.error) == ("failed", "march.sacct changed while it was read: import it again.")
-    assert (pull.new, pull.as_of, pull.ended_at) == (ingest.BATCH, None, builders.LATER)
+    assert (pull.new, pull.as_of, pull.ended_at) == (usage_ingest.BATCH, None, builders.LATER)
 
-    again = take_in(cluster, *jobs)
-    assert counts(again.stored) == (10, ingest.BATCH, 0, 0)
+    again = ingest(cluster, *jobs)
+    assert counts(again.stored) == (10, usage_ingest.BATCH, 0, 0)
     cluster.refresh_from_db()
     assert cluster.complete_through == at("2026-03-02 11:00")
-    assert seconds(vision) == hours(ingest.BATCH + 10)
+    assert seconds(vision) == hours(usage_ingest.BATCH + 10)
 
 
 def test_an_import_that_the_database_refuses_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_an_import_that_the_database_refuses_says_so_too(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("billing.rating.engine.rate_touched", refused)
     with pytest.raises(Exception, match="division by zero"):
-        take_in(cluster, a_job())
+        ingest(cluster, a_job())
 
     assert UsageRecord.objects.count() == 0
     assert (Pull.objects.get().outcome, Pull.objects.get().error) == ("failed", "division by zero")

@@ -26,7 +26,7 @@ ROW = (
 
 def test_a_cluster_keeps_the_zone_that_its_jobs_were_read_in(tmp_path: Path) -> None:
     cluster = builders.a_cluster("farm")
-    builders.take_in(cluster, builders.a_job())
+    builders.ingest(cluster, builders.a_job())
     (tmp_path / "farm.toml").write_text('[[cluster]]\nname = "farm"\ntimezone = "America/Los_Angeles"\n')
     with pytest.raises(CommandError, match="Give the other zone to a new cluster"):
         run("apply", tmp_path / "farm.toml")
@@ -62,9 +62,7 @@ def test_an_account_that_is_lent_for_a_week_goes_back_to_its_owner() -> None:
     ann = builders.a_tenant("ann", plan=plan, accounts=[(cluster, "vision")])
     eve = builders.a_tenant("eve", plan=plan)
     for day in ("02", "06", "12"):
-        builders.take_in(
-            cluster, builders.a_job(started=f"2026-03-{day} 10:00", ended=f"2026-03-{day} 11:00")
-        )
+        builders.ingest(cluster, builders.a_job(started=f"2026-03-{day} 10:00", ended=f"2026-03-{day} 11:00"))
 
     builders.own(eve, cluster, "vision", since="2026-03-05", until="2026-03-10")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from billing.rating import ingest
+from billing.rating import ingest as usage_ingest
 from clusters.connectors.base import BadRow, Reading
 from clusters.models import Quarantined, UsageRecord
-from tests.builders import LATER, a_bad_row, a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import LATER, a_bad_row, a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.stories import hours, prove, seconds
 
 pytestmark = pytest.mark.django_db
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.django_db
 def test_a_bad_row_is_kept_once_with_its_reason_and_raw_line() -> None:
     cluster = a_cluster()
 
-    assert take_in(cluster, a_bad_row(line=17)).stored.quarantined == 1
-    assert take_in(cluster, a_bad_row(line=18), a_bad_row(raw="other|")).stored.quarantined == 2
+    assert ingest(cluster, a_bad_row(line=17)).stored.quarantined == 1
+    assert ingest(cluster, a_bad_row(line=18), a_bad_row(raw="other|")).stored.quarantined == 2
 
     rows = Quarantined.objects.order_by("pk")
     assert [(row.code, row.raw, row.line) for row in rows] == [
@@ -58,7 +58,7 @@ def test_case_012_a_row_that_cannot_be_true_is_never_billed(code: str, untrue: d
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
 
-    stored = take_in(cluster, a_job(**untrue), a_job()).stored
+    stored = ingest(cluster, a_job(**untrue), a_job()).stored
 
     assert (stored.new, stored.quarantined) == (1, 1)
     assert Quarantined.objects.get().code == code
@@ -75,15 +75,15 @@ def test_an_open_run_that_cannot_be_true_is_one_row_however_often_it_is_seen() -
         ("2026-03-02 13:00", 90),
     ):
         fields = {"job_id": "7", "source_key": "7@1", "gpus": -1}
-        take_in(cluster, a_job(**fields, ended=None, seen_until=seen_until, suspended=suspended))
+        ingest(cluster, a_job(**fields, ended=None, seen_until=seen_until, suspended=suspended))
 
     assert Quarantined.objects.get().code == "impossible-count"
-    take_in(cluster, a_job(**fields))
+    ingest(cluster, a_job(**fields))
     assert Quarantined.objects.count() == 2
 
 
 def test_clocks_of_nodes_may_run_five_minutes_ahead() -> None:
-    assert take_in(a_cluster(), a_job(ended="2030-01-01 00:05")).stored.new == 1
+    assert ingest(a_cluster(), a_job(ended="2030-01-01 00:05")).stored.new == 1
     assert LATER.year == 2030
 
 
@@ -91,10 +91,10 @@ def test_a_good_row_of_the_same_key_resolves_it() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     fields = {"job_id": "7", "source_key": "7@1"}
-    take_in(cluster, a_job(**fields, ended="2026-03-02 09:00"))
+    ingest(cluster, a_job(**fields, ended="2026-03-02 09:00"))
     assert seconds(vision) == 0
 
-    take_in(cluster, a_job(**fields, ended="2026-03-02 12:00"))
+    ingest(cluster, a_job(**fields, ended="2026-03-02 12:00"))
 
     row = Quarantined.objects.get()
     assert (row.resolved_at, row.resolution) == (LATER, "A good row of the same key was read.")
@@ -105,20 +105,20 @@ def test_an_old_snapshot_does_not_resolve_a_newer_row_that_could_not_be_read() -
     cluster = a_cluster()
     fields = {"job_id": "7", "source_key": "7@1"}
     snapshot = a_job(**fields, ended=None, seen_until="2026-03-02 12:00", state="RUNNING")
-    take_in(cluster, snapshot)
-    take_in(cluster, a_job(**fields, ended="2026-03-02 09:00"))
+    ingest(cluster, snapshot)
+    ingest(cluster, a_job(**fields, ended="2026-03-02 09:00"))
 
-    take_in(cluster, snapshot)
+    ingest(cluster, snapshot)
 
     assert Quarantined.objects.get().resolved_at is None
 
 
 def test_rows_of_other_keys_resolve_nothing() -> None:
     cluster, other = a_cluster(), a_cluster("gpu2")
-    take_in(cluster, a_bad_row(source_key="7@1"), a_bad_row(raw="without a key"))
+    ingest(cluster, a_bad_row(source_key="7@1"), a_bad_row(raw="without a key"))
 
-    take_in(cluster, a_job(source_key="8@1"))
-    take_in(other, a_job(source_key="7@1"))
+    ingest(cluster, a_job(source_key="8@1"))
+    ingest(other, a_job(source_key="7@1"))
 
     assert Quarantined.objects.filter(resolved_at=None).count() == 2
 
@@ -128,7 +128,7 @@ def test_the_longest_and_widest_thing_that_can_be_true_is_stored_and_proved() ->
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     exascale = {"gpus": 80_000, "cpu_milli": 2_000_000_000, "memory_mib": 10_000_000_000, "nodes": 20_000}
 
-    take_in(cluster, a_job(**exascale, started="2025-01-01", ended="2026-01-01"))
+    ingest(cluster, a_job(**exascale, started="2025-01-01", ended="2026-01-01"))
 
     assert seconds(vision) == 80_000 * 365 * 86_400
     prove()
@@ -141,7 +141,7 @@ def test_rows_of_a_megabyte_each_are_stored_few_at_a_time() -> None:
         for number in range(40)
     ]
     stored: list[int] = []
-    ingest.take_in(
+    usage_ingest.ingest(
         cluster=a_cluster(), rows=rows, reading=Reading(), source="a.sacct", moment=LATER,
         progress=lambda so_far: stored.append(so_far.quarantined),
     )  # fmt: skip

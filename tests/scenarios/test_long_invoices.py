@@ -13,7 +13,7 @@ from billing.invoicing import numbering
 from billing.models import Invoice, InvoiceSeries
 from billing.queries import line_usage
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest, own
 from tests.stories import close, draft, invoice_of, lines_of, prove, total
 from tests.tiers import LONG
 
@@ -33,7 +33,7 @@ def lab() -> Tenant:
         a_job(account=PROJECTS[n % 4], started="2026-03-02 10:00:00", ended="2026-03-02 10:00:37")
         for n in range(JOBS)
     )
-    take_in(cluster, *jobs)
+    ingest(cluster, *jobs)
     return lab
 
 
@@ -58,7 +58,7 @@ def test_case_060_very_many_lines_are_summed_on_the_pdf_alone(
     cluster = a_cluster()
     for n in range(3):
         own(lab, cluster, f"team-{n}")
-        take_in(cluster, a_job(account=f"team-{n}", ended="2026-03-02 10:30"))
+        ingest(cluster, a_job(account=f"team-{n}", ended="2026-03-02 10:30"))
     close("2026-03")
     march = invoice_of(lab, "2026-03")
     whole = build.document_of(march)

@@ -17,7 +17,7 @@ from billing.models import Invoice, InvoiceSeries, ManualLine
 from billing.receivables import settlement
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant, ZeroInvoices
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.stories import closed, invoice_of, lines_of, prove, total
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +31,7 @@ def vision() -> Tenant:
     cluster = a_cluster(complete_through="2026-09-01")
     a_seller()
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")], tax_rate=20)
-    take_in(cluster, a_job(ended="2026-03-02 12:00"))
+    ingest(cluster, a_job(ended="2026-03-02 12:00"))
     return lab
 
 
@@ -85,7 +85,7 @@ def test_more_taken_off_than_a_month_costs_waits_for_the_next(vision: Tenant) ->
         "What is taken off by hand or corrected exceeds this period's charges by 1.20 USD; "
         "the next invoice takes the difference up."
     )
-    take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
+    ingest(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
     assert closed("2026-04", vision).total.text == "1.20"  # type: ignore[union-attr]  # 4.00 + 2.00 - 5.00
     prove()
 

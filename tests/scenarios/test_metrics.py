@@ -23,7 +23,7 @@ from portal.ops.metrics import broker as depths
 from portal.ops.metrics.collector import exposed
 from portal.queues import KINDS
 from tests import builders
-from tests.builders import a_job, a_plan, a_tenant, at, take_in
+from tests.builders import a_job, a_plan, a_tenant, at, ingest
 
 pytestmark = pytest.mark.django_db
 
@@ -57,7 +57,7 @@ def two_labs(cluster: Cluster) -> None:
 def test_each_job_has_its_cost_by_name_team_model_and_namespace() -> None:
     cluster = builders.a_cluster()
     two_labs(cluster)
-    take_in(
+    ingest(
         cluster,
         a_job(
             name="pretrain", gpus=64, started="2026-03-02 10:00", ended=None, seen_until="2026-03-02 12:00"
@@ -83,7 +83,7 @@ def test_a_job_is_told_until_a_day_after_its_end_with_all_that_it_cost() -> None
     cluster = builders.a_cluster()
     two_labs(cluster)
     month = a_job(name="pretrain", started="2026-02-27 00:00", ended="2026-03-02 00:00")
-    take_in(cluster, month, as_of="2026-03-02 12:00")
+    ingest(cluster, month, as_of="2026-03-02 12:00")
     whole = {job("a100", "pretrain", "vision", "vision-lab"): 144.0}
     assert read("2026-03-02 23:59")["training_job_cost_usd"] == whole
     assert read("2026-03-03 00:01")["training_job_cost_usd"] == {}
@@ -92,7 +92,7 @@ def test_a_job_is_told_until_a_day_after_its_end_with_all_that_it_cost() -> None
 def test_a_run_that_no_pass_has_seen_for_a_day_is_told_no_more() -> None:
     cluster = builders.a_cluster()
     two_labs(cluster)
-    take_in(cluster, a_job(ended=None, seen_until="2026-03-02 11:00"), as_of="2026-03-02 11:00")
+    ingest(cluster, a_job(ended=None, seen_until="2026-03-02 11:00"), as_of="2026-03-02 11:00")
     assert len(read("2026-03-03 10:59")["training_job_cost_usd"]) == 1
     assert read("2026-03-03 11:01")["training_job_cost_usd"] == {}
 
@@ -101,7 +101,7 @@ def test_what_is_beyond_the_limit_is_summed_up_so_that_the_total_stays_true(sett
     settings.CLUSTERTAB_METRICS_SERIES = 2
     cluster = builders.a_cluster()
     two_labs(cluster)
-    take_in(
+    ingest(
         cluster,
         *(a_job(name=f"run-{n}", gpus=n, gpu_share=(1, 3)) for n in range(1, 7)),
         *(a_job(account="speech", name=f"asr-{n}", gpus=n) for n in range(1, 4)),
@@ -127,7 +127,7 @@ def test_tenants_beyond_the_limit_are_summed_up_per_currency(settings: Settings)
     two_labs(cluster)
     more = a_plan("more", prices=[("gpu-hour", {}, "9.99", builders.LONG_AGO)])
     a_tenant("robotics", plan=more, accounts=[(cluster, "robots")])
-    take_in(
+    ingest(
         cluster,
         a_job(),
         a_job(account="robots"),
@@ -155,7 +155,7 @@ def test_the_spend_is_what_the_tenants_own_overview_shows() -> None:
     vision = a_tenant("vision-lab", plan=plan, timezone="Asia/Kolkata")
     for account in ("vision", "robots"):
         builders.own(vision, cluster, account, project=account)
-    take_in(
+    ingest(
         cluster,
         *(a_job(gpus=n, ended=f"2026-03-02 11:0{n}", cpu_milli=1500, gpu_share=(1, 7)) for n in range(1, 7)),
         *(a_job(account="robots", gpu_model="l4", ended=f"2026-03-02 10:1{n}") for n in range(1, 7)),
@@ -175,7 +175,7 @@ def test_a_name_of_any_length_and_any_letters_is_one_series() -> None:
     cluster = builders.a_cluster()
     two_labs(cluster)
     odd = 'a"b\\c\nд' + "x" * 300
-    take_in(cluster, a_job(name=odd), a_job(name=odd + "y"), as_of="2026-03-02 12:00")
+    ingest(cluster, a_job(name=odd), a_job(name=odd + "y"), as_of="2026-03-02 12:00")
     assert read("2026-03-02 12:10")["training_job_cost_usd"] == {
         job("a100", odd[:120], "vision", "vision-lab"): 4.0
     }
@@ -186,7 +186,7 @@ def test_usage_that_cannot_be_billed_is_told_in_seconds() -> None:
     priced = a_plan(prices=[("gpu-hour", {"gpu_model": ["a100"]}, "2.00", builders.LONG_AGO)])
     vision = a_tenant("vision-lab", plan=priced)
     builders.own(vision, cluster, "vision", since="2026-03-02 10:30")
-    take_in(
+    ingest(
         cluster,
         a_job(gpu_model="h100", gpus=4, started="2026-03-02 11:00", ended="2026-03-02 12:00"),
         a_job(),  # half of it was before the lab owned the account
@@ -223,7 +223,7 @@ def test_how_far_each_cluster_is_read_and_whether_its_passes_fail() -> None:
 
 def test_rows_in_quarantine_are_counted_by_cluster_and_reason() -> None:
     cluster = builders.a_cluster()
-    take_in(
+    ingest(
         cluster, *(builders.a_bad_row(raw=str(n)) for n in range(3)), builders.a_bad_row(code="odd", raw="9")
     )
     assert read("2026-03-02")["clustertab_quarantined_rows"] == {("gpu1", "truncated"): 3, ("gpu1", "odd"): 1}

@@ -13,7 +13,7 @@ from billing.invoicing.month_close import Closed, Outcome
 from billing.models import Invoice, InvoiceSeries, Seller
 from portal.core.tenants.models import Tenant
 from portal.ops.management.commands import close_period
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 
 pytestmark = pytest.mark.django_db
 
@@ -23,7 +23,7 @@ def lab() -> Tenant:
     """Two GPU-hours in March, at 2.00."""
     cluster = a_cluster()
     lab = a_tenant(plan=a_plan(prices=[("gpu-hour", {}, "2.00", LONG_AGO)]), accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster,
         a_job(account="vision", started="2026-03-02 10:00", ended="2026-03-02 12:00"),
         as_of="2026-04-02",

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from billing.models import Invoice, Seller
-from tests.builders import a_cluster, a_job, a_person, a_plan, a_seller, a_tenant, an_operator, take_in
+from tests.builders import a_cluster, a_job, a_person, a_plan, a_seller, a_tenant, an_operator, ingest
 from tests.configuring_terms import refused
 from tests.owner import as_owner
 from tests.stories import closed
@@ -50,7 +50,7 @@ def test_what_was_issued_under_a_slash_opens_all_the_same() -> None:
     lab = a_tenant(plan=a_plan(), accounts=[(a_cluster(), "vision")])
     ann = Client()
     ann.force_login(a_person(tenant=lab))
-    take_in(a_cluster(), a_job(job_id="1001"), as_of="2026-04-02")
+    ingest(a_cluster(), a_job(job_id="1001"), as_of="2026-04-02")
     closed("2026-03", lab)
     assert Invoice.objects.get().number == "INV/26-2026-0001"
 

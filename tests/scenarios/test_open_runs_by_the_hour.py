@@ -9,7 +9,7 @@ import pytest
 from billing.models import InvoiceLine, RatedUsage
 from clusters.connectors.base import Row
 from clusters.models import UsageRecord, UsageRevision
-from tests.builders import a_job, a_plan, a_tenant, take_in
+from tests.builders import a_job, a_plan, a_tenant, ingest
 from tests.schedulers import Scheduler, a_connection
 from tests.stories import closed, hours, invoice_of, prove, seconds
 
@@ -88,5 +88,5 @@ def test_a_file_that_saw_a_job_later_is_believed_at_once() -> None:
     cluster = a_connection().cluster
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     for minute in (5, 10):
-        take_in(cluster, *running(f"2026-03-02 10:{minute:02}"))
+        ingest(cluster, *running(f"2026-03-02 10:{minute:02}"))
         assert seconds(vision) == minute * 60

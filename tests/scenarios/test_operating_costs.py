@@ -12,7 +12,7 @@ from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import Cluster
 from portal.ops.cli import BadInputError, RefusedError
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.configuring_terms import apply, refused
 from tests.scenarios.real import run
 
@@ -38,7 +38,7 @@ def a_month(models: tuple[str, ...] = ("a100-80gb", "h100-80gb")) -> Cluster:
     ]
     a_tenant(plan=a_plan(prices=prices), accounts=[(cluster, "vision")])
     jobs = [a_job(gpu_model=model, started="2026-04-01", ended="2026-05-01") for model in models]
-    take_in(cluster, *jobs, as_of="2026-05-01")
+    ingest(cluster, *jobs, as_of="2026-05-01")
     nodes = [NodeSeen(name=model, gpu_model=model, gpus=1, state=NodeState.UP) for model in models]
     capacity.observe(cluster, nodes, at("2026-04-01"))
     return cluster
@@ -65,7 +65,7 @@ def test_worked_example_d_the_margin_is_by_what_each_model_costs_on_each_day(tmp
 def test_worked_example_a_one_cost_for_every_model(tmp_path: Path) -> None:
     cluster = a_cluster()
     a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(gpus=4, started="2026-04-01", ended="2026-05-01"), as_of="2026-05-01")
+    ingest(cluster, a_job(gpus=4, started="2026-04-01", ended="2026-05-01"), as_of="2026-05-01")
     nodes = [NodeSeen(name="n1", gpu_model="rtx-4090", gpus=4, state=NodeState.UP)]
     capacity.observe(cluster, nodes, at("2026-04-01"))
     imported(tmp_path, "gpu_model,currency,per_gpu_hour,from\n,USD,1.00,2026-01-01\n")

@@ -24,7 +24,7 @@ from billing.models import BillingPeriod, InvoiceLine, InvoiceState
 from clusters.connectors.base import BusyHour, BusySource, UsageFact
 from clusters.models import Cluster, UsageRecord
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, at, take_in
+from tests.builders import a_cluster, a_job, at, ingest
 from tests.configuring_terms import SELLER, apply
 from tests.scenarios import oracle
 from tests.scenarios.oracle import Job, Plan, Price, Window
@@ -140,7 +140,7 @@ def test_a_real_cluster_owes_by_use_what_plain_fractions_say(site: Site) -> None
 
 def tell(cluster: Cluster, hours: Sequence[BusyHour]) -> None:
     for place in range(0, len(hours), BATCH):
-        take_in(cluster, *hours[place : place + BATCH])
+        ingest(cluster, *hours[place : place + BATCH])
 
 
 def billed_and_pending() -> dict[tuple[str, str], int]:
@@ -252,7 +252,7 @@ def test_any_order_and_batching_of_runs_and_what_telemetry_says_owes_the_same(se
         story = interleaved(world, dice)
         while story:
             size = dice.choice([1, 3, 50])
-            take_in(cluster, *story[:size])
+            ingest(cluster, *story[:size])
             story = story[size:]
             if closing_between and dice.random() < 0.2:
                 close(dice.choice(["2026-02", "2026-03"]), on="2026-06-02", accept="read so far")

@@ -7,7 +7,7 @@ import pytest
 from billing.models import Invoice
 from clusters.models import Cluster
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_job, a_seller, take_in
+from tests.builders import a_cluster, a_job, a_seller, ingest
 from tests.configuring_terms import apply
 from tests.scenarios.real import run
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, seconds, total
@@ -71,7 +71,7 @@ def vision(gpu1: Cluster) -> Tenant:
 
 def test_node_failures_are_free_and_stand_on_the_invoice(gpu1: Cluster, vision: Tenant) -> None:
     fields = {"started": "2026-03-02 10:00", "ended": "2026-03-02 13:00"}
-    take_in(gpu1, a_job(**fields, state="NODE_FAIL"), a_job(**fields, state="FAILED"), as_of="2026-06-01")
+    ingest(gpu1, a_job(**fields, state="NODE_FAIL"), a_job(**fields, state="FAILED"), as_of="2026-06-01")
 
     closed("2026-03", vision)
 
@@ -89,7 +89,7 @@ def test_node_failures_are_free_and_stand_on_the_invoice(gpu1: Cluster, vision: 
 
 
 def test_each_run_of_a_requeued_job_has_its_own_outcome(gpu1: Cluster, vision: Tenant) -> None:
-    take_in(
+    ingest(
         gpu1,
         a_job(job_id="7", started="2026-03-02 10:00", ended="2026-03-02 12:00", state="NODE_FAIL"),
         a_job(job_id="7", started="2026-03-02 13:00", ended="2026-03-02 14:00", state="PREEMPTED"),
@@ -116,19 +116,19 @@ def test_an_outcome_that_is_known_after_the_invoice_is_a_correction(
 ) -> None:
     """Two hours in March, billed as running; three in April."""
     fields = {"source_key": "7@1", "started": "2026-03-31 22:00"}
-    take_in(
+    ingest(
         gpu1, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"), as_of="2026-04-02"
     )
     closed("2026-03", vision)
     march = invoice_of(vision, "2026-03")
     assert total(march) == "4.00"
 
-    take_in(gpu1, a_job(**fields, ended="2026-04-01 03:00", state=state), as_of="2026-06-01")
+    ingest(gpu1, a_job(**fields, ended="2026-04-01 03:00", state=state), as_of="2026-06-01")
     outcome = closed("2026-04", vision)
 
     if april is None:  # four dollars less than nothing wait for the next invoice
         assert outcome.outcome == "carried forward"
-        take_in(gpu1, a_job(started="2026-05-02 10:00", ended="2026-05-02 15:00"), as_of="2026-07-01")
+        ingest(gpu1, a_job(started="2026-05-02 10:00", ended="2026-05-02 15:00"), as_of="2026-07-01")
         assert closed("2026-05", vision).total.text == "6.00"  # type: ignore[union-attr]
         assert ("2026-03", "vision", "-2", "-4.00") in printed(invoice_of(vision, "2026-05"))
     else:
@@ -144,12 +144,12 @@ def test_a_node_failure_is_a_credit_note_where_the_seller_says_so(gpu1: Cluster,
     vision.corrections = Corrections.CREDIT_NOTE
     vision.save()
     fields = {"source_key": "7@1", "started": "2026-03-31 22:00"}
-    take_in(
+    ingest(
         gpu1, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"), as_of="2026-04-02"
     )
     closed("2026-03", vision)
 
-    take_in(gpu1, a_job(**fields, ended="2026-04-01 03:00", state="NODE_FAIL"), as_of="2026-06-01")
+    ingest(gpu1, a_job(**fields, ended="2026-04-01 03:00", state="NODE_FAIL"), as_of="2026-06-01")
     closed("2026-04", vision)
 
     note = Invoice.objects.get(kind="credit-note")
@@ -169,7 +169,7 @@ def test_a_run_that_was_taken_for_lost_and_completed_after_all_is_billed_in_full
         ("COMPLETED", "14:00"),
     ):
         end = {"ended": f"2026-03-02 {ended}"} if ended else {"ended": None, "seen_until": "2026-03-02 12:00"}
-        take_in(gpu1, a_job(**fields, **end, state=state), as_of="2026-06-01")
+        ingest(gpu1, a_job(**fields, **end, state=state), as_of="2026-06-01")
 
     closed("2026-03", vision)
 
@@ -181,7 +181,7 @@ def test_a_run_that_was_taken_for_lost_and_completed_after_all_is_billed_in_full
 def test_case_040_spot_slices_cost_their_exact_share(gpu1: Cluster, vision: Tenant) -> None:
     """Seven slices of 1/7 and one of 1/4, as spot: 5/4 of a GPU at 0.70; two preempted ones of 3/7 at 0.35."""
     slices = {"mig_profile": "1g.5gb", "gpu_share": (1, 7), "qos": "spot"}
-    take_in(
+    ingest(
         gpu1,
         *[a_job(**slices) for _ in range(7)],
         a_job(mig_profile="1g.10gb", gpu_share=(1, 4), qos="spot"),

@@ -13,7 +13,7 @@ from clusters.models import Account
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Ownership
 from portal.core.tenants.ownership import OwnershipConflictError
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.stories import closed, hours, invoice_of, printed, prove, seconds, total
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def test_a_job_is_split_between_its_owners_at_the_very_second() -> None:
         a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")]),
         a_tenant("audio-lab", plan=plan),
     )
-    take_in(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"))
+    ingest(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"))
     assert seconds(vision) == 3600
     assert prove()["pending"] == 3600
 
@@ -39,7 +39,7 @@ def test_a_job_is_split_between_its_owners_at_the_very_second() -> None:
 def test_case_018_usage_that_nobody_owns_is_kept_and_billed_for_its_own_period_once_it_is_assigned() -> None:
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan())
-    take_in(
+    ingest(
         cluster,
         a_job(started="2026-02-27 10:00", ended="2026-02-27 12:00"),
         a_job(started="2026-03-02 10:00"),
@@ -68,7 +68,7 @@ def test_an_account_taken_over_after_the_invoice_is_owed_by_the_new_owner_and_cr
     own(vision, cluster, "vision")
     march = {"started": "2026-03-20 00:00", "ended": "2026-03-20 10:00"}
     april = {"started": "2026-04-20 00:00", "ended": "2026-04-20 20:00"}
-    take_in(
+    ingest(
         cluster,
         a_job(account="shared", **march),
         a_job(account="vision", **march),
@@ -99,7 +99,7 @@ def test_projects_of_one_tenant_have_lines_of_their_own() -> None:
     vision = a_tenant(plan=a_plan())
     own(vision, cluster, "vision", project="perception", until="2026-03-02 10:30")
     own(vision, cluster, "vision", project="robotics", since="2026-03-02 10:30")
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
 
     closed("2026-03", vision)
 
@@ -115,7 +115,7 @@ def test_an_account_that_was_nobodys_for_a_while_can_be_owned_again() -> None:
         a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")]),
         a_tenant("audio-lab", plan=plan),
     )
-    take_in(cluster, a_job(started="2026-03-20 00:00", ended="2026-03-20 10:00"))
+    ingest(cluster, a_job(started="2026-03-20 00:00", ended="2026-03-20 10:00"))
 
     Ownership.objects.update(until=at("2026-03-10"))
     engine.rate_tenants([vision])
@@ -130,7 +130,7 @@ def test_an_account_that_was_nobodys_for_a_while_can_be_owned_again() -> None:
 def test_the_same_assignment_twice_is_one_and_rates_nothing_anew() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
 
     own(vision, cluster, "vision")
 
@@ -163,7 +163,7 @@ def test_case_013_a_waiting_job_and_one_of_no_length_are_seen_and_have_no_line()
     """Quantity 0: they stand among the jobs of their owner, and cost nothing."""
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster,
         a_job(job_id="1", ended="2026-03-02 10:00", state="FAILED"),
         a_job(job_id="2", started=None, ended=None, submitted="2026-03-02 10:00", state="PENDING"),
@@ -181,7 +181,7 @@ def test_a_tenant_that_ends_its_plan_and_account_the_same_day_pays_until_then() 
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan(effective_from=date(2026, 3, 1)), plan_from=date(2026, 3, 1))
     own(vision, cluster, "vision", until="2026-03-02 10:30")
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
 
     assert closed("2026-03", vision).total.text == "1.00"  # type: ignore[union-attr]
     assert prove()["unassigned"] == 1800
@@ -192,7 +192,7 @@ def test_the_ownership_borders_are_rounded_to_seconds_the_same_way_everywhere() 
     vision, audio = a_tenant("vision-lab", plan=plan), a_tenant("audio-lab", plan=plan)
     own(vision, cluster, "vision", until="2026-03-02 10:30:00.400000")
     own(audio, cluster, "vision", since="2026-03-02 10:30:00.400000")
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
 
     assert (seconds(vision), seconds(audio)) == (1800, 1800)
     prove()

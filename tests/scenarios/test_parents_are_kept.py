@@ -9,7 +9,7 @@ from billing.models import RatedJob
 from billing.proof import checks
 from clusters.models import Account, Cluster, UsageRecord
 from portal.core.tenants.models import Project, Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest
 
 pytestmark = pytest.mark.django_db
 
@@ -19,7 +19,7 @@ def vision() -> Tenant:
     """Ann's tenant with one job of Ben's, which waits: it is in no total that would hold its project."""
     cluster = a_cluster(complete_through="2026-04-01")
     tenant = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started=None, ended=None, submitted="2026-03-02 10:00"))
+    ingest(cluster, a_job(started=None, ended=None, submitted="2026-03-02 10:00"))
     assert RatedJob.objects.get().project.name == "vision"
     return tenant
 

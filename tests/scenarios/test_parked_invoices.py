@@ -18,7 +18,7 @@ from billing.invoicing.approvals import ParkingError
 from billing.models import BillingPeriod, Bound, Decision, Invoice, InvoiceState, Measure, Parking
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import BadInputError, RefusedError
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, ingest, own
 from tests.history import history
 from tests.scenarios.configuring import Op
 from tests.stories import close, closed, invoice_of, prove, total
@@ -38,7 +38,7 @@ def vision() -> Tenant:
 
 
 def used(started: str, ended: str, **fields: Any) -> None:
-    take_in(a_cluster(), a_job(started=started, ended=ended, **fields))
+    ingest(a_cluster(), a_job(started=started, ended=ended, **fields))
 
 
 def a_bound(measure: Measure, limit: str, *, tenant: Tenant | None = None, currency: str = "") -> None:

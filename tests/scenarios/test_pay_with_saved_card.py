@@ -30,7 +30,7 @@ from billing.wallets import wallet_terms
 from portal.core.tenants.models import Role
 from tests import builders
 from tests.builders import at
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 from tests.scenarios.test_dunning_endures import copies
 from tests.web.clock import stand_at
 
@@ -42,18 +42,18 @@ HERE = "/t/vision-lab/invoices/INV-2026-0001/"
 
 
 @pytest.fixture
-def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
+def scenario(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scenario]:
     for module in ("portal.web.access_decorators", "portal.web.payment", "portal.web.saved_card"):
         stand_at(monkeypatch, "2026-04-15 10:00", of=module)
-    with a_counter(now=at("2026-04-15 10:00")) as scenario:
+    with a_scenario(now=at("2026-04-15 10:00")) as scenario:
         yield scenario
         assert scenario.stripe.violations == []
 
 
 @pytest.fixture
-def ann(counter: Counter) -> Client:
+def ann(scenario: Scenario) -> Client:
     client = Client()
-    client.force_login(builders.a_person("ann@vision.example", counter.lab, Role.OWNER))
+    client.force_login(builders.a_person("ann@vision.example", scenario.lab, Role.OWNER))
     return client
 
 
@@ -67,137 +67,137 @@ def key_on(client: Client, address: str) -> str:
     return match[1]
 
 
-def pay(counter: Counter, **other: object) -> PaymentAttempt:
-    arguments = {"invoice": counter.invoice, "key": uuid4(), "gateway": counter.gateway, "back": BACK}
-    return on_demand.pay(**(arguments | {"who": "ann", "moment": counter.now} | other))  # type: ignore[arg-type]
+def pay(scenario: Scenario, **other: object) -> PaymentAttempt:
+    arguments = {"invoice": scenario.invoice, "key": uuid4(), "gateway": scenario.gateway, "back": BACK}
+    return on_demand.pay(**(arguments | {"who": "ann", "moment": scenario.now} | other))  # type: ignore[arg-type]
 
 
-def test_one_click_pays_and_the_same_form_again_pays_once(counter: Counter, ann: Client) -> None:
-    counter.save_card(GOOD)
+def test_one_click_pays_and_the_same_form_again_pays_once(scenario: Scenario, ann: Client) -> None:
+    scenario.save_card(GOOD)
     assert "Pay $4.00 with Visa ending in 4242" in text(ann, HERE)
     key = key_on(ann, HERE)
     for _ in range(2):
         ann.post(f"{HERE}pay-saved/", {"key": key})
-    assert (counter.taken, counter.paid) == ([400], "4.00")
+    assert (scenario.taken, scenario.paid) == ([400], "4.00")
     assert "$4.00 paid with Visa ending in 4242. Thank you." in text(ann, HERE)
     assert PaymentAttempt.objects.get().asked_by == "ann@vision.example"
-    counter.books_agree()
+    scenario.books_agree()
 
 
-def test_a_refusal_is_said_and_is_not_emailed(counter: Counter, ann: Client) -> None:
-    counter.save_card(NO_FUNDS)
+def test_a_refusal_is_said_and_is_not_emailed(scenario: Scenario, ann: Client) -> None:
+    scenario.save_card(NO_FUNDS)
     ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
     assert "Visa ending in 9995 was refused: Your card has insufficient funds." in text(ann, HERE)
-    counter.collect()
-    assert counter.states == ["failed"]  # nor is it charged again behind her back
+    scenario.collect()
+    assert scenario.states == ["failed"]  # nor is it charged again behind her back
 
 
-def test_a_bank_that_asks_is_gone_to_and_come_back_from(counter: Counter, ann: Client) -> None:
-    counter.save_card(ASKS)
+def test_a_bank_that_asks_is_gone_to_and_come_back_from(scenario: Scenario, ann: Client) -> None:
+    scenario.save_card(ASKS)
     led = ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
     assert led["Location"] == f"/t/vision-lab/payment/confirm/{PaymentAttempt.objects.get().pk}/"
     on = text(ann, led["Location"])
     assert "Go on to your bank" in on
     link = PayLink.objects.get()
     assert link.url in on
-    assert (counter.states, counter.standing) == (["offered"], "due")
+    assert (scenario.states, scenario.standing) == (["offered"], "due")
     assert "Confirm with your bank" in text(ann, HERE)
-    counter.collect()  # a round leaves whoever is there alone
-    assert counter.states == ["offered"]
+    scenario.collect()  # a round leaves whoever is there alone
+    assert scenario.states == ["offered"]
 
     charge = link.external_id or ""
-    counter.stripe.hand.authenticate(charge)
-    back = urlsplit(counter.stripe.objects("payment_intent")[0]["id"])
+    scenario.stripe.hand.authenticate(charge)
+    back = urlsplit(scenario.stripe.objects("payment_intent")[0]["id"])
     ann.get(f"/t/vision-lab/payment/back/?payment_intent={back.path}&redirect_status=succeeded")
-    assert (counter.states, counter.paid) == (["succeeded"], "4.00")
+    assert (scenario.states, scenario.paid) == (["succeeded"], "4.00")
     assert PayLink.objects.get().state == LinkState.COMPLETE
-    counter.books_agree()
+    scenario.books_agree()
 
 
-def test_a_bank_that_says_no_leaves_it_to_be_paid_otherwise(counter: Counter, ann: Client) -> None:
-    counter.save_card(ASKS)
+def test_a_bank_that_says_no_leaves_it_to_be_paid_otherwise(scenario: Scenario, ann: Client) -> None:
+    scenario.save_card(ASKS)
     ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
     charge = PayLink.objects.get().external_id or ""
-    counter.stripe.hand.authenticate(charge, passes=False)
+    scenario.stripe.hand.authenticate(charge, passes=False)
     ann.get(f"/t/vision-lab/payment/back/?payment_intent={charge}&redirect_status=failed")
-    assert counter.states == ["failed"]
+    assert scenario.states == ["failed"]
     assert PayLink.objects.get().state == LinkState.EXPIRED
     assert "Pay with another card" in text(ann, HERE)
 
 
-def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(counter: Counter) -> None:
-    counter.save_card(ASKS)
-    pay(counter)
+def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(scenario: Scenario) -> None:
+    scenario.save_card(ASKS)
+    pay(scenario)
     first = PaymentAttempt.objects.get()
     with pytest.raises(CollectingError):  # its page is looked at, closed, and only then another one is opened
-        attempts_of_another_card(counter)
+        attempts_of_another_card(scenario)
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     first.refresh_from_db()
     assert first.state == "canceled"
-    assert counter.stripe.objects("payment_intent")[0]["status"] == "canceled"
-    counter.stripe.hand.pay(page.external_id or "")
-    checkout_sessions.follow(link=page, gateway=counter.gateway, moment=counter.now)
-    assert counter.taken == [400]
+    assert scenario.stripe.objects("payment_intent")[0]["status"] == "canceled"
+    scenario.stripe.hand.pay(page.external_id or "")
+    checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
+    assert scenario.taken == [400]
 
 
-def attempts_of_another_card(counter: Counter) -> None:
+def attempts_of_another_card(scenario: Scenario) -> None:
     attempt = attempts.charge(
-        invoice=counter.invoice, gateway=counter.gateway, moment=counter.now, on=counter.now.date()
+        invoice=scenario.invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
     )
     if isinstance(attempt, attempts.Held):
         raise CollectingError(attempt.why)
 
 
-def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(counter: Counter) -> None:
-    counter.save_card(ASKS)
-    pay(counter)
-    counter.wait(minutes=31)
-    counter.collect()
-    assert counter.states[0] == "canceled"
+def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(scenario: Scenario) -> None:
+    scenario.save_card(ASKS)
+    pay(scenario)
+    scenario.wait(minutes=31)
+    scenario.collect()
+    assert scenario.states[0] == "canceled"
     assert PayLink.objects.get().state == LinkState.EXPIRED
-    assert counter.taken == []
+    assert scenario.taken == []
 
 
 @pytest.mark.parametrize(
     ("fault", "asks"), [("answer_lost", False), ("cut_before", False), ("answer_lost", True)]
 )
 def test_an_answer_that_is_lost_is_followed_under_the_same_key(
-    counter: Counter, fault: str, asks: bool
+    scenario: Scenario, fault: str, asks: bool
 ) -> None:
-    counter.save_card(ASKS if asks else GOOD)
-    getattr(counter.stripe.faults, fault)("POST /v1/payment_intents")
+    scenario.save_card(ASKS if asks else GOOD)
+    getattr(scenario.stripe.faults, fault)("POST /v1/payment_intents")
     with pytest.raises(GatewayError):
-        pay(counter)
-    assert counter.states == ["unknown"]
-    counter.wait(minutes=1)
-    counter.collect()
+        pay(scenario)
+    assert scenario.states == ["unknown"]
+    scenario.wait(minutes=1)
+    scenario.collect()
     if asks:
-        counter.stripe.hand.authenticate(PayLink.objects.get().external_id or "")
-        counter.collect()
-    assert counter.taken == [400]
-    counter.books_agree()
+        scenario.stripe.hand.authenticate(PayLink.objects.get().external_id or "")
+        scenario.collect()
+    assert scenario.taken == [400]
+    scenario.books_agree()
 
 
-def test_all_open_invoices_are_paid_by_one_click_oldest_first(counter: Counter, ann: Client) -> None:
+def test_all_open_invoices_are_paid_by_one_click_oldest_first(scenario: Scenario, ann: Client) -> None:
     copies(2)
-    counter.save_card(GOOD)
+    scenario.save_card(GOOD)
     assert "3 open invoices: $12.00" in text(ann, "/t/vision-lab/invoices/")
     key = key_on(ann, "/t/vision-lab/invoices/")
     for _ in range(2):
         ann.post("/t/vision-lab/invoices/pay/", {"key": key})
-    assert counter.taken == [400] * 3
+    assert scenario.taken == [400] * 3
     assert PaymentAttempt.objects.values("invoice").distinct().count() == 3
     assert "Visa ending in 4242" in text(ann, HERE)
-    counter.books_agree()
+    scenario.books_agree()
 
 
-def test_the_first_refusal_ends_it(counter: Counter, ann: Client) -> None:
+def test_the_first_refusal_ends_it(scenario: Scenario, ann: Client) -> None:
     copies(2)
-    counter.save_card(NO_FUNDS)
+    scenario.save_card(NO_FUNDS)
     ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
-    assert counter.states == ["failed"]
+    assert scenario.states == ["failed"]
     page_text = text(ann, "/t/vision-lab/invoices/")
     assert (
         "Visa ending in 9995 was refused: Your card has insufficient funds. Nothing more was tried."
@@ -205,43 +205,43 @@ def test_the_first_refusal_ends_it(counter: Counter, ann: Client) -> None:
     )
 
 
-def test_a_bank_that_asks_at_the_second_of_three_is_gone_to(counter: Counter, ann: Client) -> None:
+def test_a_bank_that_asks_at_the_second_of_three_is_gone_to(scenario: Scenario, ann: Client) -> None:
     copies(2)
-    card = counter.save_card(GOOD)
-    pay(counter)
-    counter.stripe.hand.behave(card.external_id, ASKS)
+    card = scenario.save_card(GOOD)
+    pay(scenario)
+    scenario.stripe.hand.behave(card.external_id, ASKS)
     led = ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
     asks = PaymentAttempt.objects.get(state="offered")
     assert led["Location"] == f"/t/vision-lab/payment/confirm/{asks.pk}/"
     assert asks.invoice == Invoice.objects.exclude(number="INV-2026-0001").earliest("pk")
-    assert counter.states == ["succeeded", "offered"]
+    assert scenario.states == ["succeeded", "offered"]
 
 
-def test_a_card_that_is_typed_on_the_page_to_pay_on_is_kept_if_ann_ticks_so(counter: Counter) -> None:
+def test_a_card_that_is_typed_on_the_page_to_pay_on_is_kept_if_ann_ticks_so(scenario: Scenario) -> None:
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "", save=True)
+    scenario.stripe.hand.pay(page.external_id or "", save=True)
     for _ in range(2):
-        checkout_sessions.follow(link=page, gateway=counter.gateway, moment=counter.now)
+        checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
     card = SavedMethod.objects.get()
-    assert (card.preferred, card.last4, counter.paid) == (True, "4242", "4.00")
-    counter.books_agree()
+    assert (card.preferred, card.last4, scenario.paid) == (True, "4242", "4.00")
+    scenario.books_agree()
 
 
-def test_a_card_that_is_typed_there_and_not_ticked_is_forgotten(counter: Counter) -> None:
+def test_a_card_that_is_typed_there_and_not_ticked_is_forgotten(scenario: Scenario) -> None:
     page = checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.hand.pay(page.external_id or "")
-    checkout_sessions.follow(link=page, gateway=counter.gateway, moment=counter.now)
-    assert counter.paid == "4.00"
+    scenario.stripe.hand.pay(page.external_id or "")
+    checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
+    assert scenario.paid == "4.00"
     assert not SavedMethod.objects.exists()
 
 
-def test_eve_pays_nothing_of_anns_nor_sees_her_banks_page(counter: Counter) -> None:
-    counter.save_card(ASKS)
-    asks = pay(counter)
+def test_eve_pays_nothing_of_anns_nor_sees_her_banks_page(scenario: Scenario) -> None:
+    scenario.save_card(ASKS)
+    asks = pay(scenario)
     eve = Client()
     eve.force_login(builders.a_person("eve@speech.example"))
     for address in (f"{HERE}pay-saved/", "/t/vision-lab/invoices/pay/"):
@@ -250,14 +250,14 @@ def test_eve_pays_nothing_of_anns_nor_sees_her_banks_page(counter: Counter) -> N
     other = builders.a_tenant("speech-lab")
     builders.a_person("eve@speech.example", other, Role.OWNER)
     assert eve.get(f"/t/speech-lab/payment/confirm/{asks.pk}/").status_code == 404
-    assert counter.states == ["offered"]
+    assert scenario.states == ["offered"]
 
 
-def test_a_wallet_is_topped_up_with_a_card_whose_bank_asks(counter: Counter, ann: Client) -> None:
+def test_a_wallet_is_topped_up_with_a_card_whose_bank_asks(scenario: Scenario, ann: Client) -> None:
     wallet_terms.set_scheme(
-        tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+        tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
-    counter.save_card(ASKS)
+    scenario.save_card(ASKS)
     wallet = Wallet.objects.get()
     here = f"/t/vision-lab/wallets/{wallet.pk}/"
     form = {"amount": "20.00", "key": str(uuid4()), "by": "card"}
@@ -265,104 +265,104 @@ def test_a_wallet_is_topped_up_with_a_card_whose_bank_asks(counter: Counter, ann
     asks = PaymentAttempt.objects.get()
     assert led["Location"] == f"/t/vision-lab/payment/confirm/{asks.pk}/"
     assert ann.post(f"{here}top-up/", form)["Location"] == led["Location"]  # sent again, it leads there again
-    counter.stripe.hand.authenticate(asks.external_id or "")
+    scenario.stripe.hand.authenticate(asks.external_id or "")
     back = ann.get(f"/t/vision-lab/payment/back/?payment_intent={asks.external_id}")
     assert back["Location"] == here
     wallet.refresh_from_db()
-    assert (wallet.balance, counter.taken) == (2_000, [2_000])
+    assert (wallet.balance, scenario.taken) == (2_000, [2_000])
 
 
 def test_what_ann_tried_in_vain_takes_none_of_the_tries_that_are_made_by_themselves() -> None:
-    with a_counter(now=at("2026-04-05 10:00")) as counter:  # ten days before the invoice is due
-        card = counter.save_card(NO_FUNDS)
+    with a_scenario(now=at("2026-04-05 10:00")) as scenario:  # ten days before the invoice is due
+        card = scenario.save_card(NO_FUNDS)
         for _ in range(4):
-            pay(counter)
-            counter.wait(minutes=1)
-        assert counter.states == ["failed"] * 4
-        counter.stripe.hand.behave(card.external_id, GOOD)
-        counter.wait(days=10)
-        counter.collect()
-        assert (counter.taken, counter.paid) == ([400], "4.00")
+            pay(scenario)
+            scenario.wait(minutes=1)
+        assert scenario.states == ["failed"] * 4
+        scenario.stripe.hand.behave(card.external_id, GOOD)
+        scenario.wait(days=10)
+        scenario.collect()
+        assert (scenario.taken, scenario.paid) == ([400], "4.00")
 
 
 def test_where_the_policy_has_no_further_tries_the_first_is_made_though_ann_tried_in_vain() -> None:
-    with a_counter(now=at("2026-04-05 10:00")) as counter:
-        dunning_policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), retries=())
-        counter.save_card(NO_FUNDS)
-        pay(counter)
+    with a_scenario(now=at("2026-04-05 10:00")) as scenario:
+        dunning_policies.set_policy(tenant=scenario.lab, since=date(2026, 1, 1), retries=())
+        scenario.save_card(NO_FUNDS)
+        pay(scenario)
         for _ in range(3):
-            counter.wait(days=10)
-            counter.collect()
-        assert counter.states == ["failed"] * 2
+            scenario.wait(days=10)
+            scenario.collect()
+        assert scenario.states == ["failed"] * 2
 
 
 def test_where_stripe_gives_no_answer_ann_hears_what_is_paid_and_what_is_not_known(
-    counter: Counter, ann: Client
+    scenario: Scenario, ann: Client
 ) -> None:
     copies(2)
-    counter.save_card(GOOD)
-    counter.stripe.faults.answer_lost("POST /v1/payment_intents", skip=1)
+    scenario.save_card(GOOD)
+    scenario.stripe.faults.answer_lost("POST /v1/payment_intents", skip=1)
     ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
     page_text = text(ann, "/t/vision-lab/invoices/")
     assert "1 invoice paid with Visa ending in 4242: $4.00." in page_text
     assert "Stripe" not in page_text
     assert "Thank you. Your payment is being confirmed" in page_text
-    counter.wait(minutes=1)
-    counter.collect()
-    assert counter.taken == [400] * 3  # the third was due, and each is paid once
+    scenario.wait(minutes=1)
+    scenario.collect()
+    assert scenario.taken == [400] * 3  # the third was due, and each is paid once
 
 
-def test_a_key_that_stripe_refuses_is_no_business_of_anns(counter: Counter, ann: Client) -> None:
+def test_a_key_that_stripe_refuses_is_no_business_of_anns(scenario: Scenario, ann: Client) -> None:
     copies(1)
-    counter.save_card(GOOD)
-    counter.stripe.faults.unauthorized()
+    scenario.save_card(GOOD)
+    scenario.stripe.faults.unauthorized()
     ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
     page_text = text(ann, "/t/vision-lab/invoices/")
     assert "STRIPE_SECRET_KEY" not in page_text
-    counter.stripe.faults.lift()
+    scenario.stripe.faults.lift()
 
 
-def test_where_nothing_could_be_sent_ann_is_not_thanked(counter: Counter, ann: Client) -> None:
-    counter.save_card(GOOD)
+def test_where_nothing_could_be_sent_ann_is_not_thanked(scenario: Scenario, ann: Client) -> None:
+    scenario.save_card(GOOD)
     checkout_sessions.pay_page(
-        invoice=counter.invoice, gateway=counter.gateway, back=BACK, who="ann", moment=counter.now
+        invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    counter.stripe.faults.bad_gateway("*", times=9)
+    scenario.stripe.faults.bad_gateway("*", times=9)
     ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
     page_text = text(ann, HERE)
     assert "The payment service cannot be reached now; nothing was charged." in page_text
     assert "Thank you" not in page_text
-    counter.stripe.faults.lift()
+    scenario.stripe.faults.lift()
 
 
 def test_what_is_due_anew_since_ann_opened_the_page_is_not_charged_unseen(
-    counter: Counter, ann: Client
+    scenario: Scenario, ann: Client
 ) -> None:
     def form(address: str) -> dict[str, str]:
         matches = re.findall(r'name="(key|seen)" value="([^"]+)"', ann.get(address).content.decode())
         return dict(matches)
 
     settlement.record_payment(
-        invoice=counter.invoice,
+        invoice=scenario.invoice,
         amount=Money.of("3.00", "USD"),
-        received_on=counter.now.date(),
+        received_on=scenario.now.date(),
         reference="SEPA 1",
         recorded_by="op",
     )
     copies(1)
-    counter.save_card(GOOD)
+    scenario.save_card(GOOD)
     alone, together = form(HERE), form("/t/vision-lab/invoices/")
     assert (alone["seen"], together["seen"]) == ("USD=100", "USD=500")
     settlement.record_payment(
-        invoice=counter.invoice,
+        invoice=scenario.invoice,
         amount=Money.of("-3.00", "USD"),
-        received_on=counter.now.date(),
+        received_on=scenario.now.date(),
         reference="SEPA 1 went back",
         recorded_by="op",
     )
     for address, form_data in ((f"{HERE}pay-saved/", alone), ("/t/vision-lab/invoices/pay/", together)):
         ann.post(address, form_data)
         assert "More is due by now than the page said, and nothing was charged" in text(ann, HERE)
-    assert counter.taken == []
+    assert scenario.taken == []
     ann.post("/t/vision-lab/invoices/pay/", form("/t/vision-lab/invoices/"))
-    assert counter.taken == [400] * 2
+    assert scenario.taken == [400] * 2

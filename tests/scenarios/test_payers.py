@@ -14,7 +14,7 @@ from billing.models import Invoice, Payer, PlanVersion
 from billing.rating import engine
 from clusters.models import Cluster
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.history import history
 from tests.on_terms import billed, used
 from tests.paying import pays
@@ -54,7 +54,7 @@ def test_case_064_a_parent_pays_for_its_child_and_what_was_billed_before_stays_w
     chemistry = a_tenant("chemistry", name="Chemistry", plan=standard.plan)
     pays(physics, vision, "2026-04-01")
     pays(chemistry, vision, "2026-04-16")  # in mid-month
-    take_in(
+    ingest(
         cluster,
         a_job(started="2026-04-10 10:00", ended="2026-04-10 13:00"),
         a_job(started="2026-04-15 20:00", ended="2026-04-16 05:00"),  # across the day on which it changes
@@ -82,7 +82,7 @@ def test_what_is_known_late_goes_to_who_paid_for_it_then(
     pays(physics, vision, "2026-03-01", "2026-04-01")
     used(cluster, 3)
     close("2026-03")
-    take_in(cluster, a_job(started="2026-03-30 10:00", ended="2026-03-30 12:00"))  # known late
+    ingest(cluster, a_job(started="2026-03-30 10:00", ended="2026-03-30 12:00"))  # known late
     used(cluster, 1, day="2026-04-20")
 
     close("2026-04")
@@ -227,7 +227,7 @@ def test_a_payer_in_another_zone_bills_a_childs_period_with_its_own_first_that_r
     physics = a_tenant("physics", name="Physics", plan=standard.plan, timezone="Europe/Berlin", anchor_day=15)
     west = a_tenant("west", plan=standard.plan, timezone="America/Los_Angeles", accounts=[(cluster, "west")])
     pays(physics, west, "2026-03-01")
-    take_in(
+    ingest(
         cluster,
         a_job(account="west", started="2026-03-31 23:00", ended="2026-04-01 09:00"),  # 8 hours of March there
         a_job(account="west", started="2026-04-20 10:00", ended="2026-04-20 11:00"),
@@ -247,7 +247,7 @@ def test_a_job_that_changes_owner_is_billed_to_who_pays_for_each(
 ) -> None:
     audio = a_tenant("audio-lab", plan=standard.plan)
     pays(physics, audio, "2026-03-01")
-    take_in(cluster, a_job(started="2026-03-10 00:00", ended="2026-03-10 10:00"))
+    ingest(cluster, a_job(started="2026-03-10 00:00", ended="2026-03-10 10:00"))
     own(audio, cluster, "vision", since="2026-03-10 04:00")
 
     close("2026-03")
@@ -275,7 +275,7 @@ def test_the_payers_close_waits_for_the_clusters_and_prices_of_its_children(
     late.complete_through = at("2026-04-02")
     late.save()
     subscriptions.unsubscribe(tenant=vision, at=at("2026-03-15"))
-    take_in(late, a_job(account="elsewhere", started="2026-03-20 10:00", ended="2026-03-20 11:00"))
+    ingest(late, a_job(account="elsewhere", started="2026-03-20 10:00", ended="2026-03-20 11:00"))
     blocked = closed("2026-03", physics)
     assert "No price covers 1.00 GPU-hours on a100" in blocked.reason
     assert closed("2026-03", vision).outcome.value == "nothing to bill"

@@ -24,7 +24,7 @@ from billing.simulation import quotes, what_if
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from tests import configuring_terms
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.evidence import agrees, bundle, files_of
 from tests.on_terms import used
 from tests.paying import pays
@@ -68,7 +68,7 @@ def test_a_quote_is_by_the_tiers_that_hold_for_who_pays_then(cluster: Cluster, p
     assert [each.text for each in estimate.total] == [
         "55.00"
     ]  # ten hours at 2.50, and ten at 3.00 for another to pay
-    take_in(cluster, job)
+    ingest(cluster, job)
     close("2026-04")
     assert (total(invoice_of(vision, "2026-04")), total(invoice_of(physics, "2026-04"))) == (
         "325.00",
@@ -138,7 +138,7 @@ def test_who_uses_and_who_pays_are_told_together_after_late_use_of_a_month_that_
     used(cluster, 3, day="2026-03-10")
     used(cluster, 4, day="2026-03-20")
     close("2026-03")
-    take_in(cluster, a_job(started="2026-03-25 10:00", ended="2026-03-25 12:00"))  # known late, for physics
+    ingest(cluster, a_job(started="2026-03-25 10:00", ended="2026-03-25 12:00"))  # known late, for physics
     used(cluster, 1, day="2026-04-20")
 
     spent = spending.spending(moment=at("2026-04-25"))
@@ -351,11 +351,11 @@ def test_however_payers_change_nothing_is_lost_between_them(
             for since, lasts, gpus in jobs
         ]
         if not late:
-            take_in(cluster, *facts)
+            ingest(cluster, *facts)
         for payer, day in zip(others, sorted(days), strict=True):
             pays(payer, vision, f"2026-04-{day:02d}")
         if late:
-            take_in(cluster, *facts)
+            ingest(cluster, *facts)
         for month in ("2026-04", "2026-05"):
             for tenant in (vision, *others):
                 closed(month, tenant)

@@ -13,7 +13,7 @@ from billing.receivables.credit_balance import CreditBalanceError
 from billing.receivables.manual_payments import Received
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, take_in
+from tests.builders import a_cluster, a_job, ingest
 from tests.statements import APRIL, Line, a_lab, camt, imported
 from tests.stories import close, invoice_of, prove
 
@@ -51,7 +51,7 @@ def stands(invoice: Invoice) -> tuple[str, str, int]:
 
 def april(lab: Tenant) -> Invoice:
     """Another one, over 4.00 EUR."""
-    take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
+    ingest(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     return invoice_of(lab, "2026-04")
 

@@ -10,7 +10,7 @@ from billing.models import Invoice, Payment
 from billing.receivables import settlement
 from billing.receivables.settlement import PaymentError
 from billing.rules.money import Money
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.stories import closed, invoice_of
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ def invoice() -> Invoice:
     """Over 20.00 USD, due on 17 April 2026."""
     cluster = a_cluster(complete_through="2026-05-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(gpus=10))
+    ingest(cluster, a_job(gpus=10))
     closed("2026-03", vision)
     return invoice_of(vision, "2026-03")
 

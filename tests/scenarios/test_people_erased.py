@@ -30,8 +30,8 @@ from billing.wallets import booking, wallet_terms
 from portal.core.audit import acting_as
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Ownership
-from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, at, take_in
-from tests.collecting import a_counter
+from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest
+from tests.collecting import a_scenario
 from tests.stories import prove
 
 pytestmark = pytest.mark.django_db
@@ -58,8 +58,8 @@ def tables_naming(text: str) -> set[str]:
 
 
 def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_rows_and_history() -> None:
-    with a_counter() as counter:
-        lab, now = counter.lab, counter.now
+    with a_scenario() as scenario:
+        lab, now = scenario.lab, scenario.now
         lab.email = "ann@vision.example"
         lab.save()
         a_person("ann@vision.example", lab)
@@ -67,10 +67,10 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         wallet = Wallet.objects.get()
-        by: dict[str, Any] = {"gateway": counter.gateway, "who": "ann@vision.example", "moment": now}
+        by: dict[str, Any] = {"gateway": scenario.gateway, "who": "ann@vision.example", "moment": now}
         with acting_as("ann@vision.example", through="page /t/vision-lab/"):
             checkout_sessions.card_page(tenant=lab, back=BACK, **by)
-            counter.save_card()
+            scenario.save_card()
             top_ups.charge(wallet=wallet, amount=5000, key=uuid4(), back=BACK, **by)
             automatic.set_rule(
                 wallet=wallet, active=True, below=1000, amount=2000, most=9000, by=by["who"], moment=now
@@ -94,7 +94,7 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
         for rows, column in columns:
             assert set(rows._default_manager.values_list(column, flat=True)) == {"an erased person"}
         assert ("asked_by", None, "(erased)") in AuditEntry.objects.of_table(TopUp).earliest("pk").changes
-        assert counter.stripe.violations == []
+        assert scenario.stripe.violations == []
 
 
 def test_what_a_page_to_pay_on_is_looked_at_is_no_part_of_the_history() -> None:
@@ -109,7 +109,7 @@ def test_a_user_of_the_scheduler_is_named_nowhere_and_keeps_the_wallet() -> None
     plan = a_plan("tokens", TOKENS, prices=prices, settles="wallet")
     tenant = a_tenant(plan=plan, accounts=[(cluster, "vision")])
     WalletScheme.objects.create(tenant=tenant, scope="user", unit=TOKENS, overdraft=0, since=at("2026-03-01"))
-    take_in(cluster, a_job(user="zoe.hopper", gpus=8, started="2026-03-02 10:00", ended="2026-03-02 15:00"))
+    ingest(cluster, a_job(user="zoe.hopper", gpus=8, started="2026-03-02 10:00", ended="2026-03-02 15:00"))
     booking.book(tenant=tenant, moment=at("2026-04-01"))
     assert {str(wallet): wallet.balance for wallet in Wallet.objects.all()} == {"zoe.hopper": -20_000_000}
     job_users.erase_users(tenant)

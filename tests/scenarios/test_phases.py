@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, take_in
+from tests.builders import a_cluster, a_job, ingest
 from tests.configuring_terms import apply, refused
 from tests.stories import close, closed, invoice_of, lines_of, prove
 
@@ -55,7 +55,7 @@ def on() -> list[tuple[str, str]]:
 
 
 def used(day: str) -> None:
-    take_in(a_cluster(), a_job(gpus=10, started=f"{day} 10:00", ended=f"{day} 11:00"), as_of="2026-08-10")
+    ingest(a_cluster(), a_job(gpus=10, started=f"{day} 10:00", ended=f"{day} 11:00"), as_of="2026-08-10")
 
 
 def test_after_a_trial_of_twenty_days_the_plan_that_follows_is_billed_by_seconds() -> None:

@@ -11,7 +11,7 @@ from billing.catalog import plan_versions, plans, subscriptions
 from billing.models import PlanVersion, Price, Settles
 from billing.rules.pricing import PerUnit
 from portal.core.tenants.models import Tenant
-from tests.builders import LONG_AGO, a_job, at, take_in
+from tests.builders import LONG_AGO, a_job, at, ingest
 from tests.configuring_terms import apply, refused
 from tests.on_terms import a_lab, billed, used
 from tests.scenarios.real import run
@@ -106,7 +106,7 @@ def test_case_033_several_prices_use_an_allowance_in_order_of_time() -> None:
     cluster, vision = a_lab(a_version(TWO_DOLLARS, dear, allowance="100"))
     used(cluster, 70, day="2026-03-20", gpu_model="h100")
     used(cluster, 60, day="2026-03-10")
-    take_in(cluster, a_job(gpus=7, gpu_share=(1, 7), started="2026-03-25 10:00", ended="2026-03-25 11:00"))
+    ingest(cluster, a_job(gpus=7, gpu_share=(1, 7), started="2026-03-25 10:00", ended="2026-03-25 11:00"))
 
     closed("2026-03", vision)
 

@@ -15,7 +15,7 @@ from billing.rating import engine
 from billing.rules import hours as clock
 from billing.rules.pricing import PerUnit
 from clusters.models import Account
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.configuring_terms import apply, refused
 from tests.evidence import bundle, rows_of
 from tests.scenarios.real import run
@@ -64,7 +64,7 @@ def cuts() -> list[tuple[str, str, str]]:
 def test_each_second_of_a_job_costs_what_its_hour_does() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan_with(("0.50", NIGHTS, {})), accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster, a_job(started="2026-03-02 21:59:59", ended="2026-03-03 06:00:02", gpus=3600, gpu_model="")
     )
 
@@ -96,7 +96,7 @@ def test_case_005_a_night_is_billed_for_the_hours_that_pass_in_it(
     vision = a_tenant(
         plan=a_plan_with(("1.00", NIGHTS, {})), timezone="Europe/Berlin", accounts=[(cluster, "vision")]
     )
-    take_in(cluster, a_job(started=started, ended=ended))
+    ingest(cluster, a_job(started=started, ended=ended))
 
     closed(started[:7], vision)
 
@@ -113,7 +113,7 @@ def test_case_008_the_hours_are_the_tenants_own_or_those_of_the_cluster() -> Non
     vision = a_tenant(plan=ours, timezone="Asia/Kathmandu", accounts=[(cluster, "vision")])
     audio = a_tenant("audio-lab", plan=theirs, timezone="Asia/Kathmandu", accounts=[(cluster, "audio")])
     span = {"started": "2026-03-10 20:00", "ended": "2026-03-10 22:00"}
-    take_in(cluster, a_job(**span), a_job(account="audio", **span))
+    ingest(cluster, a_job(**span), a_job(account="audio", **span))
 
     closed("2026-03", vision)
     closed("2026-03", audio)
@@ -139,7 +139,7 @@ def test_a_price_with_hours_wins_over_one_without_and_selectors_decide_among_the
     add(plan, "4.00", NIGHTS, WEEKENDS, {"gpu_model": ["h100"]})
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
     span = {"started": "2026-03-13 20:00", "ended": "2026-03-14 08:00"}
-    take_in(cluster, a_job(**span), a_job(gpu_model="h100", queue="big", **span))
+    ingest(cluster, a_job(**span), a_job(gpu_model="h100", queue="big", **span))
 
     closed("2026-03", vision)
 
@@ -163,7 +163,7 @@ def test_usage_is_cut_only_where_its_price_changes() -> None:
     a_tenant("audio-lab", plan=a_plan("flat"), accounts=[(cluster, "audio")])
     span = {"started": "2026-03-02 00:00", "ended": "2026-03-04 00:00", "cpu_milli": 1000}
 
-    take_in(cluster, a_job(queue="batch", **span))
+    ingest(cluster, a_job(queue="batch", **span))
     assert cuts() == [
         ("cpu", "48000", "2.00"),
         *(("gpu", "6", "1.00"), ("gpu", "16", "2.00"), ("gpu", "8", "1.00"), ("gpu", "16", "2.00")),
@@ -171,7 +171,7 @@ def test_usage_is_cut_only_where_its_price_changes() -> None:
     ]
     RatedUsage.objects.all()
     before = RatedUsage.objects.count()
-    take_in(cluster, a_job(queue="day", **span), a_job(account="audio", **span))
+    ingest(cluster, a_job(queue="day", **span), a_job(account="audio", **span))
     assert RatedUsage.objects.count() == before + 4
 
 
@@ -194,7 +194,7 @@ def test_rating_again_writes_nothing_and_any_batching_ends_in_the_same_cuts() ->
         point = transaction.savepoint()
         dice.shuffle(jobs)
         for place in range(0, len(jobs), size):
-            take_in(cluster, *jobs[place : place + size])
+            ingest(cluster, *jobs[place : place + size])
         rows = RatedUsage.objects.count()
         engine.rate_accounts(list(Account.objects.values_list("pk", flat=True)))
         assert RatedUsage.objects.count() == rows
@@ -212,12 +212,12 @@ def test_an_open_run_gains_its_nights_as_they_pass_and_a_new_price_is_a_correcti
     plan = a_plan()
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
     fields = {"source_key": "7@1", "started": "2026-03-31 18:00"}
-    take_in(cluster, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"))
+    ingest(cluster, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"))
     assert closed("2026-03", vision).total.text == "12.00"  # type: ignore[union-attr]
 
     add(plan, "0.50", NIGHTS)
     engine.rate_tenants([vision])
-    take_in(cluster, a_job(**fields, ended="2026-04-01 08:00"), as_of="2026-05-01")
+    ingest(cluster, a_job(**fields, ended="2026-04-01 08:00"), as_of="2026-05-01")
 
     assert closed("2026-04", vision).total.text == "4.00"  # type: ignore[union-attr]  # 2 × 2.00 + 6 × 0.50 − 3.00
     assert printed(invoice_of(vision, "2026-04")) == [
@@ -232,7 +232,7 @@ def test_an_open_run_gains_its_nights_as_they_pass_and_a_new_price_is_a_correcti
 def test_the_days_of_a_tenant_add_up_to_what_its_hours_cost() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan_with(("1.00", NIGHTS, {})), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-02 20:00", ended="2026-03-03 20:00"))
+    ingest(cluster, a_job(started="2026-03-02 20:00", ended="2026-03-03 20:00"))
 
     days = DayTotal.objects.filter(tenant=vision, resource="gpu").order_by("day")
     assert [f"{row.amount / 3600:.2f}" for row in days] == ["6.00", "34.00"]  # 2 × 2 + 2 × 1; 6 × 1 + 14 × 2
@@ -247,7 +247,7 @@ def test_the_hours_stand_wherever_a_price_is_told(tmp_path: Any) -> None:
     ) in lines
     assert apply(CONFIGURED) == ["Nothing to change."]
     cluster = a_cluster("philly")
-    take_in(cluster, a_job(started="2026-03-06 19:00", ended="2026-03-06 21:00"), as_of="2026-06-01")
+    ingest(cluster, a_job(started="2026-03-06 19:00", ended="2026-03-06 21:00"), as_of="2026-06-01")
     vision = Plan.objects.get().subscriptions.get().tenant
 
     closed("2026-03", vision)

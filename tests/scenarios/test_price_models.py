@@ -11,7 +11,7 @@ from billing.models import Invoice, Price
 from billing.rules.pricing import PriceModel
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_tenant, ingest
 from tests.configuring_terms import apply, refused
 from tests.scenarios.real import run
 from tests.stories import closed, invoice_of, lines_of, printed, prove, total
@@ -28,7 +28,7 @@ def a_lab(model: PriceModel, *accounts: str) -> tuple[Cluster, Tenant]:
 
 
 def used(cluster: Cluster, hours: int, account: str = "vision", **fields: str) -> None:
-    take_in(cluster, a_job(account=account, gpus=hours, **fields))
+    ingest(cluster, a_job(account=account, gpus=hours, **fields))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_case_031_graduated_and_volume_prices(hours: int, graduated: str, volume
 def test_case_031_a_second_above_a_bound_counts_in_the_next_tier() -> None:
     cluster, vision = a_lab(VOLUME)
     used(cluster, 100)
-    take_in(cluster, a_job(ended="2026-03-02 10:00:01"))
+    ingest(cluster, a_job(ended="2026-03-02 10:00:01"))
     closed("2026-03", vision)
     assert printed(invoice_of(vision, "2026-03")) == [("2026-03", "vision", "360001/3600", "250.00")]
 
@@ -81,7 +81,7 @@ def test_case_031_the_invoice_says_the_tiers_and_the_cliff_of_a_volume_price() -
 def test_case_032_a_package_is_paid_in_full_once_begun() -> None:
     cluster, vision = a_lab(TENS)
     used(cluster, 10)
-    take_in(cluster, a_job(ended="2026-03-02 10:00:01"))
+    ingest(cluster, a_job(ended="2026-03-02 10:00:01"))
     assert closed("2026-03", vision).total.text == "50.00"  # type: ignore[union-attr]
     (line,) = run("show_invoices")["invoices"][0]["lines"]
     assert line["detail"] == "packages of 10 GPU-hours at $25.00, paid in full once begun"
@@ -165,9 +165,9 @@ def test_case_025_late_use_of_one_project_moves_the_shares_of_the_others() -> No
 def test_use_that_was_taken_back_whole_gives_back_the_whole() -> None:
     cluster, vision = a_lab(TENS)
     fields = {"source_key": "7@1", "gpus": 15}
-    take_in(cluster, a_job(**fields))
+    ingest(cluster, a_job(**fields))
     assert closed("2026-03", vision).total.text == "50.00"  # type: ignore[union-attr]
-    take_in(cluster, a_job(**fields, ended="2026-03-02 10:00"))
+    ingest(cluster, a_job(**fields, ended="2026-03-02 10:00"))
     used(cluster, 30, started="2026-04-02 10:00", ended="2026-04-02 11:00")
 
     closed("2026-04", vision)

@@ -23,7 +23,7 @@ from clusters.connectors.base import BusyHour, BusySource, UsageFact
 from clusters.models import Account, Cluster
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
-from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_seller, a_tenant, at, busy, take_in
+from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_seller, a_tenant, at, busy, ingest
 from tests.evidence import agrees, bundle
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, seconds, total
 
@@ -85,7 +85,7 @@ def test_each_use_of_a_gpu_has_its_price_and_every_second_stands_on_a_line(
     prices: list[PriceRow], lines: list[tuple[str, str, str]], tmp_path: Path
 ) -> None:
     cluster, vision = a_lab(*prices)
-    take_in(cluster, *a_run())
+    ingest(cluster, *a_run())
 
     closed("2026-03", vision)
 
@@ -101,13 +101,13 @@ def test_each_use_of_a_gpu_has_its_price_and_every_second_stands_on_a_line(
 def test_utilisation_that_comes_after_the_invoice_is_a_correction_of_its_month() -> None:
     cluster, vision = a_lab(gpu("2.00"), gpu("0", use="idle"))
     run = a_run()
-    take_in(cluster, run[0])
+    ingest(cluster, run[0])
     closed("2026-03", vision)
     march = invoice_of(vision, "2026-03")
     assert printed(march) == [("2026-03", "vision", "6", "12.00")]
 
-    take_in(cluster, *run[1:])
-    take_in(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 15:00"))
+    ingest(cluster, *run[1:])
+    ingest(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 15:00"))
     closed("2026-04", vision)
 
     assert printed(invoice_of(vision, "2026-04")) == [
@@ -115,8 +115,8 @@ def test_utilisation_that_comes_after_the_invoice_is_a_correction_of_its_month()
         ("2026-03", "vision", "-1", "-2.00"),
         ("2026-03", "vision", "1", "0.00"),
     ]
-    take_in(cluster, busy("7@1", "2026-03-02 10:00", "7200", 7200))  # told anew: it was not idle after all
-    take_in(cluster, busy("7@1", "2026-03-02 10:00", "7200", 7200))
+    ingest(cluster, busy("7@1", "2026-03-02 10:00", "7200", 7200))  # told anew: it was not idle after all
+    ingest(cluster, busy("7@1", "2026-03-02 10:00", "7200", 7200))
     closed("2026-05", vision)
     assert [row[2:] for row in printed(invoice_of(vision, "2026-05"))] == [("1", "2.00"), ("-1", "0.00")]
     march.refresh_from_db()
@@ -129,7 +129,7 @@ def test_busy_seconds_count_whole_by_the_hour_wherever_the_run_is_cut() -> None:
     cluster, vision = a_lab(
         gpu("3600"), gpu("0", use="idle"), timezone="Asia/Kathmandu"
     )  # midnight is at 18:15
-    take_in(
+    ingest(
         cluster,
         a_job(source_key="7@1", started="2026-03-31 18:00", ended="2026-03-31 19:00"),
         busy("7@1", "2026-03-31 18:00", "1800.9"),
@@ -165,7 +165,7 @@ def test_slices_suspension_and_hours_of_the_week_go_with_use(tmp_path: Path) -> 
             model=PerUnit(Decimal(price)),
             valid_from=LONG_AGO,
         )
-    take_in(
+    ingest(
         cluster,
         a_job(
             source_key="7@1",
@@ -221,7 +221,7 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
         dice.shuffle(busy_hours)
         for each in (jobs, busy_hours):
             for place in range(0, len(each), size):
-                take_in(cluster, *each[place : place + size])
+                ingest(cluster, *each[place : place + size])
         count = RatedUsage.objects.count()
         engine.rate_accounts(list(Account.objects.values_list("pk", flat=True)))
         assert RatedUsage.objects.count() == count
@@ -243,7 +243,7 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
 @pytest.mark.parametrize("by", [By.TENANT, By.POD, By.MODEL])
 def test_a_report_tells_how_busy_a_run_was_once_whatever_its_seconds_cost(by: By) -> None:
     cluster, vision = a_lab(gpu("2.00"), gpu("0.50", use="idle"))
-    take_in(cluster, *a_run())
+    ingest(cluster, *a_run())
     since, until = (int(at(day).timestamp()) for day in ("2026-03-01", "2026-04-01"))
 
     with tenant_scope(vision):
@@ -260,9 +260,9 @@ def test_a_report_tells_how_busy_a_run_was_once_whatever_its_seconds_cost(by: By
 
 def test_where_no_price_depends_on_use_no_row_is_told_apart() -> None:
     cluster, vision = a_lab(gpu("2.00"))
-    take_in(cluster, *a_run())
+    ingest(cluster, *a_run())
     rows = RatedUsage.objects.count()
-    take_in(cluster, busy("7@1", "2026-03-02 12:00", "1", 7200))
+    ingest(cluster, busy("7@1", "2026-03-02 12:00", "1", 7200))
 
     assert RatedUsage.objects.filter(tenant_id=vision.pk, resource="gpu").count() == 1
     assert RatedUsage.objects.count() == rows

@@ -12,7 +12,7 @@ from billing.catalog import plans
 from billing.catalog.plans import PlanError
 from billing.models import Price
 from billing.rules.pricing import PerUnit
-from tests.builders import LONG_AGO, a_cluster, a_job, a_tenant, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_tenant, ingest
 from tests.configuring_terms import apply, refused
 from tests.stories import closed, invoice_of, printed, prove
 from tests.terms import TWO_DOLLARS, a_version
@@ -36,8 +36,8 @@ def test_case_038_where_a_tenants_own_price_ends_the_plans_price_holds_from_that
         tenant=vision,
     )
     across = {"started": "2026-03-15 20:00", "ended": "2026-03-16 02:00"}  # Berlin's midnight is at 23:00
-    take_in(cluster, a_job(**across), a_job(account="audio", **across))
-    take_in(cluster, a_job(queue="batch"), a_job(account="audio", queue="batch"))
+    ingest(cluster, a_job(**across), a_job(account="audio", **across))
+    ingest(cluster, a_job(queue="batch"), a_job(account="audio", queue="batch"))
 
     closed("2026-03", vision)
     closed("2026-03", audio)

@@ -16,7 +16,7 @@ from billing.proof import checks
 from clusters.models import Account, Cluster, UsageRecord
 from portal.core.outbox import outbox
 from portal.core.tenants import ownership
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.owner import as_owner
 from tests.stories import closed, prove
 
@@ -89,7 +89,7 @@ def test_a_job_that_both_tell_differently_is_named_with_its_account(cluster: Clu
 
 def test_what_waits_to_be_rated_again_is_no_bug(cluster: Cluster) -> None:
     vision = a_tenant(plan=a_plan())
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
     assert all(callable(import_string(task)) for task in checks.RERATING)
     account = Account.objects.get(name="vision")
     with transaction.atomic():
@@ -121,7 +121,7 @@ def test_what_waits_to_be_rated_again_is_no_bug(cluster: Cluster) -> None:
 )  # fmt: skip
 def test_places_where_a_sum_is_open_have_names(cluster: Cluster, statement: str, place: str) -> None:
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(job_id="7"))
+    ingest(cluster, a_job(job_id="7"))
     closed("2026-03", vision)
     with as_owner() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")

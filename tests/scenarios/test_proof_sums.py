@@ -11,7 +11,7 @@ from django.db import connection
 from billing.models import DayTotal, PeriodTotal, RatedUsage, UserTotal
 from billing.proof import checks
 from clusters.models import UsageRecord
-from tests.builders import a_bad_row, a_cluster, a_job, a_plan, a_tenant, own, take_in
+from tests.builders import a_bad_row, a_cluster, a_job, a_plan, a_tenant, ingest, own
 from tests.owner import as_owner
 from tests.stories import closed, hours
 
@@ -26,9 +26,9 @@ def books() -> None:
     """March: 3 GPU-hours billed, 1 nobody's, and from March into April 24 pending, 12 in each."""
     cluster = a_cluster(complete_through="2026-04-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(gpus=3, cpu_milli=4000), a_job(account="stray"), a_bad_row())
+    ingest(cluster, a_job(gpus=3, cpu_milli=4000), a_job(account="stray"), a_bad_row())
     closed("2026-03", vision)
-    take_in(cluster, a_job(started="2026-03-31 12:00", ended="2026-04-01 12:00"))
+    ingest(cluster, a_job(started="2026-03-31 12:00", ended="2026-04-01 12:00"))
 
 
 def gpu(month: date | None = None) -> dict[str, Fraction]:

@@ -11,7 +11,7 @@ from billing.rating import pulls
 from billing.rating.pulls import PullError, PullOutcome
 from clusters.connectors.base import ConnectorError
 from clusters.models import Cluster, Connection, Pull, UsageRecord, VanishedRun
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.schedulers import Scheduler, a_connection
 from tests.stories import closed, hours, prove, seconds
 
@@ -305,11 +305,11 @@ def test_a_file_does_not_carry_the_watermark_over_what_no_pull_has_read() -> Non
     slurm.pulled(cluster, "2026-03-01 12:00")
     slurm.rows = [a_job(started="2026-03-05 10:00", ended="2026-03-05 12:00")]
     of_a_file = a_job(started="2026-03-20 10:00", ended="2026-03-20 11:00")
-    assert take_in(cluster, of_a_file).as_of is None
+    assert ingest(cluster, of_a_file).as_of is None
     assert read_through(cluster) == "2026-03-01 12:00"
     assert slurm.pulled(cluster, "2026-03-20 12:00").stored.new == 1
-    assert take_in(cluster, of_a_file, as_of="2026-03-20 13:00").as_of == at("2026-03-20 13:00")
+    assert ingest(cluster, of_a_file, as_of="2026-03-20 13:00").as_of == at("2026-03-20 13:00")
 
     Connection.objects.update(enabled=False)
     later = a_job(started="2026-03-21 10:00", ended="2026-03-21 11:00")
-    assert take_in(cluster, later).as_of == at("2026-03-21 11:00")
+    assert ingest(cluster, later).as_of == at("2026-03-21 11:00")

@@ -45,7 +45,7 @@ def text(quoted: Quote) -> str:
 
 def test_a_job_costs_what_the_tier_says_that_it_falls_into() -> None:
     cluster, lab = a_lab(PLANS["graduated"]())
-    builders.take_in(cluster, builders.a_job(gpus=95, started="2026-03-02 10:00", ended="2026-03-02 11:00"))
+    builders.ingest(cluster, builders.a_job(gpus=95, started="2026-03-02 10:00", ended="2026-03-02 11:00"))
     ten = asked(lab, gpus=10, started="2026-03-20 10:00", ended="2026-03-20 11:00")
     assert text(ten) == "27.50"  # 5 hours at 3.00 are left, 5 are at 2.50
     (part,) = ten.parts
@@ -55,7 +55,7 @@ def test_a_job_costs_what_the_tier_says_that_it_falls_into() -> None:
 
 def test_included_hours_that_are_left_make_a_job_cheaper() -> None:
     cluster, lab = a_lab(a_version(TWO_DOLLARS, allowance="10"))
-    builders.take_in(cluster, builders.a_job(gpus=6))
+    builders.ingest(cluster, builders.a_job(gpus=6))
     assert text(asked(lab, gpus=3)) == "0.00"
     assert text(asked(lab, gpus=10)) == "12.00"  # 4 are left
 
@@ -206,7 +206,7 @@ def test_a_job_that_runs_as_it_was_quoted_costs_what_it_was_quoted(plan: str, jo
         fact = builders.a_job(**job, started=begin, submitted=begin, ended=begin + lasts)
         quoted = quote(tenant=lab, cluster="gpu1", held=fact, now=NOW)
         before = _owed(lab)
-        builders.take_in(Cluster.objects.get(), fact)
+        builders.ingest(Cluster.objects.get(), fact)
         grown = {currency: amount - before.get(currency, 0) for currency, amount in _owed(lab).items()}
         assert {each.currency: each.minor for each in quoted.total if each.amount} == {
             currency: amount for currency, amount in grown.items() if amount
@@ -217,7 +217,7 @@ def test_a_job_that_runs_as_it_was_quoted_costs_what_it_was_quoted(plan: str, jo
 def _a_month_in_use(version: PlanVersion) -> Tenant:
     cluster, lab = a_lab(version)
     half_of_march(cluster)
-    builders.take_in(
+    builders.ingest(
         cluster,
         builders.a_job(
             account="robots",

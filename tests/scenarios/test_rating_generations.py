@@ -30,9 +30,9 @@ def test_an_end_that_moves_to_and_fro_over_a_month_border() -> None:
     long = builders.a_job(job_id="7", started="2026-03-31 12:00", ended="2026-04-01 12:00")
     short = builders.a_job(job_id="7", started="2026-03-31 12:00", ended="2026-04-01 00:00")
     for _ in range(3):
-        builders.take_in(cluster, long)
+        builders.ingest(cluster, long)
         assert gpu_seconds(tenant.pk) == 24 * 3600
-        builders.take_in(cluster, short)
+        builders.ingest(cluster, short)
         assert gpu_seconds(tenant.pk) == 12 * 3600
     assert checks.prove().holds
 
@@ -42,7 +42,7 @@ def test_an_account_that_goes_from_one_tenant_to_nobody_to_another() -> None:
     plan = builders.a_plan()
     ann = builders.a_tenant("ann", plan=plan, accounts=[(cluster, "vision")])
     eve = builders.a_tenant("eve", plan=plan)
-    builders.take_in(cluster, builders.a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"))
+    builders.ingest(cluster, builders.a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"))
     account = Account.objects.get(name="vision")
 
     Ownership.objects.filter(account=account).update(until=at("2026-03-01"))
@@ -67,7 +67,7 @@ def test_an_account_is_rated_at_once_or_slice_by_slice(
     jobs = [
         builders.a_job(job_id=str(n), started="2026-03-02 10:00", ended="2026-03-02 11:00") for n in range(5)
     ]
-    builders.take_in(cluster, *jobs)
+    builders.ingest(cluster, *jobs)
     account = Account.objects.get(name="vision")
     monkeypatch.setattr(usage, "load_all", partial(usage.load_all, most=most))
     monkeypatch.setattr(usage, "slices", partial(usage.slices, size=2))

@@ -10,7 +10,7 @@ from billing.catalog import subscriptions
 from billing.models import RatedUsage
 from billing.proof import checks
 from billing.rating import engine
-from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.scenarios.real import run
 from tests.stories import closed, hours, invoice_of, printed, prove
 
@@ -24,7 +24,7 @@ def test_gpu_memory_is_charged_by_the_gib_hour() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     plan = a_plan(prices=[GIB_HOUR], charges=["gpu-memory"])
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(gpu_memory_mib=81_920, started="2026-03-02 10:00", ended="2026-03-04 10:00"))
+    ingest(cluster, a_job(gpu_memory_mib=81_920, started="2026-03-02 10:00", ended="2026-03-04 10:00"))
 
     closed("2026-03", vision)
 
@@ -37,7 +37,7 @@ def test_the_token_plan_of_gpu_memory_costs_a_quarter_more_on_the_better_host() 
     cluster = a_cluster(complete_through="2026-06-01")
     plan = a_plan(prices=[GIB_HOUR, ON_A6000], charges=["gpu-memory"])
     bob = a_tenant("bob", plan=plan, accounts=[(cluster, "bob")])
-    take_in(
+    ingest(
         cluster,
         a_job(account="bob", queue="hf-3090-1", gpus=0, gpu_memory_mib=8_192, ended="2026-03-02 12:00"),
         a_job(account="bob", queue="hf-a6000-1", gpus=0, gpu_memory_mib=40_960, ended="2026-03-02 13:00"),
@@ -80,7 +80,7 @@ def test_slurms_billing_weight_comes_from_the_accounting_file(tmp_path: Path) ->
 def test_a_plan_that_does_not_name_them_waives_them_without_a_row() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(billing=48, gpu_memory_mib=1024))
+    ingest(cluster, a_job(billing=48, gpu_memory_mib=1024))
 
     closed("2026-03", vision)
 
@@ -94,7 +94,7 @@ def test_a_plan_that_does_not_name_them_waives_them_without_a_row() -> None:
 def test_a_later_plan_that_charges_them_waives_what_was_before_and_rates_the_rest() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(billing=10, started="2026-03-31 22:00", ended="2026-04-01 03:00"))
+    ingest(cluster, a_job(billing=10, started="2026-03-31 22:00", ended="2026-04-01 03:00"))
     weighed = a_plan("weighed", prices=[("billing-hour", {}, "0.50", LONG_AGO)], charges=["billing"])
 
     subscriptions.subscribe(tenant=vision, plan=weighed, since=at("2026-04-01"))
@@ -110,7 +110,7 @@ def test_a_later_plan_that_charges_them_waives_what_was_before_and_rates_the_res
 def test_a_tenant_without_a_plan_is_not_asked_for_prices_of_measures() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(billing=10))
+    ingest(cluster, a_job(billing=10))
 
     reason = closed("2026-03", vision).reason
 
@@ -123,7 +123,7 @@ def test_charged_gpu_memory_without_a_price_blocks_the_close() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     plan = a_plan(prices=[ON_A6000], charges=["gpu-memory"])
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(queue="elsewhere", gpu_memory_mib=2048))
+    ingest(cluster, a_job(queue="elsewhere", gpu_memory_mib=2048))
 
     assert "2.00 gpu-memory-hours" in closed("2026-03", vision).reason
 
@@ -133,9 +133,9 @@ def test_another_weight_is_another_revision() -> None:
     plan = a_plan(prices=[("billing-hour", {}, "1.00", LONG_AGO)], charges=["billing"])
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
     job = a_job(billing=3)
-    take_in(cluster, job)
+    ingest(cluster, job)
     again = a_job(source_key=job.source_key, job_id=job.job_id, billing=5)
 
-    assert (take_in(cluster, again).stored.revised, take_in(cluster, again).stored.revised) == (1, 0)
+    assert (ingest(cluster, again).stored.revised, ingest(cluster, again).stored.revised) == (1, 0)
     assert closed("2026-03", vision).total.text == "5.00"  # type: ignore[union-attr]
     prove()

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from billing.models import PeriodTotal, Price, RatedUsage, UserTotal
 from billing.rating import engine
-from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.stories import closed, hours, invoice_of, printed, prove, seconds, total
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +51,7 @@ def test_the_most_specific_price_holds(job: dict[str, str], amount: str) -> None
         ]
     )
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(**job))
+    ingest(cluster, a_job(**job))
 
     assert closed("2026-03", vision).total.text == amount  # type: ignore[union-attr]
 
@@ -63,8 +63,8 @@ def test_a_price_may_hold_on_one_cluster_only() -> None:
     )
     plan = a_plan(prices=[gpu("9.00", cluster="dear"), gpu("1.00")])
     vision = a_tenant(plan=plan, accounts=[(cheap, "vision"), (dear, "vision")])
-    take_in(cheap, a_job())
-    take_in(dear, a_job())
+    ingest(cheap, a_job())
+    ingest(dear, a_job())
 
     closed("2026-03", vision)
     assert sorted(row[3] for row in printed(invoice_of(vision, "2026-03"))) == ["1.00", "9.00"]
@@ -75,11 +75,11 @@ def test_an_outcome_price_comes_by_correction_once_the_run_has_ended() -> None:
     plan = a_plan(prices=[gpu("2.00"), gpu("0.00", state="NODE_FAIL")])
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
     fields = {"source_key": "7@1", "started": "2026-03-31 22:00"}
-    take_in(cluster, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"))
-    take_in(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 15:00"))
+    ingest(cluster, a_job(**fields, ended=None, seen_until="2026-04-01 00:00", state="RUNNING"))
+    ingest(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 15:00"))
     assert closed("2026-03", vision).total.text == "4.00"  # type: ignore[union-attr]
 
-    take_in(cluster, a_job(**fields, ended="2026-04-01 03:00", state="NODE_FAIL"), as_of="2026-05-01")
+    ingest(cluster, a_job(**fields, ended="2026-04-01 03:00", state="NODE_FAIL"), as_of="2026-05-01")
 
     assert closed("2026-04", vision).total.text == "6.00"  # type: ignore[union-attr]  # 5 h × 2.00 − 4.00
     assert printed(invoice_of(vision, "2026-04")) == [
@@ -95,7 +95,7 @@ def test_case_040_seven_slices_for_an_hour_are_exactly_one_gpu_hour() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     slices = {"gpu_share": (1, 7), "mig_profile": "1g.5gb"}
-    take_in(cluster, *[a_job(**slices) for _ in range(7)])
+    ingest(cluster, *[a_job(**slices) for _ in range(7)])
 
     assert seconds(vision) == hours(1)
     closed("2026-03", vision)
@@ -105,7 +105,7 @@ def test_case_040_seven_slices_for_an_hour_are_exactly_one_gpu_hour() -> None:
 def test_case_040_slices_of_different_sizes_add_up_as_fractions() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(prices=[gpu("0.84")]), accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster,
         a_job(gpus=3, gpu_share=(1, 7)),
         a_job(gpu_share=(1, 4)),
@@ -124,7 +124,7 @@ def test_case_029_a_hundred_thousand_short_jobs_are_rounded_once(length: int, am
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     end = f"2026-03-02 10:00:{length:02d}"
-    take_in(cluster, *[a_job(gpus=10, ended=end, submitted="2026-03-02 09:00") for _ in range(10_000)])
+    ingest(cluster, *[a_job(gpus=10, ended=end, submitted="2026-03-02 09:00") for _ in range(10_000)])
 
     assert closed("2026-03", vision).total.text == amount  # type: ignore[union-attr]
 
@@ -134,7 +134,7 @@ def test_case_030_the_tax_is_on_the_sum_of_the_lines_and_all_adds_up() -> None:
     vision = a_tenant(
         plan=a_plan(prices=[gpu("0.33")]), tax_rate=20, accounts=[(cluster, name) for name in ("a", "b", "c")]
     )
-    take_in(cluster, *[a_job(account=name) for name in ("a", "b", "c")])
+    ingest(cluster, *[a_job(account=name) for name in ("a", "b", "c")])
 
     closed("2026-03", vision)
 
@@ -148,7 +148,7 @@ def test_case_041_a_gpu_type_without_a_price_blocks_its_tenant_and_no_other() ->
     plan = a_plan(prices=[gpu("2.00", gpu_model="a100")])
     vision = a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")])
     audio = a_tenant("audio-lab", plan=plan, accounts=[(cluster, "audio")])
-    take_in(cluster, a_job(gpu_model="h300"), a_job(), a_job(account="audio"))
+    ingest(cluster, a_job(gpu_model="h300"), a_job(), a_job(account="audio"))
 
     blocked = closed("2026-03", vision)
     assert (blocked.outcome, blocked.number) == ("blocked", "")
@@ -183,7 +183,7 @@ def test_two_prices_for_the_same_usage_at_one_time_are_refused() -> None:
 def test_what_a_plan_does_not_charge_is_waived_and_still_counted() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(cpu_milli=16_000, memory_mib=65_536))
+    ingest(cluster, a_job(cpu_milli=16_000, memory_mib=65_536))
 
     assert (seconds(vision, "cpu", "waived"), seconds(vision, "memory", "waived")) == (hours(16), hours(64))
     assert prove()["pending"] == hours(1)
@@ -199,7 +199,7 @@ def test_cores_and_memory_are_charged_by_their_own_meters() -> None:
     vision = a_tenant(
         plan=a_plan(prices=prices, charges=("gpu", "cpu", "memory")), accounts=[(cluster, "vision")]
     )
-    take_in(cluster, a_job(cpu_milli=2_500, memory_mib=1536), a_job(gpus=0, cpu_milli=500))
+    ingest(cluster, a_job(cpu_milli=2_500, memory_mib=1536), a_job(gpus=0, cpu_milli=500))
 
     closed("2026-03", vision)
     assert sorted(row[2:] for row in printed(invoice_of(vision, "2026-03"))) == [
@@ -215,7 +215,7 @@ def test_rated_twice_or_in_pieces_nothing_is_written_anew() -> None:
     vision = a_tenant(
         plan=a_plan(), timezone="Asia/Tokyo", accounts=[(cluster, "vision"), (cluster, "audio")]
     )
-    take_in(
+    ingest(
         cluster,
         a_job(started="2026-02-27 10:00", ended="2026-04-02 11:00", suspended=77, gpus=3, gpu_share=(2, 7)),
         a_job(account="audio", cpu_milli=1000),
@@ -234,10 +234,10 @@ def test_rated_twice_or_in_pieces_nothing_is_written_anew() -> None:
 def test_a_job_said_to_be_somebody_elses_moves_from_one_total_to_the_other() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(source_key="7@1", user="ben", gpu_model="a100"))
+    ingest(cluster, a_job(source_key="7@1", user="ben", gpu_model="a100"))
     closed("2026-03", vision)
 
-    take_in(cluster, a_job(source_key="7@1", user="eve", gpu_model="h100"))
+    ingest(cluster, a_job(source_key="7@1", user="eve", gpu_model="h100"))
 
     assert {row.user: int(row.units) for row in UserTotal.objects.all()} == {"ben": 0, "eve": 3600}
     assert {row.gpu_model: int(row.units) for row in PeriodTotal.objects.all()} == {"a100": 0, "h100": 3600}
@@ -248,7 +248,7 @@ def test_a_job_said_to_be_somebody_elses_moves_from_one_total_to_the_other() -> 
 def test_a_price_ended_and_not_ended_after_all_ends_where_it_began() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-31 20:00", ended="2026-04-01 04:00"))
+    ingest(cluster, a_job(started="2026-03-31 20:00", ended="2026-04-01 04:00"))
 
     for ends_on in (date(2026, 4, 1), None, date(2026, 4, 1), None):
         Price.objects.update(valid_until=ends_on)

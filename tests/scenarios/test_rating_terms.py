@@ -8,7 +8,7 @@ import pytest
 
 from billing.models import PlanVersion, Price, Subscription
 from billing.rating import engine
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.stories import closed, hours, invoice_of, printed, prove, seconds, total
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ def test_case_037_a_price_changes_at_midnight_of_the_tenants_zone_in_the_middle_
     vision = a_tenant(
         plan=plan, timezone="America/Los_Angeles", plan_from=NEW_YEAR, accounts=[(cluster, "vision")]
     )
-    take_in(
+    ingest(
         cluster, a_job(started="2026-03-15 06:59:59", ended="2026-03-15 07:00:02", gpus=1200)
     )  # 00:00 PDT is 07:00
 
@@ -53,7 +53,7 @@ def test_a_new_plan_version_holds_from_its_day_and_may_charge_other_resources() 
         charges=("gpu", "cpu"), effective_from=date(2026, 3, 10),
     )  # fmt: skip
     vision = a_tenant(plan=plan, plan_from=NEW_YEAR, accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster, a_job(started="2026-03-09 23:00", ended="2026-03-10 02:00", cpu_milli=8000, memory_mib=1024)
     )
 
@@ -79,7 +79,7 @@ def test_case_043_047_a_change_of_plan_and_its_end_count_to_the_instant() -> Non
     Subscription.objects.create(
         tenant=vision, plan=large, since=at("2026-03-02 10:10"), until=at("2026-03-02 11:00")
     )
-    take_in(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00", gpus=6))
+    ingest(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00", gpus=6))
 
     assert closed("2026-03", vision).outcome == "blocked"
     assert "No price covers 6.00 GPU-hours" in closed("2026-03", vision).reason
@@ -95,7 +95,7 @@ def test_a_plan_that_begins_within_a_second_counts_from_the_second() -> None:
     cluster = a_cluster()
     vision = a_tenant(accounts=[(cluster, "vision")])
     Subscription.objects.create(tenant=vision, plan=a_plan(), since=at("2026-03-02 10:30:00.400000"))
-    take_in(cluster, a_job())
+    ingest(cluster, a_job())
 
     assert seconds(vision) == 1800
     assert seconds(vision, verdict="unpriced") == 1800
@@ -106,7 +106,7 @@ def test_case_048_a_plan_backdated_into_a_closed_month_corrects_it_on_the_next_i
     vision = a_tenant(
         plan=a_plan("dear", prices=[("gpu-hour", {}, "3.00", LONG_AGO)]), accounts=[(cluster, "vision")]
     )
-    take_in(cluster, a_job(), a_job(started="2026-04-02 10:00", ended="2026-04-02 15:00"))
+    ingest(cluster, a_job(), a_job(started="2026-04-02 10:00", ended="2026-04-02 15:00"))
     closed("2026-03", vision)
 
     Subscription.objects.update(plan=a_plan("cheap"))

@@ -9,7 +9,7 @@ import pytest
 from billing.documents import build
 from billing.models import BillingPeriod, DayTotal, Invoice, RatedUsage
 from portal.core.tenants.models import Tenant
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.stories import close, closed, hours, invoice_of, printed, prove, seconds
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 def test_case_001_a_job_that_ends_with_the_month_belongs_to_it_alone() -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-31 22:00", ended="2026-04-01 00:00"))
+    ingest(cluster, a_job(started="2026-03-31 22:00", ended="2026-04-01 00:00"))
 
     assert closed("2026-03", vision).total.text == "4.00"  # type: ignore[union-attr]
     assert closed("2026-04", vision).outcome == "nothing to bill"
@@ -29,7 +29,7 @@ def test_case_002_a_job_across_the_border_is_split_at_the_instant() -> None:
     vision = a_tenant(
         plan=a_plan(prices=[("gpu-hour", {}, "3600", LONG_AGO)]), accounts=[(cluster, "vision")]
     )
-    take_in(cluster, a_job(started="2026-03-31 23:59:53", ended="2026-04-01 00:00:04"))
+    ingest(cluster, a_job(started="2026-03-31 23:59:53", ended="2026-04-01 00:00:04"))
 
     assert closed("2026-03", vision).total.text == "7.00"  # type: ignore[union-attr]
     assert closed("2026-04", vision).total.text == "4.00"  # type: ignore[union-attr]
@@ -40,11 +40,11 @@ def test_case_003_a_job_longer_than_a_month_is_billed_in_each_while_it_still_run
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     fields = {"source_key": "7@1", "started": "2026-03-31 00:00"}
-    take_in(cluster, a_job(**fields, ended=None, seen_until="2026-04-02 00:00"))
+    ingest(cluster, a_job(**fields, ended=None, seen_until="2026-04-02 00:00"))
     assert closed("2026-03", vision).total.text == "48.00"  # type: ignore[union-attr]
-    take_in(cluster, a_job(**fields, ended=None, seen_until="2026-05-01 00:00"))
+    ingest(cluster, a_job(**fields, ended=None, seen_until="2026-05-01 00:00"))
     assert closed("2026-04", vision).total.text == "1440.00"  # type: ignore[union-attr]
-    take_in(cluster, a_job(**fields, ended="2026-05-01 10:00"), as_of="2026-06-01")
+    ingest(cluster, a_job(**fields, ended="2026-05-01 10:00"), as_of="2026-06-01")
     assert closed("2026-05", vision).total.text == "20.00"  # type: ignore[union-attr]
     assert prove()["billed"] == hours(24 + 720 + 10)
 
@@ -62,7 +62,7 @@ def test_case_003_a_job_longer_than_a_month_is_billed_in_each_while_it_still_run
 def test_case_004_one_gpu_all_month_has_the_hours_that_passed(zone: str, month: str, count: int) -> None:
     cluster = a_cluster(complete_through="2027-02-01")
     vision = a_tenant(plan=a_plan(), timezone=zone, accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-01-01", ended="2027-01-15"))
+    ingest(cluster, a_job(started="2026-01-01", ended="2027-01-15"))
     for before in range(1, int(month[5:])):
         closed(f"2026-{before:02d}", vision)
     if zone != "UTC":
@@ -80,7 +80,7 @@ def test_case_005_where_midnight_comes_twice_no_second_is_lost_or_doubled() -> N
     cluster = a_cluster(complete_through="2027-02-01")
     plan = a_plan(prices=[("gpu-hour", {}, "1.00", LONG_AGO)])
     vision = a_tenant(plan=plan, timezone="America/Havana", accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-10-31 04:00", ended="2026-11-03 05:00"))  # 24 h + 25 h + 24 h
+    ingest(cluster, a_job(started="2026-10-31 04:00", ended="2026-11-03 05:00"))  # 24 h + 25 h + 24 h
 
     assert [(total.day, int(total.units)) for total in DayTotal.objects.order_by("day")] == [
         (date(2026, 10, 31), 24 * 3600),
@@ -104,7 +104,7 @@ def test_case_005_a_price_of_a_day_with_two_midnights_holds_from_the_first_whate
         cluster = a_cluster(name, complete_through="2027-02-01")
         azores = a_tenant(name, plan=plan, timezone="Atlantic/Azores", accounts=[(cluster, "vision")])
         for batch in batches:
-            take_in(cluster, *batch)
+            ingest(cluster, *batch)
         assert closed("2026-10", azores).total.text == "21.00"  # type: ignore[union-attr]  # 1 + 15 + 5
     prove()
 
@@ -112,7 +112,7 @@ def test_case_005_a_price_of_a_day_with_two_midnights_holds_from_the_first_whate
 def test_case_006_an_anchor_on_the_31st_bills_from_last_day_to_last_day() -> None:
     cluster = a_cluster(complete_through="2026-08-01")
     vision = a_tenant(plan=a_plan(), anchor_day=31, accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-01-31", ended="2026-05-01"))
+    ingest(cluster, a_job(started="2026-01-31", ended="2026-05-01"))
 
     for month, count in {"2026-01": 28 * 24, "2026-02": 31 * 24, "2026-03": 30 * 24, "2026-04": 24}.items():
         assert closed(month, vision, on="2026-07-01").outcome == "issued"
@@ -126,7 +126,7 @@ def test_case_006_an_anchor_on_the_31st_bills_from_last_day_to_last_day() -> Non
 def test_case_007_february_has_29_days_in_a_leap_year(year: int, count: int) -> None:
     cluster = a_cluster(complete_through=f"{year}-06-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started=f"{year}-02-01", ended=f"{year}-03-01"))
+    ingest(cluster, a_job(started=f"{year}-02-01", ended=f"{year}-03-01"))
 
     assert closed(f"{year}-02", vision).outcome == "issued"
     assert printed(invoice_of(vision, f"{year}-02"))[0][2] == str(count)
@@ -138,7 +138,7 @@ def test_case_007_february_has_29_days_in_a_leap_year(year: int, count: int) -> 
 def test_case_008_zones_off_the_full_hour_bill_from_their_own_midnight(zone: str, midnight: str) -> None:
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=a_plan(), timezone=zone, accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-31 18:00", ended="2026-03-31 19:00"))
+    ingest(cluster, a_job(started="2026-03-31 18:00", ended="2026-03-31 19:00"))
 
     closed("2026-03", vision)
     first = int((at(midnight) - at("2026-03-31 18:00")).total_seconds())
@@ -152,10 +152,10 @@ def test_case_009_a_change_of_zone_counts_from_the_next_period_without_gap_or_ov
     cluster = a_cluster(complete_through="2026-08-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     march = a_job(started="2026-03-01", ended="2026-03-20", source_key="1@1")
-    take_in(cluster, march)
+    ingest(cluster, march)
     vision.timezone = "America/Los_Angeles"
     vision.save()
-    take_in(cluster, a_job(started="2026-03-31", ended="2026-06-01"))
+    ingest(cluster, a_job(started="2026-03-31", ended="2026-06-01"))
 
     for month, count in {"2026-03": 20 * 24, "2026-04": 30 * 24 + 7, "2026-05": 31 * 24 - 7}.items():
         assert closed(month, vision, on="2026-07-01").outcome == "issued", month
@@ -177,10 +177,10 @@ def notes(invoice: Invoice) -> str:
 def test_case_009_a_change_of_anchor_leaves_no_period_that_cannot_be_closed() -> None:
     cluster = a_cluster(complete_through="2026-08-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-01", ended="2026-04-01"))
+    ingest(cluster, a_job(started="2026-03-01", ended="2026-04-01"))
     Tenant.objects.update(anchor_day=15)
     vision.refresh_from_db()
-    take_in(cluster, a_job(started="2026-04-01", ended="2026-06-15"))
+    ingest(cluster, a_job(started="2026-04-01", ended="2026-06-15"))
 
     for month in ("2026-03", "2026-04", "2026-05"):  # April has two periods, and one close does both
         assert closed(month, vision, on="2026-07-01").outcome == "issued"
@@ -198,7 +198,7 @@ def test_suspended_seconds_are_shared_out_over_a_month_border_without_losing_one
     }
     for zone, tenant in tenants.items():
         own(tenant, cluster, zone)
-        take_in(
+        ingest(
             cluster,
             a_job(account=zone, started="2026-03-31 14:00", ended="2026-04-01 10:00", suspended=7, gpus=3),
         )
@@ -215,7 +215,7 @@ def test_suspended_seconds_are_shared_out_over_a_month_border_without_losing_one
 def test_borders_of_utc_months_and_of_the_tenants_months_both_cut() -> None:
     cluster = a_cluster()
     a_tenant(plan=a_plan(), timezone="America/Los_Angeles", accounts=[(cluster, "vision")])
-    take_in(
+    ingest(
         cluster,
         a_job(started="2026-04-01 06:00", ended="2026-04-01 08:00"),
         a_job(started="2026-03-31 23:00", ended="2026-04-01 01:00"),

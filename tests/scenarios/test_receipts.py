@@ -20,75 +20,75 @@ from billing.wallets import wallet_terms
 from portal.core.tenants.models import Tenant
 from tests import stories
 from tests.builders import at
-from tests.collecting import Counter, a_counter, a_top_up, credited, more_labs
+from tests.collecting import Scenario, a_scenario, a_top_up, credited, more_labs
 from tests.statements import APRIL, Line, a_lab, camt, imported, march, stands
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def counter(settings: Any) -> Iterator[Counter]:
+def scenario(settings: Any) -> Iterator[Scenario]:
     settings.CLUSTERTAB_SENDS_MAIL = True
     settings.PORTAL_URL = "https://billing.example.org"
-    with a_counter(now=at("2026-04-15 09:00")) as scenario:
+    with a_scenario(now=at("2026-04-15 09:00")) as scenario:
         Tenant.objects.update(email="bills@vision.example")
         yield scenario
 
 
-def pays(lab: Tenant, amount: str, counter: Counter, reference: str = "SEPA 1") -> None:
+def pays(lab: Tenant, amount: str, scenario: Scenario, reference: str = "SEPA 1") -> None:
     settlement.record_payment(
         invoice=stories.invoice_of(lab, "2026-03"),
         amount=Money.of(amount, "USD"),
-        received_on=counter.now.date(),
+        received_on=scenario.now.date(),
         reference=reference,
         recorded_by="op",
     )
 
 
-def posts(counter: Counter) -> list[str]:
+def posts(scenario: Scenario) -> list[str]:
     """Subject and text of what a round and a worker send."""
     before = len(mail.outbox)
-    dunning_run.run(moment=counter.now)
-    send.post(moment=counter.now)
+    dunning_run.run(moment=scenario.now)
+    send.post(moment=scenario.now)
     return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in mail.outbox[before:]]
 
 
-def test_a_transfer_in_two_parts_has_two_receipts_and_the_first_says_what_is_left(counter: Counter) -> None:
-    pays(counter.lab, "1.00", counter)
-    (first,) = posts(counter)
+def test_a_transfer_in_two_parts_has_two_receipts_and_the_first_says_what_is_left(scenario: Scenario) -> None:
+    pays(scenario.lab, "1.00", scenario)
+    (first,) = posts(scenario)
     assert first.startswith(
         "Receipt: $1.00 for invoice INV-2026-0001: Dear Vision Lab, We have received $1.00"
     )
     assert "by bank transfer SEPA 1 on 15 April 2026" in first
     assert "$3.00 of the invoice are left to pay." in first
-    pays(counter.lab, "3.00", counter, "SEPA 2")
-    (second,) = posts(counter)
+    pays(scenario.lab, "3.00", scenario, "SEPA 2")
+    (second,) = posts(scenario)
     assert "Receipt: $3.00" in second
     assert "left to pay" not in second
-    assert posts(counter) == []
+    assert posts(scenario) == []
 
 
-def test_a_charge_of_the_saved_card_has_one_that_names_the_card(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    (message,) = posts(counter)
+def test_a_charge_of_the_saved_card_has_one_that_names_the_card(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
+    (message,) = posts(scenario)
     assert "We have received $4.00 by Visa ending in 4242 on 15 April 2026." in message
-    counter.books_agree()
+    scenario.books_agree()
 
 
-def test_several_payments_at_once_are_one_receipt(counter: Counter) -> None:
-    pays(counter.lab, "1.00", counter, "SEPA 1")
-    pays(counter.lab, "2.00", counter, "SEPA 2")
-    (message,) = posts(counter)
+def test_several_payments_at_once_are_one_receipt(scenario: Scenario) -> None:
+    pays(scenario.lab, "1.00", scenario, "SEPA 1")
+    pays(scenario.lab, "2.00", scenario, "SEPA 2")
+    (message,) = posts(scenario)
     assert message.startswith("Receipt for 2 payments: $3.00")
     assert "Invoice INV-2026-0001, bank transfer SEPA 1, 15 April 2026: $1.00" in message
 
 
-def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(counter: Counter) -> None:
-    pays(counter.lab, "1.00", counter)
-    pays(counter.lab, "-1.00", counter)
-    write_offs.write_off(invoice=counter.invoice, why="insolvent", by="op", on=counter.now.date())
-    assert posts(counter) == []
+def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(scenario: Scenario) -> None:
+    pays(scenario.lab, "1.00", scenario)
+    pays(scenario.lab, "-1.00", scenario)
+    write_offs.write_off(invoice=scenario.invoice, why="insolvent", by="op", on=scenario.now.date())
+    assert posts(scenario) == []
     assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
 
 
@@ -145,85 +145,89 @@ def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_
     assert message.subject == "Receipt: €20.00 for invoice INV-2026-0001"
 
 
-def test_a_tenant_has_none_whose_policy_says_so(counter: Counter) -> None:
-    labs = more_labs(counter, ["acme", "bolt"])
-    dunning_policies.set_policy(tenant=counter.lab, since=date(2026, 1, 1), receipts=False)
+def test_a_tenant_has_none_whose_policy_says_so(scenario: Scenario) -> None:
+    labs = more_labs(scenario, ["acme", "bolt"])
+    dunning_policies.set_policy(tenant=scenario.lab, since=date(2026, 1, 1), receipts=False)
     dunning_policies.set_policy(tenant=labs[0], since=date(2026, 1, 1), letters=False)
     Tenant.objects.update(email="bills@labs.example")
-    for lab in [counter.lab, *labs]:
-        pays(lab, "4.00", counter)
-    (message,) = posts(counter)
+    for lab in [scenario.lab, *labs]:
+        pays(lab, "4.00", scenario)
+    (message,) = posts(scenario)
     assert "Dear Bolt" in message
 
 
-def test_a_refund_to_the_card_is_told_of_once(counter: Counter) -> None:
-    counter.save_card()
-    counter.collect()
-    posts(counter)
-    note = credited(counter, "1.50")
-    refunds.prepare(credit_note=note, who="op", moment=counter.now)
-    counter.collect()
-    messages = [each for each in posts(counter) if each.startswith("Refund")]
+def test_a_refund_to_the_card_is_told_of_once(scenario: Scenario) -> None:
+    scenario.save_card()
+    scenario.collect()
+    posts(scenario)
+    note = credited(scenario, "1.50")
+    refunds.prepare(credit_note=note, who="op", moment=scenario.now)
+    scenario.collect()
+    messages = [each for each in posts(scenario) if each.startswith("Refund")]
     assert len(messages) == 1
     assert "We have given $1.50 back to your Visa ending in 4242." in messages[0]
     assert f"Credit note: {note.number}" in messages[0]
-    assert posts(counter) == []
+    assert posts(scenario) == []
 
 
-def test_a_refund_by_transfer_is_told_of(counter: Counter) -> None:
-    pays(counter.lab, "4.00", counter)
-    credited(counter, "4.00")
-    posts(counter)
-    refunds_due.record_transfer(invoice=counter.invoice, reference="BACK-7", who="op", on=counter.now.date())
-    (message,) = posts(counter)
+def test_a_refund_by_transfer_is_told_of(scenario: Scenario) -> None:
+    pays(scenario.lab, "4.00", scenario)
+    credited(scenario, "4.00")
+    posts(scenario)
+    refunds_due.record_transfer(
+        invoice=scenario.invoice, reference="BACK-7", who="op", on=scenario.now.date()
+    )
+    (message,) = posts(scenario)
     assert message.startswith("Refund: $4.00")
     assert "by bank transfer BACK-7" in message
 
 
 def test_a_top_up_has_a_receipt_and_an_automatic_one_that_fails_is_told_of_in_the_morning(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    pays(counter.lab, "4.00", counter)
-    posts(counter)
-    card = counter.save_card()
+    pays(scenario.lab, "4.00", scenario)
+    posts(scenario)
+    card = scenario.save_card()
     wallet_terms.set_scheme(
-        tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+        tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
     wallet = Wallet.objects.get()
-    a_top_up(card, wallet, 2_000, now=counter.now)
-    counter.collect()
-    (receipt,) = posts(counter)
+    a_top_up(card, wallet, 2_000, now=scenario.now)
+    scenario.collect()
+    (receipt,) = posts(scenario)
     assert receipt.startswith("Receipt: $20.00 for your wallet")
-    counter.stripe.hand.behave(card.external_id, "4000000000009995")
+    scenario.stripe.hand.behave(card.external_id, "4000000000009995")
     automatic.set_rule(
-        wallet=wallet, active=True, below=5_000, amount=5_000, most=20_000, by="ann", moment=counter.now
+        wallet=wallet, active=True, below=5_000, amount=5_000, most=20_000, by="ann", moment=scenario.now
     )
-    counter.wait(hours=17)  # two at night
-    counter.collect()
+    scenario.wait(hours=17)  # two at night
+    scenario.collect()
     assert PaymentAttempt.objects.filter(state="failed").count() == 1
-    assert posts(counter) == []
-    counter.wait(hours=7)
-    (failed,) = posts(counter)
+    assert posts(scenario) == []
+    scenario.wait(hours=7)
+    (failed,) = posts(scenario)
     assert failed.startswith("Your wallet was not topped up")
     assert "We tried to charge $50.00 to your Visa ending in 4242" in failed
     assert "Your card has insufficient funds." in failed
     assert "please add another card" in failed.lower()
-    counter.wait(days=3)
-    assert posts(counter) == []
+    scenario.wait(days=3)
+    assert posts(scenario) == []
 
 
 def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_can_be_charged(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counter.save_card()
+    scenario.save_card()
     bodies = []
     for most, again in ((400, 1), (399, 2)):
         monkeypatch.setattr(gateway_amounts, "MOST", most)
-        letter = Letter(tenant=counter.lab, invoice=counter.invoice, kind="invoice", key=f"document:{again}")
-        letter.made_at = letter.not_before = counter.now
+        letter = Letter(
+            tenant=scenario.lab, invoice=scenario.invoice, kind="invoice", key=f"document:{again}"
+        )
+        letter.made_at = letter.not_before = scenario.now
         letter.told = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
         letter.save()
-        send.post(moment=counter.now)
+        send.post(moment=scenario.now)
         bodies.append(" ".join(str(mail.outbox[-1].body).split()))
     assert "On 15 April 2026 we charge $4.00 to your Visa ending in 4242." in bodies[0]
     assert "we charge" not in bodies[1]

@@ -9,7 +9,7 @@ from django.core.management import call_command
 
 from billing.models import Invoice
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest, own
 from tests.stories import close, closed
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +21,7 @@ def vision() -> Tenant:
     cluster = a_cluster(complete_through="2026-06-01")
     tenant = a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")], tax_rate=10)
     own(tenant, cluster, "thesis", project="Thesis")
-    take_in(
+    ingest(
         cluster,
         a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"),
         a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00", account="thesis"),
@@ -52,7 +52,7 @@ def test_a_rehearsal_says_what_differs_from_last_month_in_all_and_by_line(
     ]
     assert not Invoice.objects.exclude(number="INV-2026-0001").exists()
 
-    take_in(a_cluster(), a_job(started="2026-04-03 10:00", ended="2026-04-03 11:00", account="thesis"))
+    ingest(a_cluster(), a_job(started="2026-04-03 10:00", ended="2026-04-03 11:00", account="thesis"))
     (entry,) = json.loads(printed(capsys, 0, json=True))["tenants"]
     assert entry["change"] == {
         "since": "March 2026",
@@ -79,7 +79,7 @@ def test_a_month_without_use_is_told_as_all_that_is_gone_and_a_first_invoice_has
     vision: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a_tenant("audio-lab", plan=vision.subscriptions.get().plan, accounts=[(a_cluster(), "audio")])
-    take_in(a_cluster(), a_job(account="audio", started="2026-04-02 10:00", ended="2026-04-02 11:00"))
+    ingest(a_cluster(), a_job(account="audio", started="2026-04-02 10:00", ended="2026-04-02 11:00"))
     call_command("close_period", "2026-04")
     capsys.readouterr()
     call_command("close_period", "2026-05", dry_run=True)
@@ -96,7 +96,7 @@ def test_all_that_is_in_the_way_is_told_by_what_stops_whom(
 ) -> None:
     a_cluster().__class__.objects.update(complete_through="2026-04-15T00:00:00Z")
     a_tenant("audio-lab", accounts=[(a_cluster(), "audio")])  # on no plan
-    take_in(a_cluster(), a_job(account="audio", started="2026-03-02 10:00", ended="2026-03-02 11:00"))
+    ingest(a_cluster(), a_job(account="audio", started="2026-03-02 10:00", ended="2026-03-02 11:00"))
 
     lines = printed(capsys, 1).splitlines()
 
@@ -115,7 +115,7 @@ def test_all_that_is_in_the_way_is_told_by_what_stops_whom(
 
 
 def test_corrections_of_earlier_months_are_one_line_of_what_differs(vision: Tenant) -> None:
-    take_in(a_cluster(), a_job(started="2026-03-05 10:00", ended="2026-03-05 11:00"))
+    ingest(a_cluster(), a_job(started="2026-03-05 10:00", ended="2026-03-05 11:00"))
     (rehearsed,) = close("2026-04", vision, rehearse=True)
     assert rehearsed.change is not None
     assert [(name, pair.difference.text, pair.percent) for name, pair in rehearsed.change.lines.items()] == [

@@ -16,7 +16,7 @@ from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import Cluster, UsageRecord
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.scenarios.reports import hours, report, told, worked, written
 from tests.stories import prove
 from tests.terms import GRADUATED, a_plan_of
@@ -37,7 +37,7 @@ def two_labs() -> Cluster:
 
 def test_what_devices_worked_is_effective_what_they_did_not_is_waste_and_the_rest_is_unknown() -> None:
     cluster = two_labs()
-    take_in(
+    ingest(
         cluster,
         a_job(job_id="1", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00"),
         a_job(job_id="2", account="speech", started="2026-03-02 10:00", ended="2026-03-02 12:00"),
@@ -59,7 +59,7 @@ def test_what_devices_worked_is_effective_what_they_did_not_is_waste_and_the_res
 
 def test_it_is_told_by_whatever_is_asked_for() -> None:
     cluster = two_labs()
-    take_in(
+    ingest(
         cluster,
         a_job(job_id="1", user="ben", name="train"),
         a_job(job_id="2", user="ada", gpu_model="h100"),
@@ -88,7 +88,7 @@ def test_use_that_is_not_charged_has_hours_without_money_and_says_why() -> None:
     a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")])
     a_tenant("free-lab", plan=a_plan("free", prices=(), charges=["cpu"]), accounts=[(cluster, "free")])
     a_tenant("new-lab", accounts=[(cluster, "new")])
-    take_in(
+    ingest(
         cluster,
         *(a_job(account=account, gpus=n + 1) for n, account in enumerate(["vision", "free", "new", "whose"])),
     )
@@ -107,7 +107,7 @@ def test_use_that_is_not_charged_has_hours_without_money_and_says_why() -> None:
 def test_currencies_stand_beside_each_other() -> None:
     cluster = two_labs()
     a_tenant("lyon-lab", plan=a_plan("euros", "EUR"), accounts=[(cluster, "lyon")])
-    take_in(cluster, a_job(), a_job(account="lyon"))
+    ingest(cluster, a_job(), a_job(account="lyon"))
     usage_report = report(cluster, by=By.MODEL)
     assert told(usage_report) == [
         ("a100", "charged", "1 = 0 + 0 + 1", "2 = 0 + 0 + 2 EUR"),
@@ -123,7 +123,7 @@ def test_processors_and_memory_are_money_beside_the_gpus() -> None:
         prices=[("gpu-hour", {}, "2.00", since), ("cpu-core-hour", {}, "0.01", since)], charges=["gpu", "cpu"]
     )
     a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(cpu_milli=16_000), a_job(gpus=0, cpu_milli=8_000))
+    ingest(cluster, a_job(cpu_milli=16_000), a_job(gpus=0, cpu_milli=8_000))
     (row,) = report(cluster).rows
     assert row.money is not None
     assert [str(amount) for amount in (row.money.allocated, row.other, row.cost)] == ["2", "6/25", "56/25"]
@@ -133,7 +133,7 @@ def test_processors_and_memory_are_money_beside_the_gpus() -> None:
 def test_a_price_by_tiers_counts_with_its_first_and_says_so() -> None:
     cluster = a_cluster()
     a_tenant("vision-lab", plan=a_plan_of(GRADUATED), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(gpus=200))
+    ingest(cluster, a_job(gpus=200))
     usage_report = report(cluster)
     assert told(usage_report) == [("gpu1 / vision", "charged", "200 = 0 + 0 + 200", "600 = 0 + 0 + 600 USD")]
     assert "at the price of the first unit" in usage_report.notes[0]
@@ -141,7 +141,7 @@ def test_a_price_by_tiers_counts_with_its_first_and_says_so() -> None:
 
 def test_a_slice_counts_as_its_part_of_a_gpu() -> None:
     cluster = two_labs()
-    take_in(cluster, a_job(job_id="1", gpus=3, gpu_share=(1, 7), mig_profile="1g.5gb"))
+    ingest(cluster, a_job(job_id="1", gpus=3, gpu_share=(1, 7), mig_profile="1g.5gb"))
     worked("1", "2026-03-02 10:00", "3600", covered=10_800)
     assert told(report(cluster)) == [
         ("gpu1 / vision", "charged", "3/7 = 1/7 + 2/7 + 0", "6/7 = 2/7 + 4/7 + 0 USD")
@@ -150,7 +150,7 @@ def test_a_slice_counts_as_its_part_of_a_gpu() -> None:
 
 def test_a_period_cuts_what_runs_over_its_borders() -> None:
     cluster = two_labs()
-    take_in(cluster, a_job(job_id="1", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00"))
+    ingest(cluster, a_job(job_id="1", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00"))
     for hour in ("10:00", "11:00", "12:00"):
         worked("1", f"2026-03-02 {hour}", "1800", covered=7200)
     assert told(report(cluster, "2026-03-02 10:30", "2026-03-02 11:15")) == [
@@ -169,7 +169,7 @@ def test_reports_of_parts_add_up_to_the_report_of_the_whole() -> None:
         "2026-03-02 11:44:59",
         "2026-03-03",
     ]
-    take_in(
+    ingest(
         cluster,
         a_job(job_id="1", gpus=3, started="2026-03-02 09:59:59", ended="2026-03-02 12:00:03", suspended=1234),
         a_job(job_id="2", started="2026-03-02 10:00", ended="2026-03-02 12:00", gpu_share=(1, 7)),
@@ -196,7 +196,7 @@ def test_reports_of_parts_add_up_to_the_report_of_the_whole() -> None:
 
 def test_a_second_of_an_hour_is_never_busier_than_it_was_covered() -> None:
     cluster = two_labs()
-    take_in(cluster, a_job(job_id="1", started="2026-03-02 10:00", ended="2026-03-02 11:00"))
+    ingest(cluster, a_job(job_id="1", started="2026-03-02 10:00", ended="2026-03-02 11:00"))
     worked("1", "2026-03-02 10:00", "3599", covered=3599)
     for second in ("2026-03-02 10:00:00", "2026-03-02 10:59:59"):
         until = (at(second) + timedelta(seconds=1)).strftime("%Y-%m-%d %H:%M:%S")
@@ -207,9 +207,7 @@ def test_a_second_of_an_hour_is_never_busier_than_it_was_covered() -> None:
 
 def test_use_that_changed_its_owner_is_told_of_each_for_its_part() -> None:
     cluster = two_labs()
-    take_in(
-        cluster, a_job(job_id="1", account="shared", started="2026-03-02 10:00", ended="2026-03-02 14:00")
-    )
+    ingest(cluster, a_job(job_id="1", account="shared", started="2026-03-02 10:00", ended="2026-03-02 14:00"))
     for hour, busy in (("10:00", "3600"), ("11:00", "0"), ("12:00", "1800"), ("13:00", "900")):
         worked("1", f"2026-03-02 {hour}", busy)
     labs = {tenant.slug: tenant for tenant in tenants()}
@@ -229,9 +227,9 @@ def test_use_that_changed_its_owner_is_told_of_each_for_its_part() -> None:
 
 def test_what_was_rated_again_counts_once() -> None:
     cluster = two_labs()
-    take_in(cluster, a_job(job_id="1", source_key="1", ended=None, seen_until="2026-03-02 10:40"))
-    take_in(cluster, a_job(job_id="1", source_key="1", ended=None, seen_until="2026-03-02 11:40"))
-    take_in(cluster, a_job(job_id="1", source_key="1", ended="2026-03-02 12:00", gpus=2))
+    ingest(cluster, a_job(job_id="1", source_key="1", ended=None, seen_until="2026-03-02 10:40"))
+    ingest(cluster, a_job(job_id="1", source_key="1", ended=None, seen_until="2026-03-02 11:40"))
+    ingest(cluster, a_job(job_id="1", source_key="1", ended="2026-03-02 12:00", gpus=2))
     worked("1", "2026-03-02 10:00", "3600", covered=7200)
     engine.rate_accounts(list(UsageRecord.objects.values_list("account_id", flat=True)))
     assert told(report(cluster)) == [("gpu1 / vision", "charged", "4 = 1 + 1 + 2", "8 = 2 + 2 + 4 USD")]
@@ -240,7 +238,7 @@ def test_what_was_rated_again_counts_once() -> None:
 
 def test_of_pods_only_the_costliest_are_told_one_by_one() -> None:
     cluster = two_labs()
-    take_in(
+    ingest(
         cluster,
         *(a_job(job_id=str(n), gpus=n) for n in range(1, 6)),
         a_job(job_id="6", gpus=9, account="whose"),
@@ -258,7 +256,7 @@ def test_of_pods_only_the_costliest_are_told_one_by_one() -> None:
 
 def test_the_costliest_jobs_of_each_team_are_named() -> None:
     cluster = two_labs()
-    take_in(
+    ingest(
         cluster,
         *(a_job(job_id=str(n), gpus=n, name=f"run-{n}") for n in range(1, 8)),
         a_job(job_id="9", account="speech"),
@@ -272,7 +270,7 @@ def test_the_costliest_jobs_of_each_team_are_named() -> None:
 
 def test_idle_down_and_drained_capacity_stand_apart_from_use() -> None:
     cluster = two_labs()
-    take_in(
+    ingest(
         cluster,
         a_job(gpus=3, started="2026-03-02 10:00", ended="2026-03-02 12:00"),
         as_of="2026-03-03",
@@ -302,7 +300,7 @@ def test_idle_down_and_drained_capacity_stand_apart_from_use() -> None:
 
 def test_a_period_that_nodes_were_not_looked_at_says_so() -> None:
     cluster = two_labs()
-    take_in(cluster, a_job(gpus=8, started="2026-03-02 10:00", ended="2026-03-02 16:00"), as_of="2026-03-03")
+    ingest(cluster, a_job(gpus=8, started="2026-03-02 10:00", ended="2026-03-02 16:00"), as_of="2026-03-03")
     usage_report = report(cluster)
     assert usage_report.capacity is None
     (note,) = usage_report.notes
@@ -333,7 +331,7 @@ def test_a_period_that_nodes_were_not_looked_at_says_so() -> None:
 
 def test_a_report_of_one_tenant_shows_its_use_alone() -> None:
     cluster = two_labs()
-    take_in(cluster, a_job(), a_job(account="speech"), a_job(account="whose"))
+    ingest(cluster, a_job(), a_job(account="speech"), a_job(account="whose"))
     labs = {tenant.slug: tenant for tenant in tenants()}
     assert [row[0] for row in told(report(cluster, by=By.TENANT, tenant=labs["speech-lab"]))] == [
         "speech-lab"
@@ -342,7 +340,7 @@ def test_a_report_of_one_tenant_shows_its_use_alone() -> None:
 
 def test_a_tenant_reads_what_the_operator_reads_of_it() -> None:
     cluster = two_labs()
-    take_in(
+    ingest(
         cluster,
         a_job(job_id="1", started="2026-03-02 09:50", ended="2026-03-02 12:00", suspended=600, name="train"),
         a_job(job_id="2", account="speech"),
@@ -365,7 +363,7 @@ def test_a_tenant_reads_what_the_operator_reads_of_it() -> None:
 
 def test_a_tenants_own_report_names_its_costliest_jobs() -> None:
     cluster = two_labs()
-    take_in(cluster, a_job(job_id="1", name="train"), a_job(job_id="2", account="speech"))
+    ingest(cluster, a_job(job_id="1", name="train"), a_job(job_id="2", account="speech"))
     (vision,) = [tenant for tenant in tenants() if tenant.slug == "vision-lab"]
     with tenant_scope(vision):
         (row,) = of_tenant(vision, **MARCH, by=By.PROJECT, costliest=5).rows

@@ -27,7 +27,7 @@ from billing.models import (
 from clusters.models import Cluster
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, ingest
 from tests.history import history
 from tests.scenarios.configuring import Op
 from tests.stories import close, prove
@@ -54,7 +54,7 @@ def labs() -> list[Tenant]:
         a_tenant(name, plan=None if name == "audio-lab" else plan, accounts=[(cluster, name)])
         for name in names
     ]
-    take_in(
+    ingest(
         cluster,
         a_job(account="vision-lab"),
         a_job(account="speech-lab", started="2026-03-03 10:00", ended="2026-03-03 20:00"),
@@ -160,7 +160,7 @@ def test_days_are_those_of_the_tenants_zone_and_period(labs: list[Tenant]) -> No
     cluster, plan = a_cluster(), labs[2].subscriptions.get().plan
     for slug, zone, anchor in (("auckland", "Pacific/Auckland", 1), ("berlin", "Europe/Berlin", 10)):
         a_tenant(slug, plan=plan, accounts=[(cluster, slug)], timezone=zone, anchor_day=anchor)
-        take_in(cluster, a_job(account=slug, started="2026-03-20 10:00", ended="2026-03-20 11:00"))
+        ingest(cluster, a_job(account=slug, started="2026-03-20 10:00", ended="2026-03-20 11:00"))
     scheduled(None, 1)
     beat("2026-03-31 10:59")
     assert "auckland 2026-02 2026-03-31" not in issued()
@@ -188,7 +188,7 @@ def test_a_tenants_own_schedule_stands_in_place_of_everyones(labs: list[Tenant])
 
 
 def test_periods_that_ended_before_it_was_switched_on_are_left(labs: list[Tenant]) -> None:
-    take_in(a_cluster(), a_job(account="vision-lab", started="2026-04-10 10:00", ended="2026-04-10 11:00"))
+    ingest(a_cluster(), a_job(account="vision-lab", started="2026-04-10 10:00", ended="2026-04-10 11:00"))
     scheduled(3, 5, since=date(2026, 4, 1))
     assert beat("2026-04-28 09:00") == []
     beat("2026-05-06 09:00")

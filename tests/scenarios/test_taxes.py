@@ -18,7 +18,7 @@ from billing.invoicing.month_close import Outcome
 from billing.models import DocumentKind, Invoice, TaxRate
 from clusters.models import Cluster
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.evidence import bundle
 from tests.scenarios.configuring import PHILLY, Op
 from tests.stories import close, closed, invoice_of, lines_of, prove, total
@@ -45,7 +45,7 @@ def a_lab(slug: str = "vision-lab", **fields: str) -> tuple[Cluster, Tenant]:
 
 def used(cluster: Cluster, tenant: Tenant, day: str, gpus: int = 1) -> None:
     """So many GPUs for an hour of that day."""
-    take_in(cluster, a_job(account=tenant.slug, gpus=gpus, started=f"{day} 10:00", ended=f"{day} 11:00"))
+    ingest(cluster, a_job(account=tenant.slug, gpus=gpus, started=f"{day} 10:00", ended=f"{day} 11:00"))
 
 
 def taxes(invoice: Invoice) -> list[tuple[str, str, int, int]]:
@@ -116,10 +116,10 @@ def test_case_063_corrections_by_credit_note_keep_what_they_take_back_from() -> 
     a_seller(**NORTH)
     cluster, french = a_lab("paris-lab", **FRENCH, corrections=Corrections.CREDIT_NOTE)
     job = {"account": "paris-lab", "source_key": "1", "started": "2026-03-20 10:00"}
-    take_in(cluster, a_job(**job, ended="2026-03-20 12:00"))
+    ingest(cluster, a_job(**job, ended="2026-03-20 12:00"))
     close("2026-03")
     Tenant.objects.update(tax_treatment="", tax_rate=19)
-    take_in(cluster, a_job(**job, ended="2026-03-20 11:00"))
+    ingest(cluster, a_job(**job, ended="2026-03-20 11:00"))
     used(cluster, french, "2026-04-20")
     close("2026-04")
 

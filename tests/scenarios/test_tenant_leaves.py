@@ -41,8 +41,8 @@ from portal.core.tenants.models import Membership, Ownership, Tenant, User
 from portal.core.tenants.ownership import OwnershipConflictError
 from portal.ops.cli import RefusedError
 from tests import stories
-from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, an_operator, at, take_in
-from tests.collecting import a_counter
+from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, an_operator, at, ingest
+from tests.collecting import a_scenario
 from tests.configuring_terms import apply, refused
 from tests.stories import close, invoice_of, pay, prove, total
 
@@ -63,7 +63,7 @@ def vision() -> Tenant:
         email="ann@vision.example",
         address="Gate 1",
     )
-    take_in(cluster, a_job(started="2026-03-10 11:00", ended="2026-03-10 18:00"))
+    ingest(cluster, a_job(started="2026-03-10 11:00", ended="2026-03-10 18:00"))
     return tenant
 
 
@@ -262,12 +262,12 @@ accounts = [{ cluster = "gpu1", account = "robots" }]
 
 
 def test_case_086_money_that_is_under_way_keeps_a_tenant_from_being_archived_and_erased() -> None:
-    with a_counter() as counter:
-        counter.save_account()
-        counter.collect()  # a debit takes days
-        lab = counter.lab
-        offboarding.leave(tenant=lab, at=counter.now)
-        pay(counter.invoice, "4.00")  # by transfer meanwhile
+    with a_scenario() as scenario:
+        scenario.save_account()
+        scenario.collect()  # a debit takes days
+        lab = scenario.lab
+        offboarding.leave(tenant=lab, at=scenario.now)
+        pay(scenario.invoice, "4.00")  # by transfer meanwhile
         sentence = "A payment of 4.00 USD is under way: wait until it is told how that ended."
         assert sentence in offboarding.left(lab, moment=LATER)
         Archive.objects.create(tenant=lab, at=LATER, by="Op", why="in spite of it")
@@ -278,28 +278,28 @@ def test_case_086_money_that_is_under_way_keeps_a_tenant_from_being_archived_and
 
 def test_case_086_a_wallet_that_tops_itself_up_is_told_to_stop_first() -> None:
     """Else it would go on buying credit for nobody, from an empty wallet and the saved card."""
-    with a_counter() as counter:
-        lab = counter.lab
+    with a_scenario() as scenario:
+        lab = scenario.lab
         wallet_terms.set_scheme(
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         wallet = Wallet.objects.get()
         automatic.set_rule(
-            wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=counter.now
+            wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=scenario.now
         )
         sentence = "Its wallet in USD tops itself up from its card: turn that off on the wallet's page."
         assert sentence in offboarding.left(lab, moment=LATER)
-        automatic.turn_off(wallet=wallet, by="ann", moment=counter.now)
+        automatic.turn_off(wallet=wallet, by="ann", moment=scenario.now)
         assert sentence not in offboarding.left(lab, moment=LATER)
 
 
 def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> None:
-    with a_counter() as counter:
-        lab, now = counter.lab, counter.now
+    with a_scenario() as scenario:
+        lab, now = scenario.lab, scenario.now
         wallet_terms.set_scheme(
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
-        counter.save_card()
+        scenario.save_card()
         wallet = Wallet.objects.get()
         low: dict[str, Any] = {
             "active": True,
@@ -319,7 +319,7 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
             "Vision Lab has left, and is archived since 2026-05-01: no card is saved and no credit bought for it "
             "any more."
         )
-        to: dict[str, Any] = {"gateway": counter.gateway, "who": "ann", "moment": now}
+        to: dict[str, Any] = {"gateway": scenario.gateway, "who": "ann", "moment": now}
         back = Back("https://tab.example/back/", "https://tab.example/")
         for refused_now in (
             lambda: automatic.set_rule(wallet=wallet, **low),
@@ -332,16 +332,16 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
             assert str(refusal.value) == sentence
         automatic.turn_off(wallet=wallet, by="ann", moment=now)
         assert not AutomaticTopUp.objects.get().active
-        assert counter.taken == []
+        assert scenario.taken == []
 
 
 def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with a_counter() as counter:
-        lab = counter.lab
+    with a_scenario() as scenario:
+        lab = scenario.lab
         wallet_terms.set_scheme(
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
-        counter.save_card()
+        scenario.save_card()
         original = customers.customer_of
 
         def slowly(tenant: Tenant, **options: Any) -> str:
@@ -356,23 +356,23 @@ def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch
                 wallet=Wallet.objects.get(),
                 amount=5000,
                 key=uuid4(),
-                gateway=counter.gateway,
+                gateway=scenario.gateway,
                 back=Back("https://tab.example/back/", "https://tab.example/"),
                 who="ann",
-                moment=counter.now,
+                moment=scenario.now,
             )
-        assert (counter.taken, TopUp.objects.count()) == ([], 0)
+        assert (scenario.taken, TopUp.objects.count()) == ([], 0)
 
 
 def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_customer_at_stripe(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with a_counter() as counter:
-        counter.save_card()
-        counter.collect()
-        lab = counter.lab
-        assert counter.standing == "paid"
-        offboarding.leave(tenant=lab, at=counter.now)
+    with a_scenario() as scenario:
+        scenario.save_card()
+        scenario.collect()
+        lab = scenario.lab
+        assert scenario.standing == "paid"
+        offboarding.leave(tenant=lab, at=scenario.now)
         stories.close("2026-04", lab, on="2026-05-01", accept="it has left")
         offboarding.archive(tenant=lab, by="Op", why="Contract ended", moment=LATER)
 
@@ -390,4 +390,4 @@ def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_custome
         assert capsys.readouterr().out.splitlines()[1] == (
             f"Stripe still knows it as customer {account.customer}, with its cards: delete that there."
         )
-        counter.books_agree()
+        scenario.books_agree()

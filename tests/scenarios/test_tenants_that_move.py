@@ -16,7 +16,7 @@ from billing.rules.pricing import PerUnit
 from clusters.models import Cluster
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.stories import closed, hours, lines_of, prove
 from tests.terms import TWO_DOLLARS
 
@@ -43,7 +43,7 @@ def cluster() -> Cluster:
 def lab(plan: Plan, cluster: Cluster) -> Tenant:
     """In Berlin, with March issued over the fee and the two first hours of it."""
     tenant = a_tenant(plan=plan, plan_from=MARCH, accounts=[(cluster, "vision")], timezone="Europe/Berlin")
-    take_in(cluster, a_job(**MARCH_1ST))
+    ingest(cluster, a_job(**MARCH_1ST))
     assert closed("2026-03", tenant).total.text == "748.00"  # type: ignore[union-attr]
     return tenant
 
@@ -95,8 +95,8 @@ def test_case_009_a_price_changes_by_the_clock_of_the_period(
         version=plan.versions.get(), meter="gpu-hour", where={}, model=PerUnit(Decimal(3)), valid_from=APRIL
     )
     moves(lab, zone)
-    take_in(cluster, a_job(started="2026-03-31 21:00", ended="2026-03-31 22:00"))
-    take_in(cluster, a_job(started="2026-04-01 00:00", ended="2026-04-01 05:00"))
+    ingest(cluster, a_job(started="2026-03-31 21:00", ended="2026-03-31 22:00"))
+    ingest(cluster, a_job(started="2026-04-01 00:00", ended="2026-04-01 05:00"))
     closed("2026-04", lab)
     lines = newest(lab)
     assert ("2026-02-28 23:00", "vision", "2.00") in lines  # March's last hour, told late
@@ -131,8 +131,8 @@ def test_who_paid_for_an_issued_month_did_so_wherever_the_tenant_goes(
 ) -> None:
     """From April on the institute pays; what the lab used in March's last hour stays the lab's."""
     institute = a_tenant("institute", plan=plan, plan_from=MARCH, timezone="Europe/Berlin")
-    take_in(cluster, a_job(started="2026-03-31 21:00", ended="2026-03-31 22:00"))
-    take_in(cluster, a_job(started="2026-03-31 22:00", ended="2026-03-31 23:00"))
+    ingest(cluster, a_job(started="2026-03-31 21:00", ended="2026-03-31 22:00"))
+    ingest(cluster, a_job(started="2026-03-31 22:00", ended="2026-03-31 23:00"))
     third_party_payers.pay_for(payer=institute, tenant=lab, since=APRIL)
     engine.rate_tenants([lab])
     closed("2026-03", institute)

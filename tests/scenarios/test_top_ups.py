@@ -31,7 +31,7 @@ from billing.wallets.entries import Booking
 from billing.wallets.replay import Change
 from portal.dev.stripe_sandbox import currencies
 from tests.builders import at
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 from tests.history import history
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,8 +41,8 @@ DECLINED, ASKS = "4000000000000341", "4000002760003184"
 
 
 @pytest.fixture
-def counter() -> Iterator[Counter]:
-    with a_counter() as scenario:
+def scenario() -> Iterator[Scenario]:
+    with a_scenario() as scenario:
         wallet_terms.set_scheme(
             tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
@@ -68,71 +68,73 @@ def spend(amount: int, moment: datetime) -> None:
         replay.settle(wallet=row, moment=moment, change=Change(beside=[used], since=moment.date()))
 
 
-def rule(counter: Counter, *, below: int = 1000, amount: int = 2000, most: int = 10_000) -> AutomaticTopUp:
+def rule(scenario: Scenario, *, below: int = 1000, amount: int = 2000, most: int = 10_000) -> AutomaticTopUp:
     return automatic.set_rule(
-        wallet=wallet(), active=True, below=below, amount=amount, most=most, by="ann", moment=counter.now
+        wallet=wallet(), active=True, below=below, amount=amount, most=most, by="ann", moment=scenario.now
     )
 
 
-def charge(counter: Counter, amount: int = 5000, key: uuid.UUID | None = None) -> PaymentAttempt:
+def charge(scenario: Scenario, amount: int = 5000, key: uuid.UUID | None = None) -> PaymentAttempt:
     return top_ups.charge(
         wallet=wallet(),
         amount=amount,
         key=key or uuid.uuid4(),
-        gateway=counter.gateway,
+        gateway=scenario.gateway,
         back=BACK,
         who="ann",
-        moment=counter.now,
+        moment=scenario.now,
     )
 
 
-def bought(counter: Counter) -> list[int]:
+def bought(scenario: Scenario) -> list[int]:
     """What was charged for top-ups there, oldest first."""
-    intents = [each for each in counter.stripe.objects("payment_intent") if each["status"] == "succeeded"]
+    intents = [each for each in scenario.stripe.objects("payment_intent") if each["status"] == "succeeded"]
     return [each["amount"] for each in intents if each["metadata"].get("ct_kind") == "topup"]
 
 
-def test_case_069_a_form_that_is_sent_twice_and_events_that_come_twice_credit_once(counter: Counter) -> None:
-    counter.save_card()
+def test_case_069_a_form_that_is_sent_twice_and_events_that_come_twice_credit_once(
+    scenario: Scenario,
+) -> None:
+    scenario.save_card()
     key = uuid.uuid4()
-    charge(counter, key=key)
-    charge(counter, key=key)
+    charge(scenario, key=key)
+    charge(scenario, key=key)
     for _ in range(3):
-        counter.collect()
-    assert (bought(counter), balance()) == ([5000], 5000)
+        scenario.collect()
+    assert (bought(scenario), balance()) == ([5000], 5000)
     with pytest.raises(CollectingError, match="sent before with another amount"):
-        charge(counter, amount=6000, key=key)
+        charge(scenario, amount=6000, key=key)
 
 
-def test_what_was_bought_counts_as_booked_beside_what_was_charged(counter: Counter) -> None:
-    counter.save_card()
-    charge(counter)
-    counter.collect()
-    row = reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op")
+def test_what_was_bought_counts_as_booked_beside_what_was_charged(scenario: Scenario) -> None:
+    scenario.save_card()
+    charge(scenario)
+    scenario.collect()
+    row = reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op")
     # Beside an invoice of 4.00.
     assert (row.counts["opened"], row.sums["USD"]["charged"], row.sums["USD"]["booked"]) == (0, 5400, 5400)
 
 
-def test_case_070_a_top_up_that_is_refused_credits_nothing(counter: Counter) -> None:
-    counter.save_card(DECLINED)
-    assert charge(counter).state == AttemptState.FAILED
-    counter.collect()
-    assert (bought(counter), balance()) == ([], 0)
+def test_case_070_a_top_up_that_is_refused_credits_nothing(scenario: Scenario) -> None:
+    scenario.save_card(DECLINED)
+    assert charge(scenario).state == AttemptState.FAILED
+    scenario.collect()
+    assert (bought(scenario), balance()) == ([], 0)
 
 
-def test_a_top_up_whose_answer_is_lost_is_credited_once_when_it_is_found(counter: Counter) -> None:
+def test_a_top_up_whose_answer_is_lost_is_credited_once_when_it_is_found(scenario: Scenario) -> None:
     from billing.payments.gateways.base import GatewayError
 
-    counter.save_card()
-    counter.stripe.faults.answer_lost("POST /v1/payment_intents")
+    scenario.save_card()
+    scenario.stripe.faults.answer_lost("POST /v1/payment_intents")
     with pytest.raises(GatewayError):
-        charge(counter)
+        charge(scenario)
     assert balance() == 0
-    counter.collect()
-    assert (bought(counter), balance()) == ([5000], 5000)
+    scenario.collect()
+    assert (bought(scenario), balance()) == ([5000], 5000)
 
 
-def test_on_the_payment_page_credit_comes_when_it_was_paid(counter: Counter) -> None:
+def test_on_the_payment_page_credit_comes_when_it_was_paid(scenario: Scenario) -> None:
     key = uuid.uuid4()
 
     def page() -> PayLink:
@@ -140,19 +142,19 @@ def test_on_the_payment_page_credit_comes_when_it_was_paid(counter: Counter) -> 
             wallet=wallet(),
             amount=5000,
             key=key,
-            gateway=counter.gateway,
+            gateway=scenario.gateway,
             back=BACK,
             who="ann",
-            moment=counter.now,
+            moment=scenario.now,
         )
 
     link = page()
     assert page().pk == link.pk
     assert balance() == 0
-    counter.stripe.hand.pay(link.external_id or "")
-    counter.wait(minutes=15)
-    counter.collect()
-    counter.collect()
+    scenario.stripe.hand.pay(link.external_id or "")
+    scenario.wait(minutes=15)
+    scenario.collect()
+    scenario.collect()
     assert balance() == 5000
     with pytest.raises(CollectingError, match="used or closed"):
         page()
@@ -162,169 +164,169 @@ def test_on_the_payment_page_credit_comes_when_it_was_paid(counter: Counter) -> 
     ("amount", "sentence"),
     [(49, "below the smallest"), (100_000_000, "below the smallest or above the largest")],
 )
-def test_amounts_that_cannot_be_charged_are_refused(counter: Counter, amount: int, sentence: str) -> None:
-    counter.save_card()
+def test_amounts_that_cannot_be_charged_are_refused(scenario: Scenario, amount: int, sentence: str) -> None:
+    scenario.save_card()
     with pytest.raises(CollectingError, match=sentence):
-        charge(counter, amount=amount)
+        charge(scenario, amount=amount)
     assert not TopUp.objects.exists()
 
 
-def test_case_071_below_its_mark_a_wallet_is_topped_up_once(counter: Counter) -> None:
-    counter.save_card()
-    charge(counter, amount=3000)
-    rule(counter)
-    counter.collect()
-    assert bought(counter) == [3000]  # above its mark
-    spend(2500, counter.now)
-    counter.collect()
-    counter.collect()
-    assert (bought(counter), balance()) == ([3000, 2000], 2500)
-    spend(2000, counter.now)
-    counter.collect()
-    assert (bought(counter), balance()) == ([3000, 2000, 2000], 2500)
+def test_case_071_below_its_mark_a_wallet_is_topped_up_once(scenario: Scenario) -> None:
+    scenario.save_card()
+    charge(scenario, amount=3000)
+    rule(scenario)
+    scenario.collect()
+    assert bought(scenario) == [3000]  # above its mark
+    spend(2500, scenario.now)
+    scenario.collect()
+    scenario.collect()
+    assert (bought(scenario), balance()) == ([3000, 2000], 2500)
+    spend(2000, scenario.now)
+    scenario.collect()
+    assert (bought(scenario), balance()) == ([3000, 2000, 2000], 2500)
 
 
 def test_case_071_while_its_payment_takes_days_no_other_is_made() -> None:
-    with a_counter(currency="EUR") as counter:
+    with a_scenario(currency="EUR") as scenario:
         wallet_terms.set_scheme(
-            tenant=counter.lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+            tenant=scenario.lab, unit="EUR", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
-        counter.save_account()
-        rule(counter)
+        scenario.save_account()
+        rule(scenario)
         for _ in range(3):
-            counter.collect()
-            counter.wait(seconds=1)
+            scenario.collect()
+            scenario.wait(seconds=1)
         tried = PaymentAttempt.objects.filter(top_up__isnull=False)
         assert [attempt.state for attempt in tried] == ["processing"]
         assert balance() == 0
-        counter.wait(days=5)
+        scenario.wait(days=5)
         for _ in range(2):
-            counter.collect()
+            scenario.collect()
         assert [attempt.state for attempt in tried.all()] == ["succeeded"]
         assert balance() == 2000
-        assert counter.stripe.violations == []
+        assert scenario.stripe.violations == []
 
 
 def test_a_top_up_that_is_not_enough_is_followed_by_the_next_up_to_the_most_of_a_month(
-    counter: Counter,
+    scenario: Scenario,
 ) -> None:
-    counter.save_card()
-    charge(counter, amount=100)
-    spend(9000, counter.now)
-    rule(counter, amount=2000, most=5000)
+    scenario.save_card()
+    charge(scenario, amount=100)
+    spend(9000, scenario.now)
+    rule(scenario, amount=2000, most=5000)
     for _ in range(5):
-        counter.collect()
-    assert (bought(counter), balance()) == ([100, 2000, 2000], -4900)
-    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=counter.now)
+        scenario.collect()
+    assert (bought(scenario), balance()) == ([100, 2000, 2000], -4900)
+    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=scenario.now)
     assert stand.full == "This month's 50.00 USD are bought: it goes on next month."
-    counter.wait(days=12)  # it is May
-    counter.collect()
+    scenario.wait(days=12)  # it is May
+    scenario.collect()
     assert balance() == -2900
 
 
-def test_a_refusal_stops_it_until_another_card_is_there(counter: Counter) -> None:
-    counter.save_card(DECLINED)
-    rule(counter)
-    counter.collect()
-    counter.wait(days=2)
-    counter.collect()
+def test_a_refusal_stops_it_until_another_card_is_there(scenario: Scenario) -> None:
+    scenario.save_card(DECLINED)
+    rule(scenario)
+    scenario.collect()
+    scenario.wait(days=2)
+    scenario.collect()
     assert PaymentAttempt.objects.filter(top_up__isnull=False).count() == 1
-    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=counter.now)
+    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=scenario.now)
     assert stand.stopped.startswith("Stopped: Your card was declined. It goes on with another card")
 
-    counter.save_card()
-    counter.collect()
-    counter.collect()
-    assert (bought(counter), balance()) == ([2000], 2000)
+    scenario.save_card()
+    scenario.collect()
+    scenario.collect()
+    assert (bought(scenario), balance()) == ([2000], 2000)
     assert TopUp.objects.count() == 1  # the same crossing
 
 
-def test_a_card_that_asks_each_time_stops_it_and_setting_it_anew_tries_again(counter: Counter) -> None:
-    counter.save_card(ASKS)
-    rule(counter)
-    counter.collect()
-    counter.collect()
+def test_a_card_that_asks_each_time_stops_it_and_setting_it_anew_tries_again(scenario: Scenario) -> None:
+    scenario.save_card(ASKS)
+    rule(scenario)
+    scenario.collect()
+    scenario.collect()
     assert PaymentAttempt.objects.filter(top_up__isnull=False).count() == 1
-    counter.wait(hours=1)
-    rule(counter)
-    counter.collect()
+    scenario.wait(hours=1)
+    rule(scenario)
+    scenario.collect()
     assert PaymentAttempt.objects.filter(top_up__isnull=False).count() == 2
 
 
-def test_turned_off_nothing_is_bought_not_even_what_was_about_to_be_sent(counter: Counter) -> None:
-    counter.save_card()
-    top_up_rule = rule(counter)
-    customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
-    assert automatic.prepare(rule=top_up_rule, customer=customer, moment=counter.now) is not None
-    automatic.turn_off(wallet=wallet(), by="ann", moment=counter.now)
-    counter.collect()
-    assert (bought(counter), balance()) == ([], 0)
+def test_turned_off_nothing_is_bought_not_even_what_was_about_to_be_sent(scenario: Scenario) -> None:
+    scenario.save_card()
+    top_up_rule = rule(scenario)
+    customer = customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
+    assert automatic.prepare(rule=top_up_rule, customer=customer, moment=scenario.now) is not None
+    automatic.turn_off(wallet=wallet(), by="ann", moment=scenario.now)
+    scenario.collect()
+    assert (bought(scenario), balance()) == ([], 0)
     assert [attempt.state for attempt in PaymentAttempt.objects.filter(top_up__isnull=False)] == ["canceled"]
     assert history(AutomaticTopUp, "active") == [("insert", True), ("update", False)]
 
 
-def test_a_wallet_that_was_filled_meanwhile_is_not_topped_up(counter: Counter) -> None:
+def test_a_wallet_that_was_filled_meanwhile_is_not_topped_up(scenario: Scenario) -> None:
     """The top-up waits for a worker; a transfer fills the wallet before one comes."""
-    counter.save_card()
-    top_up_rule = rule(counter)
-    customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
-    assert automatic.prepare(rule=top_up_rule, customer=customer, moment=counter.now) is not None
+    scenario.save_card()
+    top_up_rule = rule(scenario)
+    customer = customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
+    assert automatic.prepare(rule=top_up_rule, customer=customer, moment=scenario.now) is not None
     grants.grant(
         wallet=wallet(),
         amount=100_000,
         key="transfer 1",
         who="Vision Lab",
-        moment=counter.now,
+        moment=scenario.now,
         why="Top-up by transfer",
         kind=GrantKind.TOP_UP,
     )
-    counter.collect()
-    assert (bought(counter), balance()) == ([], 100_000)
+    scenario.collect()
+    assert (bought(scenario), balance()) == ([], 100_000)
     assert [attempt.state for attempt in PaymentAttempt.objects.filter(top_up__isnull=False)] == ["canceled"]
 
 
 def test_an_amount_that_only_stripe_finds_too_small_is_not_asked_for_each_minute(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The account settles in another currency, whose smallest charge comes to 30.00 USD."""
     monkeypatch.setitem(currencies.LEAST, "usd", 3000)
-    counter.save_card()
-    top_up_rule = rule(counter)
+    scenario.save_card()
+    top_up_rule = rule(scenario)
     for _ in range(3):
-        counter.collect()
-        counter.wait(minutes=1)
+        scenario.collect()
+        scenario.wait(minutes=1)
     tried = PaymentAttempt.objects.filter(top_up__isnull=False)
     assert list(tried.values_list("state", "code")) == [("canceled", "amount_too_small")]
-    assert automatic.standing(top_up_rule, moment=counter.now).stopped == (
+    assert automatic.standing(top_up_rule, moment=scenario.now).stopped == (
         "Stopped: Stripe: Amount must be at least 30.00 USD. "
         "It is tried again after a day, or when you set another amount."
     )
-    rule(counter, amount=4000)  # Ann sees it, and buys more at once
-    counter.collect()
-    assert (bought(counter), balance()) == ([4000], 4000)
+    rule(scenario, amount=4000)  # Ann sees it, and buys more at once
+    scenario.collect()
+    assert (bought(scenario), balance()) == ([4000], 4000)
 
 
 @pytest.mark.parametrize("fault", ["answer_lost", "cut_before", "server_error"])
-def test_case_071_a_kill_or_a_lost_answer_buys_once(counter: Counter, fault: str) -> None:
-    counter.save_card()
-    rule(counter)
-    getattr(counter.stripe.faults, fault)("POST /v1/payment_intents")
+def test_case_071_a_kill_or_a_lost_answer_buys_once(scenario: Scenario, fault: str) -> None:
+    scenario.save_card()
+    rule(scenario)
+    getattr(scenario.stripe.faults, fault)("POST /v1/payment_intents")
     for _ in range(4):
-        counter.collect()
-    assert (bought(counter), balance()) == ([2000], 2000)
+        scenario.collect()
+    assert (bought(scenario), balance()) == ([2000], 2000)
 
 
-def test_case_071_two_at_once_buy_once(counter: Counter) -> None:
-    counter.save_card()
-    top_up_rule = rule(counter)
-    customer = customers.customer_of(counter.lab, gateway=counter.gateway, moment=counter.now)
+def test_case_071_two_at_once_buy_once(scenario: Scenario) -> None:
+    scenario.save_card()
+    top_up_rule = rule(scenario)
+    customer = customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
     troubles: list[BaseException] = []
     barrier = threading.Barrier(6)
 
     def work() -> None:
         try:
             barrier.wait()
-            automatic.prepare(rule=top_up_rule, customer=customer, moment=counter.now)
+            automatic.prepare(rule=top_up_rule, customer=customer, moment=scenario.now)
         except BaseException as error:  # noqa: BLE001 - told below
             troubles.append(error)
         finally:
@@ -337,9 +339,9 @@ def test_case_071_two_at_once_buy_once(counter: Counter) -> None:
         for thread in threads:
             thread.join()
         barrier.reset()
-        counter.collect()
+        scenario.collect()
     assert troubles == []
-    assert (bought(counter), balance(), TopUp.objects.count()) == ([2000], 2000, 1)
+    assert (bought(scenario), balance(), TopUp.objects.count()) == ([2000], 2000, 1)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,7 @@ def test_case_071_two_at_once_buy_once(counter: Counter) -> None:
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(
-    counter: Counter, options: dict[str, int], sentence: str
+    scenario: Scenario, options: dict[str, int], sentence: str
 ) -> None:
     with pytest.raises(CollectingError, match=sentence):
-        rule(counter, **options)
+        rule(scenario, **options)

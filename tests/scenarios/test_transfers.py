@@ -9,7 +9,7 @@ from billing.models import CreditEntry, Invoice, Payment, Transfer
 from billing.receivables import credit_balance
 from billing.rules.references import creditor_reference
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, take_in
+from tests.builders import a_cluster, a_job, ingest
 from tests.statements import IBAN, PAYER, Line, a_lab, camt, imported, march, reference, stands, told
 from tests.stories import close, invoice_of, prove
 
@@ -79,7 +79,7 @@ def test_case_080_a_part_leaves_the_rest_due_and_too_much_becomes_credit_that_pa
     assert credit_balance.of(lab, "EUR") == 500  # 12 + 13 = 20 paid + 5 of credit
 
     cluster = a_cluster()
-    take_in(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
+    ingest(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     april = invoice_of(lab, "2026-04")
     assert stands(april) == ("paid", "4.00", "0.00")
@@ -100,7 +100,7 @@ def test_a_transfer_that_went_back_makes_the_invoice_due_again(lab: Tenant, invo
 def test_credit_that_was_used_is_due_again_when_its_transfer_went_back(lab: Tenant, invoice: Invoice) -> None:
     imported(camt(Line(amount="25.00", reference=reference(invoice), name="B1")))
     cluster = a_cluster()
-    take_in(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
+    ingest(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     april = invoice_of(lab, "2026-04")
     assert stands(april)[0] == "paid"
@@ -137,7 +137,7 @@ def test_a_batch_is_booked_transfer_by_transfer(invoice: Invoice) -> None:
 
 
 def test_one_transfer_pays_several_invoices_the_oldest_first(lab: Tenant, invoice: Invoice) -> None:
-    take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
+    ingest(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     april = invoice_of(lab, "2026-04")
     imported(camt(Line(amount="23.00", text=f"{april.number} + {invoice.number}")))

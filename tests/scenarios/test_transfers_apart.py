@@ -44,7 +44,7 @@ def a_database_that_refuses(amount: int) -> Iterator[None]:
 def test_a_transfer_that_fails_at_its_commit_holds_up_none_behind_it_and_is_tried_again() -> None:
     invoice = march(a_lab())
     with a_database_that_refuses(666):
-        statement_import.take_in(data=BOTH, name="april.xml", by="op", moment=APRIL, most=0)
+        statement_import.import_statement(data=BOTH, name="april.xml", by="op", moment=APRIL, most=0)
         with pytest.raises(LeftOverError, match="Not this one"):
             tasks.match_transfers()
         assert [state for _, state, _ in told()] == ["new", "booked"]

@@ -192,7 +192,9 @@ WENT = "04.04.2026;-20,00;EUR;Vision Lab;DE75;Return;REF7"
 
 @pytest.mark.parametrize("most", [None, 0], ids=["at once", "by the worker"])
 def test_a_return_is_found_in_a_file_that_has_the_newest_first(invoice: Invoice, most: int | None) -> None:
-    statement_import.take_in(data=csv(WENT, CAME), name="april.csv", by="op", moment=APRIL, most=most)
+    statement_import.import_statement(
+        data=csv(WENT, CAME), name="april.csv", by="op", moment=APRIL, most=most
+    )
     matching.match_new(moment=APRIL)
     assert [(amount, state) for amount, state, _ in told()] == [("-20.00", "booked"), ("20.00", "returned")]
     assert stands(invoice) == ("due", "0.00", "20.00")

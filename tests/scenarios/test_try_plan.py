@@ -123,7 +123,7 @@ def three_months(site: Path) -> None:
         {"gpus": 5, "gpu_share": (1, 7), "account": "robots"},
         {"gpus": 4, "account": "speech", "cpu_milli": 64_000, "suspended": 7},
     ]
-    builders.take_in(
+    builders.ingest(
         cluster,
         *(
             builders.a_job(**shape, started=f"2026-0{month}-{day} 21:17:0{n}", ended=f"{end} 03:11:1{n}")

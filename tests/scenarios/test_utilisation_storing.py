@@ -8,7 +8,7 @@ import pytest
 
 from clusters.connectors.base import BusyHour, BusySource, ConnectorError
 from clusters.models import Connection, Pull, UsageRecord, UtilisationHour
-from tests.builders import a_bad_row, a_cluster, a_job, at, take_in
+from tests.builders import a_bad_row, a_cluster, a_job, at, ingest
 from tests.schedulers import Scheduler, a_connection
 
 pytestmark = pytest.mark.django_db
@@ -62,7 +62,7 @@ def test_what_arrives_late_replaces_what_stood() -> None:
 
 
 def test_of_one_hour_told_twice_the_last_word_holds() -> None:
-    take_in(
+    ingest(
         a_cluster(),
         a_job(source_key="train"),
         busy("train", "2026-03-02 10:00", "10", 3600),
@@ -124,13 +124,13 @@ def test_what_cannot_be_true_is_left_out_and_told(busy_hour: BusyHour, why: str)
 
 
 def test_a_little_more_than_all_of_the_time_is_noise() -> None:
-    take_in(a_cluster(), a_job(source_key="train"), busy("train", "2026-03-02 10:00", "3610", 3600))
+    ingest(a_cluster(), a_job(source_key="train"), busy("train", "2026-03-02 10:00", "3610", 3600))
     assert stored() == [("train", "10:00", "3600", 3600, "device")]
 
 
 def test_other_clusters_runs_of_the_same_name_are_left_alone() -> None:
     one, other = a_cluster("one"), a_cluster("other")
-    take_in(one, a_job(source_key="train"), busy("train", "2026-03-02 10:00", "1", 3600))
-    take_in(other, a_job(source_key="train"), busy("train", "2026-03-02 10:00", "2", 3600))
+    ingest(one, a_job(source_key="train"), busy("train", "2026-03-02 10:00", "1", 3600))
+    ingest(other, a_job(source_key="train"), busy("train", "2026-03-02 10:00", "2", 3600))
     rows = UtilisationHour.objects.values_list("record__cluster__name", "busy").order_by("busy")
     assert list(rows) == [("one", Decimal(1)), ("other", Decimal(2))]

@@ -21,7 +21,7 @@ from portal.core.audit.models import AuditEntry
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Corrections, Tenant
 from tests import on_terms
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, own, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest, own
 from tests.stories import closed, hours, invoice_of, printed, prove
 from tests.terms import TWO_DOLLARS, a_version
 from tests.tiers import examples
@@ -41,7 +41,7 @@ def a_lab(corrections: str = Corrections.CREDIT_NOTE) -> Tenant:
     cluster = a_cluster(complete_through="2026-09-01")
     a_seller()
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")], corrections=corrections)
-    take_in(cluster, a_job(source_key="7@1", ended="2026-03-02 12:00"))
+    ingest(cluster, a_job(source_key="7@1", ended="2026-03-02 12:00"))
     closed("2026-03", lab)
     return lab
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_void_says_why(vision: Tenant) -> None:
     march = invoice_of(vision, "2026-03")
     with pytest.raises(VoidError, match="Say why"):
         void(march, " ")
-    take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
+    ingest(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"))
     closed("2026-04", vision)
     with pytest.raises(
         VoidError, match=r"INV-2026-0002 was issued with or after INV-2026-0001 and counts on it"
@@ -135,7 +135,7 @@ def test_an_invoice_that_was_credited_in_part_is_credited_in_full_and_never_void
 
 
 def test_an_invoice_that_credit_notes_were_issued_with_stands(vision: Tenant) -> None:
-    take_in(
+    ingest(
         a_cluster(),
         a_job(source_key="7@1", ended="2026-03-02 11:00"),
         a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"),
@@ -223,7 +223,7 @@ def test_case_095_whatever_is_used_closed_voided_and_credited_the_sums_hold(
             newest = Invoice.objects.issued().exclude(kind="credit-note").order_by("pk").last()
             if step == "use":
                 account = ("vision", "audio")[size % 2]
-                take_in(
+                ingest(
                     a_cluster(), a_job(source_key="7@1", account=account, ended=f"2026-03-02 {10 + size}:00")
                 )
             elif step == "close" and month < 8:  # what the cluster has told of ends in August
@@ -245,7 +245,7 @@ def test_case_095_whatever_is_used_closed_voided_and_credited_the_sums_hold(
                 except (VoidError, credit_notes.CreditError):
                     pass
             prove()
-        take_in(
+        ingest(
             a_cluster(),
             a_job(source_key="8@1", started=f"2026-{month:02d}-02 00:00", ended=f"2026-{month:02d}-02 20:00"),
         )

@@ -22,7 +22,7 @@ from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
-from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 
 pytestmark = pytest.mark.django_db
 
@@ -82,7 +82,7 @@ def tokens(amount: int) -> str:
 def test_worked_example_b_84_tokens_leave_46(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     a_scheme(tenant, initial=(100, "once"), monthly=(30, "month"))
-    take_in(
+    ingest(
         cluster,
         a_long_job(5, 8, "rtx2080"),
         a_long_job(10, 4, "rtx3090"),
@@ -97,7 +97,7 @@ def test_worked_example_b_84_tokens_leave_46(lab: tuple[Cluster, Tenant]) -> Non
 def test_booking_again_changes_nothing(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     a_scheme(tenant, initial=(100, "once"))
-    take_in(cluster, a_long_job(5, 8, "rtx2080"))
+    ingest(cluster, a_long_job(5, 8, "rtx2080"))
     booking.book(tenant=tenant, moment=END)
     before = list(WalletEntry.objects.values_list("pk", flat=True))
     booking.book(tenant=tenant, moment=END)
@@ -111,7 +111,7 @@ def test_a_wallet_that_cannot_be_booked_holds_up_none_behind_it(lab: tuple[Clust
     speech = a_tenant("speech-lab", plan=Plan.objects.get(), accounts=[(cluster, "speech")])
     for each in (tenant, speech):
         a_scheme(each, scope="tenant", initial=(100, "once"))
-    take_in(cluster, a_long_job(5, 8, "rtx2080"), a_long_job(1, 1, "rtx3090", account="speech"))
+    ingest(cluster, a_long_job(5, 8, "rtx2080"), a_long_job(1, 1, "rtx3090", account="speech"))
     GrantRule.objects.filter(scheme__tenant=tenant).update(
         amount=2**63 - 1
     )  # the use before it leaves the column
@@ -147,7 +147,7 @@ def test_wallets_without_anything_due_cost_no_query(
 def test_case_067_a_debt_below_the_overdraft_is_booked_in_full_and_stays(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     scheme = a_scheme(tenant, initial=(4, "once"))
-    take_in(cluster, a_long_job(10, 8, "rtx3090"), a_long_job(13, 8, "rtx3090"))
+    ingest(cluster, a_long_job(10, 8, "rtx3090"), a_long_job(13, 8, "rtx3090"))
     booking.book(tenant=tenant, moment=END)
     assert balances() == {"ben": "-180"}
     wallet = Wallet.objects.get(scheme=scheme)
@@ -160,7 +160,7 @@ def test_case_067_a_debt_below_the_overdraft_is_booked_in_full_and_stays(lab: tu
 def test_a_token_a_day_heals_a_negative_balance(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     a_scheme(tenant, daily=(1, "day"))
-    take_in(cluster, a_long_job(5, 1, "rtx3090"))
+    ingest(cluster, a_long_job(5, 1, "rtx3090"))
     booking.book(tenant=tenant, moment=at("2026-03-02 20:00"))
     assert balances() == {"ben": "-3"}
     grants.tend(moment=at("2026-03-09 00:00"))
@@ -172,7 +172,7 @@ def test_a_grant_of_an_hour_stops_at_its_cap_and_is_made_up_for_after_a_stop(
 ) -> None:
     cluster, tenant = lab
     a_scheme(tenant, hourly=(1, "hour", 100))
-    take_in(cluster, a_long_job(1, 1, "rtx3090"))
+    ingest(cluster, a_long_job(1, 1, "rtx3090"))
     booking.book(tenant=tenant, moment=at("2026-03-02 12:00"))
     assert balances() == {"ben": "36"}  # 37 full hours since the 1st, less one
     grants.tend(moment=at("2026-03-20 00:00"))
@@ -182,7 +182,7 @@ def test_a_grant_of_an_hour_stops_at_its_cap_and_is_made_up_for_after_a_stop(
 def test_memory_of_gpus_is_no_obstacle_to_sums_of_zero(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     a_scheme(tenant, initial=(100, "once"), daily=(1, "day", 50))
-    take_in(cluster, a_long_job(5, 8, "rtx2080"), a_long_job(7, 3, "a6000", user="zoe"))
+    ingest(cluster, a_long_job(5, 8, "rtx2080"), a_long_job(7, 3, "a6000", user="zoe"))
     booking.book(tenant=tenant, moment=END)
     by_wallet = WalletEntry.objects.values_list("wallet").annotate(sum=Sum("amount"))
     assert {total for _, total in by_wallet} == {0}
@@ -197,10 +197,10 @@ def test_memory_of_gpus_is_no_obstacle_to_sums_of_zero(lab: tuple[Cluster, Tenan
 def test_a_corrected_job_gives_back_to_the_grant_it_took_from(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     a_scheme(tenant, initial=(100, "once"))
-    take_in(cluster, a_long_job(5, 8, "rtx3090", job_id="7", source_key="7@1"))
+    ingest(cluster, a_long_job(5, 8, "rtx3090", job_id="7", source_key="7@1"))
     booking.book(tenant=tenant, moment=END)
     assert balances() == {"ben": "60"}
-    take_in(cluster, a_long_job(4, 8, "rtx3090", job_id="7", source_key="7@1"))
+    ingest(cluster, a_long_job(4, 8, "rtx3090", job_id="7", source_key="7@1"))
     booking.book(tenant=tenant, moment=END)
     assert balances() == {"ben": "68"}
     assert WalletGrant.objects.get().left == 68 * MILLION
@@ -218,7 +218,7 @@ def test_case_066_what_expired_pays_for_no_later_day_and_goes(lab: tuple[Cluster
         moment=at("2026-03-01 09:00"),
         expires_on=date(2026, 3, 3),
     )
-    take_in(
+    ingest(
         cluster,
         a_long_job(5, 1, "rtx3090"),
         a_job(started="2026-03-03 10:00", ended="2026-03-03 14:00", gpu_model="rtx3090"),
@@ -242,10 +242,10 @@ def test_case_068_what_returns_to_an_expired_grant_stays_expired(lab: tuple[Clus
         moment=at("2026-03-01 09:00"),
         expires_on=date(2026, 3, 3),
     )
-    take_in(cluster, a_long_job(5, 1, "rtx3090", job_id="7", source_key="7@1"))
+    ingest(cluster, a_long_job(5, 1, "rtx3090", job_id="7", source_key="7@1"))
     booking.book(tenant=tenant, moment=END)
     grants.tend(moment=END)
-    take_in(cluster, a_long_job(2, 1, "rtx3090", job_id="7", source_key="7@1"))
+    ingest(cluster, a_long_job(2, 1, "rtx3090", job_id="7", source_key="7@1"))
     booking.book(tenant=tenant, moment=END)
     grants.tend(moment=END)
     assert balances() == {"ben": "0"}
@@ -254,7 +254,7 @@ def test_case_068_what_returns_to_an_expired_grant_stays_expired(lab: tuple[Clus
 def test_a_grant_is_given_once_and_pays_the_debt_first(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     a_scheme(tenant, scope="tenant")
-    take_in(cluster, a_long_job(5, 1, "rtx3090"))
+    ingest(cluster, a_long_job(5, 1, "rtx3090"))
     booking.book(tenant=tenant, moment=END)
     wallet = Wallet.objects.get()
     arguments = {"wallet": wallet, "amount": 20 * MILLION, "key": "TRX 17", "who": "op", "moment": END}
@@ -302,14 +302,14 @@ def test_each_project_pays_from_its_own(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     own(tenant, cluster, "nlp", project="Translation")
     a_scheme(tenant, scope="project", initial=(10, "once"))
-    take_in(cluster, a_long_job(2, 1, "rtx3090"), a_long_job(3, 1, "rtx3090", account="nlp"))
+    ingest(cluster, a_long_job(2, 1, "rtx3090"), a_long_job(3, 1, "rtx3090", account="nlp"))
     booking.book(tenant=tenant, moment=END)
     assert sorted(balances().values()) == ["7", "8"]
 
 
 def test_without_a_scheme_the_tenants_debt_is_seen_all_the_same(lab: tuple[Cluster, Tenant]) -> None:
     cluster, _ = lab
-    take_in(cluster, a_long_job(2, 1, "rtx3090"))
+    ingest(cluster, a_long_job(2, 1, "rtx3090"))
     assert booking.book_due(moment=END) == 1
     assert balances() == {"Vision Lab": "-2"}
 
@@ -322,7 +322,7 @@ def test_any_batching_of_the_same_jobs_books_the_same(lab: tuple[Cluster, Tenant
         for day in range(2, 12)
     ]
     for job in reversed(jobs):
-        take_in(cluster, job)
+        ingest(cluster, job)
         booking.book(tenant=tenant, moment=END)
     assert balances() == {"ben": "64.41667"}  # ten times 3.558333: 7 h 7 min at 0.5, rounded a service day
 
@@ -347,7 +347,7 @@ def test_seconds_paid_by_wallet_are_billed_once_they_are_booked_and_stand_on_no_
 ) -> None:
     cluster, tenant = lab
     a_scheme(tenant, initial=(100, "once"))
-    take_in(cluster, a_long_job(5, 8, "rtx2080"), as_of="2026-04-01")
+    ingest(cluster, a_long_job(5, 8, "rtx2080"), as_of="2026-04-01")
     sums = prove().sums["gpu1", "gpu"]
     assert sums.parts["pending"] == 144_000
     assert sums.parts["billed"] == 0
@@ -364,7 +364,7 @@ def test_seconds_paid_by_wallet_are_billed_once_they_are_booked_and_stand_on_no_
 def test_a_balance_that_was_changed_by_hand_breaks_the_proof(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     a_scheme(tenant, initial=(100, "once"))
-    take_in(cluster, a_long_job(5, 8, "rtx2080"))
+    ingest(cluster, a_long_job(5, 8, "rtx2080"))
     booking.book_due(moment=END)
     Wallet.objects.update(balance=99 * MILLION)
     broken = [check.name for check in prove().checks if check.broken]
@@ -374,7 +374,7 @@ def test_a_balance_that_was_changed_by_hand_breaks_the_proof(lab: tuple[Cluster,
 def test_eve_reads_nothing_of_another_tenants_wallets(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     a_scheme(tenant, initial=(100, "once"))
-    take_in(cluster, a_long_job(2, 1, "rtx3090"))
+    ingest(cluster, a_long_job(2, 1, "rtx3090"))
     booking.book(tenant=tenant, moment=END)
     eve = a_tenant("eve-lab")
     with tenant_scope(eve):

@@ -19,7 +19,7 @@ from billing.rules.money import Money
 from billing.wallets import grants, wallet_terms
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.paying import pays
 from tests.scenarios import oracle_wallets
 from tests.scenarios.oracle_wallets import Charge, Pot
@@ -92,7 +92,7 @@ def play(world: World) -> None:
     for day, gpus, other in world.used[:: -1 if world.turned else 1]:
         on = FIRST + timedelta(days=day)
         account = "vision" if other else "physics"
-        take_in(cluster, a_job(account=account, gpus=gpus, started=f"{on} 10:00", ended=f"{on} 11:00"))
+        ingest(cluster, a_job(account=account, gpus=gpus, started=f"{on} 10:00", ended=f"{on} 11:00"))
     for day in world.tended:
         grants.tend(moment=at(f"{FIRST + timedelta(days=day)}"))
     expected, actual = [], []

@@ -26,7 +26,7 @@ from billing.wallets.wallet_terms import Rule
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, own, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.documentation import table
 from tests.scenarios import oracle_wallets
 from tests.scenarios.oracle_wallets import Gift, Job, Story
@@ -93,7 +93,7 @@ def test_a_grant_that_pays_a_debt_and_expires_leaves_nothing_when_its_job_is_cor
         grants.grant(wallet=wallet, amount=100_00, key="R1", who="op", moment=noon, expires_on=ends)
 
     def use(gpus: int, on: str) -> None:
-        take_in(
+        ingest(
             cluster, a_job(source_key="7", gpus=gpus, started="2026-09-01 10:00", ended="2026-09-01 11:00")
         )
         booking.book(tenant=tenant, moment=at(on))
@@ -116,7 +116,7 @@ def test_a_grant_that_pays_a_debt_and_expires_leaves_nothing_when_its_job_is_cor
 def test_a_debt_of_days_before_is_paid_and_expires_with_its_grant_all_the_same() -> None:
     cluster, tenant = a_lab()
     wallet = a_wallet(tenant)
-    take_in(cluster, a_job(source_key="7", gpus=100, started="2026-08-31 10:00", ended="2026-08-31 11:00"))
+    ingest(cluster, a_job(source_key="7", gpus=100, started="2026-08-31 10:00", ended="2026-08-31 11:00"))
     booking.book(tenant=tenant, moment=at("2026-08-31 12:00"))
     grants.grant(
         wallet=wallet,
@@ -127,7 +127,7 @@ def test_a_debt_of_days_before_is_paid_and_expires_with_its_grant_all_the_same()
         expires_on=date(2026, 9, 10),
     )
     assert balance() == "0.00"
-    take_in(cluster, a_job(source_key="7", gpus=1, started="2026-08-31 10:00", ended="2026-08-31 11:00"))
+    ingest(cluster, a_job(source_key="7", gpus=1, started="2026-08-31 10:00", ended="2026-08-31 11:00"))
     booking.book(tenant=tenant, moment=at("2026-09-20"))
     assert balance() == "0.00"
     holds()
@@ -147,7 +147,7 @@ def test_a_cap_looks_at_each_hour_however_often_it_is_booked(every: int) -> None
     for hour in range(every, 25, every):
         until = midnight + HOUR * hour
         began = until - HOUR * every
-        take_in(cluster, a_job(source_key=f"{hour}", started=str(began)[:16], ended=str(until)[:16]))
+        ingest(cluster, a_job(source_key=f"{hour}", started=str(began)[:16], ended=str(until)[:16]))
         booking.book(tenant=tenant, moment=until)
         assert balance() == expected.get(f"{hour:02d}:00", "10.00")
     holds()
@@ -157,11 +157,11 @@ def test_use_that_becomes_known_late_lets_an_hour_that_gave_nothing_give() -> No
     cluster, tenant = a_lab()
     a_wallet(tenant, oracle_wallets.Rule("hourly", "hour", 1_00, cap=10_00))
     grants.tend(moment=at("2026-09-01 12:00"))
-    take_in(cluster, a_job(gpus=3, started="2026-09-01 02:00", ended="2026-09-01 03:00"))
+    ingest(cluster, a_job(gpus=3, started="2026-09-01 02:00", ended="2026-09-01 03:00"))
     booking.book(tenant=tenant, moment=at("2026-09-01 12:00"))
     assert balance() == "10.00"
     assert WalletGrant.objects.filter(granted_at__gte=at("2026-09-01")).count() == 3
-    take_in(cluster, a_job(source_key="late", gpus=9, started="2026-08-30 02:00", ended="2026-08-30 03:00"))
+    ingest(cluster, a_job(source_key="late", gpus=9, started="2026-08-30 02:00", ended="2026-08-30 03:00"))
     booking.book(tenant=tenant, moment=at("2026-09-01 13:00"))
     assert balance() == "10.00"
     holds()
@@ -170,7 +170,7 @@ def test_use_that_becomes_known_late_lets_an_hour_that_gave_nothing_give() -> No
 def test_a_cap_gives_out_of_a_debt_up_to_it() -> None:
     cluster, tenant = a_lab()
     a_wallet(tenant, oracle_wallets.Rule("monthly", "month", 30_00, cap=10_00))
-    take_in(cluster, a_job(gpus=15, started="2026-08-20 10:00", ended="2026-08-20 11:00"))
+    ingest(cluster, a_job(gpus=15, started="2026-08-20 10:00", ended="2026-08-20 11:00"))
     booking.book(tenant=tenant, moment=at("2026-08-21"))
     assert balance() == "-5.00"
     grants.tend(moment=at("2026-09-01"))
@@ -184,7 +184,7 @@ def test_the_proof_sees_a_day_that_another_grant_has_paid_for() -> None:
     wallet = a_wallet(tenant)
     for key in ("R1", "R2"):
         grants.grant(wallet=wallet, amount=10_00, key=key, who="op", moment=at("2026-09-01"))
-    take_in(cluster, a_job(gpus=4, started="2026-09-01 10:00", ended="2026-09-01 11:00"))
+    ingest(cluster, a_job(gpus=4, started="2026-09-01 10:00", ended="2026-09-01 11:00"))
     booking.book(tenant=tenant, moment=at("2026-09-02"))
     holds()
     first, second = WalletGrant.objects.order_by("key")
@@ -285,10 +285,10 @@ class Play:
         )
 
     def draft(self, place: int) -> None:
-        take_in(self.cluster, self.fact(place, self.world.jobs[place][3]))
+        ingest(self.cluster, self.fact(place, self.world.jobs[place][3]))
 
     def job(self, place: int) -> None:
-        take_in(self.cluster, self.fact(place, self.world.jobs[place][1]))
+        ingest(self.cluster, self.fact(place, self.world.jobs[place][1]))
 
     def gift(self, place: int) -> None:
         gift = self.world.gifts[place]

@@ -14,7 +14,7 @@ from billing.receivables import settlement
 from billing.receivables.settlement import PaymentError
 from billing.rules.money import Money
 from billing.wallets import grants
-from tests.builders import a_job, at, take_in
+from tests.builders import a_job, at, ingest
 from tests.scenarios.test_wallets_pay_first import TODAY, a_lab, drawn, left, top_up, used
 from tests.stories import close, closed, invoice_of, prove
 
@@ -107,8 +107,8 @@ def test_a_top_up_waits_for_open_periods_from_before_it_was_given(voided: bool) 
 def test_an_empty_month_that_nobody_closes_holds_up_nothing_that_expired() -> None:
     cluster, vision, wallet = a_lab()
     mistaken = {"source_key": "7@1", "started": "2026-02-10 10:00"}
-    take_in(cluster, a_job(ended="2026-02-10 11:00", **mistaken))
-    take_in(cluster, a_job(ended="2026-02-10 10:00", **mistaken))
+    ingest(cluster, a_job(ended="2026-02-10 11:00", **mistaken))
+    ingest(cluster, a_job(ended="2026-02-10 10:00", **mistaken))
     top_up(wallet, 50_00, expires_on=date(2026, 3, 25))
     used(cluster, 10)
     grants.tend(moment=at("2026-04-02"))

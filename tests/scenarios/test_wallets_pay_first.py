@@ -25,7 +25,7 @@ from billing.wallets import grants, wallet_holds, wallet_terms
 from billing.wallets.entries import WalletError
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.configuring_terms import apply, refused
 from tests.evidence import bundle, files_of, rows_of
 from tests.scenarios import configuring
@@ -64,7 +64,7 @@ def top_up(
 
 
 def used(cluster: Cluster, hours: int, day: str = "2026-03-20") -> None:
-    take_in(cluster, a_job(gpus=hours, started=f"{day} 10:00", ended=f"{day} 11:00"))
+    ingest(cluster, a_job(gpus=hours, started=f"{day} 10:00", ended=f"{day} 11:00"))
 
 
 def drawn(invoice: Invoice) -> dict[str, int]:
@@ -281,9 +281,9 @@ def test_a_credit_note_gives_back_to_the_wallet_what_was_not_due_by_policy(
 def test_usage_that_shrank_comes_back_to_the_wallet_by_way_of_its_credit_note() -> None:
     cluster, vision, wallet = a_lab(corrections="credit-note")
     top_up(wallet, 100_00)
-    take_in(cluster, a_job(source_key="7@1", ended="2026-03-03 10:00"))  # 24 h
+    ingest(cluster, a_job(source_key="7@1", ended="2026-03-03 10:00"))  # 24 h
     closed("2026-03", vision)
-    take_in(cluster, a_job(source_key="7@1", ended="2026-03-02 20:00"))  # 10 h after all
+    ingest(cluster, a_job(source_key="7@1", ended="2026-03-02 20:00"))  # 10 h after all
     closed("2026-04", vision)
     assert left() == {"R1": 80_00}
     note = Invoice.objects.get(kind="credit-note")

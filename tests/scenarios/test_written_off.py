@@ -18,7 +18,7 @@ from billing.receivables.write_offs import WriteOffError
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
 from tests import stories
-from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, take_in
+from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.history import history
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ def lab() -> Tenant:
     cluster = a_cluster()
     a_seller()
     lab = a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")])
-    take_in(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"), as_of="2026-07-20")
+    ingest(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"), as_of="2026-07-20")
     stories.close("2026-03", lab, on="2026-04-01")
     return lab
 

@@ -95,7 +95,7 @@ def a_house(*, close: bool = True) -> House:
         address="Gate 1\n10115 Berlin",
     )
     speech = builders.a_tenant("speech-lab", plan=plan("speech-deal", "1.25"), accounts=[(cluster, "speech")])
-    builders.take_in(
+    builders.ingest(
         cluster,
         builders.a_job(
             job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00"

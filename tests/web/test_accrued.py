@@ -92,7 +92,7 @@ def half_of_march(cluster: Cluster, gpus: int = 10, model: str = "a100") -> None
         seen_until="2026-03-15 00:00",
         state="RUNNING",
     )
-    builders.take_in(cluster, *days, running, as_of="2026-03-15")
+    builders.ingest(cluster, *days, running, as_of="2026-03-15")
 
 
 def march(lab: Tenant) -> BillingPeriod:
@@ -119,7 +119,7 @@ def shown(lab: Tenant) -> list[Money]:
 def test_what_has_accrued_is_what_a_close_would_say_now(plan: str) -> None:
     cluster, lab = a_lab(PLANS[plan]())
     half_of_march(cluster)
-    builders.take_in(cluster, builders.a_job(account="robots", gpu_model="h100", gpus=7))
+    builders.ingest(cluster, builders.a_job(account="robots", gpu_model="h100", gpus=7))
     assert shown(lab) == [rehearsed(lab)]
 
 
@@ -128,7 +128,7 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
     half_of_march(cluster)
     stories.close("2026-03", lab, accept="early")  # 152 hours at 2.00, the fees of March and of April
     assert stories.total(stories.invoice_of(lab, "2026-03")) == "404.00"
-    builders.take_in(
+    builders.ingest(
         cluster,
         builders.a_job(started="2026-03-20 10:00", ended="2026-03-20 15:00"),
         builders.a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00"),
@@ -195,7 +195,7 @@ def test_ann_reads_tiers_allowance_fee_and_discount_and_what_they_come_to(
 
 def test_a_price_per_unit_is_carried_on_at_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, lab = a_lab(PLANS["per unit"]())
-    builders.take_in(
+    builders.ingest(
         cluster,
         *(
             builders.a_job(gpus=10, started=f"2026-03-{n:02} 10:00", ended=f"2026-03-{n:02} 11:00")
@@ -216,14 +216,14 @@ def test_a_price_per_unit_is_carried_on_at_its_price(monkeypatch: pytest.MonkeyP
 def test_too_few_days_tell_no_band_and_still_fewer_no_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, lab = a_lab(PLANS["per unit"]())
     ann = builders.a_person(tenant=lab)
-    builders.take_in(
+    builders.ingest(
         cluster, builders.a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00"), as_of="2026-03-02"
     )
     stand_at(monkeypatch, "2026-03-02 10:00")
     assert "A forecast takes three whole days of use; there is one so far." in words(
         page(ann, "/t/vision-lab/")
     )
-    builders.take_in(
+    builders.ingest(
         cluster, builders.a_job(started="2026-03-04 10:00", ended="2026-03-04 11:00"), as_of="2026-03-05"
     )
     stand_at(monkeypatch, "2026-03-05 10:00")
@@ -236,7 +236,7 @@ def test_case_024_late_usage_before_the_close_refreshes_what_it_would_say() -> N
     cluster, lab = a_lab(PLANS["graduated"]())
     half_of_march(cluster)
     assert rehearsed(lab).text == "430.00"  # 100 × 3.00 + 52 × 2.50
-    builders.take_in(cluster, builders.a_job(gpus=8, started="2026-03-31 10:00", ended="2026-03-31 11:00"))
+    builders.ingest(cluster, builders.a_job(gpus=8, started="2026-03-31 10:00", ended="2026-03-31 11:00"))
     assert shown(lab) == [rehearsed(lab)] == [Money.from_minor(45_000, "USD")]
     assert stories.closed("2026-03", lab, accept="late").total == Money.from_minor(45_000, "USD")
 

@@ -25,7 +25,7 @@ def test_op_hands_an_account_over_by_searching_for_it(live_server: LiveServer) -
     builders.an_operator()
     cluster = builders.a_cluster("philly")
     builders.a_tenant("vision-lab", plan=builders.a_plan())
-    builders.take_in(cluster, builders.a_job(account="vision"))
+    builders.ingest(cluster, builders.a_job(account="vision"))
     version = PlanVersion.objects.get()
     with chromium() as browser, visit(browser, width=1440) as seen:
         page = seen.page

@@ -13,7 +13,7 @@ from billing.models import GatewayPayout
 from billing.reconciliation import reconciliation_run
 from tests import builders
 from tests.builders import PASSWORD
-from tests.collecting import Counter, a_counter, more_labs
+from tests.collecting import Scenario, a_scenario, more_labs
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, Visit, chromium, visit
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ pytestmark = [
 
 
 @pytest.fixture
-def counter() -> Iterator[Counter]:
+def scenario() -> Iterator[Scenario]:
     """Six payments that were paid out; of some the books differ, one difference was noted, one is resolved."""
-    with a_counter() as scenario:
+    with a_scenario() as scenario:
         builders.an_operator()
         more_labs(scenario, [f"lab-{number}" for number in range(1, 6)])
         scenario.save_card()
@@ -37,17 +37,17 @@ def counter() -> Iterator[Counter]:
         yield scenario
 
 
-def books_that_differ(counter: Counter) -> str:
-    hand, intents = counter.stripe.hand, counter.stripe.objects("payment_intent")
+def books_that_differ(scenario: Scenario) -> str:
+    hand, intents = scenario.stripe.hand, scenario.stripe.objects("payment_intent")
     hand.alter(intents[0]["id"], amount=399)
     hand.alter(intents[1]["id"], status="processing")
     hand.move(-250)
     hand.dispute(intents[2]["id"])
-    counter.wait(hours=3)
-    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="each night")
+    scenario.wait(hours=3)
+    reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="each night")
     hand.alter(intents[1]["id"], status="succeeded")
-    counter.wait(hours=3)
-    reconciliation_run.run(gateway=counter.gateway, moment=counter.now, by="op@cluster.example")
+    scenario.wait(hours=3)
+    reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op@cluster.example")
     return GatewayPayout.objects.order_by("made_at")[0].pk
 
 
@@ -62,9 +62,9 @@ def sign_in(seen: Visit, site: str) -> None:
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_pages_of_reconciliation_fit(
-    live_server: LiveServer, counter: Counter, tmp_path: Path, width: int, theme: Theme
+    live_server: LiveServer, scenario: Scenario, tmp_path: Path, width: int, theme: Theme
 ) -> None:
-    payout = books_that_differ(counter)
+    payout = books_that_differ(scenario)
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
         sign_in(seen, live_server.url)
         for name, path in {"open": "", "resolved": "?state=resolved", "payout": f"payouts/{payout}/"}.items():
@@ -74,8 +74,8 @@ def test_the_pages_of_reconciliation_fit(
         assert seen.complaints() == []
 
 
-def test_op_notes_what_is_known_of_a_difference(live_server: LiveServer, counter: Counter) -> None:
-    books_that_differ(counter)
+def test_op_notes_what_is_known_of_a_difference(live_server: LiveServer, scenario: Scenario) -> None:
+    books_that_differ(scenario)
     with chromium() as browser, visit(browser) as seen:
         sign_in(seen, live_server.url)
         row = seen.page.locator("li").filter(has_text="Another amount")

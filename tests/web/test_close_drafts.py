@@ -107,7 +107,7 @@ def test_what_an_xrechnung_lacks_leads_to_where_it_is_entered(house: House) -> N
 def test_the_confirmation_counts_what_stands_beside_invoices(house: House) -> None:
     stories.close("2026-03")
     type(house.vision).objects.update(corrections="credit-note")
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(
             job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 12:00"

@@ -34,7 +34,7 @@ def a_month_to_close() -> House:
     house = a_house(close=False)
     Bound.objects.create(measure="total", currency="USD", limit=10)
     builders.a_tenant("audio-lab", accounts=[(house.cluster, "audio")])
-    builders.take_in(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
+    builders.ingest(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
     return house
 
 

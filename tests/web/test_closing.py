@@ -98,7 +98,7 @@ def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> No
 
 def test_what_blocks_is_told_with_what_to_do_and_whom_it_stops(house: House) -> None:
     builders.a_tenant("audio-lab", accounts=[(house.cluster, "audio")])
-    builders.take_in(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
+    builders.ingest(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
     post(signed_in(house.op), act="rehearsal")
     work()
     text = words(page(house.op, MARCH))
@@ -115,7 +115,7 @@ def test_what_blocks_is_told_with_what_to_do_and_whom_it_stops(house: House) -> 
 
 def test_what_differs_from_last_month_is_told(house: House) -> None:
     stories.close("2026-03")
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(started="2026-04-02 10:00", ended="2026-04-02 20:00", gpus=2),
         as_of="2026-05-01",
@@ -162,7 +162,7 @@ def test_the_page_asks_the_database_as_often_for_many_tenants_as_for_few(house: 
     Bound.objects.create(measure="total", currency="USD", limit=1)
     for number in range(60):
         builders.a_tenant(f"lab-{number}", plan=plan, accounts=[(house.cluster, f"a{number}")])
-    builders.take_in(house.cluster, *(builders.a_job(account=f"a{n}") for n in range(60)), as_of="2026-04-20")
+    builders.ingest(house.cluster, *(builders.a_job(account=f"a{n}") for n in range(60)), as_of="2026-04-20")
     many = asked(house)
     assert many <= few + 1  # that counts what is parked beyond the first twenty
     assert many <= 20

@@ -143,7 +143,7 @@ def test_a_test_of_what_does_not_answer_says_so(op: Client) -> None:
 
 def test_a_cluster_of_files_is_shown_too_and_can_be_connected(op: Client) -> None:
     cluster = builders.a_cluster()
-    builders.take_in(cluster, a_job(), as_of="2026-03-03")
+    builders.ingest(cluster, a_job(), as_of="2026-03-03")
     text = shown(op)
     assert "gpu1 Fed by files" in text
     assert "Pull now" not in text

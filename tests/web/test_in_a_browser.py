@@ -38,7 +38,7 @@ def test_ann_follows_an_amount_down_to_its_jobs(live_server: LiveServer, tmp_pat
         builders.a_job(job_id=f"b{n:02}", started="2026-03-20 10:00", ended="2026-03-20 10:06")
         for n in range(60)
     )
-    builders.take_in(house.cluster, *many)
+    builders.ingest(house.cluster, *many)
     with chromium() as browser, visit(browser, width=width) as seen:
         page = seen.page
         sign_in(page, live_server.url)
@@ -75,7 +75,7 @@ def test_no_amount_of_what_was_spent_is_cut_off(live_server: LiveServer, width: 
     ):
         builders.own(house.vision, house.cluster, f"account-{n}", project=name)
         jobs = (builders.a_job(account=f"account-{n}", gpus=8, job_id=f"{n}", ended="2026-03-09 10:00"),)
-        builders.take_in(house.cluster, *jobs)
+        builders.ingest(house.cluster, *jobs)
     with chromium() as browser, visit(browser, width=width) as seen:
         sign_in(seen.page, live_server.url)
         seen.page.goto(f"{live_server.url}/t/vision-lab/?period=2026-03-01")

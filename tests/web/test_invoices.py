@@ -69,7 +69,7 @@ def a_mixed_month(house: House, jobs: int = 60) -> None:
         )
         for n in range(jobs)
     ]
-    builders.take_in(house.cluster, *facts)
+    builders.ingest(house.cluster, *facts)
     engine.rate_tenants([house.vision])
     stories.close("2026-05", house.vision, on="2026-07-01", accept="test")
 
@@ -154,7 +154,7 @@ def test_a_line_that_corrects_holds_the_difference_only() -> None:
     longer = builders.a_job(
         job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 15:00"
     )
-    builders.take_in(
+    builders.ingest(
         house.cluster, longer, builders.a_job(started="2026-04-09 10:00", ended="2026-04-09 11:00")
     )
     stories.close("2026-04", house.vision, on="2026-05-03", accept="test")
@@ -202,7 +202,7 @@ def test_a_cursor_that_is_none_begins_at_the_top(cursor: str) -> None:
 def test_the_invoices_are_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "PAGE", 1)
     house = a_house()
-    builders.take_in(house.cluster, builders.a_job(started="2026-04-09 10:00", ended="2026-04-09 11:00"))
+    builders.ingest(house.cluster, builders.a_job(started="2026-04-09 10:00", ended="2026-04-09 11:00"))
     stories.close("2026-04", house.vision, on="2026-05-03", accept="test")
     newer = stories.invoice_of(house.vision, "2026-04").number
     first = page(house.ann, "/t/vision-lab/invoices/")
@@ -247,7 +247,7 @@ def test_no_cell_runs_as_a_formula() -> None:
         )
         for n, name in enumerate(evil)
     ]
-    builders.take_in(house.cluster, *facts)
+    builders.ingest(house.cluster, *facts)
     stories.close("2026-05", house.vision, on="2026-07-01", accept="test")
     rows = {
         row["job"]: row for row in table(house.ann, at(stories.invoice_of(house.vision, "2026-05"), "csv"))
@@ -275,7 +275,7 @@ def test_the_pdf_is_the_one_that_was_sent() -> None:
 def test_late_usage_does_not_change_what_stands_behind_an_issued_line() -> None:
     house = a_house()
     before = table(house.carla, at(house.invoice, "csv"))
-    builders.take_in(
+    builders.ingest(
         house.cluster, builders.a_job(job_id="late", started="2026-03-09 10:00", ended="2026-03-09 11:00")
     )
     assert table(house.carla, at(house.invoice, "csv")) == before
@@ -286,7 +286,7 @@ def test_lines_without_jobs_stand_in_the_csv_behind_all_jobs() -> None:
     plan = house.vision.subscriptions.get().plan
     version = a_new_version(plan)
     plan_versions.set_fee(version=version, name="=Access", amount=Decimal("93.00"))
-    builders.take_in(house.cluster, builders.a_job(started="2026-05-09 10:00", ended="2026-05-09 11:00"))
+    builders.ingest(house.cluster, builders.a_job(started="2026-05-09 10:00", ended="2026-05-09 11:00"))
     stories.close("2026-04", house.vision, on="2026-05-03", accept="test")
     stories.close("2026-05", house.vision, on="2026-06-03", accept="test")
     rows = table(house.carla, at(stories.invoice_of(house.vision, "2026-05"), "csv"))

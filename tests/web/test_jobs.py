@@ -40,7 +40,7 @@ def a_week(house: House) -> None:
     for day, fields in enumerate(jobs, start=1):
         moments = {"started": f"2026-05-0{day} 10:00", "ended": f"2026-05-0{day} 11:00"}
         facts.append(builders.a_job(**{**moments, **fields}))
-    builders.take_in(house.cluster, *facts)
+    builders.ingest(house.cluster, *facts)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_long_list_is_read_page_by_page_without_a_gap_or_a_repeat() -> None:
         builders.a_job(job_id=f"j{n:03}", started="2026-05-01 10:00", ended="2026-05-01 11:00")
         for n in range(120)
     ]
-    builders.take_in(house.cluster, *same_start)
+    builders.ingest(house.cluster, *same_start)
     query, seen = "?user=ben", list[str]()
     for _ in range(5):
         seen += listed(house.ben, query)
@@ -136,7 +136,7 @@ def test_each_job_shows_what_it_cost() -> None:
 
 def test_a_second_of_a_gpu_is_not_shown_as_nothing() -> None:
     house = a_house()
-    builders.take_in(
+    builders.ingest(
         house.cluster, builders.a_job(job_id="1s", started="2026-05-01 10:00", ended="2026-05-01 10:00:01")
     )
     assert "< 0.01 $0.000556" in words(page(house.ben, JOBS))
@@ -144,7 +144,7 @@ def test_a_second_of_a_gpu_is_not_shown_as_nothing() -> None:
 
 def test_a_slice_of_a_gpu_costs_its_share() -> None:
     house = a_house()
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(
             job_id="mig",
@@ -164,7 +164,7 @@ def test_a_slice_of_a_gpu_costs_its_share() -> None:
 
 def test_a_job_is_taken_apart_at_the_border_of_a_month() -> None:
     house = a_house()
-    builders.take_in(
+    builders.ingest(
         house.cluster, builders.a_job(job_id="long", started="2026-04-30 22:00", ended="2026-05-01 03:00")
     )
     text = words(page(house.ben, f"{JOBS}{house.record('long')}/"))
@@ -180,7 +180,7 @@ def test_a_correction_after_the_invoice_shows_what_it_takes_back() -> None:
     longer = builders.a_job(
         job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 15:00"
     )
-    builders.take_in(house.cluster, longer)
+    builders.ingest(house.cluster, longer)
     text = words(page(house.ann, f"{JOBS}{house.record('17')}/"))
     assert "Cost $20.00" in text
     number = house.invoice.number
@@ -195,7 +195,7 @@ def test_a_correction_before_any_invoice_leaves_no_trace_of_itself() -> None:
     longer = builders.a_job(
         job_id="17", name="train", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 15:00"
     )
-    builders.take_in(house.cluster, longer)
+    builders.ingest(house.cluster, longer)
     text = words(page(house.ann, f"{JOBS}{house.record('17')}/"))
     assert "takes back" not in text
     assert text.count("not invoiced yet") == 1
@@ -213,7 +213,7 @@ def test_times_are_those_of_the_tenants_zone() -> None:
 def test_what_a_name_holds_is_never_markup() -> None:
     house = a_house()
     evil = '<script>alert(1)</script>"><img src=x>'
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(
             job_id=evil,

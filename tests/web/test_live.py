@@ -54,7 +54,7 @@ def listed(person: User, query: str = "") -> list[str]:
 
 def test_a_running_job_shows_what_it_costs_per_hour_and_at_its_limit() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(name="train", queue="gpu", qos="high", cpu_milli=8000))
+    builders.ingest(house.cluster, running(name="train", queue="gpu", qos="high", cpu_milli=8000))
     text = shown(house.ben)
     assert "41 train ben vision gpu1 gpu · high 2 × a100 8 cores 6 May 2026, 10:00 for 02:00:00" in text
     assert "$4.00 $32.00 over since 6 May 2026, 18:00 $8.00" in text  # 2 GPUs × 8 hours × 2.00
@@ -66,7 +66,7 @@ def test_a_running_job_shows_what_it_costs_per_hour_and_at_its_limit() -> None:
 
 def test_a_waiting_job_shows_what_it_asked_for_and_what_its_like_was_charged() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(cpu_milli=8000, memory_mib=1024), waiting())
+    builders.ingest(house.cluster, running(cpu_milli=8000, memory_mib=1024), waiting())
     text = shown(house.ben)
     assert "51 ben vision gpu1 2 × a100 16 cores · 64 GiB 6 May 2026, 11:00 for 01:00:00 04:00:00" in text
     assert "04:00:00 $16.00 $4.00" in text
@@ -74,7 +74,7 @@ def test_a_waiting_job_shows_what_it_asked_for_and_what_its_like_was_charged() -
 
 def test_a_waiting_job_unlike_any_that_ran_has_no_price_yet() -> None:
     house = a_house()
-    builders.take_in(house.cluster, waiting(queue="never-used"), waiting("52", requested="gres/gpu:h200=8"))
+    builders.ingest(house.cluster, waiting(queue="never-used"), waiting("52", requested="gres/gpu:h200=8"))
     text = shown(house.ben)
     assert text.count("known once it runs") == 2
     assert "8 × h200" in text
@@ -84,23 +84,23 @@ def test_a_slice_that_is_waited_for_counts_what_it_counts_on_its_cluster() -> No
     house = a_house()
     house.cluster.shares = {"a100": {"1g.10gb": "1/2"}}
     house.cluster.save()
-    builders.take_in(house.cluster, running(), waiting(requested="node=1,gres/gpu:a100_1g.10gb=1"))
+    builders.ingest(house.cluster, running(), waiting(requested="node=1,gres/gpu:a100_1g.10gb=1"))
     assert "1 × 1g.10gb of a100" in (text := shown(house.ben))
     assert "known once it runs" in text  # nothing like it ran yet
-    builders.take_in(house.cluster, running("40", gpus=1, mig_profile="1g.10gb", gpu_share=(1, 2)))
+    builders.ingest(house.cluster, running("40", gpus=1, mig_profile="1g.10gb", gpu_share=(1, 2)))
     assert "04:00:00 $4.00 $1.00" in shown(house.ben)  # half a GPU at 2.00 for four hours
 
 
 def test_what_was_asked_for_in_words_that_are_not_understood_is_shown_as_it_came() -> None:
     house = a_house()
-    builders.take_in(house.cluster, waiting(requested="two of the big ones"))
+    builders.ingest(house.cluster, waiting(requested="two of the big ones"))
     assert "two of the big ones" in shown(house.ben)
 
 
 def test_a_slice_counts_as_its_share() -> None:
     house = a_house()
     slices: dict[str, Any] = {"gpus": 3, "gpu_share": (1, 7), "mig_profile": "1g.5gb"}
-    builders.take_in(house.cluster, running(**slices), running("42"))
+    builders.ingest(house.cluster, running(**slices), running("42"))
     text = shown(house.ben)
     assert "3 × 1g.5gb of a100" in text
     assert "GPUs in use 2.43" in text
@@ -109,7 +109,7 @@ def test_a_slice_counts_as_its_share() -> None:
 
 def test_what_no_price_covers_is_said_and_not_counted() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(), running("42", gpu_model="mi300x", gpus=4))
+    builders.ingest(house.cluster, running(), running("42", gpu_model="mi300x", gpus=4))
     text = shown(house.ben)
     assert "no price covers it – over since 6 May 2026, 18:00 Unpriced" in text
     assert "Cost per hour $4.00 without 1 job that no price covers" in text
@@ -123,7 +123,7 @@ def test_a_plan_that_waives_gpus_says_so() -> None:
     )
     lab = builders.a_tenant("free-lab", plan=free, accounts=[(house.cluster, "free")])
     flo = builders.a_person("flo@free.example", lab)
-    builders.take_in(house.cluster, running(account="free"), running("42", account="free", cpu_milli=8000))
+    builders.ingest(house.cluster, running(account="free"), running("42", account="free", cpu_milli=8000))
     text = words(page(flo, "/t/free-lab/live/"))
     assert "not charged by this plan – over since 6 May 2026, 18:00 Waived" in text
     assert "$0.08 $0.64 over since 6 May 2026, 18:00 $0.16" in text
@@ -136,7 +136,7 @@ def test_a_new_price_counts_from_its_day() -> None:
         "vision-deal", prices=[("gpu-hour", {}, "3.00", builders.LONG_AGO)], effective_from=day("2026-05-06")
     )
     assert version.prices.count() == 1
-    builders.take_in(house.cluster, running(started="2026-05-05 12:00"))
+    builders.ingest(house.cluster, running(started="2026-05-05 12:00"))
     text = shown(house.ben)
     assert (
         "$6.00 $120.00 over since 5 May 2026, 20:00 $120.00" in text
@@ -145,9 +145,9 @@ def test_a_new_price_counts_from_its_day() -> None:
 
 def test_a_correction_does_not_count_twice() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(gpus=4))
-    builders.take_in(house.cluster, running(gpus=2))
-    builders.take_in(house.cluster, running(gpus=2, seen_until="2026-05-06 13:00"))
+    builders.ingest(house.cluster, running(gpus=4))
+    builders.ingest(house.cluster, running(gpus=2))
+    builders.ingest(house.cluster, running(gpus=2, seen_until="2026-05-06 13:00"))
     text = shown(house.ben)
     assert "GPUs in use 2 2 × a100" in text
     assert "Cost per hour $4.00" in text
@@ -156,8 +156,8 @@ def test_a_correction_does_not_count_twice() -> None:
 
 def test_a_run_that_the_last_pass_did_not_see_is_told_apart() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(), running("42"))
-    builders.take_in(house.cluster, running("42", seen_until="2026-05-06 15:00"))
+    builders.ingest(house.cluster, running(), running("42"))
+    builders.ingest(house.cluster, running("42", seen_until="2026-05-06 15:00"))
     text = shown(house.ben)
     assert "1 job that ran or waited was not seen by the last pass over its cluster." in text
     assert "last seen 6 May 2026, 12:00" in text
@@ -167,7 +167,7 @@ def test_a_run_that_the_last_pass_did_not_see_is_told_apart() -> None:
 
 def test_what_the_scheduler_no_longer_knows_neither_runs_nor_waits() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(), running("42"), waiting(), waiting("52"))
+    builders.ingest(house.cluster, running(), running("42"), waiting(), waiting("52"))
     gone = UsageRecord.objects.filter(job_id__in=("42", "52")).values_list("source_key", flat=True)
     open_runs.settle(cluster=house.cluster, asked=gone, missing=gone, moment=builders.LATER)
     text = shown(house.ben)
@@ -180,7 +180,7 @@ def test_what_the_scheduler_no_longer_knows_neither_runs_nor_waits() -> None:
 
 def test_an_account_that_moved_accrues_to_its_new_owner_alone() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running())
+    builders.ingest(house.cluster, running())
     builders.own(house.speech, house.cluster, "vision", since="2026-05-06 11:00")
     builders.own(house.vision, house.cluster, "other")
     text = shown(house.ben)
@@ -193,9 +193,9 @@ def test_an_account_that_moved_accrues_to_its_new_owner_alone() -> None:
 
 def test_what_ended_is_not_live() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running())
+    builders.ingest(house.cluster, running())
     assert listed(house.ben) == ["41"]
-    builders.take_in(house.cluster, running(ended="2026-05-06 12:30", seen_until=None, state="COMPLETED"))
+    builders.ingest(house.cluster, running(ended="2026-05-06 12:30", seen_until=None, state="COMPLETED"))
     assert listed(house.ben) == []
     text = shown(house.ben)
     assert "Nothing runs and nothing waits" in text
@@ -206,7 +206,7 @@ def test_spent_today_is_of_all_jobs_since_midnight() -> None:
     house = a_house()
     now = datetime.now(UTC).replace(microsecond=0)
     midnight = now.replace(hour=0, minute=0, second=0)
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(started=int(midnight.timestamp()) - 1800, ended=int(midnight.timestamp()) + 1),
     )
@@ -215,7 +215,7 @@ def test_spent_today_is_of_all_jobs_since_midnight() -> None:
 
 def test_a_cluster_that_was_not_read_for_long_is_said_aloud() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running())
+    builders.ingest(house.cluster, running())
     assert "gpu1 has not been read for" in shown(house.ben)
     Cluster.objects.update(complete_through=datetime.now(UTC) - timedelta(minutes=5))
     assert "has not been read" not in shown(house.ben)
@@ -225,7 +225,7 @@ def test_a_cluster_that_was_not_read_for_long_is_said_aloud() -> None:
 
 def test_htmx_gets_the_part_that_the_page_holds() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(), waiting())
+    builders.ingest(house.cluster, running(), waiting())
     client = signed_in(house.ben)
     part, whole = client.get(LIVE, headers={"HX-Request": "true"}), client.get(LIVE)
     assert b"<html" not in part.content
@@ -237,7 +237,7 @@ def test_htmx_gets_the_part_that_the_page_holds() -> None:
 def test_long_lists_are_read_page_by_page_without_a_gap_or_a_repeat() -> None:
     house = a_house()
     jobs = [running(f"r{n:03}") for n in range(60)] + [waiting(f"w{n:03}") for n in range(60)]
-    builders.take_in(house.cluster, *jobs)
+    builders.ingest(house.cluster, *jobs)
     assert "Running 60 jobs 60 waiting" in shown(house.ben)
     seen, query = set(listed(house.ben)), ""
     html = page(house.ben, LIVE)
@@ -254,7 +254,7 @@ def test_long_lists_are_read_page_by_page_without_a_gap_or_a_repeat() -> None:
 
 def test_eve_sees_nothing_of_it() -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(), waiting())
+    builders.ingest(house.cluster, running(), waiting())
     assert signed_in(house.eve).get(LIVE).status_code == 404
     text = words(page(house.eve, "/t/speech-lab/live/"))
     assert "Nothing runs and nothing waits" in text
@@ -266,9 +266,7 @@ def test_eve_sees_nothing_of_it() -> None:
 
 def test_names_are_text_whatever_they_hold() -> None:
     house = a_house()
-    builders.take_in(
-        house.cluster, running(name="<script>alert(1)</script>"), waiting(requested="<b>gpu</b>")
-    )
+    builders.ingest(house.cluster, running(name="<script>alert(1)</script>"), waiting(requested="<b>gpu</b>"))
     html = page(house.ben, LIVE)
     assert "<script>alert" not in html
     assert "<b>gpu" not in html
@@ -276,11 +274,11 @@ def test_names_are_text_whatever_they_hold() -> None:
 
 def test_the_number_of_queries_does_not_grow_with_what_runs() -> None:
     house = a_house()
-    builders.take_in(
+    builders.ingest(
         house.cluster, *(running(f"r{n}") for n in range(5)), *(waiting(f"w{n}") for n in range(5))
     )
     few = asked(house)
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         *(running(f"more{n}", user=f"u{n}", gpu_model=f"m{n}" if n % 2 else "a100") for n in range(100)),
         *(waiting(f"wait{n}", queue=f"q{n}") for n in range(100)),

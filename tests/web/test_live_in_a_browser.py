@@ -37,17 +37,17 @@ def arrive(page: Page, site: str) -> None:
 def meanwhile(house: House, *rows: UsageFact) -> None:
     """Usage comes in while a page is open: in a thread, since the browser's is busy with it."""
 
-    def take_in() -> None:
-        builders.take_in(house.cluster, *rows)
+    def ingest() -> None:
+        builders.ingest(house.cluster, *rows)
         connection.close()
 
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(take_in).result()
+        thread.submit(ingest).result()
 
 
 def test_it_refreshes_by_itself_and_the_reader_stays(live_server: LiveServer) -> None:
     house = a_house()
-    builders.take_in(house.cluster, running(), running("42"))
+    builders.ingest(house.cluster, running(), running("42"))
     with chromium() as browser, visit(browser) as seen:
         page = seen.page
         page.clock.install()
@@ -76,7 +76,7 @@ def test_it_refreshes_by_itself_and_the_reader_stays(live_server: LiveServer) ->
 
 def test_it_works_without_scripts(live_server: LiveServer) -> None:
     house = a_house()
-    builders.take_in(house.cluster, running())
+    builders.ingest(house.cluster, running())
     with chromium() as browser, visit(browser, scripts=False) as seen:
         arrive(seen.page, live_server.url)
         expect(seen.page.get_by_role("button", name="Pause")).to_be_hidden()
@@ -97,7 +97,7 @@ def test_nothing_is_cut_off_or_complained_of(live_server: LiveServer, width: int
         "queue": "batch-large",
     }  # fmt: skip
     slices = {"gpus": 3, "gpu_share": (1, 7), "mig_profile": "1g.5gb", "cpu_milli": 224_000}
-    builders.take_in(
+    builders.ingest(
         builders.a_cluster("gpu2"),
         running("8012944_24093", **long, **slices, memory_mib=3_932_160, nodes=16),
         waiting("8012944_24094", **long),

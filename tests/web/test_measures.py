@@ -33,7 +33,7 @@ def test_a_job_shows_what_each_measure_of_it_cost() -> None:
     job = builders.a_job(
         job_id="61", billing=48, gpu_memory_mib=81_920, started="2026-05-06 10:00", ended="2026-05-06 12:00"
     )
-    builders.take_in(house.cluster, job)
+    builders.ingest(house.cluster, job)
 
     text = words(page(house.ben, f"/t/vision-lab/jobs/{house.record('61')}/"))
 
@@ -46,16 +46,16 @@ def test_a_job_shows_what_each_measure_of_it_cost() -> None:
 def test_a_running_job_costs_its_weight_by_the_hour() -> None:
     house = a_house()
     weighed(house)
-    builders.take_in(house.cluster, running(billing=30, gpu_memory_mib=1024))
+    builders.ingest(house.cluster, running(billing=30, gpu_memory_mib=1024))
     assert "$3.01" in shown(house.ben)  # 30 × 0.10 and 1 GiB × 0.01
 
 
 def test_a_job_that_waits_costs_what_slurm_says_that_it_will_weigh_or_is_not_told() -> None:
     house = a_house()
     weighed(house)
-    builders.take_in(house.cluster, running(billing=30, cpu_milli=8000, memory_mib=1024))
+    builders.ingest(house.cluster, running(billing=30, cpu_milli=8000, memory_mib=1024))
     resources = "billing=50,cpu=16,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1"
-    builders.take_in(house.cluster, waiting(requested=resources), waiting("52"))
+    builders.ingest(house.cluster, waiting(requested=resources), waiting("52"))
 
     text = shown(house.ben)
 
@@ -65,7 +65,7 @@ def test_a_job_that_waits_costs_what_slurm_says_that_it_will_weigh_or_is_not_tol
 
 def test_a_tenant_that_is_not_charged_by_them_sees_no_cost_of_them() -> None:
     house = a_house()
-    builders.take_in(house.cluster, builders.a_job(job_id="62", billing=48))
+    builders.ingest(house.cluster, builders.a_job(job_id="62", billing=48))
 
     text = words(page(house.ben, f"/t/vision-lab/jobs/{house.record('62')}/"))
 

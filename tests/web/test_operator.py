@@ -17,7 +17,7 @@ UNASSIGNED = "/operator/unassigned/"
 
 def test_what_nobody_owns_is_listed_with_the_command_that_assigns_it() -> None:
     house = a_house()
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(
             account="stray cats", gpus=4, cpu_milli=2500, started="2026-05-01 10:00", ended="2026-05-01 20:00"
@@ -34,7 +34,7 @@ def test_what_nobody_owns_is_listed_with_the_command_that_assigns_it() -> None:
 def test_a_job_that_was_owned_in_part_is_unassigned_in_part() -> None:
     house = a_house()
     builders.own(house.vision, house.cluster, "lent", since="2026-05-02 00:00", until="2026-05-03 00:00")
-    builders.take_in(
+    builders.ingest(
         house.cluster, builders.a_job(account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00")
     )
     text = words(page(house.op, UNASSIGNED))
@@ -47,7 +47,7 @@ def test_between_two_owners_only_the_gap_is_unassigned() -> None:
     house = a_house()
     builders.own(house.vision, house.cluster, "lent", until="2026-05-02 00:00")
     builders.own(house.speech, house.cluster, "lent", since="2026-05-04 00:00")
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(
             account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00", gpu_share=(1, 7), gpus=7
@@ -62,7 +62,7 @@ def test_between_two_owners_only_the_gap_is_unassigned() -> None:
 def test_a_suspended_job_is_unassigned_for_what_it_held() -> None:
     house = a_house()
     builders.own(house.vision, house.cluster, "lent", since="2026-05-01 05:00")
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(
             account="lent", started="2026-05-01 00:00", ended="2026-05-01 10:00", suspended=18_000
@@ -73,7 +73,7 @@ def test_a_suspended_job_is_unassigned_for_what_it_held() -> None:
 
 def test_an_account_without_a_name_can_be_assigned_too() -> None:
     house = a_house()
-    builders.take_in(house.cluster, builders.a_job(account=""))
+    builders.ingest(house.cluster, builders.a_job(account=""))
     assert "assign_account gpu1 '' TENANT" in words(page(house.op, UNASSIGNED))
 
 
@@ -89,8 +89,8 @@ def test_clusters_show_how_far_they_are_read() -> None:
 def test_quarantine_shows_each_row_with_its_reason() -> None:
     house = a_house()
     other = builders.a_cluster("gpu2")
-    builders.take_in(house.cluster, builders.a_bad_row(raw="17|<b>vision", line=12))
-    builders.take_in(other, builders.a_bad_row(raw="other", code="end-before-start", reason="It ends early."))
+    builders.ingest(house.cluster, builders.a_bad_row(raw="17|<b>vision", line=12))
+    builders.ingest(other, builders.a_bad_row(raw="other", code="end-before-start", reason="It ends early."))
     everything = page(house.op, "/operator/quarantine/")
     text = words(everything)
     assert "truncated The line is cut off. 17|<b>vision gpu1 test, line 12" in text
@@ -110,15 +110,15 @@ def test_quarantine_shows_each_row_with_its_reason() -> None:
 def test_a_settled_row_moves_to_the_settled() -> None:
     house = a_house()
     fact = builders.a_job(job_id="17x")
-    builders.take_in(house.cluster, builders.a_bad_row(source_key=fact.source_key))
-    builders.take_in(house.cluster, fact)
+    builders.ingest(house.cluster, builders.a_bad_row(source_key=fact.source_key))
+    builders.ingest(house.cluster, fact)
     assert "Nothing is held back" in page(house.op, "/operator/quarantine/")
     assert "Settled:" in words(page(house.op, "/operator/quarantine/?state=resolved"))
 
 
 def test_a_long_quarantine_is_read_page_by_page() -> None:
     house = a_house()
-    builders.take_in(house.cluster, *(builders.a_bad_row(raw=f"row-{n:03}") for n in range(60)))
+    builders.ingest(house.cluster, *(builders.a_bad_row(raw=f"row-{n:03}") for n in range(60)))
     first = page(house.op, "/operator/quarantine/?cluster=gpu1")
     before = first.partition("before=")[2].partition('"')[0]
     second = page(house.op, f"/operator/quarantine/?cluster=gpu1&before={before}")

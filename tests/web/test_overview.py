@@ -75,7 +75,7 @@ def test_a_tenant_with_a_wallet_is_told_what_is_open_beside_it() -> None:
 
 def test_the_running_period_is_compared_with_the_same_days() -> None:
     tenant = a_lab()
-    builders.take_in(
+    builders.ingest(
         builders.a_cluster(),
         builders.a_job(started="2026-03-02 00:00", ended="2026-03-02 10:00"),
         builders.a_job(started="2026-03-20 00:00", ended="2026-03-20 10:00"),
@@ -93,7 +93,7 @@ def test_the_running_period_is_compared_with_the_same_days() -> None:
 
 def test_a_longer_period_is_not_compared_beyond_the_end_of_a_shorter_one() -> None:
     tenant = a_lab()
-    builders.take_in(
+    builders.ingest(
         builders.a_cluster(),
         builders.a_job(started="2026-02-28 00:00", ended="2026-02-28 10:00"),
         builders.a_job(started="2026-03-31 00:00", ended="2026-03-31 01:00"),
@@ -108,7 +108,7 @@ def test_a_longer_period_is_not_compared_beyond_the_end_of_a_shorter_one() -> No
 def test_the_chart_splits_a_job_over_the_days_of_the_tenants_zone() -> None:
     tenant = a_lab(timezone="Asia/Tokyo")  # nine hours ahead: its day begins at 15:00 UTC
     ann = builders.a_person("ann@vision.example", tenant)
-    builders.take_in(
+    builders.ingest(
         builders.a_cluster(), builders.a_job(gpus=4, started="2026-03-02 12:00", ended="2026-03-02 18:00")
     )
     drawn = chart(page(ann, "/t/vision-lab/?period=2026-03-01"))
@@ -121,7 +121,7 @@ def test_the_smallest_projects_share_one_colour() -> None:
     cluster = builders.a_cluster()
     tenant = builders.a_tenant(plan=plan("standard", "2.00"), accounts=[(cluster, f"p{n}") for n in range(9)])
     ann = builders.a_person("ann@vision.example", tenant)
-    builders.take_in(cluster, *(builders.a_job(account=f"p{n}", gpus=10 - n) for n in range(9)))
+    builders.ingest(cluster, *(builders.a_job(account=f"p{n}", gpus=10 - n) for n in range(9)))
     drawn = chart(page(ann, "/t/vision-lab/"))
     assert list(drawn["hours"]) == ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "Other"]
     assert drawn["hours"]["Other"][1] == "5"  # 3 and 2 GPUs for an hour
@@ -131,7 +131,7 @@ def test_the_smallest_projects_share_one_colour() -> None:
 def test_what_no_price_covers_is_said_aloud() -> None:
     tenant = a_lab()
     ann = builders.a_person("ann@vision.example", tenant)
-    builders.take_in(builders.a_cluster(), builders.a_job(), builders.a_job(gpu_model="mi300x", gpus=12))
+    builders.ingest(builders.a_cluster(), builders.a_job(), builders.a_job(gpu_model="mi300x", gpus=12))
     text = words(page(ann, "/t/vision-lab/"))
     assert "No price covers 12.00 GPU-hours on mi300x of vision." in text
     assert "Spend $2.00" in text
@@ -145,7 +145,7 @@ def test_a_plan_that_waives_gpus_says_so() -> None:
     )
     tenant = builders.a_tenant(plan=free, accounts=[(cluster, "vision")])
     ann = builders.a_person("ann@vision.example", tenant)
-    builders.take_in(cluster, builders.a_job(cpu_milli=8000))
+    builders.ingest(cluster, builders.a_job(cpu_milli=8000))
     text = words(page(ann, "/t/vision-lab/"))
     assert "Spend $0.08" in text
     assert "vision a100 1.00 Waived" in text
@@ -163,7 +163,7 @@ def test_one_can_go_from_period_to_period_and_no_further() -> None:
     client_page = page(house.ann, "/t/vision-lab/")
     assert "March 2026" in client_page
     assert 'href="?period=' not in client_page
-    builders.take_in(house.cluster, builders.a_job(started="2026-05-02 10:00", ended="2026-05-02 11:00"))
+    builders.ingest(house.cluster, builders.a_job(started="2026-05-02 10:00", ended="2026-05-02 11:00"))
     may = page(house.ann, "/t/vision-lab/")
     assert "May 2026" in may
     assert 'href="?period=2026-04-01"' in may
@@ -203,7 +203,7 @@ def test_a_page_adds_up_to_the_invoice() -> None:
     )
     ann = builders.a_person("ann@vision.example", tenant)
     third = {"started": "2026-03-02 10:00", "ended": "2026-03-02 10:20:12"}
-    builders.take_in(
+    builders.ingest(
         cluster, *(builders.a_job(account=name, **third) for name in ("vision", "robots", "maps"))
     )
     stories.close("2026-03", tenant, accept="test")
@@ -214,7 +214,7 @@ def test_a_page_adds_up_to_the_invoice() -> None:
 def test_a_job_that_began_before_the_period_is_among_its_costliest() -> None:
     tenant = a_lab()
     ann = builders.a_person("ann@vision.example", tenant)
-    builders.take_in(
+    builders.ingest(
         builders.a_cluster(),
         builders.a_job(job_id="long", started="2026-03-30 10:00", ended="2026-04-02 10:00"),
         builders.a_job(job_id="march", started="2026-03-30 10:00", ended="2026-03-31 10:00"),
@@ -231,7 +231,7 @@ def test_the_page_adds_up_to_the_invoice_and_not_to_a_cent_beside_it() -> None:
         plan=plan("odd", "1.11"),
         accounts=[(cluster, "vision"), (cluster, "speech"), (cluster, "robots")],
     )
-    builders.take_in(  # 20 minutes at 1.11 are 0.37 each: with 16 seconds more, 0.3749 each, 1.12 in all
+    builders.ingest(  # 20 minutes at 1.11 are 0.37 each: with 16 seconds more, 0.3749 each, 1.12 in all
         cluster,
         *[
             builders.a_job(account=account, started="2026-03-02 10:00", ended="2026-03-02 10:20:16")

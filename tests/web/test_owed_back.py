@@ -19,7 +19,7 @@ from billing.rules.money import Money
 from portal.core.tenants.models import Role
 from portal.ops.management.commands import credit_invoice
 from tests import builders
-from tests.collecting import Counter, a_counter, credited
+from tests.collecting import Scenario, a_scenario, credited
 from tests.web.house import signed_in
 from tests.web.test_overview import words
 
@@ -29,15 +29,15 @@ COLLECTING = "/operator/collecting/"
 
 
 @pytest.fixture
-def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+def scenario() -> Iterator[Scenario]:
+    with a_scenario(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
         yield scenario
         assert scenario.stripe.violations == []
 
 
 @pytest.fixture
-def ann(counter: Counter) -> Client:
-    return signed_in(builders.a_person("ann@vision.example", counter.lab, Role.OWNER))
+def ann(scenario: Scenario) -> Client:
+    return signed_in(builders.a_person("ann@vision.example", scenario.lab, Role.OWNER))
 
 
 @pytest.fixture
@@ -49,19 +49,19 @@ def shown(person: Client, path: str) -> str:
     return words(person.get(path).content.decode())
 
 
-def transferred(counter: Counter) -> None:
+def transferred(scenario: Scenario) -> None:
     settlement.record_payment(
-        invoice=counter.invoice, amount=Money.of("4.00", "USD"), received_on=counter.now.date(),
+        invoice=scenario.invoice, amount=Money.of("4.00", "USD"), received_on=scenario.now.date(),
         reference="A1", recorded_by="op",
     )  # fmt: skip
 
 
 def test_what_was_paid_by_card_and_credited_is_shown_and_refunded_from_the_list(
-    counter: Counter, ann: Client, op: Client
+    scenario: Scenario, ann: Client, op: Client
 ) -> None:
-    counter.save_card()
-    counter.collect()
-    credited(counter, "3.00")
+    scenario.save_card()
+    scenario.collect()
+    credited(scenario, "3.00")
 
     assert "Owed to you $3.00 to be paid back to you, from INV-2026-0001" in shown(ann, "/t/vision-lab/")
     assert "Owed to you: $3.00" in shown(ann, "/t/vision-lab/invoices/")
@@ -77,17 +77,17 @@ def test_what_was_paid_by_card_and_credited_is_shown_and_refunded_from_the_list(
     assert "Refund due" not in done
     again = words(op.post(COLLECTING, form, follow=True).content.decode())
     assert "Nothing of INV-2026-0001 can be refunded to a card" in again
-    counter.collect()
+    scenario.collect()
     assert "Owed to you" not in shown(ann, "/t/vision-lab/")
     assert "Owed to tenants" not in shown(op, COLLECTING)
-    counter.books_agree()
+    scenario.books_agree()
 
 
 def test_what_was_paid_by_transfer_is_recorded_as_paid_back_from_the_list(
-    counter: Counter, ann: Client, op: Client
+    scenario: Scenario, ann: Client, op: Client
 ) -> None:
-    transferred(counter)
-    credited(counter, "1.00")
+    transferred(scenario)
+    credited(scenario, "1.00")
     assert "Transfer the money and record the transfer. Record transfer" in shown(op, COLLECTING)
     form = {"tenant": "vision-lab", "number": "INV-2026-0001", "act": "transfer"}
     assert "A payment needs its reference" in words(op.post(COLLECTING, form, follow=True).content.decode())
@@ -102,12 +102,12 @@ def test_what_was_paid_by_transfer_is_recorded_as_paid_back_from_the_list(
 
 
 def test_crediting_in_the_administration_says_what_will_happen_to_the_money_and_asks(
-    counter: Counter, op: Client
+    scenario: Scenario, op: Client
 ) -> None:
-    counter.save_card()
-    counter.collect()
+    scenario.save_card()
+    scenario.collect()
     address = reverse("admin:billing_invoice_changelist")
-    chosen = {"_selected_action": [counter.invoice.pk], "why": "Slow.", "action": "credit_in_full"}
+    chosen = {"_selected_action": [scenario.invoice.pk], "why": "Slow.", "action": "credit_in_full"}
     question = words(op.post(address, chosen).content.decode())
     assert "Nothing has been changed yet. This cannot be undone." in question
     assert (
@@ -122,17 +122,17 @@ def test_crediting_in_the_administration_says_what_will_happen_to_the_money_and_
 
 @pytest.mark.parametrize("action", ["make_void", "write_off", "credit_in_full"])
 def test_nothing_is_credited_void_or_written_off_without_confirmation(
-    counter: Counter, op: Client, action: str
+    scenario: Scenario, op: Client, action: str
 ) -> None:
-    chosen = {"_selected_action": [counter.invoice.pk], "why": "Slow.", "action": action}
-    before = counter.standing
+    chosen = {"_selected_action": [scenario.invoice.pk], "why": "Slow.", "action": action}
+    before = scenario.standing
     assert "INV-2026-0001" in op.post(reverse("admin:billing_invoice_changelist"), chosen).content.decode()
-    assert counter.standing == before
+    assert scenario.standing == before
 
 
-def test_an_unpaid_invoice_has_less_to_pay_after_a_credit(counter: Counter) -> None:
+def test_an_unpaid_invoice_has_less_to_pay_after_a_credit(scenario: Scenario) -> None:
     preview = credit_note_previews.preview(
-        invoice=counter.invoice, on=counter.now.date(), moment=counter.now, net=Money.of("1.00", "USD")
+        invoice=scenario.invoice, on=scenario.now.date(), moment=scenario.now, net=Money.of("1.00", "USD")
     )
     assert preview.sentence == (
         "INV-2026-0001 of Vision Lab: a credit note over 1.00 USD. The tenant has 1.00 less to pay."
@@ -146,7 +146,7 @@ class Terminal(StringIO):
         return True
 
 
-@pytest.mark.usefixtures("counter")
+@pytest.mark.usefixtures("scenario")
 def test_on_a_terminal_credit_invoice_asks_and_a_script_says_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credit_invoice.Command, "_called_from_command_line", True)
     monkeypatch.setattr("portal.ops.schema.refuse_unmigrated", lambda: None)

@@ -14,7 +14,7 @@ from billing.payments import automatic, checkout_sessions
 from billing.wallets import wallet_terms
 from portal.core.tenants.models import Role
 from tests import builders
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 from tests.web.house import signed_in
 from tests.web.test_overview import words
 
@@ -24,24 +24,24 @@ INVOICE = "/t/vision-lab/invoices/INV-2026-0001/"
 
 
 @pytest.fixture
-def counter() -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+def scenario() -> Iterator[Scenario]:
+    with a_scenario(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
         yield scenario
         assert scenario.stripe.violations == []
 
 
 @pytest.fixture
-def ann(counter: Counter) -> Client:
-    return signed_in(builders.a_person("ann@vision.example", counter.lab, Role.OWNER))
+def ann(scenario: Scenario) -> Client:
+    return signed_in(builders.a_person("ann@vision.example", scenario.lab, Role.OWNER))
 
 
 def clicks_pay(ann: Client) -> None:
     assert ann.post(f"{INVOICE}pay/").status_code == 303
 
 
-def pays(counter: Counter) -> None:
-    (session,) = counter.stripe.objects("checkout.session")
-    counter.stripe.hand.pay(session["id"])
+def pays(scenario: Scenario) -> None:
+    (session,) = scenario.stripe.objects("checkout.session")
+    scenario.stripe.hand.pay(session["id"])
 
 
 def comes_back(ann: Client) -> str:
@@ -55,27 +55,27 @@ def shown(ann: Client, path: str = INVOICE) -> str:
 
 
 def test_an_invoice_is_paid_when_ann_comes_back_though_its_page_was_looked_at_a_moment_ago(
-    counter: Counter, ann: Client
+    scenario: Scenario, ann: Client
 ) -> None:
     clicks_pay(ann)
     (link,) = PayLink.objects.select_related("attempt", "tenant")
     checkout_sessions.follow(
-        link=link, gateway=counter.gateway, moment=datetime.now(UTC)
+        link=link, gateway=scenario.gateway, moment=datetime.now(UTC)
     )  # a round, or a second click
     comes_back(ann)  # too early, by the arrow of her browser
-    pays(counter)
+    pays(scenario)
     text = comes_back(ann)
     assert "INV-2026-0001 Paid" in text
     assert "Pay by card" not in text
-    counter.books_agree()
+    scenario.books_agree()
 
 
 def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_is_not_offered_again(
-    counter: Counter, ann: Client
+    scenario: Scenario, ann: Client
 ) -> None:
     clicks_pay(ann)
-    pays(counter)
-    away = counter.stripe.faults.bad_gateway("GET *", times=99)
+    pays(scenario)
+    away = scenario.stripe.faults.bad_gateway("GET *", times=99)
     text = comes_back(ann)
     assert "Your payment is being confirmed, which usually takes under a minute." in text
     assert "INV-2026-0001 Processing" in text
@@ -91,18 +91,18 @@ def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_i
     assert "Payment page Processing $4.00" in shown(ann, "/t/vision-lab/payment/")
     answer = ann.post(f"{INVOICE}pay/", follow=True)
     assert "Please try again in a few minutes" in words(answer.content.decode())
-    assert [each.under_way for each in overdue_invoices.late(moment=counter.now)] == [True]
+    assert [each.under_way for each in overdue_invoices.late(moment=scenario.now)] == [True]
     late = shown(signed_in(builders.an_operator()), "/operator/collecting/")
     assert "Processing Nothing while its payment is processing $4.00" in late
 
-    counter.stripe.faults.lift(away)
-    counter.collect()
+    scenario.stripe.faults.lift(away)
+    scenario.collect()
     assert "INV-2026-0001 Paid" in shown(ann)
-    assert (counter.taken, counter.paid) == ([400], "4.00")
-    counter.books_agree()
+    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    scenario.books_agree()
 
 
-def test_who_comes_back_without_having_paid_can_pay(counter: Counter, ann: Client) -> None:
+def test_who_comes_back_without_having_paid_can_pay(scenario: Scenario, ann: Client) -> None:
     clicks_pay(ann)
     text = comes_back(ann)
     assert "Processing" not in text
@@ -110,32 +110,36 @@ def test_who_comes_back_without_having_paid_can_pay(counter: Counter, ann: Clien
     assert PaymentAttempt.objects.get().page_used is False
 
 
-def test_a_debit_that_takes_its_bank_days_is_processing(ann: Client, counter: Counter) -> None:
+def test_a_debit_that_takes_its_bank_days_is_processing(ann: Client, scenario: Scenario) -> None:
     del ann  # the invoice of the fixture is in dollars, debits are in euros
     PaymentAttempt.objects.create(
-        tenant=counter.lab, invoice=counter.invoice, amount=400, currency="USD", state="processing",
-        external_id="pi_of_a_debit", made_at=counter.now,
+        tenant=scenario.lab, invoice=scenario.invoice, amount=400, currency="USD", state="processing",
+        external_id="pi_of_a_debit", made_at=scenario.now,
     )  # fmt: skip
-    assert counter.standing == "processing"
+    assert scenario.standing == "processing"
 
 
 def test_nothing_is_bought_by_itself_beside_a_page_of_top_up_that_was_used(
-    counter: Counter, ann: Client
+    scenario: Scenario, ann: Client
 ) -> None:
     wallet_terms.set_scheme(
-        tenant=counter.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=builders.at("2026-03-01")
+        tenant=scenario.lab,
+        unit="USD",
+        scope=WalletScope.TENANT,
+        overdraft=0,
+        since=builders.at("2026-03-01"),
     )
-    wallet = counter.lab.wallets.get()
-    counter.save_card()
+    wallet = scenario.lab.wallets.get()
+    scenario.save_card()
     path = f"/t/vision-lab/wallets/{wallet.pk}/"
     key = "6f6f8a4e-8a39-4c6e-9d75-2f8c8a3a9f10"
     ann.post(f"{path}top-up/", {"amount": "50.00", "by": "page", "key": key})
-    pays(counter)
+    pays(scenario)
     ann.post(f"{path}automatic/", {"below": "10.00", "amount": "20.00", "most": "100.00"})
-    away = counter.stripe.faults.bad_gateway("GET *", times=99)
+    away = scenario.stripe.faults.bad_gateway("GET *", times=99)
     assert "Payment page Processing $50.00" in comes_back(ann)
     assert automatic.due() == []
-    counter.collect()
-    counter.stripe.faults.lift(away)
-    counter.collect()
-    assert sorted(counter.taken) == [400, 5000]  # the invoice by the card, the top-up once
+    scenario.collect()
+    scenario.stripe.faults.lift(away)
+    scenario.collect()
+    assert sorted(scenario.taken) == [400, 5000]  # the invoice by the card, the top-up once

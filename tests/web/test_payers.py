@@ -32,7 +32,7 @@ def house(monkeypatch: pytest.MonkeyPatch) -> House:
         "physics", name="Faculty of Physics", plan=house.vision.subscriptions.get().plan
     )
     pays(physics, house.vision, "2026-04-01")
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         builders.a_job(job_id="secret-77", started="2026-04-10 10:00", ended="2026-04-10 13:00"),
     )
@@ -107,7 +107,7 @@ def test_whoever_stopped_paying_reads_no_project_and_no_period_that_came_after(h
     third_party_payers.end_payer(row=Payer.objects.get(), on=date(2026, 5, 1))
     builders.own(house.vision, house.cluster, "merger", project="Secret merger")
     for day, account in (("2026-05-10", "merger"), ("2026-06-10", "vision")):
-        builders.take_in(
+        builders.ingest(
             house.cluster, builders.a_job(account=account, started=f"{day} 10:00", ended=f"{day} 13:00")
         )
     stories.close("2026-04")
@@ -123,7 +123,7 @@ def test_whoever_stopped_paying_reads_no_project_and_no_period_that_came_after(h
 def test_whoever_was_never_to_pay_reads_nothing(house: House) -> None:
     chemistry = builders.a_tenant("chemistry", plan=house.vision.subscriptions.get().plan)
     third_party_payers.end_payer(row=pays(chemistry, house.speech, "2026-05-01"), on=date(2026, 5, 1))
-    builders.take_in(
+    builders.ingest(
         house.cluster, builders.a_job(account="speech", started="2026-05-10 10:00", ended="2026-05-10 13:00")
     )
     with tenant_scope(chemistry):
@@ -142,7 +142,7 @@ def test_a_hundred_children_cost_no_more_queries_than_two(house: House, dean: Us
                 accounts=[(house.cluster, f"account-{n}")],
             )
             pays(physics, child, "2026-04-01")
-        builders.take_in(
+        builders.ingest(
             house.cluster,
             *(
                 builders.a_job(account=f"account-{n}", started=f"{month}-10 10:00", ended=f"{month}-10 11:00")

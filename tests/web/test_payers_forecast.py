@@ -53,7 +53,7 @@ def used_daily(cluster: Cluster, account: str, gpus: int, days: range, *, as_of:
         )
         for n in days
     )
-    builders.take_in(cluster, *jobs, as_of=as_of)
+    builders.ingest(cluster, *jobs, as_of=as_of)
 
 
 def test_what_it_pays_for_others_is_in_what_has_accrued_and_in_the_forecast_as_the_invoice_will_say(

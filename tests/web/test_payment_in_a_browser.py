@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from billing.models import Letter
 from portal.core.tenants.models import Role
 from tests import builders
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 from tests.scenarios.test_dunning_endures import copies
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Visit, chromium, visit
 from tests.web.house import signed_in
@@ -29,8 +29,8 @@ pytestmark = [
 
 
 @pytest.fixture
-def counter(settings: Any) -> Iterator[Counter]:
-    with a_counter(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+def scenario(settings: Any) -> Iterator[Scenario]:
+    with a_scenario(now=datetime.now(UTC).replace(microsecond=0)) as scenario:
         builders.a_person("ann@vision.example", scenario.lab, Role.OWNER)
         policy = settings.CONTENT_SECURITY_POLICY
         settings.CONTENT_SECURITY_POLICY = policy.replace(
@@ -51,7 +51,7 @@ def fill_in(page: Page, number: str) -> None:
     card.locator("button").click()
 
 
-def test_ann_saves_a_card_and_it_is_charged_from_then_on(live_server: LiveServer, counter: Counter) -> None:
+def test_ann_saves_a_card_and_it_is_charged_from_then_on(live_server: LiveServer, scenario: Scenario) -> None:
     with chromium() as browser, visit(browser) as seen:
         page = seen.page
         sign_in(page, live_server.url)
@@ -62,18 +62,18 @@ def test_ann_saves_a_card_and_it_is_charged_from_then_on(live_server: LiveServer
         page.wait_for_url("**/t/vision-lab/payment/")
         expect(page.get_by_text("Visa ending in 4242 is saved.")).to_be_visible()
         assert seen.complaints() == []
-    counter.collect()
-    assert (counter.taken, counter.standing) == ([400], "paid")
-    ann = counter.lab.memberships.get().user
+    scenario.collect()
+    assert (scenario.taken, scenario.standing) == ([400], "paid")
+    ann = scenario.lab.memberships.get().user
     assert (
         "Visa ending in 4242" in signed_in(ann).get("/t/vision-lab/invoices/INV-2026-0001/").content.decode()
     )
-    counter.books_agree()
+    scenario.books_agree()
 
 
 @pytest.mark.sample
 def test_case_076_ann_fails_and_then_passes_3d_secure_and_the_invoice_is_paid_once(
-    live_server: LiveServer, counter: Counter
+    live_server: LiveServer, scenario: Scenario
 ) -> None:
     with chromium() as browser, visit(browser) as seen:
         page = seen.page
@@ -86,15 +86,15 @@ def test_case_076_ann_fails_and_then_passes_3d_secure_and_the_invoice_is_paid_on
         page.get_by_role("button", name="Complete").click()
         page.wait_for_url("**/t/vision-lab/invoices/INV-2026-0001/")
         expect(page.get_by_role("heading", name="INV-2026-0001")).to_contain_text("Paid")
-    counter.collect()
-    assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
-    counter.books_agree()
+    scenario.collect()
+    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    scenario.books_agree()
 
 
 def test_ann_pays_with_her_saved_card_and_is_led_to_her_bank_and_back(
-    live_server: LiveServer, counter: Counter
+    live_server: LiveServer, scenario: Scenario
 ) -> None:
-    counter.save_card("4000002760003184")
+    scenario.save_card("4000002760003184")
     with chromium() as browser, visit(browser) as seen:
         page = seen.page
         sign_in(page, live_server.url)
@@ -104,12 +104,12 @@ def test_ann_pays_with_her_saved_card_and_is_led_to_her_bank_and_back(
         page.wait_for_url("**/t/vision-lab/invoices/INV-2026-0001/")
         expect(page.get_by_text("$4.00 paid with Visa ending in 3184. Thank you.")).to_be_visible()
         expect(page.get_by_role("heading", name="INV-2026-0001")).to_contain_text("Paid")
-    assert (counter.taken, counter.states, counter.paid) == ([400], ["succeeded"], "4.00")
-    counter.books_agree()
+    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    scenario.books_agree()
 
 
 def test_collecting_case_23_a_forged_way_back_shows_nothing_of_anybody(
-    live_server: LiveServer, counter: Counter
+    live_server: LiveServer, scenario: Scenario
 ) -> None:
     other = builders.a_tenant("speech-lab")
     builders.a_person("eve@speech.example", other, Role.OWNER)
@@ -118,28 +118,28 @@ def test_collecting_case_23_a_forged_way_back_shows_nothing_of_anybody(
         sign_in(page, live_server.url)
         page.goto(f"{live_server.url}/t/vision-lab/invoices/INV-2026-0001/")
         page.get_by_role("button", name="Pay by card").click()
-        session = counter.stripe.objects("checkout.session")[0]["id"]
+        session = scenario.stripe.objects("checkout.session")[0]["id"]
         back = page.goto(f"{live_server.url}/t/vision-lab/payment/back/?session={session}")
         assert back is not None
         expect(page.get_by_role("heading", name="INV-2026-0001")).to_contain_text("Past due")
     eve = other.memberships.get().user
     assert signed_in(eve).get(f"/t/speech-lab/payment/back/?session={session}").status_code == 404
-    assert counter.paid == "0.00"
+    assert scenario.paid == "0.00"
 
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_pages_of_payment_fit(
-    live_server: LiveServer, counter: Counter, tmp_path: Path, width: int, theme: Any
+    live_server: LiveServer, scenario: Scenario, tmp_path: Path, width: int, theme: Any
 ) -> None:
-    counter.save_card("4000000000000341")
-    counter.collect()
-    counter.save_card("5555555555554444")
+    scenario.save_card("4000000000000341")
+    scenario.collect()
+    scenario.save_card("5555555555554444")
     copies(2)
     Letter.objects.create(
-        tenant=counter.lab, kind="reminder", key="refused", state="sent", subject="A reminder", text="Please pay.",
-        refused={"bills@vision.example": "550 no such user here"}, made_at=counter.now, not_before=counter.now,
-        sent_at=counter.now,
+        tenant=scenario.lab, kind="reminder", key="refused", state="sent", subject="A reminder", text="Please pay.",
+        refused={"bills@vision.example": "550 no such user here"}, made_at=scenario.now, not_before=scenario.now,
+        sent_at=scenario.now,
     )  # fmt: skip
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
         page = seen.page

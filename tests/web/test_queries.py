@@ -54,7 +54,7 @@ def grown(house: House, month: str, jobs: range) -> dict[str, object]:
     """More of everything, in a closed month; returns what the path names of it."""
     for n in jobs:
         builders.own(house.vision, house.cluster, f"account-{n}", project=f"Project {n % 12}")
-    builders.take_in(
+    builders.ingest(
         house.cluster,
         *(
             builders.a_job(

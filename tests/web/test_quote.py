@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 def test_ben_reads_the_tier_that_his_job_falls_into() -> None:
     cluster, lab = a_lab(a_version(GRADUATED))
-    builders.take_in(cluster, builders.a_job(gpus=95), as_of="2026-03-03")
+    builders.ingest(cluster, builders.a_job(gpus=95), as_of="2026-03-03")
     ben = builders.a_person("ben@vision.example", lab)
     text = words(page(ben, "/t/vision-lab/quote/?gpus=10&hours=1&at=2026-03-20T10:00"))
     assert "It adds to the invoice, before tax $27.50" in text  # 5 hours at 3.00 are left, 5 are at 2.50

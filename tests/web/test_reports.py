@@ -36,7 +36,7 @@ def a_busy_house() -> House:
     worked("17", "2026-03-02 10:00", "3600", covered=7200)
     worked("17", "2026-03-02 11:00", "3600", covered=7200)
     worked("19", "2026-03-02 10:00", "900")
-    builders.take_in(house.cluster, builders.a_job(job_id="20", account="whose", gpus=4), as_of="2026-04-20")
+    builders.ingest(house.cluster, builders.a_job(job_id="20", account="whose", gpus=4), as_of="2026-04-20")
     return house
 
 
@@ -137,7 +137,7 @@ def test_eve_does_not_see_how_busy_a_job_was_before_it_was_hers() -> None:
     shared = builders.a_job(
         job_id="30", account="shared", started="2026-03-05 10:00", ended="2026-03-05 14:00"
     )
-    builders.take_in(house.cluster, shared)
+    builders.ingest(house.cluster, shared)
     for hour in ("10:00", "11:00", "12:00", "13:00"):
         worked("30", f"2026-03-05 {hour}", "1800")
     builders.own(house.vision, house.cluster, "shared", until="2026-03-05 12:00")
@@ -197,14 +197,14 @@ def test_the_days_are_the_tenants_own() -> None:
     house.vision.timezone = "Europe/Berlin"
     house.vision.save()
     late = builders.a_job(job_id="40", started="2026-03-08 23:30", ended="2026-03-09 01:00")
-    builders.take_in(house.cluster, late)
+    builders.ingest(house.cluster, late)
     text = page(house.ann, f"{ANNS}?from=2026-03-09&through=2026-03-09")
     assert cells(text, "vision")[1] == "1.50"
 
 
 def test_op_reads_the_margin_where_costs_were_entered_and_ann_never() -> None:
     house = a_house(close=False)
-    builders.take_in(
+    builders.ingest(
         house.cluster, builders.a_job(started="2026-05-01", ended="2026-05-02"), as_of="2026-05-10"
     )
     seen = [NodeSeen(name="n1", gpu_model="a100", gpus=2, state=NodeState.UP)]

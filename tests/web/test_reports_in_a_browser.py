@@ -39,7 +39,7 @@ def test_op_and_ann_choose_what_a_report_tells_by(live_server: LiveServer, width
     house = a_house(close=False)
     worked("17", "2026-03-02 10:00", "3600", covered=7200)
     long = builders.a_job(job_id="a-job-with-a-name-without-any-end-" + "x" * 60, account="whose")
-    builders.take_in(house.cluster, long, as_of="2026-04-20")
+    builders.ingest(house.cluster, long, as_of="2026-04-20")
     nodes = [NodeSeen(name="n1", gpu_model="a100", gpus=8, state=NodeState.UP)]
     capacity.observe(house.cluster, nodes, builders.at("2026-03-01"))
     with chromium() as browser:

@@ -92,7 +92,7 @@ def test_whoever_acts_for_a_tenant_sees_its_rows_alone(model: type[billing.Invoi
 
 def test_whoever_acts_for_a_tenant_reads_no_name_of_another_s_account() -> None:
     house = a_house()
-    builders.take_in(house.cluster, builders.a_job(account="nobody-s"), as_of="2026-04-21")
+    builders.ingest(house.cluster, builders.a_job(account="nobody-s"), as_of="2026-04-21")
     assert set(clusters.Account.objects.values_list("name", flat=True)) == {"vision", "speech", "nobody-s"}
     with acting_scope(house.vision):
         assert list(clusters.Account.objects.values_list("name", flat=True)) == ["vision"]
@@ -160,7 +160,7 @@ def test_whoever_works_in_tables_of_the_session_comes_after_whoever_did_before()
     """One process serves operators and tenants: neither meets the other's working tables."""
     house = a_house()
     for day in ("2026-04-21", "2026-04-22"):
-        builders.take_in(house.cluster, builders.a_job(job_id=day), as_of=day)  # as an operator
+        builders.ingest(house.cluster, builders.a_job(job_id=day), as_of=day)  # as an operator
         assert "$4.00" in page(house.ann, "/t/vision-lab/quote/?hours=2&gpus=1&gpu_model=a100")
 
 

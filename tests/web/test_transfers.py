@@ -14,7 +14,7 @@ from billing.models import Invoice, Transfer
 from billing.receivables import credit_balance
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_person, an_operator, take_in
+from tests.builders import a_cluster, a_job, a_person, an_operator, ingest
 from tests.statements import Line, a_lab, camt, imported, march, stands
 from tests.stories import close, invoice_of
 from tests.web.house import page, signed_in
@@ -236,7 +236,7 @@ def test_ann_sees_what_was_paid_and_what_credit_she_has(lab: Tenant, invoice: In
     text = words(page(ann, f"/t/vision-lab/invoices/{invoice.number}/"))
     assert "8 Apr 2026 Bank transfer · B1 €20.00" in text
     assert "Credit balance €5.00 Paid beyond what was due" in words(page(ann, "/t/vision-lab/payment/"))
-    take_in(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
+    ingest(a_cluster(), a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     april = words(page(ann, f"/t/vision-lab/invoices/{invoice_of(lab, '2026-04').number}/"))
     assert "From credit €4.00" in april

@@ -15,7 +15,7 @@ from billing.payments import automatic
 from billing.wallets import wallet_terms
 from portal.core.tenants.models import Role
 from tests.builders import PASSWORD, a_person, a_seller, an_operator, at
-from tests.collecting import Counter, a_counter
+from tests.collecting import Scenario, a_scenario
 from tests.statements import IBAN, Line, camt, imported
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
 from tests.web.test_in_a_browser import sign_in
@@ -31,9 +31,9 @@ pytestmark = [
 
 
 @pytest.fixture
-def counter(settings: Any) -> Iterator[Counter]:
+def scenario(settings: Any) -> Iterator[Scenario]:
     """March's 4.00 euros are due; Ann has a wallet in euros."""
-    with a_counter(currency="EUR", now=datetime.now(UTC).replace(microsecond=0)) as scenario:
+    with a_scenario(currency="EUR", now=datetime.now(UTC).replace(microsecond=0)) as scenario:
         a_seller(iban=IBAN, bic="COBADEFFXXX")
         a_person("ann@vision.example", scenario.lab, Role.OWNER)
         an_operator()
@@ -73,7 +73,7 @@ def statement() -> None:
 
 
 def test_op_books_what_waits_with_one_press_and_ann_tops_up_on_the_payment_page(
-    live_server: LiveServer, counter: Counter
+    live_server: LiveServer, scenario: Scenario
 ) -> None:
     imported(camt(Line(amount="4.00", text="thank you", payer="VISION LAB Ltd")))
     wallet = Wallet.objects.get()
@@ -101,14 +101,14 @@ def test_op_books_what_waits_with_one_press_and_ann_tops_up_on_the_payment_page(
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_pages_of_transfers_and_top_ups_fit(
-    live_server: LiveServer, counter: Counter, tmp_path: Path, width: int, theme: Any
+    live_server: LiveServer, scenario: Scenario, tmp_path: Path, width: int, theme: Any
 ) -> None:
     wallet = Wallet.objects.get()
-    counter.save_card("4000000000000341")
+    scenario.save_card("4000000000000341")
     automatic.set_rule(
-        wallet=wallet, active=True, below=1000, amount=5000, most=20_000, by="ann", moment=counter.now
+        wallet=wallet, active=True, below=1000, amount=5000, most=20_000, by="ann", moment=scenario.now
     )
-    counter.collect()
+    scenario.collect()
     statement()
     one = f"{Transfer.objects.get(amount=150).pk}/"
     addresses = {"waiting": "", "booked": "?show=booked", "back": "?show=back", "one": one}

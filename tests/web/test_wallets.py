@@ -34,7 +34,7 @@ def lab() -> Tenant:
         scheme=scheme,
         rule=Rule(name="to begin with", amount=10**8, every=GrantEvery.ONCE, begins_at=at("2026-03-01")),
     )
-    builders.take_in(
+    builders.ingest(
         cluster,
         builders.a_job(gpus=8, ended="2026-03-02 15:00"),
         builders.a_job(user="zoe", gpus=10, started="2026-03-04 10:00", ended="2026-03-04 20:18"),
@@ -100,7 +100,7 @@ def test_a_long_statement_goes_on_behind_a_cursor_with_the_same_balances(lab: Te
     cluster = builders.a_cluster()
     for day in range(1, 29):
         for month in ("05", "06"):
-            builders.take_in(
+            builders.ingest(
                 cluster,
                 builders.a_job(
                     started=f"2026-{month}-{day:02d} 10:00", ended=f"2026-{month}-{day:02d} 11:00"
@@ -119,7 +119,7 @@ def test_a_long_statement_goes_on_behind_a_cursor_with_the_same_balances(lab: Te
 
 
 def test_a_months_statement_goes_from_its_opening_to_its_closing_balance(lab: Tenant) -> None:
-    builders.take_in(
+    builders.ingest(
         builders.a_cluster(), builders.a_job(gpus=7, started="2026-04-02 10:00", ended="2026-04-02 11:00")
     )
     booking.book(tenant=lab, moment=at("2026-04-03 08:00"))

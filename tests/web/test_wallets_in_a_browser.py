@@ -52,7 +52,7 @@ def a_prepaid_lab() -> Wallet:
             moment=builders.at("2026-03-01 09:00"),
             expires_on=ends,
         )
-    builders.take_in(cluster, builders.a_job(gpus=40, started="2026-03-20 10:00", ended="2026-03-20 11:00"))
+    builders.ingest(cluster, builders.a_job(gpus=40, started="2026-03-20 10:00", ended="2026-03-20 11:00"))
     for moment in ("2026-03-01", "2026-04-01"):
         seen = [NodeSeen(name="n1", gpu_model="a100", gpus=48, state=NodeState.UP)]
         capacity.observe(cluster, seen, builders.at(moment))

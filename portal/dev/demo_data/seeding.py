@@ -109,7 +109,7 @@ def _read(name: str, rows: Iterable[Row], moment: datetime, say: Say) -> None:
     if Pull.objects.filter(cluster=cluster, source=SOURCE, outcome=Pull.Outcome.DONE).exists():
         return
     say(f"Reading the usage of {name} ...")
-    ingest.take_in(cluster=cluster, rows=rows, reading=Reading(), source=SOURCE, moment=moment, as_of=moment)
+    ingest.ingest(cluster=cluster, rows=rows, reading=Reading(), source=SOURCE, moment=moment, as_of=moment)
 
 
 def _close(month: datetime, moment: datetime) -> None:
@@ -179,7 +179,7 @@ def _statement(moment: datetime) -> None:
         f"{on};{total};EUR;INSTITUT FUER BIOPHYSIK POTSDAM;DE75512108001245126199;GPU letzter Monat;1107-88",
         f"{on};-2400.00;EUR;Hafenlager Verwaltung;DE02500105170137075030;Miete;1107-91",
     ]
-    statement_import.take_in(
+    statement_import.import_statement(
         data="\n".join(rows).encode(),
         name="account.csv",
         by="demonstration",

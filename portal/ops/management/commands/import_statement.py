@@ -61,7 +61,7 @@ class Command(OperatorCommand):
         except OSError as error:
             raise BadInputError(f"{file} cannot be read: {error.strerror}.") from error
         with acting_as("import_statement"):
-            done = statement_import.take_in(
+            done = statement_import.import_statement(
                 data=data,
                 name=file.name,
                 by="import_statement",

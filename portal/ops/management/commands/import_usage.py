@@ -118,7 +118,7 @@ def import_file(
             progress.to(so_far.read)
             between()
 
-        ingestion = ingest.take_in(
+        ingestion = ingest.ingest(
             cluster=cluster,
             rows=watch_directory.whole(export.rows()) if options["follow"] and as_of else export.rows(),
             reading=export.reading,
@@ -157,7 +157,7 @@ def _opened(
     )
 
 
-def _answer(cluster: str, file: str, ingestion: ingest.TakenIn, notes: list[str]) -> Answer:
+def _answer(cluster: str, file: str, ingestion: ingest.IngestResult, notes: list[str]) -> Answer:
     stored = ingestion.stored
     data = {
         "cluster": cluster,
