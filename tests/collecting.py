@@ -56,7 +56,7 @@ class Scenario:
         self, lab: Tenant, number: str = "4242424242424242", *, set_up: bool = False
     ) -> SavedMethod:
         customer = customers.customer_of(lab, gateway=self.gateway, moment=self.now)
-        name = self.stripe.hand.save_card(customer, number, set_up=set_up)
+        name = self.stripe.dashboard.save_card(customer, number, set_up=set_up)
         return self._kept(lab, name)
 
     def stripe_customer(self, name: str) -> str:
@@ -66,7 +66,7 @@ class Scenario:
     def save_account(self) -> SavedMethod:
         """Ann lets her bank account be debited; it is from now on."""
         customer = customers.customer_of(self.lab, gateway=self.gateway, moment=self.now)
-        name = self.stripe.hand.save_account(customer)
+        name = self.stripe.dashboard.save_account(customer)
         return self._kept(self.lab, name)
 
     def _kept(self, lab: Tenant, name: str) -> SavedMethod:

@@ -28,7 +28,7 @@ def client(sandbox: Sandbox, *, api_key: str | None = None) -> stripe.StripeClie
 
 
 @contextmanager
-def sandbox(**options: object) -> Iterator[Sandbox]:
+def a_sandbox(**options: object) -> Iterator[Sandbox]:
     """A stand-in at noon of 2 November 2026, of which nobody may have broken a rule at the end."""
     arguments = {"now": NOON, "secret": SECRET, **options}
     with Sandbox(**arguments) as started:  # type: ignore[arg-type]  # the options of the class

@@ -15,48 +15,48 @@ from tests.tiers import examples
 ACTS = ("refund", "refund some", "fail the refund", "dispute", "win", "lose", "pay out", "wait")
 
 
-def act(there: Sandbox, what: str, amount: int) -> None:
+def act(sandbox: Sandbox, what: str, amount: int) -> None:
     """One act on the last object that it can be done to; what Stripe refuses is not done."""
-    intent = there.objects("payment_intent")[0]["id"]
-    refunds, disputes = there.objects("refund"), there.objects("dispute")
+    intent = sandbox.objects("payment_intent")[0]["id"]
+    refunds, disputes = sandbox.objects("refund"), sandbox.objects("dispute")
     with suppress(ApiError):
         if what == "refund":
-            there.hand.refund(intent)
+            sandbox.dashboard.refund(intent)
         elif what == "refund some":
-            there.hand.refund(intent, amount)
+            sandbox.dashboard.refund(intent, amount)
         elif what == "fail the refund" and refunds:
-            there.hand.fail_refund(refunds[-1]["id"])
+            sandbox.dashboard.fail_refund(refunds[-1]["id"])
         elif what == "dispute" and not disputes:
-            there.hand.dispute(intent)
+            sandbox.dashboard.dispute(intent)
         elif what == "win" and disputes:
-            there.hand.win_dispute(disputes[-1]["id"])
+            sandbox.dashboard.win_dispute(disputes[-1]["id"])
         elif what == "lose" and disputes:
-            there.hand.lose_dispute(disputes[-1]["id"])
+            sandbox.dashboard.lose_dispute(disputes[-1]["id"])
         elif what == "pay out":
-            there.hand.pay_out()
+            sandbox.dashboard.pay_out()
         elif what == "wait":
-            there.clock.advance(hours=36)
+            sandbox.clock.advance(hours=36)
 
 
 @settings(max_examples=examples(12, 300))
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 20_000)), max_size=12))
 def test_what_came_is_there_was_paid_out_or_was_given_back(acts: list[tuple[str, int]]) -> None:
-    with Sandbox(now=NOON) as there:
-        api = client(there)
+    with Sandbox(now=NOON) as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        charge(api, customer, there.hand.save_card(customer), 10_000)
+        charge(api, customer, sandbox.dashboard.save_card(customer), 10_000)
         for what, amount in acts:
-            act(there, what, amount)
+            act(sandbox, what, amount)
         balance = api.v1.balance.retrieve()
         balance_total = sum(one.amount for one in balance.available) + sum(
             one.amount for one in balance.pending
         )
-        paid_out = sum(one["amount"] for one in there.objects("payout"))
-        refunded = sum(one["amount"] for one in there.objects("refund") if one["status"] != "failed")
-        disputed = sum(one["amount"] for one in there.objects("dispute") if one["status"] != "won")
-        fees = fee(10_000) + 1_500 * len(there.objects("dispute"))
+        paid_out = sum(one["amount"] for one in sandbox.objects("payout"))
+        refunded = sum(one["amount"] for one in sandbox.objects("refund") if one["status"] != "failed")
+        disputed = sum(one["amount"] for one in sandbox.objects("dispute") if one["status"] != "won")
+        fees = fee(10_000) + 1_500 * len(sandbox.objects("dispute"))
         assert balance_total + paid_out == 10_000 - refunded - disputed - fees
-        stripe_charge = there.objects("charge")[0]
+        stripe_charge = sandbox.objects("charge")[0]
         assert stripe_charge["amount_refunded"] == refunded
         assert refunded + disputed <= 10_000
-        assert there.violations == []
+        assert sandbox.violations == []

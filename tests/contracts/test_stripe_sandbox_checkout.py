@@ -10,7 +10,7 @@ import pytest
 import stripe
 
 from portal.dev.stripe_sandbox import Sandbox
-from tests.contracts.stripe_client import ann, charge, client, key, sandbox
+from tests.contracts.stripe_client import a_sandbox, ann, charge, client, key
 from tests.contracts.test_stripe_sandbox_money import types
 
 DONE = "https://portal.example/paid?session={CHECKOUT_SESSION_ID}"
@@ -77,8 +77,8 @@ def url(checkout: stripe.checkout.Session) -> str:
 
 
 def test_a_person_pays_an_invoice_and_comes_back(browser: httpx.Client) -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
         checkout = session(api, customer)
         assert (checkout.status, checkout.payment_status, checkout.payment_intent) == ("open", "unpaid", None)
@@ -111,37 +111,37 @@ def test_a_person_pays_an_invoice_and_comes_back(browser: httpx.Client) -> None:
 
 
 def test_the_bank_is_asked_failed_and_passed(browser: httpx.Client) -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         checkout = session(api, ann(api))
         response = browser.post(url(checkout), data=card("4000 0027 6000 3184"))
-        bank = there.url + response.headers["location"]
+        bank = sandbox.url + response.headers["location"]
         assert "ClusterTab wants to charge 670.00 EUR." in text(browser.get(bank))
         failed = browser.post(bank, data={"outcome": "fail"})
         assert failed.headers["location"] == f"/c/pay/{checkout.id}?redirect_status=failed"
-        page_text = text(browser.get(there.url + failed.headers["location"]))
+        page_text = text(browser.get(sandbox.url + failed.headers["location"]))
         assert "We are unable to authenticate your payment method." in page_text
         still: Any = api.v1.checkout.sessions.retrieve(checkout.id, {"expand": ["payment_intent"]})
         assert (still.status, still.payment_intent.status) == ("open", "requires_payment_method")
         assert still.payment_intent.last_payment_error.code == "payment_intent_authentication_failure"
         again = browser.post(url(checkout), data=card("4000 0027 6000 3184"))
-        passed = browser.post(there.url + again.headers["location"], data={"outcome": "complete"})
+        passed = browser.post(sandbox.url + again.headers["location"], data={"outcome": "complete"})
         assert passed.headers["location"].endswith(checkout.id)
         assert api.v1.checkout.sessions.retrieve(checkout.id).payment_status == "paid"
-        assert len(there.objects("payment_intent")) == 1
+        assert len(sandbox.objects("payment_intent")) == 1
         assert browser.get(bank).status_code == 410
 
 
 def test_a_declined_card_is_said_and_another_one_is_taken(browser: httpx.Client) -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         checkout = session(api, ann(api))
         refused = browser.post(url(checkout), data=card("4000 0000 0000 9995"))
         assert refused.status_code == 422
         assert "Your card has insufficient funds." in text(refused)
         assert browser.post(url(checkout), data=card()).status_code == 303
-        assert [one["status"] for one in there.objects("charge")] == ["failed", "succeeded"]
-        assert len(there.objects("payment_intent")) == 1
+        assert [one["status"] for one in sandbox.objects("charge")] == ["failed", "succeeded"]
+        assert len(sandbox.objects("payment_intent")) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,34 +158,34 @@ def test_a_declined_card_is_said_and_another_one_is_taken(browser: httpx.Client)
 def test_what_is_typed_wrongly_is_said_and_nothing_of_it_is_kept(
     browser: httpx.Client, form: dict[str, str], sentence: str
 ) -> None:
-    with sandbox() as there:
-        checkout = session(client(there), ann(client(there)))
+    with a_sandbox() as sandbox:
+        checkout = session(client(sandbox), ann(client(sandbox)))
         refused = browser.post(url(checkout), data=form)
         assert refused.status_code == 422
         assert sentence in text(refused)
         for number in ("4929", "424242"):
-            assert number not in repr(there.world.state.as_json())
-        assert there.objects("payment_intent") == []
+            assert number not in repr(sandbox.state.data.as_json())
+        assert sandbox.objects("payment_intent") == []
 
 
 def test_no_number_of_a_card_is_kept_anywhere(browser: httpx.Client) -> None:
-    with sandbox() as there:
-        checkout = setup(client(there), ann(client(there)))
+    with a_sandbox() as sandbox:
+        checkout = setup(client(sandbox), ann(client(sandbox)))
         browser.post(url(checkout), data=card("5555 5555 5555 4444"))
-        dump = repr(there.world.state.as_json()) + repr(there.requests)
+        dump = repr(sandbox.state.data.as_json()) + repr(sandbox.requests)
         assert "4444" in dump
         assert "55555" not in dump
         assert "5555 5" not in dump
 
 
 def test_a_card_is_saved_and_charged_later(browser: httpx.Client) -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
         checkout = setup(api, customer)
         assert "Nothing is charged now." in text(browser.get(url(checkout)))
         response = browser.post(url(checkout), data=card("4000 0025 0000 3155"))
-        bank = there.url + response.headers["location"]
+        bank = sandbox.url + response.headers["location"]
         assert "wants to save this card" in text(browser.get(bank))
         browser.post(bank, data={"outcome": "complete"})
         saved: Any = api.v1.checkout.sessions.retrieve(checkout.id, {"expand": ["setup_intent"]})
@@ -195,11 +195,11 @@ def test_a_card_is_saved_and_charged_later(browser: httpx.Client) -> None:
 
 
 def test_a_saved_card_is_offered(browser: httpx.Client) -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer)
-        eves = there.hand.save_card(ann(api))
+        method = sandbox.dashboard.save_card(customer)
+        eves = sandbox.dashboard.save_card(ann(api))
         checkout = session(api, customer)
         page = browser.get(url(checkout))
         assert "Visa •••• 4242, expires 12/2034" in text(page)
@@ -218,29 +218,29 @@ def test_a_saved_card_is_offered(browser: httpx.Client) -> None:
 def test_a_debit_completes_the_page_at_once_and_the_payment_later(
     browser: httpx.Client, iban: str, then: str, event: str
 ) -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         checkout = session(api, ann(api))
         browser.post(url(checkout), data={"method": "sepa_debit", "iban": iban, "name": "Ann"})
         done = api.v1.checkout.sessions.retrieve(checkout.id)
         assert (done.status, done.payment_status) == ("complete", "unpaid")
-        there.clock.advance(seconds=5)
+        sandbox.clock.advance(seconds=5)
         assert api.v1.checkout.sessions.retrieve(checkout.id).payment_status == then
         assert types(api)[-1] == event
 
 
 def test_a_page_expires_after_24_hours_or_when_it_is_told(browser: httpx.Client) -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
         left, closed_checkout, bank_checkout = (session(api, customer) for _ in range(3))
         browser.post(url(bank_checkout), data=card("4000 0027 6000 3184"))
         assert api.v1.checkout.sessions.expire(closed_checkout.id, None, key()).status == "expired"
         with pytest.raises(stripe.InvalidRequestError, match="status of expired"):
             api.v1.checkout.sessions.expire(closed_checkout.id, None, key())
-        there.clock.advance(seconds=86_399)
+        sandbox.clock.advance(seconds=86_399)
         assert api.v1.checkout.sessions.retrieve(left.id).status == "open"
-        there.clock.advance(seconds=1)
+        sandbox.clock.advance(seconds=1)
         assert api.v1.checkout.sessions.retrieve(left.id).status == "expired"
         page = browser.get(url(left))
         assert (page.status_code, "has expired" in text(page)) == (410, True)
@@ -249,7 +249,7 @@ def test_a_page_expires_after_24_hours_or_when_it_is_told(browser: httpx.Client)
         assert (payment.status, payment.cancellation_reason) == ("canceled", "expired")
         listed = api.v1.checkout.sessions.list({"customer": customer, "status": "expired"}).data
         assert [one.id for one in listed] == [bank_checkout.id, closed_checkout.id, left.id]
-        assert there.objects("charge") == []
+        assert sandbox.objects("charge") == []
 
 
 @pytest.mark.parametrize(
@@ -267,35 +267,35 @@ def test_a_page_expires_after_24_hours_or_when_it_is_told(browser: httpx.Client)
     ],
 )
 def test_a_session_that_cannot_be_is_refused(changed: dict[str, Any], param: str) -> None:
-    with sandbox() as there:
+    with a_sandbox() as sandbox:
         with pytest.raises(stripe.InvalidRequestError) as refused:
-            session(client(there), **changed)
+            session(client(sandbox), **changed)
         assert refused.value.param == param
 
 
 def test_a_payment_below_the_least_amount_gets_no_page() -> None:
-    with sandbox() as there:
+    with a_sandbox() as sandbox:
         item = {
             "quantity": 1,
             "price_data": {"currency": "eur", "unit_amount": 49, "product_data": {"name": "A"}},
         }
         with pytest.raises(stripe.InvalidRequestError) as refused:
-            session(client(there), line_items=[item])
+            session(client(sandbox), line_items=[item])
         assert refused.value.code == "amount_too_small"
 
 
 def test_the_hand_pays_like_a_person() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         checkout = session(api, ann(api))
-        assert there.hand.pay(checkout.id, "4000 0027 6000 3184", passes=False)["status"] == "open"
-        assert there.hand.pay(checkout.id, "4000 0027 6000 3184")["payment_status"] == "paid"
+        assert sandbox.dashboard.pay(checkout.id, "4000 0027 6000 3184", passes=False)["status"] == "open"
+        assert sandbox.dashboard.pay(checkout.id, "4000 0027 6000 3184")["payment_status"] == "paid"
 
 
 def test_pages_that_do_not_exist_say_so(browser: httpx.Client) -> None:
-    with Sandbox() as there:
+    with Sandbox() as sandbox:
         for path in ("/c/pay/cs_test_nobody", "/nothing", "/authenticate/pi_nobody"):
-            page = browser.get(there.url + path)
+            page = browser.get(sandbox.url + path)
             assert page.status_code in {404, 410}
             assert "Sandbox – no money moves" in text(page)
-        assert browser.get(f"{there.url}/").status_code == 200
+        assert browser.get(f"{sandbox.url}/").status_code == 200

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import stripe
 
-from tests.contracts.stripe_client import ann, charge, client, key, sandbox
+from tests.contracts.stripe_client import a_sandbox, ann, charge, client, key
 
 
 def types(api: stripe.StripeClient) -> list[str]:
@@ -16,10 +16,10 @@ def types(api: stripe.StripeClient) -> list[str]:
 
 
 def test_a_payment_is_refunded_in_parts_and_never_beyond() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        paid = charge(api, customer, there.hand.save_card(customer), 10_000)
+        paid = charge(api, customer, sandbox.dashboard.save_card(customer), 10_000)
         first = api.v1.refunds.create(
             {"payment_intent": paid.id, "amount": 2_500, "metadata": {"ct_credit_note": "CN-1"}}, key()
         )
@@ -45,25 +45,25 @@ def test_a_payment_is_refunded_in_parts_and_never_beyond() -> None:
 
 
 def test_a_refund_is_pending_and_arrives() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        paid = charge(api, customer, there.hand.save_card(customer, "4000 0000 0000 7726"))
+        paid = charge(api, customer, sandbox.dashboard.save_card(customer, "4000 0000 0000 7726"))
         refund = api.v1.refunds.create({"payment_intent": paid.id}, key())
         assert (refund.status, refund.pending_reason) == ("pending", "processing")
-        there.clock.advance(seconds=180)
+        sandbox.clock.advance(seconds=180)
         assert api.v1.refunds.retrieve(refund.id).status == "succeeded"
         assert types(api)[-1] == "refund.updated"
 
 
 def test_a_refund_comes_back_days_later_and_the_money_is_ours_again() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        paid = charge(api, customer, there.hand.save_card(customer, "4000 0000 0000 5126"), 10_000)
+        paid = charge(api, customer, sandbox.dashboard.save_card(customer, "4000 0000 0000 5126"), 10_000)
         refund = api.v1.refunds.create({"payment_intent": paid.id, "amount": 4_000}, key())
         assert refund.status == "succeeded"
-        there.clock.advance(seconds=180)
+        sandbox.clock.advance(seconds=180)
         failed: Any = api.v1.refunds.retrieve(refund.id, {"expand": ["failure_balance_transaction"]})
         assert (failed.status, failed.failure_reason) == ("failed", "expired_or_canceled_card")
         assert (failed.failure_balance_transaction.amount, failed.failure_balance_transaction.type) == (
@@ -75,18 +75,18 @@ def test_a_refund_comes_back_days_later_and_the_money_is_ours_again() -> None:
 
 
 def test_a_dispute_takes_the_money_and_a_fee_until_it_is_won() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        paid = charge(api, customer, there.hand.save_card(customer), 10_000)
-        dispute: Any = api.v1.disputes.retrieve(there.hand.dispute(paid.id))
+        paid = charge(api, customer, sandbox.dashboard.save_card(customer), 10_000)
+        dispute: Any = api.v1.disputes.retrieve(sandbox.dashboard.dispute(paid.id))
         transaction: Any = dispute.balance_transactions[0]
         assert (dispute.status, dispute.payment_intent) == ("needs_response", paid.id)
         assert (transaction.amount, transaction.fee, transaction.net) == (-10_000, 1_500, -11_500)
         with pytest.raises(stripe.InvalidRequestError) as refused:
             api.v1.refunds.create({"payment_intent": paid.id}, key())
         assert refused.value.code == "charge_disputed"
-        there.hand.win_dispute(dispute.id)
+        sandbox.dashboard.win_dispute(dispute.id)
         won = api.v1.disputes.retrieve(dispute.id)
         assert (won.status, [one.net for one in won.balance_transactions]) == ("won", [-11_500, 10_000])
         assert types(api)[-4:] == [
@@ -98,11 +98,11 @@ def test_a_dispute_takes_the_money_and_a_fee_until_it_is_won() -> None:
 
 
 def test_a_dispute_is_lost_by_accepting_it_or_by_poor_evidence() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
         for number in ("4000 0000 0000 0259", "4000 0000 0000 2685"):
-            charge(api, customer, there.hand.save_card(customer, number), 10_000)
+            charge(api, customer, sandbox.dashboard.save_card(customer, number), 10_000)
         second, first = api.v1.disputes.list().data
         assert (first.reason, second.reason) == ("fraudulent", "product_not_received")
         assert api.v1.disputes.close(first.id, None, key()).status == "lost"
@@ -112,10 +112,10 @@ def test_a_dispute_is_lost_by_accepting_it_or_by_poor_evidence() -> None:
 
 
 def test_each_midnight_pays_out_what_is_available_and_the_sum_can_be_traced() -> None:
-    with sandbox() as there:  # Monday, 2 November, noon
-        api = client(there)
+    with a_sandbox() as sandbox:  # Monday, 2 November, noon
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer)
+        method = sandbox.dashboard.save_card(customer)
         first = charge(api, customer, method, 10_000)
         charge(api, customer, method, 5_000, "usd")
         assert [(one.currency, one.amount) for one in api.v1.balance.retrieve().pending] == [
@@ -123,9 +123,9 @@ def test_each_midnight_pays_out_what_is_available_and_the_sum_can_be_traced() ->
             ("usd", 4_825),  # 50.00 less 1.45 and 0.30
         ]
         api.v1.refunds.create({"payment_intent": first.id, "amount": 1_000}, key())
-        there.clock.advance(days=2)  # available from Wednesday noon
+        sandbox.clock.advance(days=2)  # available from Wednesday noon
         assert api.v1.payouts.list().data == []
-        there.clock.advance(hours=12)
+        sandbox.clock.advance(hours=12)
         dollars, euros = api.v1.payouts.list().data
         assert (euros.amount, euros.status, dollars.amount) == (8_680, "in_transit", 4_825)
         inside = api.v1.balance_transactions.list({"payout": euros.id, "expand": ["data.source"]}).data
@@ -138,27 +138,27 @@ def test_each_midnight_pays_out_what_is_available_and_the_sum_can_be_traced() ->
         assert stripe_charge.payment_intent == first.id
         assert sum(one.net for one in inside if one.type != "payout") == euros.amount
         assert [one.amount for one in api.v1.balance.retrieve().available] == [0]
-        there.clock.advance(days=1)
+        sandbox.clock.advance(days=1)
         assert api.v1.payouts.retrieve(euros.id).status == "paid"
         assert api.v1.events.list({"type": "payout.paid"}).data[0].data.object["amount"] == 4_825
 
 
 def test_a_balance_below_zero_is_not_paid_out() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        paid = charge(api, customer, there.hand.save_card(customer), 10_000)
-        there.hand.dispute(paid.id)
-        there.clock.advance(days=10)
+        paid = charge(api, customer, sandbox.dashboard.save_card(customer), 10_000)
+        sandbox.dashboard.dispute(paid.id)
+        sandbox.clock.advance(days=10)
         assert api.v1.payouts.list().data == []
         assert [one.amount for one in api.v1.balance.retrieve().available] == [-1_820]  # 96.80 less 115.00
 
 
 def test_a_refund_in_the_dashboard_has_nothing_of_ours_in_it() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        paid = charge(api, customer, there.hand.save_card(customer))
-        refund: Any = api.v1.refunds.retrieve(there.hand.refund(paid.id, 700))
+        paid = charge(api, customer, sandbox.dashboard.save_card(customer))
+        refund: Any = api.v1.refunds.retrieve(sandbox.dashboard.refund(paid.id, 700))
         assert (refund.amount, refund.metadata.to_dict()) == (700, {})
         assert api.v1.events.list().data[0].request.idempotency_key is None  # type: ignore[union-attr]  # is there

@@ -9,38 +9,38 @@ import stripe
 
 from portal.dev.stripe_sandbox import Sandbox
 from portal.dev.stripe_sandbox.shapes import CLASSES
-from tests.contracts.stripe_client import NOON, ann, charge, client, key, sandbox
+from tests.contracts.stripe_client import NOON, a_sandbox, ann, charge, client, key
 from tests.contracts.stripe_shapes import differences
 
 
-def busy_month(there: Sandbox) -> None:
+def busy_month(sandbox: Sandbox) -> None:
     """A little of everything: paid, declined, asked, debited, refunded, disputed, saved, expired, paid out."""
-    api = client(there)
+    api = client(sandbox)
     customer = ann(api)
-    paid = charge(api, customer, there.hand.save_card(customer))
+    paid = charge(api, customer, sandbox.dashboard.save_card(customer))
     for number in ("4000 0000 0000 0341", "4000 0027 6000 3184"):
         with pytest.raises(stripe.CardError):
-            charge(api, customer, there.hand.save_card(customer, number))
-    charge(api, customer, there.hand.save_account(customer))
-    charge(api, customer, there.hand.save_account(customer, "DE62 3704 0044 0532 0130 01"))
-    charge(api, customer, there.hand.save_account(customer, "DE78 3704 0044 0532 0130 04"))
-    there.clock.advance(seconds=10)
+            charge(api, customer, sandbox.dashboard.save_card(customer, number))
+    charge(api, customer, sandbox.dashboard.save_account(customer))
+    charge(api, customer, sandbox.dashboard.save_account(customer, "DE62 3704 0044 0532 0130 01"))
+    charge(api, customer, sandbox.dashboard.save_account(customer, "DE78 3704 0044 0532 0130 04"))
+    sandbox.clock.advance(seconds=10)
     api.v1.refunds.create({"payment_intent": paid.id, "amount": 1_000}, key())
-    there.hand.fail_refund(there.hand.refund(paid.id, 500))
-    lost, won = (charge(api, customer, there.hand.save_card(customer)) for _ in range(2))
-    there.hand.lose_dispute(there.hand.dispute(lost.id))
-    there.hand.win_dispute(there.hand.dispute(won.id))
+    sandbox.dashboard.fail_refund(sandbox.dashboard.refund(paid.id, 500))
+    lost, won = (charge(api, customer, sandbox.dashboard.save_card(customer)) for _ in range(2))
+    sandbox.dashboard.lose_dispute(sandbox.dashboard.dispute(lost.id))
+    sandbox.dashboard.win_dispute(sandbox.dashboard.dispute(won.id))
     for mode in ("payment", "setup"):
         checkout_session(api, customer, mode)
     done = checkout_session(api, customer, "payment")
-    there.hand.pay(done.id, "4000 0027 6000 3184")
-    there.hand.pay(checkout_session(api, customer, "setup").id)
+    sandbox.dashboard.pay(done.id, "4000 0027 6000 3184")
+    sandbox.dashboard.pay(checkout_session(api, customer, "setup").id)
     intent = api.v1.setup_intents.create(
         {"customer": customer, "payment_method": "pm_card_authenticationRequired", "confirm": True}, key()
     )
-    there.hand.authenticate(intent.id, passes=False)
+    sandbox.dashboard.authenticate(intent.id, passes=False)
     api.v1.webhook_endpoints.create({"url": "https://portal.example/hook", "enabled_events": ["*"]}, key())
-    there.clock.advance(days=4)
+    sandbox.clock.advance(days=4)
 
 
 def checkout_session(api: stripe.StripeClient, customer: str, mode: str) -> stripe.checkout.Session:
@@ -58,20 +58,20 @@ def checkout_session(api: stripe.StripeClient, customer: str, mode: str) -> stri
 
 
 def test_every_object_is_what_the_package_says() -> None:
-    with sandbox() as there:
-        busy_month(there)
-        there_are = {kind for kind in CLASSES if there.objects(kind)}
+    with a_sandbox() as sandbox:
+        busy_month(sandbox)
+        there_are = {kind for kind in CLASSES if sandbox.objects(kind)}
         assert there_are == set(CLASSES) - {"account", "balance"}
-        api = client(there)
+        api = client(sandbox)
         alone: list[Any] = [api.v1.accounts.retrieve_current(), api.v1.balance.retrieve()]
         objects = [one.to_dict() for one in alone]
-        objects += [one for kind in there_are for one in there.objects(kind)]
+        objects += [one for kind in there_are for one in sandbox.objects(kind)]
         assert sorted({line for one in objects for line in differences(one)}) == []
 
 
 def test_a_customer_is_changed_listed_and_deleted() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = api.v1.customers.create(
             {"email": "ann@example.org", "metadata": {"ct_tenant": "7", "ct_deployment": "d1"}}, key()
         )
@@ -95,11 +95,11 @@ def test_a_customer_is_changed_listed_and_deleted() -> None:
 
 
 def test_a_payment_method_is_attached_listed_and_detached() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
         saved = api.v1.payment_methods.attach("pm_card_mastercard", {"customer": customer}, key())
-        account = there.hand.save_account(customer)
+        account = sandbox.dashboard.save_account(customer)
         assert [one.id for one in api.v1.customers.payment_methods.list(customer).data] == [account, saved.id]
         cards = api.v1.payment_methods.list({"customer": customer, "type": "card"}).data
         assert [(one.card.brand, one.card.last4) for one in cards if one.card] == [("mastercard", "4444")]
@@ -110,8 +110,8 @@ def test_a_payment_method_is_attached_listed_and_detached() -> None:
 
 
 def test_a_card_that_is_declined_cannot_be_saved() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
         with pytest.raises(stripe.CardError, match="declined"):
             api.v1.payment_methods.attach("pm_card_chargeDeclined", {"customer": customer}, key())
@@ -120,10 +120,10 @@ def test_a_card_that_is_declined_cannot_be_saved() -> None:
 
 
 def test_the_network_replaces_a_card() -> None:
-    with sandbox() as there:
-        api = client(there)
-        method = there.hand.save_card(ann(api))
-        there.hand.renew_card(method, month=1, year=2040, last4="9999")
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
+        method = sandbox.dashboard.save_card(ann(api))
+        sandbox.dashboard.renew_card(method, month=1, year=2040, last4="9999")
         card = api.v1.payment_methods.retrieve(method).card
         assert card is not None
         assert (card.exp_month, card.exp_year, card.last4) == (1, 2040, "9999")
@@ -131,8 +131,8 @@ def test_the_network_replaces_a_card() -> None:
 
 
 def test_a_card_is_saved_by_a_setup_intent_with_its_bank_asked() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
         params: Any = {
             "customer": customer,
@@ -142,14 +142,14 @@ def test_a_card_is_saved_by_a_setup_intent_with_its_bank_asked() -> None:
         }
         intent = api.v1.setup_intents.create(params, key())
         assert intent.status == "requires_action"
-        there.hand.authenticate(intent.id)
+        sandbox.dashboard.authenticate(intent.id)
         saved = api.v1.setup_intents.retrieve(intent.id, {"expand": ["payment_method"]})
         assert saved.status == "succeeded"
         method: Any = saved.payment_method
         assert method.customer == customer
         assert charge(api, customer, method.id).status == "succeeded"
         other = api.v1.setup_intents.create(params, key())
-        there.hand.authenticate(other.id, passes=False)
+        sandbox.dashboard.authenticate(other.id, passes=False)
         failed: Any = api.v1.setup_intents.retrieve(other.id)
         assert failed.last_setup_error.code == "setup_intent_authentication_failure"
         assert [one.id for one in api.v1.setup_intents.list({"customer": customer}).data] == [
@@ -159,8 +159,8 @@ def test_a_card_is_saved_by_a_setup_intent_with_its_bank_asked() -> None:
 
 
 def test_lists_are_newest_first_in_pages() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         payment_ids = [
             api.v1.payment_intents.create({"amount": 100 + n, "currency": "eur"}, key()).id for n in range(5)
         ]
@@ -180,13 +180,13 @@ def test_lists_are_newest_first_in_pages() -> None:
 
 
 def test_what_was_made_since_a_moment_for_a_customer_is_found() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer)
+        method = sandbox.dashboard.save_card(customer)
         charge(api, customer, method)
-        there.clock.advance(hours=25)
-        since = there.clock.now()
+        sandbox.clock.advance(hours=25)
+        since = sandbox.clock.now()
         second = charge(api, customer, method)
         api.v1.payment_intents.create({"amount": 100, "currency": "eur"}, key())
         payments = api.v1.payment_intents.list({"customer": customer, "created": {"gte": since}})
@@ -195,10 +195,10 @@ def test_what_was_made_since_a_moment_for_a_customer_is_found() -> None:
 
 
 def test_ids_are_expanded_into_objects_as_deep_as_asked() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        charge(api, customer, there.hand.save_card(customer))
+        charge(api, customer, sandbox.dashboard.save_card(customer))
         paths = ["data.latest_charge.balance_transaction", "data.customer", "data.payment_method"]
         one: Any = api.v1.payment_intents.list({"expand": paths}).data[0]
         assert one.latest_charge.balance_transaction.fee == 1_973

@@ -10,15 +10,15 @@ import stripe
 
 from portal.dev.stripe_sandbox import Sandbox
 from portal.dev.stripe_sandbox.cards import ACCOUNTS, CARDS
-from tests.contracts.stripe_client import ann, charge, client, key, sandbox
+from tests.contracts.stripe_client import a_sandbox, ann, charge, client, key
 from tests.documentation import DOCS, table
 
 
 def test_an_invoice_is_charged_off_session_with_its_fee() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        paid = charge(api, customer, there.hand.save_card(customer))
+        paid = charge(api, customer, sandbox.dashboard.save_card(customer))
         stripe_charge: Any = paid.latest_charge
         assert (paid.status, paid.amount_received, paid.currency) == ("succeeded", 67_000, "eur")
         assert stripe_charge.payment_method_details.card.last4 == "4242"
@@ -48,10 +48,10 @@ def test_an_invoice_is_charged_off_session_with_its_fee() -> None:
 def test_a_declined_card_says_why_and_whether_to_try_again(
     number: str, code: str, decline_code: str, advice: str | None
 ) -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer, number)
+        method = sandbox.dashboard.save_card(customer, number)
         with pytest.raises(stripe.CardError) as refused:
             charge(api, customer, method)
         error: Any = refused.value.error
@@ -70,18 +70,18 @@ def test_a_declined_card_says_why_and_whether_to_try_again(
 
 
 def test_a_card_that_was_set_up_with_its_bank_is_charged_off_session() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer, "4000 0025 0000 3155", set_up=True)
+        method = sandbox.dashboard.save_card(customer, "4000 0025 0000 3155", set_up=True)
         assert charge(api, customer, method).status == "succeeded"
 
 
 def test_a_payment_on_session_waits_for_the_bank() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer, "4000 0027 6000 3184")
+        method = sandbox.dashboard.save_card(customer, "4000 0027 6000 3184")
         payment: Any = api.v1.payment_intents.create(
             {
                 "amount": 1_000,
@@ -95,17 +95,17 @@ def test_a_payment_on_session_waits_for_the_bank() -> None:
         )
         assert payment.status == "requires_action"
         assert payment.next_action.redirect_to_url.return_url == "https://portal.example/back"
-        there.hand.authenticate(payment.id)
+        sandbox.dashboard.authenticate(payment.id)
         assert api.v1.payment_intents.retrieve(payment.id).status == "succeeded"
 
 
 def test_a_sepa_debit_is_processing_until_the_bank_pays() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        pending = charge(api, customer, there.hand.save_account(customer))
+        pending = charge(api, customer, sandbox.dashboard.save_account(customer))
         assert pending.status == "processing"
-        there.clock.advance(seconds=5)
+        sandbox.clock.advance(seconds=5)
         assert api.v1.payment_intents.retrieve(pending.id).status == "succeeded"
         assert {event.type for event in api.v1.events.list({"limit": 100}).data} >= {
             "payment_intent.processing",
@@ -115,27 +115,27 @@ def test_a_sepa_debit_is_processing_until_the_bank_pays() -> None:
 
 
 def test_a_sepa_debit_can_fail_days_later() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_account(customer, "DE78 3704 0044 0532 0130 04")
+        method = sandbox.dashboard.save_account(customer, "DE78 3704 0044 0532 0130 04")
         pending = charge(api, customer, method)
-        there.clock.advance(seconds=179)
+        sandbox.clock.advance(seconds=179)
         assert api.v1.payment_intents.retrieve(pending.id).status == "processing"
-        there.clock.advance(seconds=1)
+        sandbox.clock.advance(seconds=1)
         failed: Any = api.v1.payment_intents.retrieve(pending.id)
         assert failed.status == "requires_payment_method"
         assert failed.last_payment_error.payment_method.type == "sepa_debit"
 
 
-def refusal(there: Sandbox, **changed: Any) -> stripe.InvalidRequestError:
-    api = client(there)
+def refusal(sandbox: Sandbox, **changed: Any) -> stripe.InvalidRequestError:
+    api = client(sandbox)
     customer = ann(api)
     params = {
         "amount": 1_000,
         "currency": "eur",
         "customer": customer,
-        "payment_method": there.hand.save_card(customer),
+        "payment_method": sandbox.dashboard.save_card(customer),
         "confirm": True,
         "off_session": True,
     }
@@ -157,8 +157,8 @@ def refusal(there: Sandbox, **changed: Any) -> stripe.InvalidRequestError:
     ],
 )
 def test_what_stripe_cannot_charge_is_refused(amount: int, currency: str, code: str | None) -> None:
-    with sandbox() as there:
-        refused = refusal(there, amount=amount, currency=currency)
+    with a_sandbox() as sandbox:
+        refused = refusal(sandbox, amount=amount, currency=currency)
         assert (refused.http_status, refused.code, refused.param) == (400, code, "amount")
 
 
@@ -178,55 +178,55 @@ def test_what_stripe_cannot_charge_is_refused(amount: int, currency: str, code: 
     ],
 )
 def test_a_payment_that_cannot_be_is_refused_and_leaves_nothing(changed: dict[str, Any], param: str) -> None:
-    with sandbox() as there:
-        assert refusal(there, **changed).param == param
-        assert there.objects("payment_intent") == []
+    with a_sandbox() as sandbox:
+        assert refusal(sandbox, **changed).param == param
+        assert sandbox.objects("payment_intent") == []
 
 
 def test_yen_have_no_decimals_and_dinars_three() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer)
+        method = sandbox.dashboard.save_card(customer)
         assert charge(api, customer, method, 50, "jpy").status == "succeeded"
         assert charge(api, customer, method, 1_230, "kwd").status == "succeeded"
 
 
 def test_the_card_of_another_customer_is_refused() -> None:
-    with sandbox() as there:
-        ben = ann(client(there))
-        refused = refusal(there, payment_method=there.hand.save_card(ben))
+    with a_sandbox() as sandbox:
+        ben = ann(client(sandbox))
+        refused = refusal(sandbox, payment_method=sandbox.dashboard.save_card(ben))
         assert refused.param == "payment_method"
 
 
 def test_a_card_that_was_detached_is_never_charged_again() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer)
+        method = sandbox.dashboard.save_card(customer)
         api.v1.payment_methods.detach(method, None, key())
         with pytest.raises(stripe.InvalidRequestError, match="detached"):
             charge(api, customer, method)
 
 
 def test_a_card_is_good_until_the_end_of_its_month() -> None:
-    with sandbox() as there:  # 2 November 2026
-        api = client(there)
+    with a_sandbox() as sandbox:  # 2 November 2026
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer, month=11, year=2026)
+        method = sandbox.dashboard.save_card(customer, month=11, year=2026)
         assert charge(api, customer, method).status == "succeeded"
-        there.clock.advance(days=29)
+        sandbox.clock.advance(days=29)
         with pytest.raises(stripe.CardError) as refused:
             charge(api, customer, method)
         assert refused.value.code == "expired_card"
 
 
 def test_a_customer_that_was_deleted_at_stripe_has_no_cards_and_no_payments() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer)
-        there.hand.delete_customer(customer)
+        method = sandbox.dashboard.save_card(customer)
+        sandbox.dashboard.delete_customer(customer)
         assert api.v1.customers.retrieve(customer).deleted is True
         with pytest.raises(stripe.InvalidRequestError) as refused:
             charge(api, customer, method)
@@ -234,10 +234,10 @@ def test_a_customer_that_was_deleted_at_stripe_has_no_cards_and_no_payments() ->
 
 
 def test_an_intent_is_confirmed_later_or_canceled() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        method = there.hand.save_card(customer)
+        method = sandbox.dashboard.save_card(customer)
         intent = api.v1.payment_intents.create(
             {"amount": 1_000, "currency": "eur", "customer": customer}, key()
         )

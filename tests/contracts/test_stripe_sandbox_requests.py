@@ -18,20 +18,22 @@ from tests.contracts.stripe_client import NOON, ann, charge, client, key
 PACKAGE = Path(stripe.__file__).parent
 
 
-def send(there: Sandbox, path: str, form: str, **headers: str) -> httpx.Response:
+def send(sandbox: Sandbox, path: str, form: str, **headers: str) -> httpx.Response:
     """A POST as any program could write it."""
     usual = {
-        "Authorization": f"Bearer {there.key}",
+        "Authorization": f"Bearer {sandbox.key}",
         "Stripe-Version": shapes.VERSION,
         "Idempotency-Key": "ct:test:raw",
         "Content-Type": "application/x-www-form-urlencoded",
     }
     request_headers = {**usual, **{name.replace("_", "-"): text for name, text in headers.items()}}
-    return httpx.post(there.url + path, content=form, headers={k: v for k, v in request_headers.items() if v})
+    return httpx.post(
+        sandbox.url + path, content=form, headers={k: v for k, v in request_headers.items() if v}
+    )
 
 
-def rules(there: Sandbox) -> list[str]:
-    return [one.rule for one in there.violations]
+def rules(sandbox: Sandbox) -> list[str]:
+    return [one.rule for one in sandbox.violations]
 
 
 @pytest.mark.parametrize(
@@ -61,29 +63,29 @@ def rules(there: Sandbox) -> list[str]:
 def test_a_parameter_that_the_types_do_not_allow_is_refused_by_its_name(
     form: str, param: str, code: str | None
 ) -> None:
-    with Sandbox() as there:
-        refused = send(there, "/v1/payment_intents", form)
+    with Sandbox() as sandbox:
+        refused = send(sandbox, "/v1/payment_intents", form)
         error = refused.json()["error"]
         assert (refused.status_code, error["type"]) == (400, "invalid_request_error")
         assert (error["param"], error.get("code")) == (param, code)
-        assert rules(there) == ["parameters"]
-        assert there.objects("payment_intent") == []
+        assert rules(sandbox) == ["parameters"]
+        assert sandbox.objects("payment_intent") == []
 
 
 def test_the_client_hears_why_payment_method_types_is_refused() -> None:
-    with Sandbox() as there:
+    with Sandbox() as sandbox:
         params: Any = {"amount": 100, "currency": "eur", "payment_method_types": ["card"]}
         with pytest.raises(stripe.InvalidRequestError, match="use allowed_payment_method_types"):
-            client(there).v1.payment_intents.create(params, key())
-        payment = client(there).v1.payment_intents.create(
+            client(sandbox).v1.payment_intents.create(params, key())
+        payment = client(sandbox).v1.payment_intents.create(
             {"amount": 100, "currency": "eur", "allowed_payment_method_types": ["card"]}, key()
         )
         assert payment.payment_method_types == ["card"]
 
 
 def test_nested_parameters_and_lists_arrive_as_the_client_sent_them() -> None:
-    with Sandbox() as there:
-        customer = client(there).v1.customers.create(
+    with Sandbox() as sandbox:
+        customer = client(sandbox).v1.customers.create(
             {
                 "name": "Müller & Söhne [GmbH]",
                 "address": {"line1": "1 = 2?", "city": "Köln"},
@@ -96,8 +98,8 @@ def test_nested_parameters_and_lists_arrive_as_the_client_sent_them() -> None:
         assert customer.address is not None
         assert customer.address.city == "Köln"
         assert customer.preferred_locales == ["de", "en"]
-        assert there.requests[0].params["address"] == {"line1": "1 = 2?", "city": "Köln"}
-        assert there.violations == []
+        assert sandbox.requests[0].params["address"] == {"line1": "1 = 2?", "city": "Köln"}
+        assert sandbox.violations == []
 
 
 def endpoints() -> Iterator[tuple[str, str, str]]:
@@ -135,26 +137,26 @@ def test_every_endpoint_has_the_class_that_the_package_sends_it_with() -> None:
 
 
 def test_no_key_a_wrong_key_and_a_revoked_key_are_refused() -> None:
-    with Sandbox() as there:
-        assert send(there, "/v1/customers", "name=Ann", Authorization="").status_code == 401
+    with Sandbox() as sandbox:
+        assert send(sandbox, "/v1/customers", "name=Ann", Authorization="").status_code == 401
         with pytest.raises(stripe.AuthenticationError, match="Invalid API Key provided: sk_test_"):
-            client(there, api_key="sk_test_somebody_elses").v1.customers.list()
-        there.keys.revoke(there.key)
+            client(sandbox, api_key="sk_test_somebody_elses").v1.customers.list()
+        sandbox.keys.revoke(sandbox.key)
         with pytest.raises(stripe.AuthenticationError):
-            client(there).v1.customers.list()
-        assert there.objects("customer") == []
+            client(sandbox).v1.customers.list()
+        assert sandbox.objects("customer") == []
 
 
 def test_a_restricted_key_may_what_it_was_given() -> None:
-    with Sandbox() as there:
-        api = client(there, api_key=there.keys.restrict("rk_test_portal", PORTAL_RIGHTS))
+    with Sandbox() as sandbox:
+        api = client(sandbox, api_key=sandbox.keys.restrict("rk_test_portal", PORTAL_RIGHTS))
         customer = ann(api)
-        assert charge(api, customer, there.hand.save_card(customer)).status == "succeeded"
+        assert charge(api, customer, sandbox.dashboard.save_card(customer)).status == "succeeded"
         assert api.v1.payouts.list().data == []
         with pytest.raises(stripe.PermissionError, match="rak_webhook_write"):
             api.v1.webhook_endpoints.create({"url": "https://x.example", "enabled_events": ["*"]}, key())
         reader = client(
-            there, api_key=there.keys.restrict("rk_test_reader", frozenset({"rak_customer_read"}))
+            sandbox, api_key=sandbox.keys.restrict("rk_test_reader", frozenset({"rak_customer_read"}))
         )
         assert len(reader.v1.customers.list().data) == 1
         with pytest.raises(stripe.PermissionError, match="rak_customer_write"):
@@ -162,41 +164,41 @@ def test_a_restricted_key_may_what_it_was_given() -> None:
 
 
 def test_a_live_key_is_refused_and_noted_unless_the_account_is_live() -> None:
-    with Sandbox() as there:
+    with Sandbox() as sandbox:
         with pytest.raises(stripe.AuthenticationError):
-            client(there, api_key="sk_live_sandbox").v1.customers.list()
-        assert rules(there) == ["key_of_other_mode"]
-    with Sandbox(live=True) as there:
-        assert there.key.startswith("sk_live_")
-        assert client(there).v1.customers.create({"name": "Ann"}, key()).livemode is True
+            client(sandbox, api_key="sk_live_sandbox").v1.customers.list()
+        assert rules(sandbox) == ["key_of_other_mode"]
+    with Sandbox(live=True) as sandbox:
+        assert sandbox.key.startswith("sk_live_")
+        assert client(sandbox).v1.customers.create({"name": "Ann"}, key()).livemode is True
 
 
 def test_another_version_of_the_api_is_noted() -> None:
-    with Sandbox() as there:
-        assert send(there, "/v1/customers", "name=Ann", Stripe_Version="2024-06-20").status_code == 200
-        assert rules(there) == ["stripe_version"]
+    with Sandbox() as sandbox:
+        assert send(sandbox, "/v1/customers", "name=Ann", Stripe_Version="2024-06-20").status_code == 200
+        assert rules(sandbox) == ["stripe_version"]
 
 
 def test_a_post_without_a_key_of_ours_is_noted() -> None:
-    with Sandbox() as there:
-        assert send(there, "/v1/customers", "name=Ann", Idempotency_Key="").status_code == 200
-        client(there).v1.customers.create({"name": "Ben"})  # the client makes a random key up
-        assert rules(there) == ["no_idempotency_key", "made_up_idempotency_key"]
+    with Sandbox() as sandbox:
+        assert send(sandbox, "/v1/customers", "name=Ann", Idempotency_Key="").status_code == 200
+        client(sandbox).v1.customers.create({"name": "Ben"})  # the client makes a random key up
+        assert rules(sandbox) == ["no_idempotency_key", "made_up_idempotency_key"]
 
 
 def test_what_the_sandbox_does_not_have_is_noted() -> None:
-    with Sandbox() as there:
+    with Sandbox() as sandbox:
         with pytest.raises(stripe.InvalidRequestError, match="Unrecognized request URL"):
-            client(there).v1.products.list()
-        assert rules(there) == ["unknown_endpoint"]
+            client(sandbox).v1.products.list()
+        assert rules(sandbox) == ["unknown_endpoint"]
 
 
 def test_every_request_is_kept_without_the_secret() -> None:
-    with Sandbox(now=NOON) as there:
-        customer = ann(client(there))
+    with Sandbox(now=NOON) as sandbox:
+        customer = ann(client(sandbox))
         with pytest.raises(stripe.InvalidRequestError):
-            client(there).v1.customers.retrieve("cus_nobody")
-        creation, retrieval = there.requests
+            client(sandbox).v1.customers.retrieve("cus_nobody")
+        creation, retrieval = sandbox.requests
         assert (creation.method, creation.path, creation.status) == ("POST", "/v1/customers", 200)
         assert creation.params == {"email": "ann@example.org", "name": "Ann"}
         assert creation.key is not None
@@ -205,4 +207,4 @@ def test_every_request_is_kept_without_the_secret() -> None:
         assert creation.headers["stripe-version"] == stripe.api_version
         assert (retrieval.path, retrieval.status) == ("/v1/customers/cus_nobody", 404)
         assert customer
-        assert there.key not in repr(there.requests)
+        assert sandbox.key not in repr(sandbox.requests)

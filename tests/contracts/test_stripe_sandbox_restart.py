@@ -21,18 +21,18 @@ ONE: stripe.RequestOptions = {"idempotency_key": "ct:d1:customer:7"}
 
 
 def test_what_was_made_is_there_after_a_restart(tmp_path: Path) -> None:
-    with Sandbox(home=tmp_path, secret=SECRET, now=NOON) as there:
-        api = client(there)
+    with Sandbox(home=tmp_path, secret=SECRET, now=NOON) as sandbox:
+        api = client(sandbox)
         customer = api.v1.customers.create({"name": "Ann"}, ONE).id
-        charge(api, customer, there.hand.save_card(customer))
-        there.clock.advance(days=1)
-    with Sandbox(home=tmp_path, secret=SECRET, now=NOON) as there:
-        api = client(there)
+        charge(api, customer, sandbox.dashboard.save_card(customer))
+        sandbox.clock.advance(days=1)
+    with Sandbox(home=tmp_path, secret=SECRET, now=NOON) as sandbox:
+        api = client(sandbox)
         assert api.v1.payment_intents.list({"customer": customer}).data[0].status == "succeeded"
-        assert there.clock.now() == int(NOON.timestamp()) + 86_400
+        assert sandbox.clock.now() == int(NOON.timestamp()) + 86_400
         assert len(api.v1.webhook_endpoints.list().data) == 1
-        assert there.webhooks.take()[0].type == "customer.created"
-        there.clock.advance(days=2)
+        assert sandbox.webhooks.take()[0].type == "customer.created"
+        sandbox.clock.advance(days=2)
         assert len(api.v1.payouts.list().data) == 1
     assert (tmp_path / "stripe-sandbox.json").stat().st_mode & 0o777 == 0o600
 
@@ -40,8 +40,8 @@ def test_what_was_made_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_a_key_is_remembered_over_a_restart(tmp_path: Path) -> None:
     customer_ids = []
     for _ in range(2):
-        with Sandbox(home=tmp_path) as there:
-            customer_ids.append(client(there).v1.customers.create({"name": "Ann"}, ONE).id)
+        with Sandbox(home=tmp_path) as sandbox:
+            customer_ids.append(client(sandbox).v1.customers.create({"name": "Ann"}, ONE).id)
     assert customer_ids[0] == customer_ids[1]
 
 
@@ -90,8 +90,8 @@ def test_killed_in_the_middle_of_its_work_it_has_all_that_it_answered(tmp_path: 
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Sandbox() as there:
-        port = there.url.rpartition(":")[2]
+    with Sandbox() as sandbox:
+        port = sandbox.url.rpartition(":")[2]
         assert main(["--port", port, "--home", str(tmp_path)]) == 1
     assert (
         f"cannot start on port {port}: Address already in use. Give another --port."

@@ -13,7 +13,7 @@ import pytest
 import stripe
 
 from portal.dev.stripe_sandbox import Sandbox
-from tests.contracts.stripe_client import SECRET, ann, client, key, sandbox
+from tests.contracts.stripe_client import SECRET, a_sandbox, ann, client, key
 
 
 class Ear(ThreadingHTTPServer):
@@ -54,8 +54,8 @@ def listening() -> Iterator[tuple[Sandbox, stripe.StripeClient, Ear]]:
     with Ear() as ear:
         thread = threading.Thread(target=ear.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        with sandbox(webhook=ear.url) as there:
-            yield there, client(there), ear
+        with a_sandbox(webhook=ear.url) as sandbox:
+            yield sandbox, client(sandbox), ear
         ear.shutdown()
         thread.join()
 
@@ -70,14 +70,14 @@ def undelivered(api: stripe.StripeClient) -> list[str]:
 
 
 def test_an_event_arrives_signed_over_its_raw_body() -> None:
-    with listening() as (there, api, ear):
+    with listening() as (sandbox, api, ear):
         tell(api, "Ann")
-        there.webhooks.wait()
+        sandbox.webhooks.wait()
         body, signed = ear.heard[0]
         event = stripe.Webhook.construct_event(body, signed, SECRET)
         assert (event.type, event.api_version) == ("customer.created", stripe.api_version)
         assert event.request is not None
-        assert event.request.idempotency_key == there.requests[0].key
+        assert event.request.idempotency_key == sandbox.requests[0].key
         for wrong in ((body + b" ", SECRET), (body, "whsec_other")):
             with pytest.raises(stripe.SignatureVerificationError):
                 stripe.Webhook.construct_event(wrong[0], signed, wrong[1])
@@ -86,66 +86,66 @@ def test_an_event_arrives_signed_over_its_raw_body() -> None:
 
 
 def test_while_a_secret_is_rolled_both_sign() -> None:
-    with sandbox() as there:
-        new = there.webhooks.roll()
-        tell(client(there), "Ann")
-        message = there.webhooks.take()[0]
+    with a_sandbox() as sandbox:
+        new = sandbox.webhooks.roll()
+        tell(client(sandbox), "Ann")
+        message = sandbox.webhooks.take()[0]
         for secret in (SECRET, new):
             assert stripe.Webhook.construct_event(message.body, message.headers["Stripe-Signature"], secret)
-        there.webhooks.forget(SECRET)
-        tell(client(there), "Ben")
-        message = there.webhooks.take()[0]
+        sandbox.webhooks.forget(SECRET)
+        tell(client(sandbox), "Ben")
+        message = sandbox.webhooks.take()[0]
         with pytest.raises(stripe.SignatureVerificationError):
             stripe.Webhook.construct_event(message.body, message.headers["Stripe-Signature"], SECRET)
 
 
 def test_a_message_may_be_signed_long_ago() -> None:
-    with sandbox() as there:
-        tell(client(there), "Ann")
-        message = there.webhooks.take(signed_at=int(time.time()) - 301)[0]
+    with a_sandbox() as sandbox:
+        tell(client(sandbox), "Ann")
+        message = sandbox.webhooks.take(signed_at=int(time.time()) - 301)[0]
         with pytest.raises(stripe.SignatureVerificationError, match="tolerance"):
             stripe.Webhook.construct_event(message.body, message.headers["Stripe-Signature"], SECRET)
 
 
 def test_messages_are_doubled_lost_and_late_as_ordered() -> None:
-    with listening() as (there, api, ear):
-        there.webhooks.duplicate("customer.*", copies=2)
+    with listening() as (sandbox, api, ear):
+        sandbox.webhooks.duplicate("customer.*", copies=2)
         tell(api, "Ann")
-        there.webhooks.wait()
+        sandbox.webhooks.wait()
         assert ear.names() == ["Ann"] * 3
-        there.webhooks.lose()
+        sandbox.webhooks.lose()
         tell(api, "Ben")
-        there.webhooks.wait()
+        sandbox.webhooks.wait()
         assert (ear.names()[3:], undelivered(api)) == ([], ["Ben"])
-        there.webhooks.delay(60)
+        sandbox.webhooks.delay(60)
         tell(api, "Cy", "Di")
-        there.webhooks.wait()
+        sandbox.webhooks.wait()
         assert ear.names()[3:] == ["Di"]
-        there.clock.advance(seconds=60)
-        there.webhooks.wait()
+        sandbox.clock.advance(seconds=60)
+        sandbox.webhooks.wait()
         assert ear.names()[3:] == ["Di", "Cy"]
-        assert there.webhooks.redeliver() == 1
-        there.webhooks.wait()
+        assert sandbox.webhooks.redeliver() == 1
+        sandbox.webhooks.wait()
         assert (ear.names()[5:], undelivered(api)) == (["Ben"], [])
 
 
 def test_messages_are_held_and_leave_in_another_order() -> None:
-    with listening() as (there, api, ear):
-        there.webhooks.hold()
+    with listening() as (sandbox, api, ear):
+        sandbox.webhooks.hold()
         tell(api, "Ann", "Ben", "Cy")
         assert undelivered(api) == ["Cy", "Ben", "Ann"]
-        there.webhooks.release("reversed")
-        there.webhooks.wait()
+        sandbox.webhooks.release("reversed")
+        sandbox.webhooks.wait()
         assert ear.names() == ["Cy", "Ben", "Ann"]
 
 
 def test_disorder_is_the_same_for_the_same_seed() -> None:
     deliveries = []
     for _ in range(2):
-        with sandbox() as there:
-            there.webhooks.disorder(7, duplicate=3, lose=4)
-            tell(client(there), *"ABCDEFGH")
-            got = there.webhooks.take()
+        with a_sandbox() as sandbox:
+            sandbox.webhooks.disorder(7, duplicate=3, lose=4)
+            tell(client(sandbox), *"ABCDEFGH")
+            got = sandbox.webhooks.take()
             deliveries.append(
                 [
                     stripe.Webhook.construct_event(
@@ -161,35 +161,35 @@ def test_disorder_is_the_same_for_the_same_seed() -> None:
 
 
 def test_an_endpoint_that_is_down_gets_all_when_it_is_up_again() -> None:
-    with listening() as (there, api, ear):
+    with listening() as (sandbox, api, ear):
         ear.status = 503
         tell(api, "Ann")
-        there.webhooks.wait()
+        sandbox.webhooks.wait()
         assert (len(ear.heard), undelivered(api)) == (1, ["Ann"])
-        there.webhooks.down()
+        sandbox.webhooks.down()
         tell(api, "Ben")
-        there.webhooks.wait()
+        sandbox.webhooks.wait()
         assert len(ear.heard) == 1
         ear.status = 200
-        there.webhooks.up()
-        there.clock.advance(seconds=10)
-        there.webhooks.wait()
+        sandbox.webhooks.up()
+        sandbox.clock.advance(seconds=10)
+        sandbox.webhooks.wait()
         assert (ear.names()[1:], undelivered(api)) == (["Ann", "Ben"], [])
 
 
 def test_after_three_days_of_trying_it_is_given_up_and_still_listed_for_30() -> None:
-    with listening() as (there, api, ear):
-        there.webhooks.down()
+    with listening() as (sandbox, api, ear):
+        sandbox.webhooks.down()
         tell(api, "Ann")
         for _ in range(14):
-            there.webhooks.wait()
-            there.clock.advance(hours=12)
-        there.webhooks.up()
-        there.clock.advance(days=1)
-        there.webhooks.wait()
+            sandbox.webhooks.wait()
+            sandbox.clock.advance(hours=12)
+        sandbox.webhooks.up()
+        sandbox.clock.advance(days=1)
+        sandbox.webhooks.wait()
         assert (ear.heard, undelivered(api)) == ([], ["Ann"])
         event = api.v1.events.list().data[0].id
-        there.clock.advance(days=30)
+        sandbox.clock.advance(days=30)
         assert undelivered(api) == []
         with pytest.raises(stripe.InvalidRequestError) as gone:
             api.v1.events.retrieve(event)
@@ -197,10 +197,10 @@ def test_after_three_days_of_trying_it_is_given_up_and_still_listed_for_30() -> 
 
 
 def test_an_endpoint_made_by_the_api_gets_the_events_it_names() -> None:
-    with Ear() as ear, sandbox(secret=None) as there:
+    with Ear() as ear, a_sandbox(secret=None) as sandbox:
         thread = threading.Thread(target=ear.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        api = client(there)
+        api = client(sandbox)
         endpoint = api.v1.webhook_endpoints.create(
             {"url": ear.url, "enabled_events": ["customer.deleted"], "api_version": "2026-10-28.endive"},
             key(),
@@ -210,7 +210,7 @@ def test_an_endpoint_made_by_the_api_gets_the_events_it_names() -> None:
         assert api.v1.webhook_endpoints.list().data[0].to_dict().get("secret") is None
         customer = ann(api)
         api.v1.customers.delete(customer, None, key())
-        there.webhooks.wait()
+        sandbox.webhooks.wait()
         assert [stripe.Webhook.construct_event(*one, endpoint.secret).type for one in ear.heard] == [
             "customer.deleted"
         ]
@@ -219,12 +219,12 @@ def test_an_endpoint_made_by_the_api_gets_the_events_it_names() -> None:
 
 
 def test_what_never_happened_can_be_told_and_what_happened_be_hidden() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         customer = ann(api)
-        there.hand.alter(customer, name="Eve")
-        there.hand.announce("invoice.paid", {"id": "in_1", "object": "invoice"}, livemode=True)
-        events = [json.loads(message.body) for message in there.webhooks.take()]
+        sandbox.dashboard.alter(customer, name="Eve")
+        sandbox.dashboard.announce("invoice.paid", {"id": "in_1", "object": "invoice"}, livemode=True)
+        events = [json.loads(message.body) for message in sandbox.webhooks.take()]
         assert [(one["type"], one["livemode"]) for one in events] == [
             ("customer.created", False),
             ("invoice.paid", True),
@@ -233,11 +233,11 @@ def test_what_never_happened_can_be_told_and_what_happened_be_hidden() -> None:
 
 
 def test_events_are_listed_by_type_and_time() -> None:
-    with sandbox() as there:
-        api = client(there)
+    with a_sandbox() as sandbox:
+        api = client(sandbox)
         tell(api, "Ann")
-        there.clock.advance(hours=1)
-        since = there.clock.now()
+        sandbox.clock.advance(hours=1)
+        since = sandbox.clock.now()
         customer = ann(api)
         api.v1.customers.delete(customer, None, key())
         listed = api.v1.events.list(

@@ -27,7 +27,7 @@ def event(scenario: Scenario, settings: Any) -> dict[str, Any]:
     page = checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     payload: dict[str, Any] = json.loads(told(scenario)[-1][0])
     return payload
 

@@ -72,7 +72,7 @@ def test_case_089_and_collecting_cases_1_to_3_killed_at_any_moment_all_is_paid_g
                 after = dice.uniform(0, 0.4)
                 killed += op.is_killed_doing("collect", count=moved, at=at, after=after, codes=(0, 1))
                 story.goes_on()
-            stripe.faults.answer_lost("POST /v1/payment_intents")
+            stripe.faults.drop_answer("POST /v1/payment_intents")
             stripe.faults.server_error("POST /v1/refunds", effect=True)
             for _ in range(8):
                 story.goes_on(ends=True)
@@ -105,9 +105,11 @@ class Story:
             customer = customers.customer_of(lab, gateway=gateway_access.gateway(), moment=now)
             kind = lab.slug.split("-")[0]
             if kind == "debit":
-                saved = self.stripe.hand.save_account(customer)
+                saved = self.stripe.dashboard.save_account(customer)
             else:
-                saved = self.stripe.hand.save_card(customer, ASKS if kind == "asks" else "4242424242424242")
+                saved = self.stripe.dashboard.save_card(
+                    customer, ASKS if kind == "asks" else "4242424242424242"
+                )
             saved_methods.keep(tenant=lab, method=gateway_access.gateway().find_method(saved), moment=now)
         for number in range(TOP_UPS):
             lab = Tenant.objects.get(slug=f"card-{number}")
@@ -118,7 +120,7 @@ class Story:
         self._hears_some()
         for intent in self.stripe.objects("payment_intent"):
             if intent["status"] == "processing" and (ends or self.dice.random() < 0.3):
-                self.stripe.hand.end_debit(intent["id"], settles=True)
+                self.stripe.dashboard.end_debit(intent["id"], settles=True)
         for invoice in Invoice.objects.filter(tenant__slug__startswith="asks"):
             if not _is_paid(invoice) and (ends or self.dice.random() < 0.4):
                 self._pays_on_page(invoice, passes=ends or self.dice.random() < 0.7)
@@ -145,7 +147,7 @@ class Story:
                 who="ann@vision.example",
                 moment=now,
             )
-            self.stripe.hand.pay(page.external_id or "", ASKS, passes=passes)
+            self.stripe.dashboard.pay(page.external_id or "", ASKS, passes=passes)
         except (CollectingError, GatewayError, ApiError):
             return  # a charge is under way, or the bank refused: another time
 

@@ -69,7 +69,7 @@ def an_invoice_that_is_due(stripe: Sandbox) -> None:
     close("2026-03", on="2026-04-01")
     now = datetime.now(UTC)
     customer = customers.customer_of(lab, gateway=gateway_access.gateway(), moment=now)
-    card = stripe.hand.save_card(customer, "4242424242424242")
+    card = stripe.dashboard.save_card(customer, "4242424242424242")
     assert (
         saved_methods.keep(tenant=lab, method=gateway_access.gateway().find_method(card), moment=now)
         is not None

@@ -108,8 +108,8 @@ def test_case_090_what_was_charged_refunded_and_disputed_after_the_backup_is_fou
         scenario.wait(days=1)
         more_labs(scenario, ["lab-03"])
         scenario.collect()
-        scenario.stripe.hand.refund(paid_by("lab-01"), 100)
-        scenario.stripe.hand.lose_dispute(scenario.stripe.hand.dispute(paid_by("lab-02")))
+        scenario.stripe.dashboard.refund(paid_by("lab-01"), 100)
+        scenario.stripe.dashboard.lose_dispute(scenario.stripe.dashboard.dispute(paid_by("lab-02")))
         scenario.wait(days=18)
         april(scenario)
         for _ in range(2):

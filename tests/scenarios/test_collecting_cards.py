@@ -61,7 +61,7 @@ def test_collecting_case_10_a_round_run_twice_charges_once(scenario: Scenario) -
     scenario.books_agree()
 
 
-@pytest.mark.parametrize("fault", ["answer_lost", "cut_before", "bad_gateway", "truncated"])
+@pytest.mark.parametrize("fault", ["drop_answer", "cut_before", "bad_gateway", "truncated"])
 def test_case_075_and_collecting_cases_1_3_and_8_an_answer_that_is_lost_leaves_it_open_and_the_same_call_charges_once(
     scenario: Scenario, fault: str
 ) -> None:
@@ -100,7 +100,7 @@ def test_collecting_case_4_an_attempt_that_is_found_a_day_later_is_never_sent_ag
     scenario: Scenario,
 ) -> None:
     scenario.save_card()
-    scenario.stripe.faults.answer_lost("POST /v1/payment_intents")
+    scenario.stripe.faults.drop_answer("POST /v1/payment_intents")
     scenario.collect()
     scenario.wait(hours=25)
     scenario.collect()
@@ -189,9 +189,9 @@ def test_collecting_case_11_a_decline_is_told_and_tried_again_by_the_calendar_ea
 
 def test_collecting_case_12_empty_accounts_are_tried_again_and_lost_cards_are_not(scenario: Scenario) -> None:
     card = scenario.save_card()
-    scenario.stripe.hand.behave(card.external_id, NO_FUNDS)
+    scenario.stripe.dashboard.behave(card.external_id, NO_FUNDS)
     scenario.collect()
-    scenario.stripe.hand.behave(card.external_id, LOST_CARD)
+    scenario.stripe.dashboard.behave(card.external_id, LOST_CARD)
     scenario.wait(days=3)
     scenario.collect()
     assert list(PaymentAttempt.objects.order_by("made_at").values_list("code", flat=True)) == [
@@ -219,14 +219,14 @@ def test_collecting_case_29_a_card_that_is_gone_and_a_customer_that_is_deleted_c
     scenario: Scenario,
 ) -> None:
     card = scenario.save_card()
-    scenario.stripe.hand.detach(card.external_id)
+    scenario.stripe.dashboard.detach(card.external_id)
     scenario.collect()
     assert scenario.states == []
     assert SavedMethod.objects.get().state == "gone"
 
     scenario.save_card()
     customer = BillingAccount.objects.get().customer
-    scenario.stripe.hand.delete_customer(customer or "")
+    scenario.stripe.dashboard.delete_customer(customer or "")
     scenario.wait(minutes=5)
     scenario.collect()
     assert scenario.taken == []
@@ -284,7 +284,7 @@ def test_case_083_and_collecting_case_26_a_refund_that_comes_back_is_owed_again(
     refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
     assert scenario.paid == "3.00"
     row.refresh_from_db()
-    scenario.stripe.hand.fail_refund(row.external_id or "")
+    scenario.stripe.dashboard.fail_refund(row.external_id or "")
     scenario.collect()
     row.refresh_from_db()
     assert (row.state, scenario.paid) == ("failed", "4.00")
@@ -337,7 +337,7 @@ def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_
 
 
 def test_a_customer_whose_making_was_not_answered_is_made_once(scenario: Scenario) -> None:
-    scenario.stripe.faults.answer_lost("POST /v1/customers")
+    scenario.stripe.faults.drop_answer("POST /v1/customers")
     with pytest.raises(GatewayError):
         scenario.save_card()
     scenario.save_card()
@@ -368,7 +368,7 @@ def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once
     )
     offboarding.archive(tenant=speech, by="Op", why="Contract ended", moment=scenario.now)
     offboarding.erase(tenant=speech, moment=scenario.now)
-    scenario.stripe.hand.pay(open_page.external_id or "")
+    scenario.stripe.dashboard.pay(open_page.external_id or "")
     scenario.wait(minutes=20)
     for _ in range(2):
         scenario.collect()
@@ -382,7 +382,7 @@ def test_a_card_that_was_erased_stays_so_when_its_network_renews_it(scenario: Sc
     card = scenario.save_card_of(speech)
     offboarding.archive(tenant=speech, by="Op", why="Contract ended", moment=scenario.now)
     offboarding.erase(tenant=speech, moment=scenario.now)
-    scenario.stripe.hand.renew_card(card.external_id, month=12, year=2041)
+    scenario.stripe.dashboard.renew_card(card.external_id, month=12, year=2041)
     scenario.collect()
     card.refresh_from_db()
     assert (card.state, card.last4, card.exp_year) == ("gone", "", None)

@@ -78,7 +78,7 @@ def answered(scenario: Scenario, invoice: Invoice) -> None:
     page = checkout_sessions.pay_page(
         invoice=invoice, gateway=scenario.gateway, back=BACK, who="ann@vision.example", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "", ALWAYS_ASKS, passes=True)
+    scenario.stripe.dashboard.pay(page.external_id or "", ALWAYS_ASKS, passes=True)
     for _ in range(2):
         scenario.collect()
         scenario.wait(hours=1)

@@ -65,7 +65,7 @@ def spent(scenario: Scenario, amount: int) -> None:
 
 def test_what_was_bought_is_credited_and_what_is_refunded_is_not(scenario: Scenario) -> None:
     assert balance() == "50.00"
-    scenario.stripe.hand.refund(bought(), 20_00)
+    scenario.stripe.dashboard.refund(bought(), 20_00)
     for _ in range(2):
         scenario.collect()
     assert balance() == "30.00"
@@ -73,21 +73,21 @@ def test_what_was_bought_is_credited_and_what_is_refunded_is_not(scenario: Scena
 
 
 def test_an_inquiry_leaves_what_was_bought_and_takes_it_only_as_a_dispute(scenario: Scenario) -> None:
-    inquiry = scenario.stripe.hand.inquire(bought())
+    inquiry = scenario.stripe.dashboard.inquire(bought())
     scenario.collect()
     assert balance() == "50.00"
-    scenario.stripe.hand.escalate_inquiry(inquiry)
+    scenario.stripe.dashboard.escalate_inquiry(inquiry)
     for _ in range(2):
         scenario.collect()
     assert balance() == "0.00"
-    scenario.stripe.hand.win_dispute(inquiry)
+    scenario.stripe.dashboard.win_dispute(inquiry)
     scenario.collect()
     assert balance() == "50.00"
 
 
 def test_what_was_spent_already_leaves_a_debt_that_the_next_credit_pays(scenario: Scenario) -> None:
     spent(scenario, 40_00)
-    scenario.stripe.hand.refund(bought())
+    scenario.stripe.dashboard.refund(bought())
     scenario.collect()
     assert balance() == "-40.00"
     grants.grant(wallet=Wallet.objects.get(), amount=100_00, key="gift", who="op", moment=scenario.now)
@@ -96,10 +96,10 @@ def test_what_was_spent_already_leaves_a_debt_that_the_next_credit_pays(scenario
 
 def test_a_refund_that_comes_back_is_credited_again_once(scenario: Scenario) -> None:
     spent(scenario, 40_00)
-    refund = scenario.stripe.hand.refund(bought())
+    refund = scenario.stripe.dashboard.refund(bought())
     scenario.collect()
     assert balance() == "-40.00"
-    scenario.stripe.hand.fail_refund(refund)
+    scenario.stripe.dashboard.fail_refund(refund)
     for _ in range(2):
         scenario.collect()
     assert balance() == "10.00"
@@ -110,26 +110,26 @@ def test_a_disputed_top_up_cannot_be_spent_and_a_dispute_that_is_won_gives_it_ba
     scenario: Scenario,
 ) -> None:
     spent(scenario, 10_00)
-    dispute = scenario.stripe.hand.dispute(bought())
+    dispute = scenario.stripe.dashboard.dispute(bought())
     scenario.collect()
     assert balance() == "-10.00"
-    scenario.stripe.hand.win_dispute(dispute)
+    scenario.stripe.dashboard.win_dispute(dispute)
     for _ in range(2):
         scenario.collect()
     assert balance() == "40.00"
 
 
 def test_a_dispute_that_is_lost_takes_the_credit_once(scenario: Scenario) -> None:
-    dispute = scenario.stripe.hand.dispute(bought())
+    dispute = scenario.stripe.dashboard.dispute(bought())
     scenario.collect()
-    scenario.stripe.hand.lose_dispute(dispute)
+    scenario.stripe.dashboard.lose_dispute(dispute)
     scenario.collect()
     assert balance() == "0.00"
 
 
 def test_other_credit_is_untouched_but_for_what_is_below_zero(scenario: Scenario) -> None:
     grants.grant(wallet=Wallet.objects.get(), amount=30_00, key="gift", who="op", moment=scenario.now)
-    scenario.stripe.hand.refund(bought())
+    scenario.stripe.dashboard.refund(bought())
     scenario.collect()
     assert (balance(), left_of_grants()) == ("30.00", 30_00)
 
@@ -176,7 +176,7 @@ def test_what_was_given_back_is_not_bought_again_by_itself_until_it_is_set_anew(
         )
 
     set_rule()
-    getattr(scenario.stripe.hand, how)(bought())
+    getattr(scenario.stripe.dashboard, how)(bought())
     for _ in range(3):
         scenario.wait(minutes=1)
         scenario.collect()

@@ -20,9 +20,9 @@ def test_a_debit_is_received_on_the_day_its_money_came() -> None:
         scenario.collect()
         assert (scenario.now, scenario.states) == (at("2026-04-20 09:00"), ["processing"])
         intent = PaymentAttempt.objects.get().external_id or ""
-        scenario.stripe.hand.hold_debit(intent)
+        scenario.stripe.dashboard.hold_debit(intent)
         scenario.wait(days=12)
-        scenario.stripe.hand.end_debit(intent, settles=True)
+        scenario.stripe.dashboard.end_debit(intent, settles=True)
         scenario.collect()
         (payment,) = Payment.objects.all()
         assert (payment.received_on, payment.amount, scenario.paid) == (date(2026, 5, 2), 400, "4.00")
@@ -38,7 +38,7 @@ def test_a_debit_under_way_is_asked_after_now_and_then_and_leaves_no_trace_each_
     with a_scenario(currency="EUR") as scenario:
         scenario.save_account()
         scenario.collect()
-        scenario.stripe.hand.hold_debit(PaymentAttempt.objects.get().external_id or "")
+        scenario.stripe.dashboard.hold_debit(PaymentAttempt.objects.get().external_id or "")
         before, changes = asked_of(scenario, "payment_intents"), history(PaymentAttempt)
         scenario.collect()
         once = asked_of(scenario, "payment_intents")
@@ -54,7 +54,7 @@ def test_a_refund_under_way_is_asked_after_now_and_then() -> None:
     with a_scenario() as scenario:
         scenario.save_card("4000000000007726")
         scenario.collect()
-        scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 100)
+        scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 100)
         scenario.collect()
         assert PaymentRefund.objects.get().state == "pending"
         before = asked_of(scenario, "refunds")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.collect()
     scenario.collect()
     assert scenario.charge() == Held(
@@ -51,7 +51,7 @@ def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scen
     """1.50 went back at Stripe, and 1.00 and 1.00 were credited: 0.50 are to be given back."""
     scenario.save_card()
     scenario.collect()
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.collect()
     credited(scenario, "1.00")
     note = credited(scenario, "1.00")
@@ -75,7 +75,7 @@ def test_what_was_given_back_at_stripe_because_it_was_paid_twice_asks_for_nothin
         reference="SEPA 1",
         recorded_by="op",
     )
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 400)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 400)
     scenario.collect()
     scenario.wait(hours=3)
     reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op")
@@ -94,8 +94,8 @@ def test_a_credit_note_after_that_is_given_back_itself(scenario: Scenario) -> No
         reference="SEPA 1",
         recorded_by="op",
     )
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 200)
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 100)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 200)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 100)
     scenario.collect()
     assert scenario.paid == "5.00"
     note = credited(scenario, "1.00")
@@ -110,7 +110,7 @@ def test_what_is_still_on_its_way_back_is_not_explained_by_a_note_over_something
     """1.50 go back at Stripe, slowly; 0.50 are credited meanwhile: the 1.50 are still to be explained."""
     scenario.save_card("4000000000007726")
     scenario.collect()
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.collect()
     assert (scenario.paid, PaymentRefund.objects.get().state) == ("4.00", "pending")
     credited(scenario, "0.50")
@@ -128,7 +128,7 @@ def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged
 ) -> None:
     scenario.save_card()
     scenario.collect()
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.collect()
     (sentence,) = asked(scenario)
     assert sentence.startswith(
@@ -151,12 +151,12 @@ def test_collecting_case_28_a_dispute_stops_collection_and_a_lost_one_is_owed_ag
 ) -> None:
     scenario.save_card()
     scenario.collect()
-    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
     assert (scenario.paid, scenario.standing) == ("4.00", "disputed")
     with pytest.raises(CollectingError):
         refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
-    scenario.stripe.hand.lose_dispute(dispute)
+    scenario.stripe.dashboard.lose_dispute(dispute)
     scenario.collect()
     scenario.wait(days=30)
     scenario.collect()
@@ -167,10 +167,10 @@ def test_collecting_case_28_a_dispute_stops_collection_and_a_lost_one_is_owed_ag
 def test_collecting_case_28_a_dispute_that_is_won_leaves_the_invoice_paid(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
     assert scenario.standing == "disputed"
-    scenario.stripe.hand.win_dispute(dispute)
+    scenario.stripe.dashboard.win_dispute(dispute)
     scenario.collect()
     assert (scenario.paid, scenario.standing) == ("4.00", "paid")
     scenario.books_agree()
@@ -181,7 +181,7 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
 ) -> None:
     scenario.save_card()
     scenario.collect()
-    scenario.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
+    scenario.stripe.dashboard.inquire(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
     assert (scenario.paid, scenario.standing) == ("4.00", "disputed")
     (look,) = upcoming_steps.to_look_at(moment=scenario.now)
@@ -204,16 +204,16 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
 def test_an_inquiry_that_is_not_answered_becomes_a_dispute(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    inquiry = scenario.stripe.hand.inquire(PaymentAttempt.objects.get().external_id or "")
+    inquiry = scenario.stripe.dashboard.inquire(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
     dispute = scenario.gateway.find_dispute(inquiry)
-    scenario.stripe.hand.escalate_inquiry(inquiry)
+    scenario.stripe.dashboard.escalate_inquiry(inquiry)
     scenario.collect()
     disputes.apply_dispute(dispute, moment=scenario.now)  # what was read before comes late
     assert (scenario.standing, PaymentDispute.objects.get().state) == ("disputed", "open")
     with pytest.raises(CollectingError):
         refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
-    scenario.stripe.hand.lose_dispute(inquiry)
+    scenario.stripe.dashboard.lose_dispute(inquiry)
     scenario.collect()
     assert (scenario.paid, scenario.standing) == ("0.00", "charged_back")
 
@@ -223,8 +223,8 @@ def test_case_081_an_invoice_that_was_charged_back_is_paid_by_transfer_and_is_pa
 ) -> None:
     scenario.save_card()
     scenario.collect()
-    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
-    scenario.stripe.hand.lose_dispute(dispute)
+    dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
+    scenario.stripe.dashboard.lose_dispute(dispute)
     scenario.collect()
     assert scenario.standing == "charged_back"
     settlement.record_payment(
@@ -241,12 +241,12 @@ def test_ann_sees_that_her_invoice_is_disputed_and_that_it_was_charged_back(scen
     ann = builders.a_person("ann@vision.example", scenario.lab, Role.OWNER)
     scenario.save_card()
     scenario.collect()
-    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
     for path in ("/t/vision-lab/invoices/", "/t/vision-lab/invoices/INV-2026-0001/"):
         assert "Disputed" in page(ann, path)
     assert "A payment of this invoice is disputed at the bank." in page(ann, path)
-    scenario.stripe.hand.lose_dispute(dispute)
+    scenario.stripe.dashboard.lose_dispute(dispute)
     scenario.collect()
     shown = page(ann, path)
     assert "Charged back" in shown

@@ -56,7 +56,7 @@ def a_page(scenario: Scenario) -> PayLink:
 def test_case_072_and_collecting_case_16_a_notification_that_comes_twice_has_one_effect(
     scenario: Scenario,
 ) -> None:
-    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     for body, headers in told(scenario):
         assert (heard(body, headers), heard(body, headers)) == (200, 200)
     applied(scenario)
@@ -71,7 +71,7 @@ def test_case_072_and_collecting_case_17_the_order_of_what_is_told_does_not_matt
     scenario.save_card()
     scenario.charge()
     intent = PaymentAttempt.objects.get().external_id or ""
-    scenario.stripe.hand.refund(intent, 150)
+    scenario.stripe.dashboard.refund(intent, 150)
     for body, headers in reversed(told(scenario)):
         assert heard(body, headers) == 200
         applied(scenario)
@@ -81,17 +81,17 @@ def test_case_072_and_collecting_case_17_the_order_of_what_is_told_does_not_matt
 
 def test_collecting_case_19_two_secrets_hold_while_one_is_replaced(scenario: Scenario, settings: Any) -> None:
     settings.STRIPE_WEBHOOK_SECRETS = ["whsec_the_new_one", "whsec_of_the_tests"]
-    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     assert {heard(*each) for each in told(scenario)} == {200}
     settings.STRIPE_WEBHOOK_SECRETS = ["whsec_the_new_one"]
-    scenario.stripe.hand.refund(scenario.stripe.objects("payment_intent")[0]["id"], 100)
+    scenario.stripe.dashboard.refund(scenario.stripe.objects("payment_intent")[0]["id"], 100)
     assert {heard(*each) for each in told(scenario)} == {400}
 
 
 def test_collecting_case_20_without_any_notification_the_next_round_finds_out(
     scenario: Scenario,
 ) -> None:
-    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     assert scenario.paid == "0.00"
     scenario.wait(days=2)
     scenario.collect()
@@ -107,7 +107,7 @@ def test_collecting_case_14_a_page_that_nobody_used_closes_and_another_can_be_op
     scenario.collect()
     first.refresh_from_db()
     assert (first.state, scenario.states, scenario.standing) == ("expired", ["canceled"], "past_due")
-    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     scenario.collect()
     assert scenario.paid == "4.00"
     scenario.books_agree()
@@ -120,7 +120,7 @@ def test_collecting_case_13_what_the_bank_asks_is_answered_on_the_page_and_paid_
     scenario.collect()
     assert scenario.states == ["needs_action"]
     scenario.wait(minutes=1)
-    scenario.stripe.hand.pay(a_page(scenario).external_id or "", "4000002760003184", passes=True)
+    scenario.stripe.dashboard.pay(a_page(scenario).external_id or "", "4000002760003184", passes=True)
     scenario.collect()
     scenario.wait(days=10)
     scenario.collect()
@@ -130,10 +130,10 @@ def test_collecting_case_13_what_the_bank_asks_is_answered_on_the_page_and_paid_
 
 def test_case_077_a_bank_that_is_not_answered_leaves_the_invoice_open(scenario: Scenario) -> None:
     page = a_page(scenario)
-    scenario.stripe.hand.pay(page.external_id or "", "4000002760003184", passes=False)
+    scenario.stripe.dashboard.pay(page.external_id or "", "4000002760003184", passes=False)
     scenario.collect()
     assert (scenario.paid, scenario.taken) == ("0.00", [])
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     scenario.collect()
     assert (scenario.paid, scenario.taken) == ("4.00", [400])
     scenario.books_agree()
@@ -144,7 +144,7 @@ def test_collecting_case_24_nothing_is_charged_while_somebody_has_the_page_open(
     page = a_page(scenario)
     scenario.collect()
     assert scenario.taken == []
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     scenario.collect()
     assert (scenario.taken, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
@@ -159,7 +159,7 @@ def test_a_debit_that_takes_days_is_under_way_until_its_bank_has_paid() -> None:
             voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
         scenario.collect()
         assert scenario.states == ["processing"]
-        scenario.stripe.hand.end_debit(PaymentAttempt.objects.get().external_id or "", settles=True)
+        scenario.stripe.dashboard.end_debit(PaymentAttempt.objects.get().external_id or "", settles=True)
         scenario.collect()
         assert (scenario.states, scenario.paid) == (["succeeded"], "4.00")
 
@@ -191,14 +191,14 @@ def test_collecting_case_25_a_page_that_asks_for_too_much_is_closed(scenario: Sc
     scenario.collect()
     page.refresh_from_db()
     assert (page.state, scenario.states) == ("expired", ["canceled"])
-    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     scenario.collect()
     assert (scenario.taken, scenario.paid) == ([300], "4.00")
 
 
 def test_case_080_what_was_paid_twice_is_to_be_given_back_and_seen(scenario: Scenario) -> None:
     page = a_page(scenario)
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     settlement.record_payment(
         invoice=scenario.invoice,
         amount=Money.of("4.00", "USD"),
@@ -232,7 +232,7 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     for statement in FORGET:
         with as_owner() as cursor:
             cursor.execute(statement)
-    scenario.stripe.hand.alter(intent, metadata={**metadata, "ct_number": "INV-2026-0077"})
+    scenario.stripe.dashboard.alter(intent, metadata={**metadata, "ct_number": "INV-2026-0077"})
     scenario.collect()
     scenario.collect()
     assert (scenario.taken, scenario.states, scenario.paid) == ([400], [], "0.00")

@@ -22,7 +22,7 @@ def scenario(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scenario]:
     monkeypatch.setattr(webhook_events, "KEPT_EVERY", 4)
     with a_scenario() as scenario:
         other = scenario.stripe_customer("somebody else's")
-        card = scenario.stripe.hand.save_card(other)
+        card = scenario.stripe.dashboard.save_card(other)
         for number in range(12):
             scenario.wait(minutes=1)
             scenario.gateway.charge(

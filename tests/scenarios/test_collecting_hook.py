@@ -41,7 +41,7 @@ def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(scenario: Scena
     page = checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     message = scenario.stripe.webhooks.take()[-1]
     began = time.monotonic()
     response = Client().post(
@@ -64,7 +64,7 @@ def test_a_key_of_the_other_mode_is_said_and_stripe_tells_again_later(scenario: 
     page = checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     message = scenario.stripe.webhooks.take()[-1]
     Collector.objects.update(live=True)
     response = Client().post(

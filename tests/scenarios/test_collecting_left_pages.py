@@ -56,7 +56,7 @@ def test_what_was_paid_on_a_page_counts_although_its_payer_came_back_by_cancel(
     scenario: Scenario, ann: Client
 ) -> None:
     page = a_page(scenario)
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     ann.get(f"/t/vision-lab/payment/stopped/?page={page.pk}")
     assert (scenario.taken, scenario.paid) == ([400], "4.00")
     assert ann.get("/t/vision-lab/payment/stopped/?page=nothing").status_code == 404

@@ -53,7 +53,7 @@ def test_what_brings_no_answer_each_time_keeps_nothing_else_from_being_applied(s
     page = checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     scenario.stripe.faults.cut_before("GET /v1/disputes*", times=EVERY)
     scenario.collect()
     scenario.collect()

@@ -30,7 +30,7 @@ def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(scena
     """The worker that takes the page over cannot read its charge; others want to charge meanwhile."""
     scenario.save_card()
     page = a_page(scenario)
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     for event in scenario.gateway.events(since=0):
         webhook_events.store(event, moment=scenario.now)
     session_event = GatewayEvent.objects.get(object_kind="checkout.session")
@@ -54,7 +54,7 @@ def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything
 ) -> None:
     scenario.save_card()
     page = a_page(scenario)
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     PayLink.objects.filter(pk=page.pk).update(state="complete")
     PaymentAttempt.objects.update(page_used=True)  # and the worker died
 
@@ -90,7 +90,7 @@ def test_whoever_wants_to_pay_meanwhile_is_led_to_the_page_that_is_open(scenario
     scenario.wait(minutes=5)
     assert a_page(scenario, who="bea@vision.example").pk == first.pk
     assert len(scenario.stripe.requests) == request_count + 1  # is it still open?
-    scenario.stripe.hand.pay(first.external_id or "")
+    scenario.stripe.dashboard.pay(first.external_id or "")
     scenario.collect()
     assert (scenario.taken, scenario.paid, PayLink.objects.count()) == ([400], "4.00", 1)
     scenario.books_agree()
@@ -107,7 +107,7 @@ def test_a_page_that_asks_for_too_much_or_is_about_to_close_is_not_given_again(s
     third = a_page(scenario)
     second.refresh_from_db()
     assert (second.state, third.state) == ("expired", "open")
-    scenario.stripe.hand.pay(third.external_id or "")
+    scenario.stripe.dashboard.pay(third.external_id or "")
     scenario.collect()
     assert (scenario.taken, scenario.paid) == ([300], "4.00")
     scenario.books_agree()
@@ -115,7 +115,7 @@ def test_a_page_that_asks_for_too_much_or_is_about_to_close_is_not_given_again(s
 
 def test_a_page_that_was_just_used_is_not_paid_again(scenario: Scenario) -> None:
     page = a_page(scenario)
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     scenario.wait(minutes=2)
     with pytest.raises(CollectingError, match="Nothing is due"):
         a_page(scenario)
@@ -143,7 +143,7 @@ def test_an_invoice_whose_page_was_paid_for_nothing_known_is_not_void_and_says_w
 ) -> None:
     """The row of the page stands for another charge by now, as after a backup: what was paid there is of nobody."""
     page = a_page(scenario)
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     PaymentAttempt.objects.update(external_id="pi_of_another_charge")
     with pytest.raises(
         CollectingError, match=r"A page to pay INV-2026-0001 is open and cannot be closed now: pi_"

@@ -40,7 +40,7 @@ def parked() -> list[tuple[str, str]]:
 def a_dispute_that_cannot_be_read(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
 
 
 def test_an_hour_without_stripe_parks_nothing_and_what_it_told_of_is_applied_after_it(
@@ -77,7 +77,7 @@ def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_besi
     page = checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     broken = scenario.stripe.faults.server_error("GET /v1/payment_intents/*", times=10_000)
     rounds_of_an_hour(scenario)
     assert scenario.taken == [400]
@@ -96,7 +96,7 @@ def test_what_nobody_can_reach_for_a_day_stops_others_no_longer(
     page = checkout_sessions.card_page(
         tenant=scenario.lab, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     scenario.stripe.faults.cut_before("GET /v1/checkout/sessions*", times=3)
     for _ in range(3):
         scenario.collect()

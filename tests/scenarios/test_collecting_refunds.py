@@ -76,9 +76,9 @@ def altered(scenario: Scenario) -> Object:
     page = checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     (intent,) = scenario.stripe.objects("payment_intent")
-    scenario.stripe.hand.alter(intent["id"], amount=500, amount_received=500)
+    scenario.stripe.dashboard.alter(intent["id"], amount=500, amount_received=500)
     scenario.wait(minutes=20)
     scenario.collect()
     assert (scenario.states, scenario.paid) == (["needs_review"], "0.00")
@@ -89,13 +89,13 @@ def test_what_was_never_booked_is_given_back_without_a_minus_and_its_invoice_is_
     with a_scenario() as scenario:
         intent = altered(scenario)
         (charge,) = scenario.stripe.objects("charge")
-        scenario.stripe.hand.alter(charge["id"], amount=500, amount_captured=500)
-        scenario.stripe.hand.refund(intent["id"], 400)
+        scenario.stripe.dashboard.alter(charge["id"], amount=500, amount_captured=500)
+        scenario.stripe.dashboard.refund(intent["id"], 400)
         scenario.wait(minutes=20)
         scenario.collect()
         assert (scenario.states, scenario.paid) == (["needs_review"], "0.00")  # 1.00 of it is still there
 
-        scenario.stripe.hand.refund(intent["id"], 100)
+        scenario.stripe.dashboard.refund(intent["id"], 100)
         scenario.wait(minutes=20)
         scenario.collect()
         scenario.collect()
@@ -115,8 +115,8 @@ def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_cred
         intent = altered(scenario)
         BillingAccount.objects.update(automatic=False)
         (charge,) = scenario.stripe.objects("charge")
-        scenario.stripe.hand.alter(charge["id"], amount=500, amount_captured=500)
-        scenario.stripe.hand.refund(intent["id"], 500)
+        scenario.stripe.dashboard.alter(charge["id"], amount=500, amount_captured=500)
+        scenario.stripe.dashboard.refund(intent["id"], 500)
         scenario.wait(minutes=20)
         scenario.collect()
         assert (scenario.states, PaymentRefund.objects.count()) == (["canceled"], 1)
@@ -136,11 +136,11 @@ def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_cred
 def test_a_refund_that_is_read_before_its_payment_is_booked_is_booked_with_it() -> None:
     with a_scenario() as scenario:
         scenario.save_card()
-        scenario.stripe.faults.answer_lost("POST /v1/payment_intents")
+        scenario.stripe.faults.drop_answer("POST /v1/payment_intents")
         scenario.collect()
         (intent,) = scenario.stripe.objects("payment_intent")
         PaymentAttempt.objects.update(external_id=intent["id"], state="processing")
-        name = scenario.stripe.hand.refund(intent["id"], 150)
+        name = scenario.stripe.dashboard.refund(intent["id"], 150)
         refunds.apply_refund(scenario.gateway.find_refund(name), moment=scenario.now)
         assert (scenario.states, scenario.paid) == (["processing"], "0.00")
         scenario.collect()
@@ -188,7 +188,7 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
         "1.00 USD were not given back for CN-2026-0001: expired_or_canceled_card. Give them back again, or transfer "
         "them and record that."
     )
-    scenario.stripe.hand.behave(
+    scenario.stripe.dashboard.behave(
         row.attempt.method.external_id if row.attempt.method else "", "4242424242424242"
     )
     refunds.prepare(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)

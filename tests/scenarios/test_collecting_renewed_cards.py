@@ -14,8 +14,8 @@ DECLINED, EXPIRED, GOOD = "4000000000000341", "4000000000000069", "4242424242424
 
 
 def renewed(scenario: Scenario, card: SavedMethod) -> None:
-    scenario.stripe.hand.renew_card(card.external_id, month=1, year=2040, last4="4242")
-    scenario.stripe.hand.behave(card.external_id, GOOD)
+    scenario.stripe.dashboard.renew_card(card.external_id, month=1, year=2040, last4="4242")
+    scenario.stripe.dashboard.behave(card.external_id, GOOD)
 
 
 def kept() -> list[tuple[str, bool]]:

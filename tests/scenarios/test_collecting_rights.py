@@ -54,7 +54,7 @@ def test_each_right_that_is_missing_is_named(scenario: Scenario, settings: objec
     assert NAMED[lacking] in missing
     assert set(missing) <= {NAMED[lacking], "Balance transactions: read"}
     assert [
-        each for kind in scenario.stripe.world.state.objects for each in scenario.stripe.objects(kind)
+        each for kind in scenario.stripe.state.data.objects for each in scenario.stripe.objects(kind)
     ] == [each for kind in ("webhook_endpoint", "event") for each in scenario.stripe.objects(kind)]
     assert scenario.stripe.violations == []
 

@@ -20,7 +20,7 @@ BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https
 
 def sent_twice(scenario: Scenario, path: str, send: Callable[[], object]) -> list[str]:
     """The bodies of the first call, whose answer is lost, and of the one that is sent later from the stored row."""
-    scenario.stripe.faults.answer_lost(f"POST {path}")
+    scenario.stripe.faults.drop_answer(f"POST {path}")
     with pytest.raises(GatewayError):
         send()
     scenario.wait(minutes=5)
@@ -77,7 +77,7 @@ def test_a_refund_whose_answer_was_lost_is_sent_again_as_the_same_bytes(scenario
 
 
 def test_a_customer_whose_making_was_not_answered_is_made_again_as_the_same_bytes(scenario: Scenario) -> None:
-    scenario.stripe.faults.answer_lost("POST /v1/customers")
+    scenario.stripe.faults.drop_answer("POST /v1/customers")
     with pytest.raises(GatewayError):
         customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
     customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)

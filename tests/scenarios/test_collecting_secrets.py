@@ -68,7 +68,7 @@ def test_no_number_of_a_card_and_no_secret_is_in_the_database_the_logs_or_on_a_p
 
 def everything_that_can_happen(scenario: Scenario) -> None:
     """Cards that are good, refused, lost or ask; pages; refunds, a dispute; forged news; a key that is refused."""
-    hand = scenario.stripe.hand
+    dashboard = scenario.stripe.dashboard
     scenario.save_account()
     for number in (DECLINED, LOST, ASKS):
         scenario.save_card(number)
@@ -83,7 +83,7 @@ def everything_that_can_happen(scenario: Scenario) -> None:
     )
     for number, passes in ((DECLINED, True), (ASKS, False), (GOOD, True)):
         try:
-            hand.pay(page.external_id or "", number, passes=passes)
+            dashboard.pay(page.external_id or "", number, passes=passes)
         except ApiError:
             continue
     scenario.save_card(GOOD)
@@ -96,11 +96,11 @@ def everything_that_can_happen(scenario: Scenario) -> None:
     paid = PaymentAttempt.objects.get(state="succeeded")
     for row in refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now):
         refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
-    hand.refund(paid.external_id or "", 50)
-    hand.lose_dispute(hand.dispute(paid.external_id or ""))
+    dashboard.refund(paid.external_id or "", 50)
+    dashboard.lose_dispute(dashboard.dispute(paid.external_id or ""))
     scenario.collect()
     scenario.wait(days=3)
-    hand.move(-5)
+    dashboard.move(-5)
     reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op")
     scenario.stripe.keys.revoke(KEY)
     for _ in range(2):

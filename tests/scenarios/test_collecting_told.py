@@ -43,8 +43,8 @@ def test_collecting_case_18_a_refusal_that_is_told_after_the_success_takes_nothi
     """Ann's first card is refused on the page, her second is charged; Stripe's first message is the last to come."""
     page = a_page(scenario).external_id or ""
     with pytest.raises(ApiError, match="declined"):
-        scenario.stripe.hand.pay(page, DECLINED)
-    scenario.stripe.hand.pay(page)
+        scenario.stripe.dashboard.pay(page, DECLINED)
+    scenario.stripe.dashboard.pay(page)
     came = {json.loads(each[0])["type"]: each for each in told(scenario)}
     for kind in ("payment_intent.succeeded", "checkout.session.completed"):
         assert heard(*came[kind]) == 200
@@ -61,7 +61,7 @@ def test_collecting_case_18_a_refusal_that_is_told_after_the_success_takes_nothi
 def test_case_073_and_collecting_case_19_what_stripe_did_not_sign_is_refused_and_not_kept(
     scenario: Scenario,
 ) -> None:
-    scenario.stripe.hand.expire_session(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.expire_session(a_page(scenario).external_id or "")
     body, headers = told_of(scenario, "checkout.session.expired")
     forged = {**headers, "Stripe-Signature": headers["Stripe-Signature"][:-4] + "0000"}
     without = {name: value for name, value in headers.items() if name != "Stripe-Signature"}
@@ -77,7 +77,7 @@ def test_case_073_and_collecting_case_19_what_stripe_did_not_sign_is_refused_and
 def test_collecting_case_19_what_was_signed_more_than_five_minutes_ago_is_refused_and_not_kept(
     scenario: Scenario,
 ) -> None:
-    scenario.stripe.hand.expire_session(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.expire_session(a_page(scenario).external_id or "")
     body, _ = told_of(scenario, "checkout.session.expired")
     assert heard(*signed(body, secret=SECRET, ago=301)) == 400
     assert not GatewayEvent.objects.exists()
@@ -89,7 +89,7 @@ def test_collecting_case_21_after_two_days_without_an_endpoint_what_happened_is_
 ) -> None:
     scenario.save_card()
     scenario.collect()
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     told(scenario)  # nobody hears them
     assert (GatewayEvent.objects.filter(object_kind="refund").count(), scenario.paid) == (0, "4.00")
     scenario.wait(days=2)
@@ -106,7 +106,7 @@ def test_collecting_case_21_after_forty_days_charges_and_refunds_themselves_are_
     scenario.save_card()
     scenario.collect()
     assert Collector.objects.get().events_through > 0
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.wait(days=40)
     scenario.collect()
     assert not GatewayEvent.objects.filter(object_kind="refund").exists()  # no event tells of it
@@ -132,7 +132,7 @@ def test_case_074_and_collecting_case_22_what_is_for_another_deployment_is_kept_
         | {"ct_deployment": "00000000-0000-4000-8000-000000000000"},
     }
     scenario.gateway.charge(params, key="another deployment: 1")
-    scenario.stripe.hand.save_card(scenario.stripe_customer("somebody else's"))
+    scenario.stripe.dashboard.save_card(scenario.stripe_customer("somebody else's"))
     came = told(scenario)
     assert [heard(*each) for each in came] == [200] * len(came)
     applied(scenario)
@@ -143,7 +143,7 @@ def test_case_074_and_collecting_case_22_what_is_for_another_deployment_is_kept_
 
 def test_collecting_case_22_what_is_of_the_other_mode_is_kept_and_left_alone(scenario: Scenario) -> None:
     """A live endpoint that was given the test mode's secret: Ann has paid, but not there."""
-    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     live = altered(told_of(scenario, "payment_intent.succeeded"), livemode=True)
     assert heard(*live) == 200
     applied(scenario)
@@ -156,7 +156,7 @@ def test_collecting_case_22_what_is_of_the_other_mode_is_kept_and_left_alone(sce
 def test_collecting_case_22_what_is_of_no_type_that_we_know_is_kept_and_left_alone(
     scenario: Scenario,
 ) -> None:
-    scenario.stripe.hand.pay(a_page(scenario).external_id or "")
+    scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     ours = {
         "id": "in_1",
         "object": "invoice",

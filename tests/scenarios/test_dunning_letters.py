@@ -156,7 +156,7 @@ def test_collecting_cases_11_and_12_a_refusal_says_why_and_what_to_do(scenario: 
     assert "Your card has insufficient funds." in body()
     assert "We try again on 18 April 2026" in body()
 
-    scenario.stripe.hand.behave(card.external_id, LOST_CARD)
+    scenario.stripe.dashboard.behave(card.external_id, LOST_CARD)
     goes_by(scenario, 3)
     assert subjects()[1:] == [
         "Your payment of invoice INV-2026-0001 was refused"
@@ -190,9 +190,9 @@ def test_case_084_and_collecting_case_29_a_card_that_vanished_is_asked_for_once(
     pay(scenario)
     card = scenario.save_card()
     customer = BillingAccount.objects.get().customer
-    scenario.stripe.hand.detach(
+    scenario.stripe.dashboard.detach(
         card.external_id
-    ) if way == "detach" else scenario.stripe.hand.delete_customer(customer or "")
+    ) if way == "detach" else scenario.stripe.dashboard.delete_customer(customer or "")
     goes_by(scenario, 3)
     assert subjects() == ["Please add a card"]
     assert "Your Visa ending in 4242 is not saved with our payment service any more" in body()
@@ -243,9 +243,9 @@ def test_a_payment_that_takes_its_bank_days_is_not_reminded_of() -> None:
 def test_case_081_and_collecting_case_28_what_is_disputed_rests(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
+    dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
     goes_by(scenario, 30)
-    scenario.stripe.hand.lose_dispute(dispute)
+    scenario.stripe.dashboard.lose_dispute(dispute)
     goes_by(scenario, 30)
     assert scenario.standing == "charged_back"
     assert about_debts() == []

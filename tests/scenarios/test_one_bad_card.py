@@ -71,7 +71,7 @@ def test_six_open_invoices_are_one_decline_and_one_email_and_the_others_wait_for
 def test_once_the_card_can_be_charged_all_six_are_paid_in_that_round(scenario: Scenario) -> None:
     card = scenario.save_card(NO_FUNDS)
     a_day(scenario)
-    scenario.stripe.hand.behave(card.external_id, GOOD)
+    scenario.stripe.dashboard.behave(card.external_id, GOOD)
     assert a_day(scenario, days=1) == []
     a_day(scenario, days=2)
     assert scenario.taken == [400] * 6
@@ -136,7 +136,7 @@ def test_ann_sees_on_the_invoice_which_card_was_refused_why_and_when_it_is_charg
     other = Invoice.objects.exclude(number="INV-2026-0001").earliest("pk")
     second = " ".join(page(ann, f"/t/vision-lab/invoices/{other.number}/").split())
     assert "Visa ending in 9995 was refused for INV-2026-0001. It is charged from 18 Apr 2026 on." in second
-    scenario.stripe.hand.behave(card.external_id, GOOD)
+    scenario.stripe.dashboard.behave(card.external_id, GOOD)
     a_day(scenario, days=3)
     paid = page(ann, "/t/vision-lab/invoices/INV-2026-0001/")
     assert "Visa ending in 9995" in paid

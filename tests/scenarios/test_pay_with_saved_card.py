@@ -106,7 +106,7 @@ def test_a_bank_that_asks_is_gone_to_and_come_back_from(scenario: Scenario, ann:
     assert scenario.states == ["offered"]
 
     charge = link.external_id or ""
-    scenario.stripe.hand.authenticate(charge)
+    scenario.stripe.dashboard.authenticate(charge)
     back = urlsplit(scenario.stripe.objects("payment_intent")[0]["id"])
     ann.get(f"/t/vision-lab/payment/back/?payment_intent={back.path}&redirect_status=succeeded")
     assert (scenario.states, scenario.paid) == (["succeeded"], "4.00")
@@ -118,7 +118,7 @@ def test_a_bank_that_says_no_leaves_it_to_be_paid_otherwise(scenario: Scenario, 
     scenario.save_card(ASKS)
     ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
     charge = PayLink.objects.get().external_id or ""
-    scenario.stripe.hand.authenticate(charge, passes=False)
+    scenario.stripe.dashboard.authenticate(charge, passes=False)
     ann.get(f"/t/vision-lab/payment/back/?payment_intent={charge}&redirect_status=failed")
     assert scenario.states == ["failed"]
     assert PayLink.objects.get().state == LinkState.EXPIRED
@@ -137,7 +137,7 @@ def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(sce
     first.refresh_from_db()
     assert first.state == "canceled"
     assert scenario.stripe.objects("payment_intent")[0]["status"] == "canceled"
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
     assert scenario.taken == [400]
 
@@ -161,7 +161,7 @@ def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(scenari
 
 
 @pytest.mark.parametrize(
-    ("fault", "asks"), [("answer_lost", False), ("cut_before", False), ("answer_lost", True)]
+    ("fault", "asks"), [("drop_answer", False), ("cut_before", False), ("drop_answer", True)]
 )
 def test_an_answer_that_is_lost_is_followed_under_the_same_key(
     scenario: Scenario, fault: str, asks: bool
@@ -174,7 +174,7 @@ def test_an_answer_that_is_lost_is_followed_under_the_same_key(
     scenario.wait(minutes=1)
     scenario.collect()
     if asks:
-        scenario.stripe.hand.authenticate(PayLink.objects.get().external_id or "")
+        scenario.stripe.dashboard.authenticate(PayLink.objects.get().external_id or "")
         scenario.collect()
     assert scenario.taken == [400]
     scenario.books_agree()
@@ -209,7 +209,7 @@ def test_a_bank_that_asks_at_the_second_of_three_is_gone_to(scenario: Scenario, 
     copies(2)
     card = scenario.save_card(GOOD)
     pay(scenario)
-    scenario.stripe.hand.behave(card.external_id, ASKS)
+    scenario.stripe.dashboard.behave(card.external_id, ASKS)
     led = ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
     asks = PaymentAttempt.objects.get(state="offered")
     assert led["Location"] == f"/t/vision-lab/payment/confirm/{asks.pk}/"
@@ -221,7 +221,7 @@ def test_a_card_that_is_typed_on_the_page_to_pay_on_is_kept_if_ann_ticks_so(scen
     page = checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "", save=True)
+    scenario.stripe.dashboard.pay(page.external_id or "", save=True)
     for _ in range(2):
         checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
     card = SavedMethod.objects.get()
@@ -233,7 +233,7 @@ def test_a_card_that_is_typed_there_and_not_ticked_is_forgotten(scenario: Scenar
     page = checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    scenario.stripe.hand.pay(page.external_id or "")
+    scenario.stripe.dashboard.pay(page.external_id or "")
     checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
     assert scenario.paid == "4.00"
     assert not SavedMethod.objects.exists()
@@ -265,7 +265,7 @@ def test_a_wallet_is_topped_up_with_a_card_whose_bank_asks(scenario: Scenario, a
     asks = PaymentAttempt.objects.get()
     assert led["Location"] == f"/t/vision-lab/payment/confirm/{asks.pk}/"
     assert ann.post(f"{here}top-up/", form)["Location"] == led["Location"]  # sent again, it leads there again
-    scenario.stripe.hand.authenticate(asks.external_id or "")
+    scenario.stripe.dashboard.authenticate(asks.external_id or "")
     back = ann.get(f"/t/vision-lab/payment/back/?payment_intent={asks.external_id}")
     assert back["Location"] == here
     wallet.refresh_from_db()
@@ -279,7 +279,7 @@ def test_what_ann_tried_in_vain_takes_none_of_the_tries_that_are_made_by_themsel
             pay(scenario)
             scenario.wait(minutes=1)
         assert scenario.states == ["failed"] * 4
-        scenario.stripe.hand.behave(card.external_id, GOOD)
+        scenario.stripe.dashboard.behave(card.external_id, GOOD)
         scenario.wait(days=10)
         scenario.collect()
         assert (scenario.taken, scenario.paid) == ([400], "4.00")
@@ -301,7 +301,7 @@ def test_where_stripe_gives_no_answer_ann_hears_what_is_paid_and_what_is_not_kno
 ) -> None:
     copies(2)
     scenario.save_card(GOOD)
-    scenario.stripe.faults.answer_lost("POST /v1/payment_intents", skip=1)
+    scenario.stripe.faults.drop_answer("POST /v1/payment_intents", skip=1)
     ann.post("/t/vision-lab/invoices/pay/", {"key": key_on(ann, "/t/vision-lab/invoices/")})
     page_text = text(ann, "/t/vision-lab/invoices/")
     assert "1 invoice paid with Visa ending in 4242: $4.00." in page_text

@@ -196,7 +196,7 @@ def test_a_top_up_has_a_receipt_and_an_automatic_one_that_fails_is_told_of_in_th
     scenario.collect()
     (receipt,) = posts(scenario)
     assert receipt.startswith("Receipt: $20.00 for your wallet")
-    scenario.stripe.hand.behave(card.external_id, "4000000000009995")
+    scenario.stripe.dashboard.behave(card.external_id, "4000000000009995")
     automatic.set_rule(
         wallet=wallet, active=True, below=5_000, amount=5_000, most=20_000, by="ann", moment=scenario.now
     )

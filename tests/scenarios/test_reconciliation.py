@@ -93,32 +93,32 @@ def test_books_that_agree_have_no_difference_and_say_so(scenario: Scenario) -> N
 def test_each_of_twelve_planted_differences_is_found_with_its_kind(scenario: Scenario) -> None:
     labs(scenario, LABS)
     assert reconcile(scenario)["found"] == 0
-    hand, planted = scenario.stripe.hand, set()
+    dashboard, planted = scenario.stripe.dashboard, set()
 
-    hand.refund(intent("lab-07"), 100)
+    dashboard.refund(intent("lab-07"), 100)
     scenario.collect()  # takes the refund in, which was made by hand
     (refund,) = scenario.stripe.objects("refund")
     planted.add(("refund-without-note", refund["id"]))
 
     planted.add(("missing-here", charged_again(scenario, "lab-01", invoice=999, number="INV-2026-0999")))
-    hand.forget(intent("lab-02"))
+    dashboard.forget(intent("lab-02"))
     planted.add(("missing-there", intent("lab-02")))
-    hand.alter(intent("lab-03"), amount=399)
+    dashboard.alter(intent("lab-03"), amount=399)
     planted.add(("amount", intent("lab-03")))
-    hand.alter(intent("lab-04"), currency="eur")
+    dashboard.alter(intent("lab-04"), currency="eur")
     planted.add(("currency", intent("lab-04")))
-    hand.alter(intent("lab-05"), status="processing")
+    dashboard.alter(intent("lab-05"), status="processing")
     planted.add(("status", intent("lab-05")))
     planted.add(("paid-twice", charged_again(scenario, "lab-06")))
-    planted.add(("dispute-unknown", hand.dispute(intent("lab-08"))))
-    hand.alter(charge_of(scenario, "lab-09")["balance_transaction"], fee=99, net=301)
+    planted.add(("dispute-unknown", dashboard.dispute(intent("lab-08"))))
+    dashboard.alter(charge_of(scenario, "lab-09")["balance_transaction"], fee=99, net=301)
     planted.add(("fee", intent("lab-09")))
-    hand.alter(charge_of(scenario, "lab-10")["id"], balance_transaction=None)
+    dashboard.alter(charge_of(scenario, "lab-10")["id"], balance_transaction=None)
     planted.add(("fee-unknown", intent("lab-10")))
-    planted.add(("missing-here", hand.refund(intent("lab-11"), 50)))
-    planted.add(("movement-unknown", hand.move(-250)))
+    planted.add(("missing-here", dashboard.refund(intent("lab-11"), 50)))
+    planted.add(("movement-unknown", dashboard.move(-250)))
     payout = scenario.stripe.objects("payout")[-1]
-    hand.alter(payout["id"], amount=payout["amount"] + 1)
+    dashboard.alter(payout["id"], amount=payout["amount"] + 1)
     planted.add(("payout-sum", payout["id"]))
     scenario.wait(hours=2)
 
@@ -146,7 +146,7 @@ def test_each_of_twelve_planted_differences_is_found_with_its_kind(scenario: Sce
 
 def test_what_both_have_is_told_in_words_with_tenant_and_invoice(scenario: Scenario) -> None:
     labs(scenario, LABS[:1])
-    scenario.stripe.hand.alter(intent("lab-01"), amount=399)
+    scenario.stripe.dashboard.alter(intent("lab-01"), amount=399)
     reconcile(scenario)
     row = Difference.objects.get()
     assert (row.kind, row.ours, row.theirs) == ("amount", "4.00 USD", "3.99 USD")
@@ -155,17 +155,17 @@ def test_what_both_have_is_told_in_words_with_tenant_and_invoice(scenario: Scena
 
 def test_a_difference_that_is_gone_is_resolved_and_opens_again_when_it_returns(scenario: Scenario) -> None:
     labs(scenario, LABS[:1])
-    scenario.stripe.hand.alter(intent("lab-01"), amount=399)
+    scenario.stripe.dashboard.alter(intent("lab-01"), amount=399)
     reconcile(scenario)
     first = Difference.objects.get()
     reconciliation_run.note(difference=first, text="Asked Stripe.", by="op", moment=scenario.now)
-    scenario.stripe.hand.alter(intent("lab-01"), amount=400)
+    scenario.stripe.dashboard.alter(intent("lab-01"), amount=400)
     scenario.wait(days=1)
     assert reconcile(scenario)["resolved"] == 1
     row = Difference.objects.get()
     assert (row.resolved_at, row.note, row.noted_by) == (scenario.now, "Asked Stripe.", "op")
 
-    scenario.stripe.hand.alter(intent("lab-01"), amount=399)
+    scenario.stripe.dashboard.alter(intent("lab-01"), amount=399)
     scenario.wait(days=1)
     assert reconcile(scenario, since=DUE)["opened"] == 1
     row = Difference.objects.get()
@@ -174,21 +174,21 @@ def test_a_difference_that_is_gone_is_resolved_and_opens_again_when_it_returns(s
 
 def test_one_that_is_older_than_the_window_stays_open_until_it_is_looked_at_again(scenario: Scenario) -> None:
     labs(scenario, LABS[:1])
-    scenario.stripe.hand.alter(intent("lab-01"), amount=399)
+    scenario.stripe.dashboard.alter(intent("lab-01"), amount=399)
     reconcile(scenario)
     scenario.wait(days=40)
     later = reconciliation_run.run(
         gateway=scenario.gateway, moment=scenario.now, by="op", since=DUE + timedelta(days=30)
     ).counts
     assert (later["charges"], later["resolved"]) == (0, 0)
-    scenario.stripe.hand.alter(intent("lab-01"), amount=400)
+    scenario.stripe.dashboard.alter(intent("lab-01"), amount=400)
     assert reconcile(scenario)["resolved"] == 1  # goes back to the oldest that is open
     assert shown() == []
 
 
 def test_a_look_at_an_older_window_resolves_nothing_that_came_later(scenario: Scenario) -> None:
     labs(scenario, LABS[:1])
-    scenario.stripe.hand.alter(intent("lab-01"), amount=399)
+    scenario.stripe.dashboard.alter(intent("lab-01"), amount=399)
     reconcile(scenario)
     older = reconciliation_run.run(
         gateway=scenario.gateway,
@@ -239,7 +239,7 @@ def test_a_charge_that_nobody_knew_of_is_adopted_and_its_invoice_is_paid(scenari
 def test_what_belongs_to_nothing_here_stops_its_tenant_until_somebody_looked(scenario: Scenario) -> None:
     scenario.save_card()
     name = charged_again(scenario, "vision-lab", invoice=999, number="INV-2026-0999")
-    scenario.stripe.hand.refund(name, 400)
+    scenario.stripe.dashboard.refund(name, 400)
     scenario.wait(hours=2)
     assert reconcile(scenario)["found"] == 0  # it was given back
     name = charged_again(scenario, "vision-lab", invoice=999, number="INV-2026-0999")
@@ -262,7 +262,7 @@ def test_what_shares_the_account_is_counted_and_left_alone(scenario: Scenario) -
         "metadata": {"ct_deployment": str(uuid4()), "ct_number": "INV-2026-0002"},
     }
     other = scenario.gateway.charge(params, key="somebody else: 1").id
-    scenario.stripe.hand.refund(other, 100)
+    scenario.stripe.dashboard.refund(other, 100)
     scenario.wait(days=4)
     counts = reconcile(scenario)
     assert (counts["charges"], counts["found"], counts["foreign"]) == (1, 0, 2)
@@ -271,7 +271,7 @@ def test_what_shares_the_account_is_counted_and_left_alone(scenario: Scenario) -
 
 def test_a_payout_is_traced_to_its_invoices_to_the_cent(scenario: Scenario) -> None:
     labs(scenario, LABS[:3])
-    scenario.stripe.hand.refund(intent("lab-03"), 100)
+    scenario.stripe.dashboard.refund(intent("lab-03"), 100)
     scenario.collect()
     scenario.wait(days=3)
     reconcile(scenario)
@@ -292,7 +292,7 @@ def test_a_payment_that_settles_in_another_currency_keeps_its_fee_in_that(scenar
     scenario.charge()
     (charge,) = scenario.stripe.objects("charge")
     booked = {"currency": "eur", "amount": 368, "fee": 39, "net": 329, "exchange_rate": 0.92}
-    scenario.stripe.hand.alter(charge["balance_transaction"], **booked)
+    scenario.stripe.dashboard.alter(charge["balance_transaction"], **booked)
     PaymentAttempt.objects.update(fee=None, fee_currency="")
     scenario.wait(days=4)
     reconcile(scenario)
@@ -305,7 +305,7 @@ def test_the_command_says_what_differs_and_what_to_do(
     scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labs(scenario, LABS[:1])
-    scenario.stripe.hand.alter(intent("lab-01"), amount=399)
+    scenario.stripe.dashboard.alter(intent("lab-01"), amount=399)
     with pytest.raises(SystemExit) as ended:
         call_command("reconcile", since="2026-04-20", until="2026-04-24T10:00:00Z")
     assert ended.value.code == 1

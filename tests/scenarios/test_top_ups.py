@@ -126,7 +126,7 @@ def test_a_top_up_whose_answer_is_lost_is_credited_once_when_it_is_found(scenari
     from billing.payments.gateways.base import GatewayError
 
     scenario.save_card()
-    scenario.stripe.faults.answer_lost("POST /v1/payment_intents")
+    scenario.stripe.faults.drop_answer("POST /v1/payment_intents")
     with pytest.raises(GatewayError):
         charge(scenario)
     assert balance() == 0
@@ -151,7 +151,7 @@ def test_on_the_payment_page_credit_comes_when_it_was_paid(scenario: Scenario) -
     link = page()
     assert page().pk == link.pk
     assert balance() == 0
-    scenario.stripe.hand.pay(link.external_id or "")
+    scenario.stripe.dashboard.pay(link.external_id or "")
     scenario.wait(minutes=15)
     scenario.collect()
     scenario.collect()
@@ -306,7 +306,7 @@ def test_an_amount_that_only_stripe_finds_too_small_is_not_asked_for_each_minute
     assert (bought(scenario), balance()) == ([4000], 4000)
 
 
-@pytest.mark.parametrize("fault", ["answer_lost", "cut_before", "server_error"])
+@pytest.mark.parametrize("fault", ["drop_answer", "cut_before", "server_error"])
 def test_case_071_a_kill_or_a_lost_answer_buys_once(scenario: Scenario, fault: str) -> None:
     scenario.save_card()
     rule(scenario)

@@ -58,7 +58,7 @@ def test_before_the_first_comparison_the_page_says_when_it_comes(scenario: Scena
 
 def test_a_difference_says_what_it_means_what_both_have_and_what_to_do(scenario: Scenario, op: User) -> None:
     (intent,) = scenario.stripe.objects("payment_intent")
-    scenario.stripe.hand.alter(intent["id"], amount=399)
+    scenario.stripe.dashboard.alter(intent["id"], amount=399)
     compare(scenario)
     text = words(page(op, "/operator/reconciliation/"))
     assert "Another amount Open INV-2026-0001 Vision Lab" in text
@@ -74,7 +74,7 @@ def test_a_difference_says_what_it_means_what_both_have_and_what_to_do(scenario:
     assert "op@lab.example" in shown
     assert history(Difference, "note")[1:] == [("update", "Asked <b>Stripe</b>.")]
 
-    scenario.stripe.hand.alter(intent["id"], amount=400)
+    scenario.stripe.dashboard.alter(intent["id"], amount=400)
     compare(scenario)
     assert "Both books agree" in words(page(op, "/operator/reconciliation/"))
     assert "Another amount Resolved" in words(page(op, "/operator/reconciliation/?state=resolved"))
@@ -82,7 +82,7 @@ def test_a_difference_says_what_it_means_what_both_have_and_what_to_do(scenario:
 
 def test_a_note_of_nothing_is_refused_in_a_sentence(scenario: Scenario, op: User) -> None:
     (intent,) = scenario.stripe.objects("payment_intent")
-    scenario.stripe.hand.alter(intent["id"], amount=399)
+    scenario.stripe.dashboard.alter(intent["id"], amount=399)
     compare(scenario)
     answer = signed_in(op).post(
         "/operator/reconciliation/",
@@ -139,7 +139,7 @@ def test_what_differs_is_told_to_the_monitoring(scenario: Scenario) -> None:
 
     assert 'clustertab_reconciliation_age_seconds{service="stripe"} +Inf' in told()
     (intent,) = scenario.stripe.objects("payment_intent")
-    scenario.stripe.hand.alter(intent["id"], amount=399)
+    scenario.stripe.dashboard.alter(intent["id"], amount=399)
     compare(scenario)
     scenario.wait(minutes=2)
     assert 'clustertab_reconciliation_differences{kind="amount"} 1.0' in told()

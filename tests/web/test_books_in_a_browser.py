@@ -38,14 +38,14 @@ def scenario() -> Iterator[Scenario]:
 
 
 def books_that_differ(scenario: Scenario) -> str:
-    hand, intents = scenario.stripe.hand, scenario.stripe.objects("payment_intent")
-    hand.alter(intents[0]["id"], amount=399)
-    hand.alter(intents[1]["id"], status="processing")
-    hand.move(-250)
-    hand.dispute(intents[2]["id"])
+    dashboard, intents = scenario.stripe.dashboard, scenario.stripe.objects("payment_intent")
+    dashboard.alter(intents[0]["id"], amount=399)
+    dashboard.alter(intents[1]["id"], status="processing")
+    dashboard.move(-250)
+    dashboard.dispute(intents[2]["id"])
     scenario.wait(hours=3)
     reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="each night")
-    hand.alter(intents[1]["id"], status="succeeded")
+    dashboard.alter(intents[1]["id"], status="succeeded")
     scenario.wait(hours=3)
     reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op@cluster.example")
     return GatewayPayout.objects.order_by("made_at")[0].pk

@@ -30,7 +30,7 @@ def payments(scenario: Scenario) -> list[str]:
 def test_by_card_and_given_back_by_hand_at_stripe(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    scenario.stripe.hand.refund(PaymentAttempt.objects.get().external_id or "", 150)
+    scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.collect()
     assert payments(scenario) == ["Visa ending in 4242 $4.00", "Given back -$1.50"]
     assert "1.50 USD" in page(builders.an_operator(), "/admin/billing/paymentrefund/")
@@ -39,8 +39,8 @@ def test_by_card_and_given_back_by_hand_at_stripe(scenario: Scenario) -> None:
 def test_charged_back_and_then_paid_by_transfer(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    dispute = scenario.stripe.hand.dispute(PaymentAttempt.objects.get().external_id or "")
-    scenario.stripe.hand.lose_dispute(dispute)
+    dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
+    scenario.stripe.dashboard.lose_dispute(dispute)
     scenario.collect()
     settlement.record_payment(
         invoice=scenario.invoice,

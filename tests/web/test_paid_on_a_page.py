@@ -41,7 +41,7 @@ def clicks_pay(ann: Client) -> None:
 
 def pays(scenario: Scenario) -> None:
     (session,) = scenario.stripe.objects("checkout.session")
-    scenario.stripe.hand.pay(session["id"])
+    scenario.stripe.dashboard.pay(session["id"])
 
 
 def comes_back(ann: Client) -> str:

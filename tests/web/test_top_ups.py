@@ -76,7 +76,7 @@ def test_on_the_payment_page_and_back(scenario: Scenario, ann: Client) -> None:
     assert answer.status_code == 303
     assert answer.headers["Location"].startswith(scenario.stripe.url)
     (session,) = scenario.stripe.objects("checkout.session")
-    scenario.stripe.hand.pay(session["id"])
+    scenario.stripe.dashboard.pay(session["id"])
     back = ann.get(f"/t/vision-lab/payment/back/?session={session['id']}")
     assert back.headers["Location"] == path()
     assert "$50.00 was credited." in shown(ann)

@@ -46,8 +46,8 @@ def main(arguments: list[str]) -> int:
 
 def _raise_stop(number: int, frame: Any) -> None:
     del number, frame
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # we are stopping; being asked again changes nothing
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # we are stopping; being asked again changes nothing
     raise _StopError
 
 

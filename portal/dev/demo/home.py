@@ -76,7 +76,7 @@ def constant_port(file: Path) -> int:
     raise DemoError("No port is free for the sandbox of Stripe; set STRIPE_SECRET_KEY to do without.")
 
 
-def refuse_taken(port: int) -> None:
+def require_free_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

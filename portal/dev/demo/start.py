@@ -10,7 +10,14 @@ from pathlib import Path
 
 from portal.dev.demo import setup, static_files
 from portal.dev.demo.children import Children
-from portal.dev.demo.home import embedded_peers, environment, only_demo_of, owner, reach_named, refuse_taken
+from portal.dev.demo.home import (
+    embedded_peers,
+    environment,
+    only_demo_of,
+    owner,
+    reach_named,
+    require_free_port,
+)
 from portal.dev.demo.steps import Steps
 from portal.dev.demo.waiting import Web, wait_for_end, wait_for_step
 from portal.ops.embedded.host import private_directory
@@ -20,7 +27,7 @@ from portal.ops.processes import Child, stop
 
 def demo(home: Path, port: int) -> None:
     """Bring everything up, say where it is, and keep it up until a signal comes."""
-    refuse_taken(port)
+    require_free_port(port)
     reach_named()
     private_directory(home)
     steps = Steps(sys.stderr)

@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(slots=True)
 class Job:
-    """A job on its way through the scheduler. `held`: node and how much of it."""
+    """A job on its way through the scheduler. `shares`: node and how much of it."""
 
     work: Work
     raw_id: int
@@ -44,7 +44,7 @@ class Job:
     submitted: int
     started: int | None = None
     ended: int | None = None
-    held: list[tuple[Node, int]] = field(default_factory=list)
+    shares: list[tuple[Node, int]] = field(default_factory=list)
 
 
 def atlas(*, seed: int, since: int, until: int) -> Iterator[Row]:
@@ -92,15 +92,15 @@ class _Scheduler:
 
     def submissions(self) -> Iterator[Job]:
         """In order of time, so that ids are given as a scheduler gives them."""
-        asked = []
+        submissions = []
         for hour in range(self.since, self.until, HOUR):
             for number, work in enumerate(WORK):
                 weekend = (hour // DAY + 3) % 7 >= 5  # the epoch began on a Thursday
                 share = work.weekend if weekend else 100
                 chance = work.daily * work.hours[hour // HOUR % 24] * share // 240_000  # in thousandths
                 times = chance // 1000 + (self.rng.randrange(1000) < chance % 1000)
-                asked += [(hour + self.rng.randrange(HOUR), number) for _ in range(times)]
-        for when, number in sorted(asked):
+                submissions += [(hour + self.rng.randrange(HOUR), number) for _ in range(times)]
+        for when, number in sorted(submissions):
             if when < self.until:
                 yield from self.array(WORK[number], when)
 
@@ -137,11 +137,11 @@ class _Scheduler:
     def start(self, model: str, now: int) -> None:
         waiting = self.waiting[model]
         for job in waiting[:BACKFILL]:
-            job.held = _place(self.nodes[model], job.size)
-            if not job.held:
+            job.shares = _place(self.nodes[model], job.size)
+            if not job.shares:
                 continue
             waiting.remove(job)
-            for node, share in job.held:
+            for node, share in job.shares:
                 node.free -= share
             job.started = now
             if job.qos == "preemptible" and job.lasts > HOUR and self.rng.randrange(100) < 14:
@@ -151,7 +151,7 @@ class _Scheduler:
 
     def end(self, job: Job, now: int) -> None:
         job.ended = now
-        for node, share in job.held:
+        for node, share in job.shares:
             node.free += share
         if job.state == "PREEMPTED" and job.started is not None:
             again = Job(
@@ -183,12 +183,12 @@ def _place(nodes: list[Node], size: int) -> list[tuple[Node, int]]:
     """Room on the fullest node that has it, or on as many empty nodes as it takes; [] where there is none."""
     machine = nodes[0].machine
     whole = machine.gpus or machine.cores
-    wanted = size if machine.gpus else size * 16
-    if wanted <= whole:
-        fitting = [node for node in nodes if node.free >= wanted]
-        return [(min(fitting, key=lambda node: node.free), wanted)] if fitting else []
-    empty = [node for node in nodes if node.free == whole][: -(-wanted // whole)]
-    return [(node, whole) for node in empty] if len(empty) * whole >= wanted else []
+    needed = size if machine.gpus else size * 16
+    if needed <= whole:
+        fitting = [node for node in nodes if node.free >= needed]
+        return [(min(fitting, key=lambda node: node.free), needed)] if fitting else []
+    empty = [node for node in nodes if node.free == whole][: -(-needed // whole)]
+    return [(node, whole) for node in empty] if len(empty) * whole >= needed else []
 
 
 def _fact(job: Job, until: int) -> UsageFact:
@@ -196,7 +196,7 @@ def _fact(job: Job, until: int) -> UsageFact:
     gpus = job.size if machine.gpus else 0
     cores = machine.cores * gpus // machine.gpus if machine.gpus else job.size * 16
     memory = machine.memory_gib * cores // machine.cores * 1024
-    nodes = ",".join(node.name for node, _ in job.held)
+    nodes = ",".join(node.name for node, _ in job.shares)
     tres = f"cpu={cores},mem={memory // 1024}G,node={max(1, len(job.held))}"
     waiting, running = job.started is None, job.started is not None and job.ended is None
     exit_code = {"COMPLETED": "0:0", "FAILED": "1:0", "TIMEOUT": "0:15", "CANCELLED": "0:15"}.get(
@@ -214,7 +214,7 @@ def _fact(job: Job, until: int) -> UsageFact:
         gpu_model=machine.model,
         cpu_milli=cores * 1000,
         memory_mib=memory,
-        nodes=len(job.held),
+        nodes=len(job.shares),
         node_list=nodes,
         requested=f"{tres},gres/gpu:{machine.model}={gpus}" if gpus else tres,
         time_limit=job.limit,

@@ -16,28 +16,28 @@ def nimbus(*, seed: int, since: int, until: int) -> Iterator[UsageFact]:
     """The cluster's pods in the order of their start; never more of a profile than there is."""
     rng = Random(f"nimbus {seed}")  # noqa: S311 - not for secrets
     pods = [pod for service in SERVICES for pod in _service(rng, service, since, until)]
-    asked = [pod for group in NOTEBOOKS for pod in _notebooks(rng, group, since, until)]
-    taken = sorted(pods, key=_begins)
-    for pod in sorted(asked, key=_begins):
-        if _room(pod, taken):
-            taken.append(pod)
-    yield from sorted(taken, key=_begins)
+    notebooks = [pod for group in NOTEBOOKS for pod in _notebooks(rng, group, since, until)]
+    placed = sorted(pods, key=_begins)
+    for pod in sorted(notebooks, key=_begins):
+        if _room(pod, placed):
+            placed.append(pod)
+    yield from sorted(placed, key=_begins)
 
 
 def _begins(pod: UsageFact) -> tuple[int, str]:
     return pod.started or 0, pod.source_key
 
 
-def _room(pod: UsageFact, taken: list[UsageFact]) -> bool:
+def _room(pod: UsageFact, placed: list[UsageFact]) -> bool:
     """Whether a slice is free when the pod starts; those that started before it are the ones that count."""
     start = pod.started or 0
-    held = sum(
+    in_use = sum(
         other.gpus
-        for other in taken
+        for other in placed
         if other.mig_profile == pod.mig_profile
         and (other.started or 0) <= start < (other.ended or other.seen_until or 0)
     )
-    return held + pod.gpus <= NIMBUS_GPUS[pod.mig_profile]
+    return in_use + pod.gpus <= NIMBUS_GPUS[pod.mig_profile]
 
 
 def _service(rng: Random, service: Service, since: int, until: int) -> Iterator[UsageFact]:

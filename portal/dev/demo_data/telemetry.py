@@ -43,8 +43,8 @@ def _hours(fact: UsageFact, since: int) -> Iterator[BusyHour]:
         return
     strength = rng.randint(70, 125)  # per cent of what is usual
     for hour in range(started - started % HOUR, end, HOUR):
-        held = fact.gpus * (min(end, hour + HOUR) - max(started, hour))
-        covered = held - held % SCRAPED
+        allocated = fact.gpus * (min(end, hour + HOUR) - max(started, hour))
+        covered = allocated - allocated % SCRAPED
         if covered <= 0 or OUTAGE[0] <= hour - since < OUTAGE[1]:
             continue
         usual = _of_notebook(rng, hour, end) if fact.account in NOTEBOOK else 10 * BY_DAY[hour // HOUR % 24]
@@ -93,8 +93,8 @@ def observe_nodes(*, since: datetime) -> None:
         for kind, gpus in (("gpu", 4), ("mig", 2))
         for n in range(1, 5)
     ]
-    kept = [replace(nodes[0], state=NodeState.DRAINED), *nodes[1:]]
+    nodes_after = [replace(nodes[0], state=NodeState.DRAINED), *nodes[1:]]
     with transaction.atomic():
         capacity.observe(cluster, nodes, since)
-        capacity.observe(cluster, kept, since + timedelta(days=16, hours=7))
+        capacity.observe(cluster, nodes_after, since + timedelta(days=16, hours=7))
         capacity.observe(cluster, nodes, since + timedelta(days=18, hours=14))

@@ -22,16 +22,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--webhook", help="address that events are sent to")
     parser.add_argument("--secret", help="what signs them: whsec_…")
     parser.add_argument("--live", action="store_true", help="an account of live keys, to try their refusal")
-    told = parser.parse_args(arguments)
-    if (told.webhook is None) != (told.secret is None):
+    options = parser.parse_args(arguments)
+    if (options.webhook is None) != (options.secret is None):
         parser.error("give --webhook and --secret together, or neither")
     try:
         sandbox = Sandbox(
-            port=told.port, home=told.home, webhook=told.webhook, secret=told.secret, live=told.live
+            port=options.port,
+            home=options.home,
+            webhook=options.webhook,
+            secret=options.secret,
+            live=options.live,
         )
     except OSError as refused:
         sys.stderr.write(
-            f"The sandbox cannot start on port {told.port}: {refused.strerror}. Give another --port.\n"
+            f"The sandbox cannot start on port {options.port}: {refused.strerror}. Give another --port.\n"
         )
         return 1
     ended = threading.Event()

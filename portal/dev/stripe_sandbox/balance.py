@@ -6,7 +6,7 @@ from portal.dev.stripe_sandbox import listing
 from portal.dev.stripe_sandbox.calls import Call
 from portal.dev.stripe_sandbox.clock import DAY
 from portal.dev.stripe_sandbox.errors import Json
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 SETTLED_AFTER = 2 * DAY  # seconds until a payment can be paid out
 
@@ -17,25 +17,27 @@ def fee(amount: int) -> int:
 
 
 def book(
-    world: World, *, amount: int, charged: int, kind: str, category: str, source: Json, settled_after: int = 0
+    state: State, *, amount: int, charged: int, kind: str, category: str, source: Json, settled_after: int = 0
 ) -> Json:
     """A balance transaction of `amount` with `charged` as its fee; both in minor units, signed."""
-    told = [] if not charged else [{"amount": charged, "application": None, "currency": source["currency"]}]
-    for one in told:
+    fee_details = (
+        [] if not charged else [{"amount": charged, "application": None, "currency": source["currency"]}]
+    )
+    for one in fee_details:
         one |= {
             "description": "Stripe processing fees" if kind == "charge" else "Dispute fee",
             "type": "stripe_fee",
         }
-    made = world.new(
+    transaction = state.new(
         "balance_transaction",
         "txn",
         amount=amount,
-        available_on=world.now() + settled_after,
+        available_on=state.now() + settled_after,
         balance_type="payments",
         currency=source["currency"],
         description=source.get("description"),
         fee=charged,
-        fee_details=told,
+        fee_details=fee_details,
         net=amount - charged,
         reporting_category=category,
         source=source["id"],
@@ -43,38 +45,38 @@ def book(
         type=kind,
     )
     if settled_after:
-        world.later(made["available_on"], "becomes_available", made["id"])
-    return made
+        state.later(transaction["available_on"], "becomes_available", transaction["id"])
+    return transaction
 
 
-def becomes_available(world: World, identifier: str) -> None:
-    world.get("balance_transaction", identifier)["status"] = "available"
+def becomes_available(state: State, identifier: str) -> None:
+    state.get("balance_transaction", identifier)["status"] = "available"
 
 
-def daily_payout(world: World, _: str = "") -> None:
+def daily_payout(state: State, _: str = "") -> None:
     """Pay out what is available in each currency, and plan tomorrow's."""
-    world.later((world.now() // DAY + 1) * DAY, "daily_payout")
-    pay_out(world)
+    state.later((state.now() // DAY + 1) * DAY, "daily_payout")
+    pay_out(state)
 
 
-def pay_out(world: World) -> list[Json]:
+def pay_out(state: State) -> list[Json]:
     waiting: dict[str, list[Json]] = {}
-    for one in world.all("balance_transaction"):
-        if one["status"] == "available" and "payout" not in world.hidden(one["id"]):
+    for one in state.all("balance_transaction"):
+        if one["status"] == "available" and "payout" not in state.hidden(one["id"]):
             waiting.setdefault(one["currency"], []).append(one)
-    made = []
+    payouts = []
     for currency, transactions in waiting.items():
         if (total := sum(one["net"] for one in transactions)) > 0:
-            made.append(payout(world, currency, total, transactions))
-    return made
+            payouts.append(payout(state, currency, total, transactions))
+    return payouts
 
 
-def payout(world: World, currency: str, total: int, transactions: list[Json]) -> Json:
-    made = world.new(
+def payout(state: State, currency: str, total: int, transactions: list[Json]) -> Json:
+    new_payout = state.new(
         "payout",
         "po",
         amount=total,
-        arrival_date=world.now() + DAY,
+        arrival_date=state.now() + DAY,
         automatic=True,
         currency=currency,
         description="STRIPE PAYOUT",
@@ -86,60 +88,64 @@ def payout(world: World, currency: str, total: int, transactions: list[Json]) ->
         status="in_transit",
         type="bank_account",
     )
-    own = book(world, amount=-total, charged=0, kind="payout", category="payout", source=made)
-    made["balance_transaction"] = own["id"]
+    own = book(state, amount=-total, charged=0, kind="payout", category="payout", source=new_payout)
+    new_payout["balance_transaction"] = own["id"]
     for one in [*transactions, own]:
-        world.hidden(one["id"])["payout"] = made["id"]
-    world.emit("payout.created", made)
-    world.later(made["arrival_date"], "payout_arrives", made["id"])
-    return made
+        state.hidden(one["id"])["payout"] = new_payout["id"]
+    state.emit("payout.created", new_payout)
+    state.later(new_payout["arrival_date"], "payout_arrives", new_payout["id"])
+    return new_payout
 
 
-def payout_arrives(world: World, identifier: str) -> None:
-    made = world.get("payout", identifier)
-    with world.updating(made, "payout.paid"):
-        made["status"] = "paid"
-    world.emit("payout.reconciliation_completed", made)
+def payout_arrives(state: State, identifier: str) -> None:
+    new_payout = state.get("payout", identifier)
+    with state.updating(new_payout, "payout.paid"):
+        new_payout["status"] = "paid"
+    state.emit("payout.reconciliation_completed", new_payout)
 
 
 def retrieve(call: Call) -> Json:
     """What is there and not paid out, by currency."""
     sums: dict[str, dict[str, int]] = {"available": {}, "pending": {}}
-    for one in call.world.all("balance_transaction"):
-        if "payout" not in call.world.hidden(one["id"]):
-            told = sums[one["status"]]
-            told[one["currency"]] = told.get(one["currency"], 0) + one["net"]
+    for one in call.state.all("balance_transaction"):
+        if "payout" not in call.state.hidden(one["id"]):
+            amounts = sums[one["status"]]
+            amounts[one["currency"]] = amounts.get(one["currency"], 0) + one["net"]
     currencies = sorted({*sums["available"], *sums["pending"]}) or ["usd"]
     return {
         "object": "balance",
-        "livemode": call.world.live,
+        "livemode": call.state.live,
         **{
             name: [
-                {"amount": told.get(one, 0), "currency": one, "source_types": {"card": told.get(one, 0)}}
+                {
+                    "amount": amounts.get(one, 0),
+                    "currency": one,
+                    "source_types": {"card": amounts.get(one, 0)},
+                }
                 for one in currencies
             ]
-            for name, told in sums.items()
+            for name, amounts in sums.items()
         },
     }
 
 
 def retrieve_transaction(call: Call) -> Json:
-    return call.world.named("balance_transaction", call.ids[0], param="id", in_path=True)
+    return call.state.named("balance_transaction", call.ids[0], param="id", in_path=True)
 
 
 def list_transactions(call: Call) -> Json:
     """With `payout`, what that payout is made of, and its own transaction."""
-    world, found = call.world, call.world.all("balance_transaction")
-    if told := call.get("payout"):
-        world.named("payout", told, param="payout")
-        found = [one for one in found if world.hidden(one["id"]).get("payout") == told]
+    state, transactions = call.state, call.state.all("balance_transaction")
+    if payout_id := call.get("payout"):
+        state.named("payout", payout_id, param="payout")
+        transactions = [one for one in transactions if state.hidden(one["id"]).get("payout") == payout_id]
     equal = ["source", "type", "currency"]
-    return listing.page(call, found, url="/v1/balance_transactions", equal=equal)
+    return listing.page(call, transactions, url="/v1/balance_transactions", equal=equal)
 
 
 def retrieve_payout(call: Call) -> Json:
-    return call.world.named("payout", call.ids[0], param="payout", in_path=True)
+    return call.state.named("payout", call.ids[0], param="payout", in_path=True)
 
 
 def list_payouts(call: Call) -> Json:
-    return listing.page(call, call.world.all("payout"), url="/v1/payouts", equal=["status", "destination"])
+    return listing.page(call, call.state.all("payout"), url="/v1/payouts", equal=["status", "destination"])

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from portal.dev.stripe_sandbox.errors import Json
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 
 @dataclass(frozen=True)
 class Call:
-    world: World
+    state: State
     params: Json  # in their types, without `expand`
     ids: tuple[str, ...]  # the objects of the path
 
-    def given(self, *names: str) -> Json:
+    def fields(self, *names: str) -> Json:
         """Those of the parameters that the request has, for fields that are called the same."""
         return {name: unset(self.params[name]) for name in names if name in self.params}
 
@@ -32,9 +32,9 @@ def unset(value: Any) -> Any:
     return None if value == "" else value
 
 
-def merged(metadata: Json | None, told: Json | str | None) -> Json:
+def merged(metadata: Json | None, update: Json | str | None) -> Json:
     """Metadata after an update: names with an empty value go away, an empty text takes all away."""
-    if told == "":
+    if update == "":
         return {}
-    both = {**(metadata or {}), **(told if isinstance(told, dict) else {})}
+    both = {**(metadata or {}), **(update if isinstance(update, dict) else {})}
     return {name: text for name, text in both.items() if text != ""}

@@ -7,7 +7,7 @@ from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.cards import Decline, TestCard
 from portal.dev.stripe_sandbox.errors import Json
 from portal.dev.stripe_sandbox.payment_methods import behaviour
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 APPROVED: Json = {
     "advice_code": None,
@@ -21,10 +21,10 @@ APPROVED: Json = {
 }
 
 
-def try_(world: World, intent: Json, method: Json, *, status: str) -> Json:
+def try_(state: State, intent: Json, method: Json, *, status: str) -> Json:
     """A charge of the intent's whole amount, in that status; its money is booked by `settle`."""
     paid = status == "succeeded"
-    made = world.new(
+    charge = state.new(
         "charge",
         "ch" if method["type"] == "card" else "py",
         amount=intent["amount"],
@@ -50,8 +50,8 @@ def try_(world: World, intent: Json, method: Json, *, status: str) -> Json:
         calculated_statement_descriptor="CLUSTERTAB SANDBOX",
         status=status,
     )
-    intent["latest_charge"] = made["id"]
-    return made
+    intent["latest_charge"] = charge["id"]
+    return charge
 
 
 def details(method: Json) -> Json:
@@ -70,11 +70,11 @@ def details(method: Json) -> Json:
     return {"type": method["type"], method["type"]: {name: shown[name] for name in names if name in shown}}
 
 
-def settle(world: World, charge: Json, *, event: bool = True) -> None:
+def settle(state: State, charge: Json, *, event: bool = True) -> None:
     """The money came: book it with its fee."""
     charge |= {"status": "succeeded", "paid": True}
     booked = balance.book(
-        world,
+        state,
         amount=charge["amount"],
         charged=balance.fee(charge["amount"]),
         kind="charge" if charge["id"].startswith("ch_") else "payment",
@@ -84,17 +84,17 @@ def settle(world: World, charge: Json, *, event: bool = True) -> None:
     )
     charge["balance_transaction"] = booked["id"]
     if event:
-        world.emit("charge.succeeded", charge)
-    method = world.find("payment_method", charge["payment_method"])
+        state.emit("charge.succeeded", charge)
+    method = state.find("payment_method", charge["payment_method"])
     if method is None:
         return
-    known = behaviour(world, method)
-    if known.dispute:
-        asks = isinstance(known, TestCard) and known.inquiry
-        disputes.open_(world, charge, reason=known.dispute, inquiry=asks)
+    instrument = behaviour(state, method)
+    if instrument.dispute:
+        asks = isinstance(instrument, TestCard) and instrument.inquiry
+        disputes.open_(state, charge, reason=instrument.dispute, inquiry=asks)
 
 
-def fail(world: World, charge: Json, decline: Decline) -> None:
+def fail(state: State, charge: Json, decline: Decline) -> None:
     charge |= {"status": "failed", "paid": False, "captured": False, "amount_captured": 0}
     charge |= {"failure_code": decline.code, "failure_message": decline.message}
     charge["outcome"] = APPROVED | {
@@ -105,22 +105,22 @@ def fail(world: World, charge: Json, decline: Decline) -> None:
         "seller_message": "The bank did not approve this payment.",
         "type": "issuer_declined",
     }
-    world.emit("charge.failed", charge)
+    state.emit("charge.failed", charge)
 
 
 def retrieve(call: Call) -> Json:
-    return call.world.named("charge", call.ids[0], param="charge", in_path=True)
+    return call.state.named("charge", call.ids[0], param="charge", in_path=True)
 
 
 def update(call: Call) -> Json:
     charge = retrieve(call)
-    with call.world.updating(charge, "charge.updated"):
-        charge |= call.given("description", "receipt_email")
+    with call.state.updating(charge, "charge.updated"):
+        charge |= call.fields("description", "receipt_email")
         charge["metadata"] = merged(charge["metadata"], call.params.get("metadata"))
     return charge
 
 
 def list_(call: Call) -> Json:
     return listing.page(
-        call, call.world.all("charge"), url="/v1/charges", equal=["customer", "payment_intent"]
+        call, call.state.all("charge"), url="/v1/charges", equal=["customer", "payment_intent"]
     )

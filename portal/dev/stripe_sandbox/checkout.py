@@ -8,7 +8,7 @@ from typing import Any
 from portal.dev.stripe_sandbox import currencies, listing, paying, payment_intents, setup_intents
 from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.errors import ApiError, Json, invalid, not_modelled
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 CREATE = (
     "mode", "line_items", "success_url", "cancel_url", "customer", "customer_email", "customer_creation",
@@ -29,20 +29,20 @@ SAVED = {
 
 
 def create(call: Call) -> Json:
-    world = call.world
+    state = call.state
     check(call)
-    expires = call.get("expires_at") or world.now() + LONGEST
-    if not SHORTEST <= expires - world.now() <= LONGEST:
+    expires = call.get("expires_at") or state.now() + LONGEST
+    if not SHORTEST <= expires - state.now() <= LONGEST:
         raise invalid("expires_at must be between 30 minutes and 24 hours from now.", param="expires_at")
-    session = made(call, expires_at=expires, items=lines(call))
+    session = new_session(call, expires_at=expires, items=lines(call))
     if session["mode"] == "setup":
-        told = call.get("setup_intent_data") or {}
-        fields = {name: value for name, value in told.items() if name == "description"}
-        metadata = merged({}, told.get("metadata"))
-        intent = setup_intents.make(world, customer=call.get("customer"), metadata=metadata, **fields)
-        world.hidden(intent["id"])["session"] = session["id"]
+        intent_data = call.get("setup_intent_data") or {}
+        fields = {name: value for name, value in intent_data.items() if name == "description"}
+        metadata = merged({}, intent_data.get("metadata"))
+        intent = setup_intents.make(state, customer=call.get("customer"), metadata=metadata, **fields)
+        state.hidden(intent["id"])["session"] = session["id"]
         session["setup_intent"] = intent["id"]
-    world.later(expires, "session_expires", session["id"])
+    state.later(expires, "session_expires", session["id"])
     return session
 
 
@@ -61,7 +61,7 @@ def check(call: Call) -> None:
         raise invalid("client_reference_id has at most 200 characters.", param="client_reference_id")
     payment_intents.check_email(call, "customer_email")
     if customer := call.get("customer"):
-        call.world.named("customer", customer, param="customer")
+        call.state.named("customer", customer, param="customer")
         if "customer_email" in call.params:
             raise invalid("Give customer or customer_email, not both.", param="customer_email")
 
@@ -73,8 +73,8 @@ def check_url(call: Call, name: str) -> None:
         )
 
 
-def made(call: Call, *, expires_at: int, items: list[Json]) -> Json:
-    world = call.world
+def new_session(call: Call, *, expires_at: int, items: list[Json]) -> Json:
+    state = call.state
     total = sum(item["amount_total"] for item in items)
     currency = items[0]["currency"] if items else call.get("currency")
     allowed = call.get("allowed_payment_method_types")
@@ -83,9 +83,9 @@ def made(call: Call, *, expires_at: int, items: list[Json]) -> Json:
         raise invalid(
             "None of the allowed payment method types can be used.", param="allowed_payment_method_types"
         )
-    session = world.new(
+    session = state.new(
         "checkout.session",
-        "cs_live" if world.live else "cs_test",
+        "cs_live" if state.live else "cs_test",
         amount_subtotal=total if items else None,
         amount_total=total if items else None,
         automatic_tax={"enabled": False, "liability": None, "provider": None, "status": None},
@@ -103,7 +103,7 @@ def made(call: Call, *, expires_at: int, items: list[Json]) -> Json:
         status="open",
         total_details={"amount_discount": 0, "amount_shipping": 0, "amount_tax": 0} if items else None,
         ui_mode="hosted_page",
-        **call.given(
+        **call.fields(
             "success_url", "cancel_url", "customer", "customer_email", "client_reference_id", "locale", "submit_type",
             "allowed_payment_method_types",
         ),
@@ -112,17 +112,17 @@ def made(call: Call, *, expires_at: int, items: list[Json]) -> Json:
         if not call.get("customer"):
             raise invalid("A payment method is saved with a customer.", param="saved_payment_method_options")
         session["saved_payment_method_options"] = SAVED | options
-    session["url"] = f"{world.base}/c/pay/{session['id']}"
+    session["url"] = f"{state.base}/c/pay/{session['id']}"
     data = call.get("payment_intent_data") or {}
-    world.hidden(session["id"]).update(line_items=items, payment_intent_data=data)
+    state.hidden(session["id"]).update(line_items=items, payment_intent_data=data)
     return session
 
 
 def lines(call: Call) -> list[Json]:
     """The items with their sums; refused where they cannot be charged."""
-    told = call.get("line_items") or []
+    entries = call.get("line_items") or []
     if call.params["mode"] == "setup":
-        if told:
+        if entries:
             raise invalid("line_items is for mode payment only.", param="line_items")
         if "payment_intent_data" in call.params:
             raise invalid("payment_intent_data is for mode payment only.", param="payment_intent_data")
@@ -133,7 +133,7 @@ def lines(call: Call) -> list[Json]:
                 code="parameter_missing",
             )
         return []
-    if not told:
+    if not entries:
         raise invalid("Missing required param: line_items.", param="line_items", code="parameter_missing")
     if "setup_intent_data" in call.params:
         raise invalid("setup_intent_data is for mode setup only.", param="setup_intent_data")
@@ -141,14 +141,14 @@ def lines(call: Call) -> list[Json]:
         raise not_modelled(
             f"payment_intent_data[{min(unknown)}]", param=f"payment_intent_data[{min(unknown)}]"
         )
-    items = [line(call.world, item, number) for number, item in enumerate(told)]
+    items = [line(call.state, item, number) for number, item in enumerate(entries)]
     if len({item["currency"] for item in items}) > 1:
         raise invalid("All line items have to have the same currency.", param="line_items")
     currencies.check(sum(item["amount_total"] for item in items), items[0]["currency"], param="line_items")
     return items
 
 
-def line(world: World, item: Json, number: int) -> Json:
+def line(state: State, item: Json, number: int) -> Json:
     at = f"line_items[{number}]"
     price: Any = item.get("price_data")
     if price is None:
@@ -163,7 +163,7 @@ def line(world: World, item: Json, number: int) -> Json:
     currencies.check_currency(price["currency"], param=f"{at}[price_data][currency]")
     amount = price["unit_amount"] * quantity
     return {
-        "id": world.new_id("li"),
+        "id": state.new_id("li"),
         "object": "item",
         "amount_discount": 0,
         "amount_subtotal": amount,
@@ -178,7 +178,7 @@ def line(world: World, item: Json, number: int) -> Json:
 
 
 def retrieve(call: Call) -> Json:
-    return call.world.named("checkout.session", call.ids[0], param="session", in_path=True)
+    return call.state.named("checkout.session", call.ids[0], param="session", in_path=True)
 
 
 def update(call: Call) -> Json:
@@ -189,7 +189,7 @@ def update(call: Call) -> Json:
 
 def line_items(call: Call) -> Json:
     session = retrieve(call)
-    items = list(reversed(call.world.hidden(session["id"])["line_items"]))
+    items = list(reversed(call.state.hidden(session["id"])["line_items"]))
     return listing.page(call, items, url=f"/v1/checkout/sessions/{session['id']}/line_items")
 
 
@@ -197,7 +197,7 @@ def expire(call: Call) -> Json:
     session = retrieve(call)
     if session["status"] != "open":
         raise not_open(session)
-    return paying.expire_session(call.world, session)
+    return paying.expire_session(call.state, session)
 
 
 def not_open(session: Json) -> ApiError:
@@ -210,4 +210,4 @@ def not_open(session: Json) -> ApiError:
 
 def list_(call: Call) -> Json:
     equal = ["customer", "payment_intent", "status"]
-    return listing.page(call, call.world.all("checkout.session"), url="/v1/checkout/sessions", equal=equal)
+    return listing.page(call, call.state.all("checkout.session"), url="/v1/checkout/sessions", equal=equal)

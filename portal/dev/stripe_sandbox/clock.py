@@ -43,7 +43,7 @@ class Clock:
 
     @contextmanager
     def at(self, moment: int) -> Iterator[None]:
-        """While what was due at `moment` happens; used with the world's lock held."""
+        """While what was due at `moment` happens; used with the lock of the state held."""
         before, self._moment = self._moment, moment
         try:
             yield

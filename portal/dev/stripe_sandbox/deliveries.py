@@ -13,7 +13,7 @@ from typing import Literal
 
 from portal.dev.stripe_sandbox.errors import Json
 from portal.dev.stripe_sandbox.sending import Message, posted, signature
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 MINUTE, HOUR = 60, 3600
 # Seconds of the sandbox's clock until the next try; three days in all.
@@ -32,12 +32,12 @@ class _Fault:
 class Webhooks:
     """Deliveries wait in the state until an endpoint took them. Faults count for the first try of a delivery."""
 
-    def __init__(self, world: World, keep: Callable[[], None]) -> None:
-        self.world = world
+    def __init__(self, state: State, keep: Callable[[], None]) -> None:
+        self.state = state
         self.keep = keep
         self.sent: list[tuple[Message, int]] = []  # every try of the thread, with its status; 0 is no answer
         self._faults: list[_Fault] = []
-        self._held = False
+        self._paused = False
         self._down = False
         self._chance: random.Random | None = None
         self._odds = (0, 0)
@@ -68,18 +68,18 @@ class Webhooks:
 
     def hold(self) -> None:
         """Nothing leaves until it is released."""
-        self._held = True
+        self._paused = True
 
     def release(self, order: Order = "sent", *, seed: int = 0) -> None:
         """What was held leaves in that order."""
-        with self.world.lock:
-            waiting = self.world.state.deliveries
+        with self.state.lock:
+            waiting = self.state.data.deliveries
             if order == "reversed":
                 waiting.reverse()
             elif order == "shuffled":
                 random.Random(seed).shuffle(waiting)  # noqa: S311 - repeatable, no secret
-            self._held = False
-            self.world.changed.notify_all()
+            self._paused = False
+            self.state.changed.notify_all()
 
     def down(self) -> None:
         """The endpoint cannot be reached: every try fails, and is tried again as the clock goes on."""
@@ -90,60 +90,60 @@ class Webhooks:
 
     def redeliver(self, types: str = "*") -> int:
         """Send all that was not taken once more, now; how many that are."""
-        with self.world.lock:
-            again = [one for one in self.world.state.deliveries if fnmatchcase(one["type"], types)]
+        with self.state.lock:
+            again = [one for one in self.state.data.deliveries if fnmatchcase(one["type"], types)]
             for one in again:
-                one |= {"state": "pending", "at": self.world.now(), "judged": True}
-            self.world.changed.notify_all()
+                one |= {"state": "pending", "at": self.state.now(), "judged": True}
+            self.state.changed.notify_all()
         return len(again)
 
     def roll(self, endpoint: str | None = None) -> str:
         """A further secret for the (first) endpoint: both sign from now on."""
-        with self.world.lock:
-            identifier = endpoint or self.world.all("webhook_endpoint")[0]["id"]
-            made = f"whsec_{self.world.new_id('x')[2:]}"
-            self.world.hidden(identifier)["secrets"].append(made)
-            return made
+        with self.state.lock:
+            identifier = endpoint or self.state.all("webhook_endpoint")[0]["id"]
+            secret = f"whsec_{self.state.new_id('x')[2:]}"
+            self.state.hidden(identifier)["secrets"].append(secret)
+            return secret
 
     def forget(self, secret: str) -> None:
         """That secret signs no more."""
-        with self.world.lock:
-            for endpoint in self.world.all("webhook_endpoint"):
-                secrets = self.world.hidden(endpoint["id"])["secrets"]
+        with self.state.lock:
+            for endpoint in self.state.all("webhook_endpoint"):
+                secrets = self.state.hidden(endpoint["id"])["secrets"]
                 secrets[:] = [one for one in secrets if one != secret]
 
     def take(self, order: Order = "sent", *, seed: int = 0, signed_at: int | None = None) -> list[Message]:
         """What is due for endpoints of the sandbox that have no address, as delivered; duplicates are in it."""
-        with self.world.lock:
-            found = []
+        with self.state.lock:
+            messages = []
             while one := self._next(manual=True):
                 if self._down:
                     self._failed(one)
                     continue
                 message = self._message(one, signed_at)
-                found += [message] * one["copies"]
+                messages += [message] * one["copies"]
                 self._delivered(one)
             self.keep()
         if order == "reversed":
-            found.reverse()
+            messages.reverse()
         elif order == "shuffled":
-            random.Random(seed).shuffle(found)  # noqa: S311 - repeatable, no secret
-        return found
+            random.Random(seed).shuffle(messages)  # noqa: S311 - repeatable, no secret
+        return messages
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
-        with self.world.lock:
-            self.world.changed.notify_all()
+        with self.state.lock:
+            self.state.changed.notify_all()
         self._thread.join(timeout=15)
 
     def wait(self, timeout: float = 10) -> None:
         """Until all that is due was sent once; TimeoutError after that many real seconds."""
         ends = time.monotonic() + timeout
         while True:
-            with self.world.lock:
+            with self.state.lock:
                 if not self._busy and self._due(manual=False) == []:
                     return
             if time.monotonic() > ends:
@@ -154,16 +154,16 @@ class Webhooks:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            with self.world.lock:
+            with self.state.lock:
                 one = self._next(manual=False)
                 if one is None:
-                    self.world.changed.wait(timeout=0.5)
+                    self.state.changed.wait(timeout=0.5)
                     continue
                 message = self._message(one, None)
                 copies = one["copies"]
                 self._busy = True
             statuses = [self._send(message) for _ in range(copies)]
-            with self.world.lock:
+            with self.state.lock:
                 if any(200 <= status < 300 for status in statuses):
                     self._delivered(one)
                 else:
@@ -177,15 +177,15 @@ class Webhooks:
         del self.sent[:-10_000]
         return status
 
-    # From here on the caller holds the world's lock.
+    # From here on the caller holds the lock of the state.
 
     def _due(self, *, manual: bool) -> list[Json]:
-        if self._held:
+        if self._paused:
             return []
-        now, hidden = self.world.now(), self.world.hidden
+        now, hidden = self.state.now(), self.state.hidden
         return [
             one
-            for one in self.world.state.deliveries
+            for one in self.state.data.deliveries
             if one["state"] == "pending"
             and one["at"] <= now
             and hidden(one["endpoint"]).get("manual", False) == manual
@@ -204,11 +204,11 @@ class Webhooks:
             return True
         one["judged"] = True
         if self._chance is not None:
-            doubled, lost = self._odds
-            if lost and self._chance.randrange(lost) == 0:
+            duplicate_odds, loss_odds = self._odds
+            if loss_odds and self._chance.randrange(loss_odds) == 0:
                 one["state"] = "lost"
                 return False
-            if doubled and self._chance.randrange(doubled) == 0:
+            if duplicate_odds and self._chance.randrange(duplicate_odds) == 0:
                 one["copies"] = 2
         for fault in list(self._faults):
             if fnmatchcase(one["type"], fault.types):
@@ -222,32 +222,32 @@ class Webhooks:
         if fault.kind == "lose":
             one["state"] = "lost"
         elif fault.kind == "delay":
-            one["at"] = self.world.now() + fault.number
+            one["at"] = self.state.now() + fault.number
         else:
             one["copies"] = 1 + fault.number
         return fault.kind == "duplicate"
 
     def _message(self, one: Json, signed_at: int | None) -> Message:
-        event = self.world.get("event", one["event"])
-        endpoint = self.world.find("webhook_endpoint", one["endpoint"])
+        event = self.state.get("event", one["event"])
+        endpoint = self.state.find("webhook_endpoint", one["endpoint"])
         body = json.dumps(event, indent=2).encode()
         # Signed by real time, which is what whoever verifies it compares with.
         at = int(time.time()) if signed_at is None else signed_at
         headers = {
             "Content-Type": "application/json; charset=utf-8",
             "User-Agent": "Stripe/1.0 (+https://stripe.com/docs/webhooks)",
-            "Stripe-Signature": signature(body, self.world.hidden(one["endpoint"])["secrets"], at),
+            "Stripe-Signature": signature(body, self.state.hidden(one["endpoint"])["secrets"], at),
         }
         return Message(event["id"], event["type"], endpoint["url"] if endpoint else "", body, headers)
 
     def _delivered(self, one: Json) -> None:
-        self.world.state.deliveries.remove(one)
-        self.world.get("event", one["event"])["pending_webhooks"] -= 1
+        self.state.data.deliveries.remove(one)
+        self.state.get("event", one["event"])["pending_webhooks"] -= 1
 
     def _failed(self, one: Json) -> None:
         tries = one["attempts"]
         one["attempts"] = tries + 1
         if tries < len(RETRIES):
-            one["at"] = self.world.now() + RETRIES[tries]
+            one["at"] = self.state.now() + RETRIES[tries]
         else:
             one["state"] = "given_up"

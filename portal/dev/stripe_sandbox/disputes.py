@@ -8,7 +8,7 @@ from portal.dev.stripe_sandbox import balance, listing
 from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.clock import DAY
 from portal.dev.stripe_sandbox.errors import Json, invalid
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 FEE = 1500  # minor units
 ANSWER_WITHIN = 7 * DAY
@@ -18,7 +18,7 @@ ON_CARD: Json = {"brand": "visa", "case_type": "chargeback", "network": "visa", 
 
 
 def open_(
-    world: World,
+    state: State,
     charge: Json,
     *,
     reason: str = "fraudulent",
@@ -29,17 +29,17 @@ def open_(
 
     As an inquiry it only asks, and the charge can still be refunded.
     """
-    taken = charge["amount"] - charge["amount_refunded"] if amount is None else amount
-    made = world.new(
+    withdrawn = charge["amount"] - charge["amount_refunded"] if amount is None else amount
+    dispute = state.new(
         "dispute",
         "du",
-        amount=taken,
+        amount=withdrawn,
         balance_transactions=[],
         charge=charge["id"],
         currency=charge["currency"],
         enhanced_eligibility_types=[],
         evidence={"uncategorized_text": None, "enhanced_evidence": {}},
-        evidence_details={"due_by": world.now() + ANSWER_WITHIN, "has_evidence": False, "past_due": False}
+        evidence_details={"due_by": state.now() + ANSWER_WITHIN, "has_evidence": False, "past_due": False}
         | {"submission_count": 0, "submission_method": "manual", "enhanced_eligibility": {}},
         is_charge_refundable=inquiry,
         metadata={},
@@ -50,18 +50,18 @@ def open_(
         status="warning_needs_response" if inquiry else "needs_response",
     )
     if inquiry:
-        made["payment_method_details"]["card"]["case_type"] = "inquiry"
+        dispute["payment_method_details"]["card"]["case_type"] = "inquiry"
     charge["disputed"] = True
-    world.emit("charge.dispute.created", made)
+    state.emit("charge.dispute.created", dispute)
     if not inquiry:
-        _withdraw(world, made)
-    return made
+        _withdraw(state, dispute)
+    return dispute
 
 
-def _withdraw(world: World, dispute: Json) -> None:
-    with world.updating(dispute, "charge.dispute.funds_withdrawn"):
+def _withdraw(state: State, dispute: Json) -> None:
+    with state.updating(dispute, "charge.dispute.funds_withdrawn"):
         booked = balance.book(
-            world,
+            state,
             amount=-dispute["amount"],
             charged=FEE,
             kind="adjustment",
@@ -71,47 +71,47 @@ def _withdraw(world: World, dispute: Json) -> None:
         dispute["balance_transactions"].append(copy.deepcopy(booked))
 
 
-def is_refundable(world: World, charge: Json) -> bool:
+def is_refundable(state: State, charge: Json) -> bool:
     """Not where a bank has taken it back."""
-    return all(one["is_charge_refundable"] for one in world.all("dispute") if one["charge"] == charge["id"])
+    return all(one["is_charge_refundable"] for one in state.all("dispute") if one["charge"] == charge["id"])
 
 
-def escalate(world: World, dispute: Json) -> None:
+def escalate(state: State, dispute: Json) -> None:
     """The bank that asked takes the money after all."""
     if dispute["status"] in INQUIRY:
-        with world.updating(dispute, "charge.dispute.updated"):
+        with state.updating(dispute, "charge.dispute.updated"):
             dispute |= {"status": "needs_response", "is_charge_refundable": False}
             dispute["payment_method_details"]["card"]["case_type"] = "chargeback"
-        _withdraw(world, dispute)
+        _withdraw(state, dispute)
 
 
-def satisfy(world: World, charge: Json) -> None:
+def satisfy(state: State, charge: Json) -> None:
     """What was refunded whole is asked about no more."""
-    for dispute in world.all("dispute"):
+    for dispute in state.all("dispute"):
         if dispute["charge"] == charge["id"] and dispute["status"] in INQUIRY:
-            win(world, dispute)
+            win(state, dispute)
 
 
-def review(world: World, dispute: Json) -> None:
+def review(state: State, dispute: Json) -> None:
     """Evidence was handed in; the bank looks at it."""
     if dispute["status"] in {"needs_response", "warning_needs_response"}:
-        with world.updating(dispute, "charge.dispute.updated"):
+        with state.updating(dispute, "charge.dispute.updated"):
             dispute["status"] = dispute["status"].replace("needs_response", "under_review")
 
 
-def win(world: World, dispute: Json) -> None:
+def win(state: State, dispute: Json) -> None:
     """The bank gives the amount back, and the fee stays with Stripe; one that only asked has nothing to give."""
     if dispute["status"] in ENDED:
         return
     if dispute["status"] in INQUIRY:
-        with world.updating(dispute, "charge.dispute.closed"):
+        with state.updating(dispute, "charge.dispute.closed"):
             dispute["status"] = "warning_closed"
         return
-    with world.updating(dispute, "charge.dispute.closed"):
+    with state.updating(dispute, "charge.dispute.closed"):
         dispute["status"] = "won"
-    with world.updating(dispute, "charge.dispute.funds_reinstated"):
+    with state.updating(dispute, "charge.dispute.funds_reinstated"):
         booked = balance.book(
-            world,
+            state,
             amount=dispute["amount"],
             charged=0,
             kind="adjustment",
@@ -121,17 +121,17 @@ def win(world: World, dispute: Json) -> None:
         dispute["balance_transactions"].append(copy.deepcopy(booked))
 
 
-def lose(world: World, dispute: Json) -> None:
+def lose(state: State, dispute: Json) -> None:
     """The amount and the fee are gone."""
     if dispute["status"] in ENDED:
         return
-    escalate(world, dispute)
-    with world.updating(dispute, "charge.dispute.closed"):
+    escalate(state, dispute)
+    with state.updating(dispute, "charge.dispute.closed"):
         dispute["status"] = "lost"
 
 
 def retrieve(call: Call) -> Json:
-    return call.world.named("dispute", call.ids[0], param="dispute", in_path=True)
+    return call.state.named("dispute", call.ids[0], param="dispute", in_path=True)
 
 
 def update(call: Call) -> Json:
@@ -141,30 +141,30 @@ def update(call: Call) -> Json:
     if dispute["status"] in ENDED:
         raise invalid("This dispute is already closed and takes no more evidence.", param="evidence")
     dispute["metadata"] = merged(dispute["metadata"], call.params.get("metadata"))
-    if told := call.get("evidence"):
-        dispute["evidence"] = {**dispute["evidence"], **told}
+    if evidence := call.get("evidence"):
+        dispute["evidence"] = {**dispute["evidence"], **evidence}
         dispute["evidence_details"]["has_evidence"] = True
         if call.get("submit", True):
             dispute["evidence_details"]["submission_count"] += 1
-            review(call.world, dispute)
-            text = told.get("uncategorized_text")
+            review(call.state, dispute)
+            text = evidence.get("uncategorized_text")
             if text == "winning_evidence":
-                win(call.world, dispute)
+                win(call.state, dispute)
             elif text == "losing_evidence":
-                lose(call.world, dispute)
+                lose(call.state, dispute)
             elif text == "escalate_inquiry_evidence":
-                escalate(call.world, dispute)
+                escalate(call.state, dispute)
     return dispute
 
 
 def close(call: Call) -> Json:
     """Accepted, that is lost."""
     dispute = retrieve(call)
-    lose(call.world, dispute)
+    lose(call.state, dispute)
     return dispute
 
 
 def list_(call: Call) -> Json:
     return listing.page(
-        call, call.world.all("dispute"), url="/v1/disputes", equal=["charge", "payment_intent"]
+        call, call.state.all("dispute"), url="/v1/disputes", equal=["charge", "payment_intent"]
     )

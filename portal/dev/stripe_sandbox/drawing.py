@@ -98,8 +98,8 @@ def quantity(item: Json) -> str:
 def person(session: Json) -> str:
     if session["customer"]:
         return ""
-    told = escape(session["customer_email"] or "")
-    return f'<label>E-mail<input name="email" type="email" required value="{told}"></label>'
+    email = escape(session["customer_email"] or "")
+    return f'<label>E-mail<input name="email" type="email" required value="{email}"></label>'
 
 
 def card_form(session: Json, button: str) -> str:
@@ -153,10 +153,10 @@ def saved_form(saved: list[Json], button: str) -> str:
 
 
 def name_of(method: Json) -> str:
-    told = method[method["type"]]
+    shown = method[method["type"]]
     if method["type"] == "card":
-        return f"{told['brand'].title()} •••• {told['last4']}, expires {told['exp_month']:02d}/{told['exp_year']}"
-    return f"SEPA direct debit •••• {told['last4']}"
+        return f"{shown['brand'].title()} •••• {shown['last4']}, expires {shown['exp_month']:02d}/{shown['exp_year']}"
+    return f"SEPA direct debit •••• {shown['last4']}"
 
 
 def hints(session: Json) -> str:

@@ -7,15 +7,15 @@ import copy
 from portal.dev.stripe_sandbox import listing
 from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.errors import Json, invalid
-from portal.dev.stripe_sandbox.state import ACCOUNT, World
+from portal.dev.stripe_sandbox.state import ACCOUNT, State
 
 
-def make(world: World, *, url: str, secret: str | None = None, events: list[str] | None = None) -> Json:
-    made = world.new(
+def make(state: State, *, url: str, secret: str | None = None, events: list[str] | None = None) -> Json:
+    endpoint = state.new(
         "webhook_endpoint", "we", enabled_events=events or ["*"], metadata={}, status="enabled", url=url
     )
-    world.hidden(made["id"])["secrets"] = [secret or f"whsec_{world.new_id('x')[2:]}"]
-    return made
+    state.hidden(endpoint["id"])["secrets"] = [secret or f"whsec_{state.new_id('x')[2:]}"]
+    return endpoint
 
 
 def create(call: Call) -> Json:
@@ -24,19 +24,19 @@ def create(call: Call) -> Json:
         raise invalid(
             "Invalid URL: it has to begin with https:// or http://.", param="url", code="url_invalid"
         )
-    made = make(call.world, url=call.params["url"], events=call.params["enabled_events"])
-    made |= call.given("description", "api_version")
-    made["metadata"] = merged({}, call.get("metadata"))
-    return copy.deepcopy(made) | {"secret": call.world.hidden(made["id"])["secrets"][0]}
+    endpoint = make(call.state, url=call.params["url"], events=call.params["enabled_events"])
+    endpoint |= call.fields("description", "api_version")
+    endpoint["metadata"] = merged({}, call.get("metadata"))
+    return copy.deepcopy(endpoint) | {"secret": call.state.hidden(endpoint["id"])["secrets"][0]}
 
 
 def retrieve(call: Call) -> Json:
-    return call.world.named("webhook_endpoint", call.ids[0], param="id", in_path=True)
+    return call.state.named("webhook_endpoint", call.ids[0], param="id", in_path=True)
 
 
 def update(call: Call) -> Json:
     endpoint = retrieve(call)
-    endpoint |= call.given("description", "enabled_events", "url")
+    endpoint |= call.fields("description", "enabled_events", "url")
     endpoint["metadata"] = merged(endpoint["metadata"], call.params.get("metadata"))
     if "disabled" in call.params:
         endpoint["status"] = "disabled" if call.params["disabled"] else "enabled"
@@ -45,38 +45,38 @@ def update(call: Call) -> Json:
 
 def delete(call: Call) -> Json:
     endpoint = retrieve(call)
-    del call.world.state.objects["webhook_endpoint"][endpoint["id"]]
-    waiting = call.world.state.deliveries
+    del call.state.data.objects["webhook_endpoint"][endpoint["id"]]
+    waiting = call.state.data.deliveries
     waiting[:] = [one for one in waiting if one["endpoint"] != endpoint["id"]]
     return {"id": endpoint["id"], "object": "webhook_endpoint", "deleted": True}
 
 
 def list_(call: Call) -> Json:
-    return listing.page(call, call.world.all("webhook_endpoint"), url="/v1/webhook_endpoints")
+    return listing.page(call, call.state.all("webhook_endpoint"), url="/v1/webhook_endpoints")
 
 
 def retrieve_event(call: Call) -> Json:
-    return call.world.named("event", call.ids[0], param="id", in_path=True)
+    return call.state.named("event", call.ids[0], param="id", in_path=True)
 
 
 def list_events(call: Call) -> Json:
     """Those of the last 30 days; `delivery_success=false` lists what some endpoint did not take yet."""
-    found = call.world.all("event")
+    events = call.state.all("event")
     if "type" in call.params and "types" in call.params:
         raise invalid("Give type or types, not both.", param="types")
-    wanted = call.params.get("types") or ([call.params["type"]] if "type" in call.params else [])
-    if len(wanted) > 20:
+    types = call.params.get("types") or ([call.params["type"]] if "type" in call.params else [])
+    if len(types) > 20:
         raise invalid("types may name at most 20 events.", param="types")
-    if wanted:
-        found = [event for event in found if any(fits(event["type"], one) for one in wanted)]
+    if types:
+        events = [event for event in events if any(fits(event["type"], one) for one in types)]
     if "delivery_success" in call.params:
-        failed = {one["event"] for one in call.world.state.deliveries if one["state"] != "delivered"}
-        found = [event for event in found if (event["id"] not in failed) == call.params["delivery_success"]]
-    return listing.page(call, found, url="/v1/events")
+        failed = {one["event"] for one in call.state.data.deliveries if one["state"] != "delivered"}
+        events = [event for event in events if (event["id"] not in failed) == call.params["delivery_success"]]
+    return listing.page(call, events, url="/v1/events")
 
 
-def fits(kind: str, wanted: str) -> bool:
-    return kind == wanted or (wanted.endswith("*") and kind.startswith(wanted[:-1]))
+def fits(kind: str, pattern: str) -> bool:
+    return kind == pattern or (pattern.endswith("*") and kind.startswith(pattern[:-1]))
 
 
 def account(_: Call) -> Json:

@@ -7,54 +7,54 @@ from typing import Any
 
 from portal.dev.stripe_sandbox import shapes
 from portal.dev.stripe_sandbox.errors import ApiError, Json, invalid
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 DEEPEST = 4  # levels
 INCLUDED = {("checkout.session", "line_items"), ("charge", "refunds")}  # lists that come only when asked for
 
 
-def expanded(world: World, answer: Json, paths: list[str]) -> Json:
+def expanded(state: State, answer: Json, paths: list[str]) -> Json:
     """A copy of the answer with every path replaced; a path that leads nowhere is refused."""
-    made = copy.deepcopy(answer)
+    copied = copy.deepcopy(answer)
     for number, path in enumerate(paths):
         names = path.split(".")
         if len(names) > DEEPEST + (names[0] == "data"):
             raise invalid("You cannot expand more than 4 levels of a property.", param=f"expand[{number}]")
         try:
-            expand(world, made, names)
+            expand(state, copied, names)
         except ApiError as refused:
             raise invalid(refused.message, param=f"expand[{number}]") from None
-    return made
+    return copied
 
 
-def expand(world: World, node: Any, names: list[str]) -> None:
+def expand(state: State, node: Any, names: list[str]) -> None:
     if not names or node is None:
         return
     if isinstance(node, list):
         for one in node:
-            expand(world, one, names)
+            expand(state, one, names)
         return
     name, kind = names[0], node.get("object", "")
     if kind == "list" and name == "data":
-        expand(world, node["data"], names[1:])
+        expand(state, node["data"], names[1:])
         return
     if (kind, name) in INCLUDED:
-        node[name] = included(world, node, name)
+        node[name] = included(state, node, name)
     elif isinstance(node.get(name), str) and may_expand(kind, name):
-        node[name] = copy.deepcopy(world.anywhere(node[name]))
+        node[name] = copy.deepcopy(state.anywhere(node[name]))
     elif not may_expand(kind, name) and not isinstance(node.get(name), dict | list):
         raise invalid(f"This property cannot be expanded ({name}).")
-    expand(world, node.get(name), names[1:])
+    expand(state, node.get(name), names[1:])
 
 
 def may_expand(kind: str, name: str) -> bool:
     return name in shapes.expandable(kind)
 
 
-def included(world: World, node: Json, name: str) -> Json:
+def included(state: State, node: Json, name: str) -> Json:
     if name == "line_items":
-        data, url = world.hidden(node["id"])["line_items"], f"/v1/checkout/sessions/{node['id']}/line_items"
+        data, url = state.hidden(node["id"])["line_items"], f"/v1/checkout/sessions/{node['id']}/line_items"
     else:
-        data = [one for one in reversed(world.all("refund")) if one["charge"] == node["id"]]
+        data = [one for one in reversed(state.all("refund")) if one["charge"] == node["id"]]
         url = f"/v1/charges/{node['id']}/refunds"
     return {"object": "list", "data": copy.deepcopy(data), "has_more": False, "url": url}

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from portal.dev.stripe_sandbox.errors import Json
-from portal.dev.stripe_sandbox.requests import Answer, Asked
+from portal.dev.stripe_sandbox.requests import Answer, Request
 
 Kind = Literal[
-    "answer_lost", "cut_before", "server_error", "rate_limited", "lock_timeout", "unauthorized", "forbidden",
+    "drop_answer", "cut_before", "server_error", "rate_limited", "lock_timeout", "unauthorized", "forbidden",
     "bad_gateway", "truncated", "delay",
 ]  # fmt: skip
 EVERY = 1_000_000_000  # times
@@ -30,8 +30,8 @@ class Fault:
     stored: bool = False  # whether the idempotency key replays the fault
     seconds: float = 0
 
-    def matches(self, asked: Asked) -> bool:
-        return self.on == "*" or fnmatchcase(f"{asked.method} {asked.path}", self.on)
+    def matches(self, request: Request) -> bool:
+        return self.on == "*" or fnmatchcase(f"{request.method} {request.path}", self.on)
 
 
 class Faults:
@@ -46,9 +46,9 @@ class Faults:
             self.planned.append(fault)
         return fault
 
-    def answer_lost(self, on: str = "POST *", *, times: int = 1, skip: int = 0) -> Fault:
+    def drop_answer(self, on: str = "POST *", *, times: int = 1, skip: int = 0) -> Fault:
         """Carried out and stored, but the connection ends before the answer."""
-        return self._plan(Fault("answer_lost", on, times, skip, effect=True))
+        return self._plan(Fault("drop_answer", on, times, skip, effect=True))
 
     def cut_before(self, on: str = "POST *", *, times: int = 1, skip: int = 0) -> Fault:
         """The connection ends and nothing happened."""
@@ -95,11 +95,11 @@ class Faults:
         with self._lock:
             self.planned = [one for one in self.planned if fault is not None and one is not fault]
 
-    def take(self, asked: Asked) -> Fault | None:
+    def take(self, request: Request) -> Fault | None:
         """The fault for this request, if one is planned."""
         with self._lock:
             for fault in list(self.planned):
-                if not fault.matches(asked):
+                if not fault.matches(request):
                     continue
                 if fault.skip > 0:
                     fault.skip -= 1
@@ -125,7 +125,7 @@ def _error(status: int, kind: str, message: str, code: str | None = None) -> Ans
 
 def answer(fault: Fault) -> Answer:
     """What the fault answers by itself."""
-    told = {
+    answers = {
         "server_error": _error(500, "api_error", "An unknown error occurred."),
         "rate_limited": _error(429, "invalid_request_error", "Too many requests hit the API.", "rate_limit"),
         "lock_timeout": _error(
@@ -140,4 +140,4 @@ def answer(fault: Fault) -> Answer:
             502, b"<html><head><title>502 Bad Gateway</title></head></html>", content_type="text/html"
         ),
     }
-    return told.get(fault.kind, Answer(0, b"", cut=True))
+    return answers.get(fault.kind, Answer(0, b"", cut=True))

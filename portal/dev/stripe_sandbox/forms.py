@@ -14,10 +14,10 @@ def decoded(text: str) -> Json:
     """Names to texts and to further names; a list is names "0", "1"… until its type is known."""
     root: Json = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
-        found = _NAME.match(name)
-        if found is None:
+        match = _NAME.match(name)
+        if match is None:
             raise invalid(f"Invalid request: the name {name!r} is not one of nested parameters.", param=name)
-        place(root, [found[1], *re.findall(r"\[([^\[\]]*)\]", found[2])], value, name)
+        place(root, [match[1], *re.findall(r"\[([^\[\]]*)\]", match[2])], value, name)
     return root
 
 

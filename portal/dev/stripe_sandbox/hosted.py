@@ -12,7 +12,7 @@ from portal.dev.stripe_sandbox.cards import BY_IBAN, BY_NUMBER
 from portal.dev.stripe_sandbox.currencies import shown
 from portal.dev.stripe_sandbox.errors import ApiError, Json
 from portal.dev.stripe_sandbox.requests import Answer
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 HEADERS = {
     # No form-action: browsers apply it to the way back to the portal as well.
@@ -29,8 +29,8 @@ class TypedWronglyError(Exception):
 
 
 class Hosted:
-    def __init__(self, world: World, keep: Callable[[], None]) -> None:
-        self.world = world
+    def __init__(self, state: State, keep: Callable[[], None]) -> None:
+        self.state = state
         self.keep = keep
 
     def answer(self, method: str, path: str, query: str, body: str) -> Answer:
@@ -38,8 +38,8 @@ class Hosted:
             return Answer(200, drawing.STYLE, {"Cache-Control": "max-age=60"}, content_type="text/css")
         if method not in {"GET", "POST"}:
             return _page(405, drawing.notice("Not here", "These pages are read and sent in."))
-        with self.world.lock:
-            scheduler.settle(self.world)
+        with self.state.lock:
+            scheduler.settle(self.state)
             try:
                 if hit := re.fullmatch(r"/c/pay/(cs_\w+)", path):
                     return self._session(hit[1], method, query, _fields(body))
@@ -55,8 +55,8 @@ class Hosted:
             )
         return _page(404, drawing.notice("Nothing here", "This page of the sandbox does not exist."))
 
-    def _session(self, identifier: str, method: str, query: str, told: dict[str, str]) -> Answer:
-        session = self.world.find("checkout.session", identifier)
+    def _session(self, identifier: str, method: str, query: str, form: dict[str, str]) -> Answer:
+        session = self.state.find("checkout.session", identifier)
         if session is None:
             return _page(404, drawing.notice("No such page", "This Checkout page does not exist."))
         if session["status"] == "complete":
@@ -69,7 +69,7 @@ class Hosted:
         refused = None
         if method == "POST":
             try:
-                return self._submitted(session, told)
+                return self._submitted(session, form)
             except TypedWronglyError as wrong:
                 refused = str(wrong)
             except ApiError as declined:
@@ -81,52 +81,52 @@ class Hosted:
     def _form(self, session: Json, refused: str | None, status: int) -> Answer:
         saved = [
             one
-            for one in self.world.all("payment_method")
+            for one in self.state.all("payment_method")
             if session["customer"]
             and one["customer"] == session["customer"]
             and one["type"] in session["payment_method_types"]
         ]
-        items = self.world.hidden(session["id"])["line_items"]
+        items = self.state.hidden(session["id"])["line_items"]
         drawn = drawing.checkout(session, items, saved, refused=refused)
         return _page(status, drawn)
 
-    def _submitted(self, session: Json, told: dict[str, str]) -> Answer:
-        person = self._person(session, told)
-        method = self._method(session, told, person)
-        intent = paying.pay(self.world, session, method, person=person, save="save" in told)
+    def _submitted(self, session: Json, form: dict[str, str]) -> Answer:
+        person = self._person(session, form)
+        method = self._method(session, form, person)
+        intent = paying.pay(self.state, session, method, person=person, save="save" in form)
         if intent["status"] == "requires_action":
             return _to(f"/authenticate/{intent['id']}")
         return _to(_returned(session))
 
-    def _person(self, session: Json, told: dict[str, str]) -> Json:
-        customer = self.world.find("customer", session["customer"])
-        email = customer["email"] if customer else told.get("email", "").strip()
-        name = told.get("name", "").strip() or (customer["name"] if customer else None)
+    def _person(self, session: Json, form: dict[str, str]) -> Json:
+        customer = self.state.find("customer", session["customer"])
+        email = customer["email"] if customer else form.get("email", "").strip()
+        name = form.get("name", "").strip() or (customer["name"] if customer else None)
         return {"email": email or None, "name": name}
 
-    def _method(self, session: Json, told: dict[str, str], person: Json) -> Json:
-        if told.get("method") == "saved":
-            chosen = self.world.find("payment_method", told.get("saved", ""))
+    def _method(self, session: Json, form: dict[str, str], person: Json) -> Json:
+        if form.get("method") == "saved":
+            chosen = self.state.find("payment_method", form.get("saved", ""))
             if chosen is None or chosen["customer"] is None or chosen["customer"] != session["customer"]:
                 raise TypedWronglyError("Choose one of the saved payment methods.")
             return chosen
-        if told.get("method") == "sepa_debit":
-            account = BY_IBAN.get(re.sub(r"\s", "", told.get("iban", "")).upper())
+        if form.get("method") == "sepa_debit":
+            account = BY_IBAN.get(re.sub(r"\s", "", form.get("iban", "")).upper())
             if account is None or "sepa_debit" not in session["payment_method_types"]:
                 raise TypedWronglyError("This is none of the test accounts; they are listed below.")
-            return payment_methods.add_account(self.world, account, person=person)
+            return payment_methods.add_account(self.state, account, person=person)
         if "card" not in session["payment_method_types"]:
             raise TypedWronglyError("Cards cannot be used here.")
-        month, year = _expiry(told.get("expiry", ""), self.world.clock.moment())
-        card = BY_NUMBER.get(re.sub(r"\D", "", told.get("number", "")))
+        month, year = _expiry(form.get("expiry", ""), self.state.clock.moment())
+        card = BY_NUMBER.get(re.sub(r"\D", "", form.get("number", "")))
         if card is None:
             raise TypedWronglyError("This is none of the test cards; they are listed below. It was not kept.")
-        if not re.fullmatch(r"\d{3,4}", told.get("cvc", "").strip()):
+        if not re.fullmatch(r"\d{3,4}", form.get("cvc", "").strip()):
             raise TypedWronglyError("Your card's security code is incomplete.")
-        return payment_methods.add_card(self.world, card, month=month, year=year, person=person)
+        return payment_methods.add_card(self.state, card, month=month, year=year, person=person)
 
-    def _bank(self, identifier: str, method: str, told: dict[str, str]) -> Answer:
-        intent = self.world.anywhere(identifier)
+    def _bank(self, identifier: str, method: str, form: dict[str, str]) -> Answer:
+        intent = self.state.anywhere(identifier)
         if intent is None or (intent["status"] != "requires_action" and method == "GET"):
             return _page(
                 410,
@@ -134,25 +134,25 @@ class Hosted:
             )
         if method == "GET":
             return _page(200, drawing.authentication(_question(intent)))
-        passed = told.get("outcome") == "complete"
+        passed = form.get("outcome") == "complete"
         try:
-            paying.authenticate(self.world, intent, passed=passed)
+            paying.authenticate(self.state, intent, passed=passed)
         except ApiError:
             passed = False  # declined after all; the intent says why
         return _to(self._way_back(intent, passed=passed and intent["status"] in {"succeeded", "processing"}))
 
     def _way_back(self, intent: Json, *, passed: bool) -> str:
-        session = self.world.find("checkout.session", self.world.hidden(intent["id"]).get("session"))
+        session = self.state.find("checkout.session", self.state.hidden(intent["id"]).get("session"))
         if session is not None:
             again = f"/c/pay/{session['id']}"
             return (
                 _returned(session) if session["status"] == "complete" else f"{again}?redirect_status=failed"
             )
-        back = self.world.hidden(intent["id"]).get("return_url") or "/"
-        told = urlencode(
+        back = self.state.hidden(intent["id"]).get("return_url") or "/"
+        form = urlencode(
             {intent["object"]: intent["id"], "redirect_status": "succeeded" if passed else "failed"}
         )
-        return f"{back}{'&' if urlsplit(back).query else '?'}{told}"
+        return f"{back}{'&' if urlsplit(back).query else '?'}{form}"
 
 
 def _question(intent: Json) -> str:
@@ -165,8 +165,8 @@ def _returned(session: Json) -> str:
     return str(session["success_url"]).replace("{CHECKOUT_SESSION_ID}", session["id"])
 
 
-def _expiry(told: str, now: datetime) -> tuple[int, int]:
-    hit = EXPIRY.fullmatch(told)
+def _expiry(form: str, now: datetime) -> tuple[int, int]:
+    hit = EXPIRY.fullmatch(form)
     if hit is None or not 1 <= int(hit[1]) <= 12:
         raise TypedWronglyError("Give the expiry as month and year, 12/34.")
     month, year = int(hit[1]), int(hit[2]) if len(hit[2]) == 4 else 2000 + int(hit[2])

@@ -36,7 +36,7 @@ class Keys:
 
     def check(self, header: str | None, permission: str) -> None:
         """Refuse with 401 who is not known, with 403 who may not."""
-        key = told(header)
+        key = key_of(header)
         if not key:
             raise ApiError(
                 401,
@@ -58,10 +58,10 @@ class Keys:
             raise ApiError(403, {"type": "invalid_request_error", "message": message})
 
     def of_other_mode(self, header: str | None) -> bool:
-        return ("_live_" in told(header)) != self.live
+        return ("_live_" in key_of(header)) != self.live
 
 
-def told(header: str | None) -> str:
+def key_of(header: str | None) -> str:
     """The key of an Authorization header, as a token or as the user of a password."""
     kind, _, value = (header or "").partition(" ")
     if kind.lower() == "basic":

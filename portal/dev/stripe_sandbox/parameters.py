@@ -27,10 +27,10 @@ REFUSED = {
 @cache
 def of_class(name: str) -> Any:
     """The class that describes a request, `PaymentIntentCreateParams` or `checkout.SessionCreateParams`."""
-    found: Any = typed
+    described: Any = typed
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        described = getattr(described, part)
+    return described
 
 
 @cache
@@ -46,93 +46,93 @@ def fields(described: Any) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if name not in options()}
 
 
-def checked(name: str, given: Json) -> Json:
+def checked(name: str, params: Json) -> Json:
     """The values in their types, or a 400 that names the first parameter that is not allowed."""
     described = of_class(name)
     for refused, why in REFUSED.items():
-        if refused in given and refused not in fields(described):
+        if refused in params and refused not in fields(described):
             raise invalid(why, param=refused, code="parameter_unknown")
-    return of_fields(given, described, "")
+    return of_fields(params, described, "")
 
 
-def of_fields(given: Json, described: Any, path: str) -> Json:
-    known = fields(described)
-    for name in given:
-        if name not in known:
+def of_fields(params: Json, described: Any, path: str) -> Json:
+    hints = fields(described)
+    for name in params:
+        if name not in hints:
             spelled = below(path, name)
             raise invalid(f"Received unknown parameter: {spelled}", param=spelled, code="parameter_unknown")
     for name in described.__required_keys__ - options():
-        if name not in given:
+        if name not in params:
             spelled = below(path, name)
             raise invalid(f"Missing required param: {spelled}.", param=spelled, code="parameter_missing")
-    return {name: value(told, known[name], below(path, name)) for name, told in given.items()}
+    return {name: value(raw, hints[name], below(path, name)) for name, raw in params.items()}
 
 
 def below(path: str, name: str) -> str:
     return f"{path}[{name}]" if path else name
 
 
-def value(told: Any, hint: Any, path: str) -> Any:
+def value(raw: Any, hint: Any, path: str) -> Any:
     origin = get_origin(hint)
     if origin in {typing_extensions.NotRequired, typing_extensions.Required}:
-        return value(told, get_args(hint)[0], path)
+        return value(raw, get_args(hint)[0], path)
     if origin in {Union, types.UnionType}:
-        return one_of(told, get_args(hint), path)
+        return one_of(raw, get_args(hint), path)
     if origin is Literal:
-        return literal(told, get_args(hint), path)
+        return literal(raw, get_args(hint), path)
     if origin is list:
-        return listed(told, get_args(hint)[0], path)
+        return listed(raw, get_args(hint)[0], path)
     if origin in {dict, Mapping} or getattr(origin or hint, "__name__", "") == "UntypedStripeObject":
-        return mapped(told, path)
+        return mapped(raw, path)
     if typing_extensions.is_typeddict(hint):
-        if not isinstance(told, dict):
-            raise invalid(f"Invalid object: {path} is given as {told!r}.", param=path)
-        return of_fields(told, hint, path)
-    return scalar(told, hint, path)
+        if not isinstance(raw, dict):
+            raise invalid(f"Invalid object: {path} is given as {raw!r}.", param=path)
+        return of_fields(raw, hint, path)
+    return scalar(raw, hint, path)
 
 
-def one_of(told: Any, alternatives: tuple[Any, ...], path: str) -> Any:
+def one_of(raw: Any, alternatives: tuple[Any, ...], path: str) -> Any:
     """The first alternative that fits. Enumerations are open in the types for later versions, not on the wire."""
     words = [word for one in alternatives if get_origin(one) is Literal for word in get_args(one)]
-    if told == "" and "" in words:
+    if raw == "" and "" in words:
         return ""
     named = [word for word in words if word != ""]
-    if named and told in named:
-        return told
+    if named and raw in named:
+        return raw
     others = [one for one in alternatives if get_origin(one) is not Literal and one is not type(None)]
     if named:
         others = [one for one in others if one is not str]
     refusals = []
     for one in others:
         try:
-            return value(told, one, path)
+            return value(raw, one, path)
         except ApiError as refused:
             refusals.append(refused)
     if refusals:
         raise max(refusals, key=lambda refused: len(str(refused.error.get("param", ""))))
-    return literal(told, tuple(named), path)
+    return literal(raw, tuple(named), path)
 
 
-def literal(told: Any, words: tuple[Any, ...], path: str) -> Any:
+def literal(raw: Any, words: tuple[Any, ...], path: str) -> Any:
     for word in words:
-        if told == (str(word).lower() if isinstance(word, bool) else str(word)):
+        if raw == (str(word).lower() if isinstance(word, bool) else str(word)):
             return word
     raise invalid(f"Invalid {path}: must be one of {', '.join(map(str, words))}", param=path)
 
 
-def listed(told: Any, hint: Any, path: str) -> list[Any]:
-    if not isinstance(told, dict) or not all(key.isdigit() for key in told):
-        raise invalid(f"Invalid array: {path} is given as {told!r}.", param=path)
-    return [value(told[key], hint, below(path, key)) for key in sorted(told, key=int)]
+def listed(raw: Any, hint: Any, path: str) -> list[Any]:
+    if not isinstance(raw, dict) or not all(key.isdigit() for key in raw):
+        raise invalid(f"Invalid array: {path} is given as {raw!r}.", param=path)
+    return [value(raw[key], hint, below(path, key)) for key in sorted(raw, key=int)]
 
 
-def mapped(told: Any, path: str) -> Json:
+def mapped(raw: Any, path: str) -> Json:
     """Metadata: at most 50 names of 40 characters, each to a text of 500."""
-    if not isinstance(told, dict):
-        raise invalid(f"Invalid object: {path} is given as {told!r}.", param=path)
-    if len(told) > 50:
+    if not isinstance(raw, dict):
+        raise invalid(f"Invalid object: {path} is given as {raw!r}.", param=path)
+    if len(raw) > 50:
         raise invalid(f"{path} may have at most 50 keys.", param=path)
-    for name, text in told.items():
+    for name, text in raw.items():
         if not isinstance(text, str):
             raise invalid(f"{below(path, name)} has to be a text.", param=below(path, name))
         if len(name) > 40 or len(text) > 500:
@@ -140,33 +140,33 @@ def mapped(told: Any, path: str) -> Json:
                 f"{below(path, name)} is too long: keys of metadata have 40 characters, values 500.",
                 param=below(path, name),
             )
-    return dict(told)
+    return dict(raw)
 
 
-def scalar(told: Any, hint: Any, path: str) -> Any:
-    if not isinstance(told, str):
+def scalar(raw: Any, hint: Any, path: str) -> Any:
+    if not isinstance(raw, str):
         raise invalid(f"Invalid {getattr(hint, '__name__', 'value')}: {path} is an object.", param=path)
     if hint is bool:
-        return boolean(told, path)
+        return boolean(raw, path)
     if hint is int:
-        if not re.fullmatch(r"-?\d+", told):
-            raise invalid(f"Invalid integer: {told}", param=path, code="parameter_invalid_integer")
-        return int(told)
+        if not re.fullmatch(r"-?\d+", raw):
+            raise invalid(f"Invalid integer: {raw}", param=path, code="parameter_invalid_integer")
+        return int(raw)
     if hint in {Decimal, float}:
         try:
-            return str(Decimal(told))
+            return str(Decimal(raw))
         except InvalidOperation:
-            raise invalid(f"Invalid decimal: {told}", param=path) from None
-    if told == "":
+            raise invalid(f"Invalid decimal: {raw}", param=path) from None
+    if raw == "":
         raise invalid(
             f"{path} is empty, which would unset it, and it cannot be unset: leave it out or give a value.",
             param=path,
             code="parameter_invalid_empty",
         )
-    return told
+    return raw
 
 
-def boolean(told: str, path: str) -> bool:
-    if told not in {"true", "false"}:
-        raise invalid(f"Invalid boolean: {told}", param=path)
-    return told == "true"
+def boolean(raw: str, path: str) -> bool:
+    if raw not in {"true", "false"}:
+        raise invalid(f"Invalid boolean: {raw}", param=path)
+    return raw == "true"

@@ -9,7 +9,7 @@ from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.confirming import confirm
 from portal.dev.stripe_sandbox.errors import ApiError, Json, invalid
 from portal.dev.stripe_sandbox.payment_methods import usable
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 PLAIN = (
     "description", "receipt_email", "setup_future_usage", "shipping", "statement_descriptor",
@@ -44,7 +44,7 @@ def types_of(currency: str, allowed: list[str] | None) -> list[str]:
     return usual if allowed is None else [one for one in usual if one in allowed]
 
 
-def make(world: World, *, amount: int, currency: str, customer: str | None, **fields: object) -> Json:
+def make(state: State, *, amount: int, currency: str, customer: str | None, **fields: object) -> Json:
     """A new intent that nobody paid yet."""
     currencies.check(amount, currency)
     allowed = fields.get("allowed_payment_method_types")
@@ -54,7 +54,7 @@ def make(world: World, *, amount: int, currency: str, customer: str | None, **fi
             f"None of the allowed payment method types can take {currency}.",
             param="allowed_payment_method_types",
         )
-    intent = world.new(
+    intent = state.new(
         "payment_intent",
         "pi",
         amount=amount,
@@ -68,35 +68,35 @@ def make(world: World, *, amount: int, currency: str, customer: str | None, **fi
         status="requires_payment_method",
         **fields,
     )
-    intent["client_secret"] = f"{intent['id']}_secret_{world.new_id('x')[2:]}"
+    intent["client_secret"] = f"{intent['id']}_secret_{state.new_id('x')[2:]}"
     intent["automatic_payment_methods"] = {"enabled": True, "allow_redirects": "always"}
-    world.emit("payment_intent.created", intent)
+    state.emit("payment_intent.created", intent)
     return intent
 
 
 def create(call: Call) -> Json:
-    world, params = call.world, call.params
+    state, params = call.state, call.params
     if params.get("capture_method", "automatic_async") == "manual":
         raise invalid("The sandbox captures at once; leave capture_method out.", param="capture_method")
     if "off_session" in params and not params.get("confirm"):
         raise invalid("off_session can only be given together with confirm=true.", param="off_session")
     customer = call.get("customer")
     if customer:
-        world.named("customer", customer, param="customer")
+        state.named("customer", customer, param="customer")
     currencies.check(params["amount"], params["currency"])
     method = None
     if chosen := call.get("payment_method"):
-        method = usable(world, chosen, customer=customer)
+        method = usable(state, chosen, customer=customer)
     if params.get("confirm"):
         if method is None:
             raise without_method()
         need_return_url(call)
     check_texts(call)
-    fields = call.given(*PLAIN)
+    fields = call.fields(*PLAIN)
     if method is not None:
         refuse_type(types_of(params["currency"], params.get("allowed_payment_method_types")), method)
     intent = make(
-        world,
+        state,
         amount=params["amount"],
         currency=params["currency"],
         customer=customer,
@@ -110,7 +110,7 @@ def create(call: Call) -> Json:
     if method is not None:
         intent |= {"payment_method": method["id"], "status": "requires_confirmation"}
         if params.get("confirm"):
-            confirm_as_told(call, intent, method)
+            confirm_with_params(call, intent, method)
     return intent
 
 
@@ -167,9 +167,9 @@ def check_email(call: Call, name: str) -> None:
         raise invalid(f"Invalid email address: {email}", param=name, code="email_invalid")
 
 
-def confirm_as_told(call: Call, intent: Json, method: Json) -> None:
+def confirm_with_params(call: Call, intent: Json, method: Json) -> None:
     confirm(
-        call.world,
+        call.state,
         intent,
         method,
         off_session=bool(call.params.get("off_session")),
@@ -179,39 +179,39 @@ def confirm_as_told(call: Call, intent: Json, method: Json) -> None:
 
 
 def retrieve(call: Call) -> Json:
-    return call.world.named("payment_intent", call.ids[0], param="intent", in_path=True)
+    return call.state.named("payment_intent", call.ids[0], param="intent", in_path=True)
 
 
 def update(call: Call) -> Json:
-    world, intent = call.world, retrieve(call)
+    state, intent = call.state, retrieve(call)
     if intent["status"] not in OPEN and set(call.params) - {"metadata", "description"}:
         raise unexpected("update", intent, OPEN)
     customer = call.get("customer") or intent["customer"]
     if call.get("customer"):
-        world.named("customer", customer, param="customer")
+        state.named("customer", customer, param="customer")
     amount, currency = call.get("amount", intent["amount"]), call.get("currency", intent["currency"])
     currencies.check(amount, currency)
     if chosen := call.get("payment_method"):
-        method = usable(world, chosen, customer=customer)
+        method = usable(state, chosen, customer=customer)
         refuse_type(intent["payment_method_types"], method)
         intent |= {"payment_method": method["id"], "status": "requires_confirmation"}
-    intent |= call.given(*PLAIN) | {"amount": amount, "currency": currency, "customer": customer}
+    intent |= call.fields(*PLAIN) | {"amount": amount, "currency": currency, "customer": customer}
     intent["metadata"] = merged(intent["metadata"], call.params.get("metadata"))
     return intent
 
 
 def confirm_(call: Call) -> Json:
-    world, intent = call.world, retrieve(call)
+    state, intent = call.state, retrieve(call)
     if intent["status"] not in OPEN:
         raise unexpected("confirm", intent, OPEN)
     chosen = call.get("payment_method") or intent["payment_method"]
     if not chosen:
         raise without_method()
-    method = usable(world, chosen, customer=intent["customer"])
+    method = usable(state, chosen, customer=intent["customer"])
     refuse_type(intent["payment_method_types"], method)
     need_return_url(call)
-    intent |= call.given("receipt_email", "setup_future_usage")
-    confirm_as_told(call, intent, method)
+    intent |= call.fields("receipt_email", "setup_future_usage")
+    confirm_with_params(call, intent, method)
     return intent
 
 
@@ -219,20 +219,20 @@ def cancel(call: Call) -> Json:
     intent = retrieve(call)
     if intent["status"] not in CANCELABLE:
         raise unexpected("cancel", intent, CANCELABLE)
-    session = call.world.find("checkout.session", call.world.hidden(intent["id"]).get("session"))
+    session = call.state.find("checkout.session", call.state.hidden(intent["id"]).get("session"))
     if session is not None and session["status"] == "open":
         raise invalid(
             f"This PaymentIntent belongs to the Checkout Session {session['id']}: expire that instead."
         )
-    return cancel_intent(call.world, intent, reason=call.get("cancellation_reason"))
+    return cancel_intent(call.state, intent, reason=call.get("cancellation_reason"))
 
 
-def cancel_intent(world: World, intent: Json, *, reason: str | None) -> Json:
-    intent |= {"status": "canceled", "canceled_at": world.now(), "cancellation_reason": reason}
+def cancel_intent(state: State, intent: Json, *, reason: str | None) -> Json:
+    intent |= {"status": "canceled", "canceled_at": state.now(), "cancellation_reason": reason}
     intent["next_action"] = None
-    world.emit("payment_intent.canceled", intent)
+    state.emit("payment_intent.canceled", intent)
     return intent
 
 
 def list_(call: Call) -> Json:
-    return listing.page(call, call.world.all("payment_intent"), url="/v1/payment_intents", equal=["customer"])
+    return listing.page(call, call.state.all("payment_intent"), url="/v1/payment_intents", equal=["customer"])

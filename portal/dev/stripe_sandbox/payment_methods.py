@@ -14,14 +14,14 @@ from portal.dev.stripe_sandbox.cards import (
 )
 from portal.dev.stripe_sandbox.declining import refused
 from portal.dev.stripe_sandbox.errors import Json, invalid, missing
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 NOBODY: Json = {"address": None, "email": None, "name": None, "phone": None, "tax_id": None}
 ADDRESS: Json = dict.fromkeys(("city", "country", "line1", "line2", "postal_code", "state"))
 
 
 def add_card(
-    world: World, card: TestCard, *, month: int = 12, year: int = 2034, person: Json | None = None
+    state: State, card: TestCard, *, month: int = 12, year: int = 2034, person: Json | None = None
 ) -> Json:
     """A new card that belongs to nobody yet. The number itself is not kept."""
     shown: Json = {
@@ -40,10 +40,10 @@ def add_card(
         "three_d_secure_usage": {"supported": True},
         "wallet": None,
     }
-    return added(world, "card", shown, {"card": card.name, "set_up": False}, person)
+    return added(state, "card", shown, {"card": card.name, "set_up": False}, person)
 
 
-def add_account(world: World, account: TestAccount, *, person: Json | None = None) -> Json:
+def add_account(state: State, account: TestAccount, *, person: Json | None = None) -> Json:
     """A new bank account for SEPA direct debit."""
     shown: Json = {
         "bank_code": account.iban[4:12],
@@ -53,11 +53,11 @@ def add_account(world: World, account: TestAccount, *, person: Json | None = Non
         "generated_from": {"charge": None, "setup_attempt": None},
         "last4": account.last4,
     }
-    return added(world, "sepa_debit", shown, {"account": account.name, "set_up": True}, person)
+    return added(state, "sepa_debit", shown, {"account": account.name, "set_up": True}, person)
 
 
-def added(world: World, kind: str, shown: Json, hidden: Json, person: Json | None) -> Json:
-    method = world.new("payment_method", "pm", type=kind)
+def added(state: State, kind: str, shown: Json, hidden: Json, person: Json | None) -> Json:
+    method = state.new("payment_method", "pm", type=kind)
     for name in [
         name
         for name, value in method.items()
@@ -72,20 +72,20 @@ def added(world: World, kind: str, shown: Json, hidden: Json, person: Json | Non
         "customer_account": None,
         "metadata": {},
     }
-    world.hidden(method["id"]).update(hidden)
+    state.hidden(method["id"]).update(hidden)
     return method
 
 
-def behaviour(world: World, method: Json) -> TestCard | TestAccount:
-    hidden = world.hidden(method["id"])
+def behaviour(state: State, method: Json) -> TestCard | TestAccount:
+    hidden = state.hidden(method["id"])
     return BY_NAME[hidden["card"]] if "card" in hidden else ACCOUNT_BY_NAME[hidden["account"]]
 
 
-def usable(world: World, identifier: str, *, customer: str | None, param: str = "payment_method") -> Json:
+def usable(state: State, identifier: str, *, customer: str | None, param: str = "payment_method") -> Json:
     """The method that a request names, new where it names a test card by `pm_card_…`; one of that customer."""
-    if new_method := stands_for(world, identifier):
+    if new_method := stands_for(state, identifier):
         return new_method
-    method = world.find("payment_method", identifier)
+    method = state.find("payment_method", identifier)
     if method is None:
         raise missing("PaymentMethod", identifier, param=param)
     owner = method["customer"]
@@ -94,7 +94,7 @@ def usable(world: World, identifier: str, *, customer: str | None, param: str = 
             f"The payment method {identifier} belongs to another customer than the one of this request.",
             param=param,
         )
-    if owner is None and world.hidden(identifier).get("used"):
+    if owner is None and state.hidden(identifier).get("used"):
         raise invalid(
             f"The payment method {identifier} was detached or used before without a customer. "
             "It may not be used again.",
@@ -103,34 +103,34 @@ def usable(world: World, identifier: str, *, customer: str | None, param: str = 
     return method
 
 
-def stands_for(world: World, identifier: str) -> Json | None:
+def stands_for(state: State, identifier: str) -> Json | None:
     if (card := BY_NAME.get(identifier.removeprefix("pm_card_"))) and identifier.startswith("pm_card_"):
-        return add_card(world, card)
+        return add_card(state, card)
     if (account := ACCOUNT_BY_NAME.get(identifier.removeprefix("pm_"))) and identifier.startswith("pm_sepa"):
-        return add_account(world, account)
+        return add_account(state, account)
     return None
 
 
-def refuse_unsavable(world: World, method: Json) -> None:
-    instrument = behaviour(world, method)
+def refuse_unsavable(state: State, method: Json) -> None:
+    instrument = behaviour(state, method)
     if isinstance(instrument, TestCard) and not instrument.saved and instrument.decline:
         raise refused(instrument.decline, method=method)
 
 
-def attach_to(world: World, method: Json, customer: str) -> None:
+def attach_to(state: State, method: Json, customer: str) -> None:
     """Belongs to that customer from now on; nothing happens where it does already."""
     if method["customer"] == customer:
         return
     method["customer"] = customer
-    world.emit("payment_method.attached", method)
+    state.emit("payment_method.attached", method)
 
 
-def detach_from(world: World, method: Json) -> None:
+def detach_from(state: State, method: Json) -> None:
     """Belongs to nobody and can never be used again."""
     previous = {"customer": method["customer"]}
     method["customer"] = None
-    world.hidden(method["id"])["used"] = True
-    world.emit("payment_method.detached", method, previous)
+    state.hidden(method["id"])["used"] = True
+    state.emit("payment_method.detached", method, previous)
 
 
 def create(call: Call) -> Json:
@@ -145,7 +145,7 @@ def create(call: Call) -> Json:
                 code="incorrect_number",
             )
         method = add_card(
-            call.world,
+            call.state,
             card,
             month=details.get("exp_month", 12),
             year=details.get("exp_year", 2034),
@@ -159,7 +159,7 @@ def create(call: Call) -> Json:
                 param="sepa_debit[iban]",
                 code="invalid_bank_account_iban",
             )
-        method = add_account(call.world, account, person=person)
+        method = add_account(call.state, account, person=person)
     else:
         raise invalid("Give type=card with card, or type=sepa_debit with sepa_debit.", param="type")
     method["metadata"] = merged({}, call.get("metadata"))
@@ -167,11 +167,11 @@ def create(call: Call) -> Json:
 
 
 def retrieve(call: Call) -> Json:
-    return call.world.named("payment_method", call.ids[0], param="payment_method", in_path=True)
+    return call.state.named("payment_method", call.ids[0], param="payment_method", in_path=True)
 
 
 def retrieve_of_customer(call: Call) -> Json:
-    method = call.world.named("payment_method", call.ids[1], param="payment_method", in_path=True)
+    method = call.state.named("payment_method", call.ids[1], param="payment_method", in_path=True)
     if method["customer"] != call.ids[0]:
         raise missing("payment_method", call.ids[1], param="payment_method", status=404)
     return method
@@ -179,9 +179,9 @@ def retrieve_of_customer(call: Call) -> Json:
 
 def update(call: Call) -> Json:
     method = retrieve(call)
-    with call.world.updating(method, "payment_method.updated"):
+    with call.state.updating(method, "payment_method.updated"):
         method["metadata"] = merged(method["metadata"], call.params.get("metadata"))
-        method |= call.given("allow_redisplay")
+        method |= call.fields("allow_redisplay")
         if details := call.get("billing_details"):
             method["billing_details"] = {**method["billing_details"], **details}
         if details := call.get("card"):
@@ -195,10 +195,10 @@ def update(call: Call) -> Json:
 def attach(call: Call) -> Json:
     if "customer" not in call.params:
         raise invalid("Missing required param: customer.", param="customer", code="parameter_missing")
-    customer = call.world.named("customer", call.params["customer"], param="customer")
-    method = usable(call.world, call.ids[0], customer=customer["id"])
-    refuse_unsavable(call.world, method)
-    attach_to(call.world, method, customer["id"])
+    customer = call.state.named("customer", call.params["customer"], param="customer")
+    method = usable(call.state, call.ids[0], customer=customer["id"])
+    refuse_unsavable(call.state, method)
+    attach_to(call.state, method, customer["id"])
     return method
 
 
@@ -209,19 +209,19 @@ def detach(call: Call) -> Json:
             "The payment method you provided is not attached to a customer so detachment is impossible.",
             param="payment_method",
         )
-    detach_from(call.world, method)
+    detach_from(call.state, method)
     return method
 
 
 def list_(call: Call) -> Json:
     if customer := call.get("customer"):
-        call.world.named("customer", customer, param="customer")
-    owned = [one for one in call.world.all("payment_method") if one["customer"] is not None]
+        call.state.named("customer", customer, param="customer")
+    owned = [one for one in call.state.all("payment_method") if one["customer"] is not None]
     return listing.page(call, owned, url="/v1/payment_methods", equal=["customer", "type", "allow_redisplay"])
 
 
 def list_of_customer(call: Call) -> Json:
-    customer = call.world.named("customer", call.ids[0], param="customer", in_path=True)
-    owned = [one for one in call.world.all("payment_method") if one["customer"] == customer["id"]]
+    customer = call.state.named("customer", call.ids[0], param="customer", in_path=True)
+    owned = [one for one in call.state.all("payment_method") if one["customer"] == customer["id"]]
     url = f"/v1/customers/{customer['id']}/payment_methods"
     return listing.page(call, owned, url=url, equal=["type", "allow_redisplay"])

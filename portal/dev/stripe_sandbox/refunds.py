@@ -7,14 +7,14 @@ from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.cards import TestCard
 from portal.dev.stripe_sandbox.errors import Json, invalid
 from portal.dev.stripe_sandbox.payment_methods import behaviour
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 CREATE = ("charge", "payment_intent", "amount", "reason", "metadata")
 LATER = 180  # seconds until a slow refund arrives or comes back
 
 
 def make(
-    world: World,
+    state: State,
     charge: Json,
     *,
     amount: int | None = None,
@@ -23,11 +23,11 @@ def make(
 ) -> Json:
     """Give back `amount` minor units of the charge, all that is left if none is told."""
     left = charge["amount"] - charge["amount_refunded"]
-    refuse(world, charge, left, amount)
+    refuse(state, charge, left, amount)
     refund_amount = left if amount is None else amount
-    instrument = behaviour(world, world.get("payment_method", charge["payment_method"]))
+    instrument = behaviour(state, state.get("payment_method", charge["payment_method"]))
     slow = not isinstance(instrument, TestCard) or instrument.refund == "later"
-    refund = world.new(
+    refund = state.new(
         "refund",
         "re" if charge["id"].startswith("ch_") else "pyr",
         amount=refund_amount,
@@ -41,28 +41,28 @@ def make(
         status="pending" if slow else "succeeded",
     )
     booked = balance.book(
-        world, amount=-refund_amount, charged=0, kind="refund", category="refund", source=refund
+        state, amount=-refund_amount, charged=0, kind="refund", category="refund", source=refund
     )
     refund["balance_transaction"] = booked["id"]
     charge["amount_refunded"] += refund_amount
     charge["refunded"] = charge["amount_refunded"] == charge["amount"]
-    world.emit("refund.created", refund)
-    world.emit("charge.refunded", charge)
+    state.emit("refund.created", refund)
+    state.emit("charge.refunded", charge)
     if charge["refunded"]:
-        disputes.satisfy(world, charge)
+        disputes.satisfy(state, charge)
     if slow:
-        world.later(world.now() + LATER, "refund_arrives", refund["id"])
+        state.later(state.now() + LATER, "refund_arrives", refund["id"])
     elif isinstance(instrument, TestCard) and instrument.refund == "fails":
-        world.later(world.now() + LATER, "refund_fails", refund["id"])
+        state.later(state.now() + LATER, "refund_fails", refund["id"])
     return refund
 
 
-def refuse(world: World, charge: Json, left: int, amount: int | None) -> None:
+def refuse(state: State, charge: Json, left: int, amount: int | None) -> None:
     if charge["status"] != "succeeded":
         raise invalid(
             f"The charge {charge['id']} did not succeed, so there is nothing to refund.", param="charge"
         )
-    if charge["disputed"] and not disputes.is_refundable(world, charge):
+    if charge["disputed"] and not disputes.is_refundable(state, charge):
         raise invalid(
             f"Charge {charge['id']} has been charged back; cannot issue a refund.", code="charge_disputed"
         )
@@ -79,23 +79,23 @@ def refuse(world: World, charge: Json, left: int, amount: int | None) -> None:
         )
 
 
-def refund_arrives(world: World, identifier: str) -> None:
-    refund = world.get("refund", identifier)
+def refund_arrives(state: State, identifier: str) -> None:
+    refund = state.get("refund", identifier)
     if refund["status"] == "pending":
-        with world.updating(refund, "charge.refund.updated", "refund.updated"):
+        with state.updating(refund, "charge.refund.updated", "refund.updated"):
             refund |= {"status": "succeeded", "pending_reason": None}
 
 
-def refund_fails(world: World, identifier: str) -> None:
+def refund_fails(state: State, identifier: str) -> None:
     """The payer's bank sends the money back: it is ours again."""
-    refund = world.get("refund", identifier)
+    refund = state.get("refund", identifier)
     if refund["status"] not in {"pending", "succeeded"}:
         return
-    charge = world.get("charge", refund["charge"])
-    with world.updating(refund, "charge.refund.updated", "refund.updated", "refund.failed"):
+    charge = state.get("charge", refund["charge"])
+    with state.updating(refund, "charge.refund.updated", "refund.updated", "refund.failed"):
         refund |= {"status": "failed", "failure_reason": "expired_or_canceled_card", "pending_reason": None}
         booked = balance.book(
-            world,
+            state,
             amount=refund["amount"],
             charged=0,
             kind="refund_failure",
@@ -108,22 +108,22 @@ def refund_fails(world: World, identifier: str) -> None:
 
 
 def create(call: Call) -> Json:
-    world = call.world
+    state = call.state
     if ("charge" in call.params) == ("payment_intent" in call.params):
         raise invalid(
             "Give charge or payment_intent, one of them.", param="payment_intent", code="parameter_missing"
         )
     if "charge" in call.params:
-        charge = world.named("charge", call.params["charge"], param="charge")
+        charge = state.named("charge", call.params["charge"], param="charge")
     else:
-        intent = world.named("payment_intent", call.params["payment_intent"], param="payment_intent")
+        intent = state.named("payment_intent", call.params["payment_intent"], param="payment_intent")
         if not intent["latest_charge"]:
             raise invalid(
                 f"The PaymentIntent {intent['id']} has no charge to refund.", param="payment_intent"
             )
-        charge = world.get("charge", intent["latest_charge"])
+        charge = state.get("charge", intent["latest_charge"])
     return make(
-        world,
+        state,
         charge,
         amount=call.get("amount"),
         reason=call.get("reason"),
@@ -132,15 +132,15 @@ def create(call: Call) -> Json:
 
 
 def retrieve(call: Call) -> Json:
-    return call.world.named("refund", call.ids[0], param="id", in_path=True)
+    return call.state.named("refund", call.ids[0], param="id", in_path=True)
 
 
 def update(call: Call) -> Json:
     refund = retrieve(call)
-    with call.world.updating(refund, "charge.refund.updated", "refund.updated"):
+    with call.state.updating(refund, "charge.refund.updated", "refund.updated"):
         refund["metadata"] = merged(refund["metadata"], call.params.get("metadata"))
     return refund
 
 
 def list_(call: Call) -> Json:
-    return listing.page(call, call.world.all("refund"), url="/v1/refunds", equal=["charge", "payment_intent"])
+    return listing.page(call, call.state.all("refund"), url="/v1/refunds", equal=["charge", "payment_intent"])

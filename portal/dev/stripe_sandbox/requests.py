@@ -19,7 +19,7 @@ class Incoming:
 
 
 @dataclass
-class Asked:
+class Request:
     """What is kept of a request: all but the secret."""
 
     id: str  # req_…
@@ -42,7 +42,7 @@ class Violation:
     """A rule of the protocol that a request broke."""
 
     rule: str
-    request: Asked
+    request: Request
     detail: str
 
     def __str__(self) -> str:

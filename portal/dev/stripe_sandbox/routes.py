@@ -167,7 +167,7 @@ def _account() -> list[Route]:
 ROUTES = [*_customers(), *_payment_methods(), *_intents(), *_checkout(), *_charges(), *_account()]
 
 
-def found(method: str, path: str) -> tuple[Route, tuple[str, ...]] | None:
+def match(method: str, path: str) -> tuple[Route, tuple[str, ...]] | None:
     for route in ROUTES:
         if route.method == method and (hit := route.matcher.match(path)):
             return route, tuple(hit.groups())

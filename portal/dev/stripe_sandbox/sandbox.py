@@ -1,4 +1,4 @@
-"""The sandbox as a whole: started and stopped, with its clock, faults and hand."""
+"""The sandbox as a whole: started and stopped, with its clock, faults and dashboard."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Self
 from portal.dev.stripe_sandbox import persistence, scheduler
 from portal.dev.stripe_sandbox.api import Api
 from portal.dev.stripe_sandbox.clock import Clock
-from portal.dev.stripe_sandbox.dashboard import Hand
+from portal.dev.stripe_sandbox.dashboard import Dashboard
 from portal.dev.stripe_sandbox.deliveries import Webhooks
 from portal.dev.stripe_sandbox.errors import Json
 from portal.dev.stripe_sandbox.faults import Faults
 from portal.dev.stripe_sandbox.keys import Keys
-from portal.dev.stripe_sandbox.requests import Asked, Violation
+from portal.dev.stripe_sandbox.requests import Request, Violation
 from portal.dev.stripe_sandbox.server import Server
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 
 class Sandbox:
@@ -42,21 +42,21 @@ class Sandbox:
         restricted: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
         self.clock = Clock(now)
-        self.world = World(clock=self.clock, live=live)
+        self.state = State(clock=self.clock, live=live)
         self._home = home
         if home is not None:
             home.mkdir(parents=True, exist_ok=True)
-            self.world.state = persistence.read(home) or self.world.state
-            self.clock.offset = self.world.state.offset
+            self.state.data = persistence.read(home) or self.state.data
+            self.clock.offset = self.state.data.offset
         self.keys = Keys(live=live)
         for key, rights in (restricted or {}).items():
             self.keys.restrict(key, rights)
         self.faults = Faults()
-        self.webhooks = Webhooks(self.world, self._keep)
-        self.hand = Hand(self.world, self._keep)
-        self.api = Api(self.world, self.keys, self.faults, self._keep)
+        self.webhooks = Webhooks(self.state, self._keep)
+        self.dashboard = Dashboard(self.state, self._keep)
+        self.api = Api(self.state, self.keys, self.faults, self._keep)
         self._server = Server(port, self.api)
-        self.world.base = self.url
+        self.state.base = self.url
         self._announce_to(webhook, secret)
         self._ticking = threading.Event()
         self._threads = [
@@ -77,7 +77,7 @@ class Sandbox:
         return self.keys.main
 
     @property
-    def requests(self) -> list[Asked]:
+    def requests(self) -> list[Request]:
         return self.api.requests
 
     @property
@@ -86,13 +86,13 @@ class Sandbox:
 
     def objects(self, kind: str) -> list[Json]:
         """All objects of that kind as they are, in order of creation, for what a test expects at the end."""
-        with self.world.lock:
-            return [dict(one) for one in self.world.all(kind)]
+        with self.state.lock:
+            return [dict(one) for one in self.state.all(kind)]
 
     def start(self) -> None:
-        with self.world.lock:
-            scheduler.begin(self.world)
-            scheduler.settle(self.world)
+        with self.state.lock:
+            scheduler.begin(self.state)
+            scheduler.settle(self.state)
             self._keep()
         self.clock.moved = self.settle
         for thread in self._threads:
@@ -106,7 +106,7 @@ class Sandbox:
         self.webhooks.stop()
         for thread in self._threads:
             thread.join(timeout=5)
-        with self.world.lock:
+        with self.state.lock:
             self._keep()
 
     def __enter__(self) -> Self:
@@ -120,10 +120,10 @@ class Sandbox:
 
     def settle(self) -> None:
         """Do what is due by the clock."""
-        with self.world.lock:
-            if scheduler.settle(self.world):
+        with self.state.lock:
+            if scheduler.settle(self.state):
                 self._keep()
-            self.world.changed.notify_all()
+            self.state.changed.notify_all()
 
     def _tick(self) -> None:
         while not self._ticking.wait(0.5):
@@ -131,17 +131,17 @@ class Sandbox:
 
     def _keep(self) -> None:
         if self._home is not None:
-            self.world.state.offset = self.clock.offset
-            persistence.write(self._home, self.world.state)
+            self.state.data.offset = self.clock.offset
+            persistence.write(self._home, self.state.data)
 
     def _announce_to(self, webhook: str | None, secret: str | None) -> None:
         """The endpoint of the command line: one, with that secret, however often it is started."""
         if webhook is None and secret is None:
             return
-        for endpoint in self.world.all("webhook_endpoint"):
-            if self.world.hidden(endpoint["id"]).get("told"):
+        for endpoint in self.state.all("webhook_endpoint"):
+            if self.state.hidden(endpoint["id"]).get("told"):
                 endpoint["url"] = webhook or endpoint["url"]
-                self.world.hidden(endpoint["id"])["secrets"] = [secret] if secret else []
+                self.state.hidden(endpoint["id"])["secrets"] = [secret] if secret else []
                 return
-        new_endpoint = self.hand.endpoint(webhook or "", secret=secret)
-        self.world.hidden(new_endpoint["id"])["told"] = True
+        new_endpoint = self.dashboard.endpoint(webhook or "", secret=secret)
+        self.state.hidden(new_endpoint["id"])["told"] = True

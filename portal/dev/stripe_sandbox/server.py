@@ -84,7 +84,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, port: int, api: Api) -> None:
         self.api = api
-        self.hosted = Hosted(api.world, api.keep)
+        self.hosted = Hosted(api.state, api.keep)
         self._open: set[socket.socket] = set()
         self._guard = threading.Lock()
         super().__init__(("127.0.0.1", port), Handler)

@@ -8,7 +8,7 @@ from portal.dev.stripe_sandbox.cards import Decline, TestCard
 from portal.dev.stripe_sandbox.declining import described, refused
 from portal.dev.stripe_sandbox.errors import Json, invalid
 from portal.dev.stripe_sandbox.payment_methods import attach_to, behaviour, usable
-from portal.dev.stripe_sandbox.state import World
+from portal.dev.stripe_sandbox.state import State
 
 CREATE = (
     "customer", "description", "metadata", "payment_method", "confirm", "usage", "return_url",
@@ -24,8 +24,8 @@ NOT_AUTHENTICATED = Decline(
 )
 
 
-def make(world: World, *, customer: str | None, **fields: object) -> Json:
-    intent = world.new(
+def make(state: State, *, customer: str | None, **fields: object) -> Json:
+    intent = state.new(
         "setup_intent",
         "seti",
         customer=customer,
@@ -33,83 +33,83 @@ def make(world: World, *, customer: str | None, **fields: object) -> Json:
         status="requires_payment_method",
         **{"usage": "off_session", **fields},
     )
-    intent["client_secret"] = f"{intent['id']}_secret_{world.new_id('x')[2:]}"
+    intent["client_secret"] = f"{intent['id']}_secret_{state.new_id('x')[2:]}"
     intent["automatic_payment_methods"] = {"enabled": True, "allow_redirects": "always"}
-    world.emit("setup_intent.created", intent)
+    state.emit("setup_intent.created", intent)
     return intent
 
 
-def confirm(world: World, intent: Json, method: Json, *, return_url: str | None = None) -> None:
+def confirm(state: State, intent: Json, method: Json, *, return_url: str | None = None) -> None:
     """Save the method with the customer, ask the owner first, or raise the 402 of a decline."""
     intent |= {"payment_method": method["id"], "last_setup_error": None, "next_action": None}
-    world.hidden(intent["id"])["return_url"] = return_url
-    instrument = behaviour(world, method)
+    state.hidden(intent["id"])["return_url"] = return_url
+    instrument = behaviour(state, method)
     if isinstance(instrument, TestCard) and instrument.decline and not instrument.saved:
-        give_up(world, intent, described(instrument.decline, method=method))
+        give_up(state, intent, described(instrument.decline, method=method))
         raise refused(instrument.decline, method=method, intent=intent)
     if isinstance(instrument, TestCard) and instrument.authentication in {"unless_set_up", "always"}:
-        url = f"{world.base}/authenticate/{intent['id']}"
+        url = f"{state.base}/authenticate/{intent['id']}"
         kind = "redirect_to_url" if return_url else "use_stripe_sdk"
         action = {"return_url": return_url, "url": url} if return_url else {"stripe_js": url}
         intent |= {"status": "requires_action", "next_action": {"type": kind, kind: action}}
-        world.emit("setup_intent.requires_action", intent)
+        state.emit("setup_intent.requires_action", intent)
         return
-    succeed(world, intent, method)
+    succeed(state, intent, method)
 
 
-def authenticated(world: World, intent: Json, *, passed: bool) -> None:
-    method = world.get("payment_method", intent["payment_method"])
+def authenticated(state: State, intent: Json, *, passed: bool) -> None:
+    method = state.get("payment_method", intent["payment_method"])
     intent["next_action"] = None
     if passed:
-        succeed(world, intent, method)
+        succeed(state, intent, method)
     else:
-        give_up(world, intent, described(NOT_AUTHENTICATED, method=method))
+        give_up(state, intent, described(NOT_AUTHENTICATED, method=method))
 
 
-def succeed(world: World, intent: Json, method: Json) -> None:
-    world.hidden(method["id"]).update(set_up=True, used=True)
+def succeed(state: State, intent: Json, method: Json) -> None:
+    state.hidden(method["id"]).update(set_up=True, used=True)
     intent["status"] = "succeeded"
     if intent["customer"]:
-        attach_to(world, method, intent["customer"])
-    world.emit("setup_intent.succeeded", intent)
+        attach_to(state, method, intent["customer"])
+    state.emit("setup_intent.succeeded", intent)
 
 
-def give_up(world: World, intent: Json, error: Json) -> None:
+def give_up(state: State, intent: Json, error: Json) -> None:
     intent |= {"status": "requires_payment_method", "payment_method": None, "next_action": None}
     intent["last_setup_error"] = error
-    world.emit("setup_intent.setup_failed", intent)
+    state.emit("setup_intent.setup_failed", intent)
 
 
 def create(call: Call) -> Json:
-    world, customer = call.world, call.get("customer")
+    state, customer = call.state, call.get("customer")
     if customer:
-        world.named("customer", customer, param="customer")
+        state.named("customer", customer, param="customer")
     chosen = call.get("payment_method")
-    method = usable(world, chosen, customer=customer) if chosen else None
+    method = usable(state, chosen, customer=customer) if chosen else None
     if call.get("confirm") and method is None:
         raise invalid(
             "You cannot confirm this SetupIntent because it's missing a payment method.", param="confirm"
         )
-    fields = call.given("description", "usage", "allowed_payment_method_types")
-    intent = make(world, customer=customer, metadata=merged({}, call.get("metadata")), **fields)
+    fields = call.fields("description", "usage", "allowed_payment_method_types")
+    intent = make(state, customer=customer, metadata=merged({}, call.get("metadata")), **fields)
     if method is not None:
         intent |= {"payment_method": method["id"], "status": "requires_confirmation"}
         if call.get("confirm"):
-            confirm(world, intent, method, return_url=call.get("return_url"))
+            confirm(state, intent, method, return_url=call.get("return_url"))
     return intent
 
 
 def retrieve(call: Call) -> Json:
-    return call.world.named("setup_intent", call.ids[0], param="intent", in_path=True)
+    return call.state.named("setup_intent", call.ids[0], param="intent", in_path=True)
 
 
 def update(call: Call) -> Json:
     intent = retrieve(call)
     refuse_ended(intent, "update")
     if chosen := call.get("payment_method"):
-        method = usable(call.world, chosen, customer=call.get("customer") or intent["customer"])
+        method = usable(call.state, chosen, customer=call.get("customer") or intent["customer"])
         intent |= {"payment_method": method["id"], "status": "requires_confirmation"}
-    intent |= call.given("customer", "description")
+    intent |= call.fields("customer", "description")
     intent["metadata"] = merged(intent["metadata"], call.params.get("metadata"))
     return intent
 
@@ -131,8 +131,8 @@ def confirm_(call: Call) -> Json:
             "You cannot confirm this SetupIntent because it's missing a payment method.",
             param="payment_method",
         )
-    method = usable(call.world, chosen, customer=intent["customer"])
-    confirm(call.world, intent, method, return_url=call.get("return_url"))
+    method = usable(call.state, chosen, customer=intent["customer"])
+    confirm(call.state, intent, method, return_url=call.get("return_url"))
     return intent
 
 
@@ -144,10 +144,10 @@ def cancel(call: Call) -> Json:
         "cancellation_reason": call.get("cancellation_reason"),
         "next_action": None,
     }
-    call.world.emit("setup_intent.canceled", intent)
+    call.state.emit("setup_intent.canceled", intent)
     return intent
 
 
 def list_(call: Call) -> Json:
     equal = ["customer", "payment_method"]
-    return listing.page(call, call.world.all("setup_intent"), url="/v1/setup_intents", equal=equal)
+    return listing.page(call, call.state.all("setup_intent"), url="/v1/setup_intents", equal=equal)

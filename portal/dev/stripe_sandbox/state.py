@@ -37,7 +37,7 @@ PREFIXES = {
 
 
 @dataclass
-class State:
+class Data:
     objects: dict[str, dict[str, Json]] = field(
         default_factory=dict
     )  # kind → id → object, in order of creation
@@ -51,16 +51,16 @@ class State:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
-class World:
+class State:
     """One Stripe account. Whoever reads or changes it holds `lock`."""
 
     def __init__(self, *, clock: Clock, live: bool = False) -> None:
         self.clock = clock
         self.live = live
         self.base = ""  # where the hosted pages are
-        self.state = State()
+        self.data = Data()
         self.lock = threading.RLock()
-        self.asked: Json | None = None  # the request that is being answered: id and idempotency key
+        self.request: Json | None = None  # the request that is being answered: id and idempotency key
         self.changed = threading.Condition(self.lock)  # told when there is something to deliver
 
     def now(self) -> int:
@@ -74,14 +74,14 @@ class World:
         resource = {"id": self.new_id(prefix), **shapes.blank(kind), "created": self.now(), **fields}
         if "livemode" in shapes.CLASSES[kind].__annotations__:
             resource["livemode"] = self.live
-        self.state.objects.setdefault(kind, {})[resource["id"]] = resource
+        self.data.objects.setdefault(kind, {})[resource["id"]] = resource
         return resource
 
     def all(self, kind: str) -> list[Json]:
-        return list(self.state.objects.get(kind, {}).values())
+        return list(self.data.objects.get(kind, {}).values())
 
     def find(self, kind: str, identifier: str | None) -> Json | None:
-        return self.state.objects.get(kind, {}).get(identifier or "")
+        return self.data.objects.get(kind, {}).get(identifier or "")
 
     def get(self, kind: str, identifier: str | None) -> Json:
         """One that is known to be there, because another object names it."""
@@ -102,15 +102,15 @@ class World:
         return self.find(PREFIXES.get(identifier.split("_", 1)[0], ""), identifier)
 
     def hidden(self, identifier: str) -> Json:
-        return self.state.hidden.setdefault(identifier, {})
+        return self.data.hidden.setdefault(identifier, {})
 
     def later(self, at: int, what: str, identifier: str = "") -> None:
-        self.state.agenda.append({"at": at, "what": what, "id": identifier})
+        self.data.agenda.append({"at": at, "what": what, "id": identifier})
 
     def never(self, what: str, identifier: str) -> None:
         """What was planned for that object does not happen any more."""
-        self.state.agenda[:] = [
-            due for due in self.state.agenda if (due["what"], due["id"]) != (what, identifier)
+        self.data.agenda[:] = [
+            due for due in self.data.agenda if (due["what"], due["id"]) != (what, identifier)
         ]
 
     def emit(self, kind: str, about: Json, previous: Json | None = None) -> Json:
@@ -125,12 +125,12 @@ class World:
             data=data,
             api_version=shapes.VERSION,
             pending_webhooks=0,
-            request=dict(self.asked or {"id": None, "idempotency_key": None}),
+            request=dict(self.request or {"id": None, "idempotency_key": None}),
         )
         for endpoint in self.all("webhook_endpoint"):
             if endpoint["status"] != "enabled" or not {"*", kind} & set(endpoint["enabled_events"]):
                 continue
-            self.state.deliveries.append(
+            self.data.deliveries.append(
                 {
                     "event": event["id"],
                     "type": kind,
