@@ -84,7 +84,7 @@ class Env:
     stripe_key: str | None  # None: nothing is collected through Stripe
     stripe_base: str  # where its API is; '': at Stripe
     stripe_webhook_secrets: list[str]  # of which one signed each notification
-    stripe_deployment: str  # what this portal is called at Stripe; '': what the database says
+    stripe_account_label: str  # what this portal is called at Stripe; '': what the database says
 
     def __repr__(self) -> str:
         return f"Env(home={self.home})"
@@ -121,7 +121,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         else None,
         stripe_base=read.text("STRIPE_API_BASE", ""),
         stripe_webhook_secrets=read.words("STRIPE_WEBHOOK_SECRETS"),
-        stripe_deployment=_deployment(read.text("STRIPE_DEPLOYMENT", "")),
+        stripe_account_label=_account_label(read.text("STRIPE_ACCOUNT_LABEL", "")),
     )
 
 
@@ -188,12 +188,12 @@ def _collecting(key: str, mode: str, *, base: str) -> str:
     return key
 
 
-def _deployment(text: str) -> str:
+def _account_label(text: str) -> str:
     try:
         return str(UUID(text)) if text else ""
     except ValueError:
         raise SettingError(
-            f"STRIPE_DEPLOYMENT is {quoted(text)}; it is an id as `./run manage check_stripe` tells it."
+            f"STRIPE_ACCOUNT_LABEL is {quoted(text)}; it is an id as `./run manage check_stripe` tells it."
         ) from None
 
 

@@ -116,7 +116,7 @@ CLUSTERTAB_METRICS_SERIES = ENV.metrics_series
 STRIPE_SECRET_KEY = ENV.stripe_key
 STRIPE_API_BASE = ENV.stripe_base
 STRIPE_WEBHOOK_SECRETS = ENV.stripe_webhook_secrets
-STRIPE_DEPLOYMENT = ENV.stripe_deployment
+STRIPE_ACCOUNT_LABEL = ENV.stripe_account_label
 
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]

@@ -45,7 +45,7 @@ def is_sandbox() -> bool:
 def gateway() -> Gateway:
     """The gateway of the key that is set; at the first call of a database's life, what we are called there is settled.
 
-    Raises CollectingError where no key is set, where the database is another one at Stripe than STRIPE_DEPLOYMENT
+    Raises CollectingError where no key is set, where the database is another one at Stripe than STRIPE_ACCOUNT_LABEL
     says, where it collected in the other mode, and where nobody knows, or can be asked, what it is called there.
     """
     if not is_configured():
@@ -54,9 +54,10 @@ def gateway() -> Gateway:
         )
     client = _gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
     row = Collector.objects.filter(pk=1).first() or _first(client)
-    if settings.STRIPE_DEPLOYMENT not in ("", str(row.deployment)):
+    if settings.STRIPE_ACCOUNT_LABEL not in ("", str(row.deployment)):
         raise CollectingError(
-            f"This database is {row.deployment} at Stripe, and STRIPE_DEPLOYMENT says {settings.STRIPE_DEPLOYMENT}: "
+            f"This database is {row.deployment} at Stripe, and STRIPE_ACCOUNT_LABEL says "
+            f"{settings.STRIPE_ACCOUNT_LABEL}: "
             "set it to the former, or use the database that belongs to it."
         )
     if row.live is None:
@@ -91,12 +92,12 @@ def _first(client: Gateway) -> Collector:
 
     A database that was made anew, or restored from before its first charge, does not know: the customers there do.
     """
-    deployment = settings.STRIPE_DEPLOYMENT
+    deployment = settings.STRIPE_ACCOUNT_LABEL
     if not deployment and (others := _named(client)):
         raise CollectingError(
             f"Stripe has customers of a portal that is called {' or '.join(others)}, and this database does not know "
-            f"whether it is that one. Set STRIPE_DEPLOYMENT={others[0]} if it was restored or made anew, so that "
-            f"nothing is charged twice; or STRIPE_DEPLOYMENT={uuid4()} if it is another portal in the same account."
+            f"whether it is that one. Set STRIPE_ACCOUNT_LABEL={others[0]} if it was restored or made anew, so that "
+            f"nothing is charged twice; or STRIPE_ACCOUNT_LABEL={uuid4()} if it is another portal in the same account."
         )
     return Collector.objects.get_or_create(
         pk=1, defaults={"deployment": UUID(deployment) if deployment else uuid4()}

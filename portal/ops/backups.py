@@ -33,7 +33,7 @@ VARIABLES = (
     "DATABASE_URL",
     "DATABASE_OWNER_URL",
     "CLUSTERTAB_SECRET_KEYS",
-    "STRIPE_DEPLOYMENT",
+    "STRIPE_ACCOUNT_LABEL",
     "SECRET_KEY",
 )
 """What a backup and its restoring need of the environment: a restored database without its keys has no secrets."""

@@ -180,7 +180,7 @@ def test_backups_find_their_programs_and_variables_in_the_containers_too() -> No
     assert set(manage["depends_on"]) == {"postgres"}  # a database is restored before it is migrated
     command = (Path(backups.__file__).parent / "management" / "commands" / "backup_database.py").read_text()
     named = set(
-        re.findall(r"\b(?:CLUSTERTAB_SECRET_KEYS|STRIPE_DEPLOYMENT|SECRET_KEY|DATABASE_URL)\b", command)
+        re.findall(r"\b(?:CLUSTERTAB_SECRET_KEYS|STRIPE_ACCOUNT_LABEL|SECRET_KEY|DATABASE_URL)\b", command)
     )
     assert named | {"DATABASE_OWNER_URL"} == set(backups.VARIABLES)  # which restoring alone uses
 

@@ -157,9 +157,9 @@ def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_i
         scenario.collect()
         name = str(gateway_access.collector().deployment)
         with restored(database_url, dump):
-            with pytest.raises(CollectingError, match=f"Set STRIPE_DEPLOYMENT={name} if it was restored"):
+            with pytest.raises(CollectingError, match=f"Set STRIPE_ACCOUNT_LABEL={name} if it was restored"):
                 scenario.collect()
-            settings.STRIPE_DEPLOYMENT = name
+            settings.STRIPE_ACCOUNT_LABEL = name
             for _ in range(2):
                 scenario.collect()
             assert (scenario.taken, scenario.paid) == ([400], "4.00")
@@ -167,7 +167,7 @@ def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_i
                 reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op").counts["found"]
                 == 0
             )
-            settings.STRIPE_DEPLOYMENT = "00000000-0000-4000-8000-000000000000"
+            settings.STRIPE_ACCOUNT_LABEL = "00000000-0000-4000-8000-000000000000"
             with pytest.raises(CollectingError, match=f"This database is {name} at Stripe"):
                 scenario.collect()
         assert scenario.stripe.violations == []

@@ -24,12 +24,12 @@ class Command(OperatorCommand):
     def answer(self, *, file: Path, **_: Any) -> Answer:
         size = backups.dump(settings.DATABASE_URL, file)
         keys = [backups.fingerprint(key) for key in settings.CLUSTERTAB_SECRET_KEYS]
-        deployment = str(Collector.objects.values_list("deployment", flat=True).first() or "")
-        data = {"file": str(file), "bytes": size, "secret_keys": keys, "stripe_deployment": deployment}
-        return Answer(data, "\n".join(_lines(file, size, keys, deployment)))
+        label = str(Collector.objects.values_list("deployment", flat=True).first() or "")
+        data = {"file": str(file), "bytes": size, "secret_keys": keys, "stripe_account_label": label}
+        return Answer(data, "\n".join(_lines(file, size, keys, label)))
 
 
-def _lines(file: Path, size: int, keys: list[str], deployment: str) -> list[str]:
+def _lines(file: Path, size: int, keys: list[str], label: str) -> list[str]:
     lines = [f"{file}: {size:,} bytes. Keep apart from it, for whoever restores it:"]
     names = ", ".join(keys)
     lines.append(
@@ -38,6 +38,6 @@ def _lines(file: Path, size: int, keys: list[str], deployment: str) -> list[str]
         else "  no CLUSTERTAB_SECRET_KEYS: none is set, and no secret of a cluster is kept."
     )
     lines.append("  SECRET_KEY: without it everybody signs in anew.")
-    if deployment:
-        lines.append(f"  STRIPE_DEPLOYMENT={deployment}: what this portal is called at Stripe.")
+    if label:
+        lines.append(f"  STRIPE_ACCOUNT_LABEL={label}: what this portal is called at Stripe.")
     return lines

@@ -24,12 +24,12 @@ class Command(OperatorCommand):
         gateway = gateway_access.gateway()
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
         missing = list(gateway.missing_rights(key=gateway_access.key_for("rights", stamp)))
-        deployment = str(gateway_access.collector().deployment)
+        label = str(gateway_access.collector().deployment)
         data = {
             "mode": "live" if gateway.live else "test",
             "sandbox": gateway_access.is_sandbox(),
-            "deployment": deployment,
-            "deployment_set": bool(settings.STRIPE_DEPLOYMENT),
+            "account_label": label,
+            "account_label_set": bool(settings.STRIPE_ACCOUNT_LABEL),
             "webhook": bool(settings.STRIPE_WEBHOOK_SECRETS),
             "missing_rights": missing,
         }
@@ -37,11 +37,11 @@ class Command(OperatorCommand):
         lines = [
             f"{mode}. "
             + (gateway_access.lacks(missing) if missing else "The key may do all that is needed."),
-            f"This portal is {deployment} there.",
+            f"This portal is {label} there.",
         ]
-        if not settings.STRIPE_DEPLOYMENT:
+        if not settings.STRIPE_ACCOUNT_LABEL:
             lines.append(
-                f"Keep that with your keys, as STRIPE_DEPLOYMENT={deployment}: backups may be older than it."
+                f"Keep that with your keys, as STRIPE_ACCOUNT_LABEL={label}: backups may be older than it."
             )
         if not settings.STRIPE_WEBHOOK_SECRETS:
             lines.append("Without STRIPE_WEBHOOK_SECRETS events are fetched every minute.")
