@@ -186,7 +186,7 @@ def apply_event(*, event_id: str, **_: object) -> None:
 
 @shared_task
 def dun(**_: object) -> None:
-    """A round of dunning; missed, doubled or killed, each letter is written and each suspension made once."""
+    """A round of dunning; missed, doubled or killed, each notice is written and each suspension made once."""
     from billing.dunning import dunning_run
 
     done = dunning_run.run(moment=datetime.now(UTC).replace(microsecond=0))
@@ -202,8 +202,8 @@ def dun(**_: object) -> None:
 
 
 @shared_task
-def post_letters(**_: object) -> None:
-    """Send the letters and reports that wait, each at most once, by however many workers."""
+def send_notices(**_: object) -> None:
+    """Send the notices and reports that wait, each at most once, by however many workers."""
     from billing.dunning import send
     from billing.invoicing import close_reports
 

@@ -32,7 +32,7 @@ class StalePlanError(LimitError):
 
 
 @dataclass(frozen=True, slots=True)
-class Door(Connected):
+class SchedulerPort(Connected):
     """A cluster, and the way to act on it."""
 
     cluster: Cluster
@@ -82,23 +82,23 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def open_door(*, cluster: Cluster, clock: Callable[[], int]) -> Door:
+def open_door(*, cluster: Cluster, clock: Callable[[], int]) -> SchedulerPort:
     """The door to the cluster's scheduler; it calls nobody yet. Raises LimitError where there is none."""
     try:
         connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:
         raise LimitError(str(error)) from error
-    return Door(cluster, SlurmActs(rest, cluster=connection.slurm_cluster))
+    return SchedulerPort(cluster, SlurmActs(rest, cluster=connection.slurm_cluster))
 
 
-def plan(*, door: Door, request: Request) -> Plan:
+def plan(*, door: SchedulerPort, request: Request) -> Plan:
     """What would be done. Raises LimitError, and ConnectorError where the scheduler cannot be asked."""
     if request.kind != ActKind.CANCEL and not request.account.strip():
         raise LimitError("An account must be named: none would mean the jobs of all.")
     return _PLANNERS[request.kind](door, request)
 
 
-def plan_block(*, door: Door, account: str, submits: bool = False, source: str = OPERATOR) -> Plan:
+def plan_block(*, door: SchedulerPort, account: str, submits: bool = False, source: str = OPERATOR) -> Plan:
     """Keep GPU jobs of the account, and of those below it, from starting; `submits`: from being submitted.
 
     Where it is blocked already for something else, this reason comes beneath the same block.
@@ -107,7 +107,7 @@ def plan_block(*, door: Door, account: str, submits: bool = False, source: str =
     return plan(door=door, request=request)
 
 
-def plan_unblock(*, door: Door, account: str, source: str = OPERATOR) -> Plan:
+def plan_unblock(*, door: SchedulerPort, account: str, source: str = OPERATOR) -> Plan:
     """Take the source's reason back: with the last one, the account has its limits from before again.
 
     None that somebody has changed since.
@@ -115,7 +115,7 @@ def plan_unblock(*, door: Door, account: str, source: str = OPERATOR) -> Plan:
     return plan(door=door, request=Request(kind=ActKind.UNBLOCK, account=account, source=source))
 
 
-def _plan_hold(door: Door, request: Request) -> Plan:
+def _plan_hold(door: SchedulerPort, request: Request) -> Plan:
     door.acts.refuse_updates()
     found = [job for job in door.acts.jobs(account=request.account, user=request.user) if job.waits]
     steps = [
@@ -135,7 +135,7 @@ def _plan_hold(door: Door, request: Request) -> Plan:
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
 
 
-def _plan_release(door: Door, request: Request) -> Plan:
+def _plan_release(door: SchedulerPort, request: Request) -> Plan:
     door.acts.refuse_updates()
     ours = _held_here(door.cluster, request.account)
     held = [
@@ -171,7 +171,7 @@ def _held_here(cluster: Cluster, account: str) -> set[str]:
     return {target for target, kind in last.items() if kind == ActKind.HOLD}
 
 
-def _plan_cancel(door: Door, request: Request) -> Plan:
+def _plan_cancel(door: SchedulerPort, request: Request) -> Plan:
     seen = door.acts.job(request.job)
     if not seen:
         raise LimitError(f"{door.cluster.name} has no job {request.job} that waits or runs.")
@@ -190,7 +190,7 @@ def _plan_cancel(door: Door, request: Request) -> Plan:
     return Plan(request=request, steps=(step,))
 
 
-def _plan_block(door: Door, request: Request) -> Plan:
+def _plan_block(door: SchedulerPort, request: Request) -> Plan:
     account = request.account
     now = door.acts.limits(account)
     if (open_act := _open_act(door.cluster, account)) is not None:
@@ -233,7 +233,7 @@ def _names(rows: list[BlockReason]) -> str:
     return " and ".join(dict.fromkeys(str(row) for row in rows))
 
 
-def _plan_unblock(door: Door, request: Request) -> Plan:
+def _plan_unblock(door: SchedulerPort, request: Request) -> Plan:
     account = request.account
     block = blocks.standing(door.cluster, account)
     stands = blocks.reasons(block)
@@ -270,7 +270,7 @@ def _state(job: JobSeen) -> str:
     return " and ".join(sorted(job.states)).lower() or "in an unknown state"
 
 
-_PLANNERS: dict[ActKind, Callable[[Door, Request], Plan]] = {
+_PLANNERS: dict[ActKind, Callable[[SchedulerPort, Request], Plan]] = {
     ActKind.HOLD: _plan_hold,
     ActKind.RELEASE: _plan_release,
     ActKind.CANCEL: _plan_cancel,

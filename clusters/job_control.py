@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from clusters import blocks
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import JobSeen, NoAccountError
-from clusters.enforcement_plan import Door, LimitError, Plan, Request, StalePlanError, Step, plan
+from clusters.enforcement_plan import LimitError, Plan, Request, SchedulerPort, StalePlanError, Step, plan
 from clusters.models import Act, ActKind, ActOutcome, Cluster
 from clusters.models.acts import OPEN
 from portal.core import locks
@@ -43,7 +43,9 @@ class CarriedOut:
         return not self.left and all(act.outcome == ActOutcome.DONE for act in self.acts)
 
 
-def carry_out(*, door: Door, plan: Plan, who: str, why: str = "", exactly: bool = False) -> CarriedOut:
+def carry_out(
+    *, door: SchedulerPort, plan: Plan, who: str, why: str = "", exactly: bool = False
+) -> CarriedOut:
     """Do what the plan says, act by act, and read back what stands then.
 
     Jobs start and end all the while: those that wait no more are not held or released, one that has ended is not
@@ -67,7 +69,7 @@ def carry_out(*, door: Door, plan: Plan, who: str, why: str = "", exactly: bool 
         return CarriedOut(tuple(done), len(steps) - len(done), tuple(steps), tuple(dropped))
 
 
-def settle(*, door: Door) -> list[Act]:
+def settle(*, door: SchedulerPort) -> list[Act]:
     """Tell how acts ended whose process died or got no answer, by looking. What cannot be seen stays unknown.
 
     Only for whoever acts alone on the cluster: an act that is under way at this moment looks the same.
@@ -92,7 +94,7 @@ def unsettled(cluster: Cluster) -> list[Act]:
     return list(Act.objects.filter(cluster=cluster, outcome__in=OPEN).order_by("pk"))
 
 
-def tidy(*, door: Door) -> None:
+def tidy(*, door: SchedulerPort) -> None:
     """Settle what is open, if anything is; before a plan is made, which would have to guess. May be called again."""
     if unsettled(door.cluster):
         with alone(door.cluster):
@@ -115,7 +117,7 @@ def alone(cluster: Cluster) -> Iterator[None]:
         time.sleep(PATIENCE / 600)
 
 
-def _still_to_do(door: Door, made: Plan, *, exactly: bool) -> tuple[list[Step], list[Step]]:
+def _still_to_do(door: SchedulerPort, made: Plan, *, exactly: bool) -> tuple[list[Step], list[Step]]:
     """The steps to take, as the world is now, and those to leave out. What came since the plan is not touched."""
     if made.request.kind == ActKind.CANCEL and not exactly:
         return _still_to_cancel(door, made)
@@ -128,7 +130,7 @@ def _still_to_do(door: Door, made: Plan, *, exactly: bool) -> tuple[list[Step], 
     return same, dropped
 
 
-def _still_to_cancel(door: Door, made: Plan) -> tuple[list[Step], list[Step]]:
+def _still_to_cancel(door: SchedulerPort, made: Plan) -> tuple[list[Step], list[Step]]:
     """A job is known by number and submission, an array by any of its tasks; what it does now does not matter."""
     try:
         now = plan(door=door, request=made.request).steps
@@ -155,7 +157,7 @@ def _stale() -> StalePlanError:
     )
 
 
-def _refuse_unsettled(door: Door, steps: list[Step]) -> None:
+def _refuse_unsettled(door: SchedulerPort, steps: list[Step]) -> None:
     targets = {step.target for step in steps}
     left = Act.objects.filter(cluster=door.cluster, outcome__in=OPEN, target__in=targets).first()
     if left is not None:
@@ -183,7 +185,7 @@ def _intend(cluster: Cluster, request: Request, step: Step, *, errand: uuid.UUID
         return act
 
 
-def _perform(door: Door, act: Act) -> Act:
+def _perform(door: SchedulerPort, act: Act) -> Act:
     """Send it and tell how it ended. What raises anything but a ConnectorError leaves it open, to be settled."""
     try:
         after = _DOES[ActKind(act.kind)](door, act)
@@ -211,13 +213,13 @@ def _seen(jobs: list[JobSeen]) -> dict[str, Any]:
     return {job.key: [*sorted(job.states), job.reason] for job in jobs}
 
 
-def _set(door: Door, act: Act) -> Mapping[str, int]:
+def _set(door: SchedulerPort, act: Act) -> Mapping[str, int]:
     if act.before == act.wanted:  # one reason more or less, and the limits stay as they are
         return act.wanted  # type: ignore[no-any-return]  # JSON: the limits, as they were written down
     return door.acts.set_limits(act.account, act.wanted, before=act.before)
 
 
-_DOES: dict[ActKind, Callable[[Door, Act], Mapping[str, Any]]] = {
+_DOES: dict[ActKind, Callable[[SchedulerPort, Act], Mapping[str, Any]]] = {
     ActKind.HOLD: lambda door, act: _seen(door.acts.hold(_number(act))),
     ActKind.RELEASE: lambda door, act: _seen(door.acts.release(_number(act))),
     ActKind.CANCEL: lambda door, act: _seen(door.acts.cancel(_number(act))),
@@ -229,23 +231,23 @@ Look = tuple[Mapping[str, Any], bool]
 """What stands, and whether that is what the act wanted."""
 
 
-def _look_at_hold(door: Door, act: Act) -> Look:
+def _look_at_hold(door: SchedulerPort, act: Act) -> Look:
     jobs = door.acts.job(_number(act))
     waiting = [job for job in jobs if job.waits]
     return _seen(jobs), bool(waiting) and all(job.held for job in waiting)
 
 
-def _look_at_release(door: Door, act: Act) -> Look:
+def _look_at_release(door: SchedulerPort, act: Act) -> Look:
     jobs = door.acts.job(_number(act))
     return _seen(jobs), not any(job.held for job in jobs if job.waits)
 
 
-def _look_at_cancel(door: Door, act: Act) -> Look:
+def _look_at_cancel(door: SchedulerPort, act: Act) -> Look:
     jobs = door.acts.job(_number(act))
     return _seen(jobs), all(job.over for job in jobs)
 
 
-def _look_at_limits(door: Door, act: Act) -> Look:
+def _look_at_limits(door: SchedulerPort, act: Act) -> Look:
     """Only the limits that the act meant to change count; somebody may have set others since."""
     changed = {name for name in {*act.before, *act.wanted} if act.before.get(name) != act.wanted.get(name)}
     try:
@@ -255,7 +257,7 @@ def _look_at_limits(door: Door, act: Act) -> Look:
     return now, all(now.get(name) == act.wanted.get(name) for name in changed)
 
 
-_LOOKS: dict[ActKind, Callable[[Door, Act], Look]] = {
+_LOOKS: dict[ActKind, Callable[[SchedulerPort, Act], Look]] = {
     ActKind.HOLD: _look_at_hold,
     ActKind.RELEASE: _look_at_release,
     ActKind.CANCEL: _look_at_cancel,

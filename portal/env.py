@@ -75,7 +75,7 @@ class Env:
     )
     static_root: Path
     portal_url: str  # under which people reach the pages, without a slash at its end; '': nobody said
-    email_url: str  # '': letters to tenants are kept here, other mail is printed
+    email_url: str  # '': notices to tenants are kept here, other mail is printed
     email_from: str
     log_level: str
     heartbeat_file: Path | None  # touched by the scheduler at each of its rounds

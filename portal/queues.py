@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "reconcile": ("billing.tasks.reconcile_due", "billing.tasks.reconcile_now"),
     "limits": ("billing.tasks.enforce_suspensions",),
-    "mail": ("billing.tasks.post_letters",),
+    "mail": ("billing.tasks.send_notices",),
     "documents": ("billing.tasks.render_document",),
 }
 """The tasks of each queue."""

@@ -59,8 +59,8 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 300.0,
         "options": {"expires": 300},
     },
-    "send letters": {
-        "task": "billing.tasks.post_letters",
+    "send notices": {
+        "task": "billing.tasks.send_notices",
         "schedule": 60.0,
         "options": {"expires": 60},
     },

@@ -155,7 +155,7 @@ WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 MEDIA_ROOT = ENV.home / "media"
 
 PORTAL_URL = ENV.portal_url
-CLUSTERTAB_SENDS_MAIL = bool(ENV.email_url)  # letters to tenants; without, they are kept and can be read
+CLUSTERTAB_SENDS_MAIL = bool(ENV.email_url)  # notices to tenants; without, they are kept and can be read
 MAIL = environment.email(ENV.email_url or "console:")
 EMAIL_BACKEND = MAIL["EMAIL_BACKEND"]
 EMAIL_FILE_PATH = MAIL.get("EMAIL_FILE_PATH")

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from django.test import override_settings
 
 from billing.invoicing import credit_notes
-from billing.models import Invoice, Letter, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
+from billing.models import Invoice, Notice, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
 from billing.payments import attempts, collection_run, customers, gateway_access, saved_methods
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.collection_run import Sweep
 from billing.payments.gateways.base import Gateway
 from billing.receivables import settlement
@@ -80,7 +80,7 @@ class Scenario:
         self.rounds.append(done)
         return done
 
-    def charge(self) -> PaymentAttempt | Held:
+    def charge(self) -> PaymentAttempt | NotChargeable:
         return attempts.charge(
             invoice=self.invoice, gateway=self.gateway, moment=self.now, on=self.now.date()
         )
@@ -146,7 +146,7 @@ def a_lab(currency: str, price: str) -> Tenant:
         as_of="2026-04-20",
     )
     stories.close("2026-03", lab, on="2026-04-01")
-    Letter.objects.all().delete()  # that it was issued is told in another story
+    Notice.objects.all().delete()  # that it was issued is told in another story
     return lab
 
 
@@ -157,7 +157,7 @@ def more_labs(scenario: Scenario, names: list[str]) -> list[Tenant]:
     jobs = [a_job(account=name, started="2026-03-02 10:00", ended="2026-03-02 12:00") for name in names]
     ingest(cluster, *jobs, as_of="2026-04-20")
     stories.close("2026-03", *labs, on="2026-04-01")
-    Letter.objects.filter(tenant__in=labs).delete()
+    Notice.objects.filter(tenant__in=labs).delete()
     for lab in labs:
         scenario.save_card_of(lab)
     return labs

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import permutations
 
 from clusters import enforcement_plan, job_control
-from clusters.enforcement_plan import Door
+from clusters.enforcement_plan import SchedulerPort
 from tests.tiers import LONG
 
 REASONS = {"operator": False, "dunning": False, "quota": True}
@@ -23,7 +23,9 @@ def orders() -> list[Order]:
     return every if LONG else every[::6]
 
 
-def play(order: Order, *, account: str, opens: Callable[[], Door], look: Callable[[set[str]], None]) -> None:
+def play(
+    order: Order, *, account: str, opens: Callable[[], SchedulerPort], look: Callable[[set[str]], None]
+) -> None:
     """Place and take back as the order says; `look` is called after each, with the sources that stand."""
     stands: set[str] = set()
     for source in order:

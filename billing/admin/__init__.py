@@ -1,13 +1,13 @@
 """Billing in the admin. Whatever changes a price is done by the use cases, and rated again by a worker."""
 
 from billing.admin import (
+    approvals,
     closes,
     collecting,
     costs,
     dunning,
     invoices,
     manual,
-    parking,
     payments,
     plans,
     tenants,
@@ -15,13 +15,13 @@ from billing.admin import (
 )
 
 __all__ = [
+    "approvals",
     "closes",
     "collecting",
     "costs",
     "dunning",
     "invoices",
     "manual",
-    "parking",
     "payments",
     "plans",
     "tenants",

@@ -74,7 +74,7 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
 
 @admin.register(GatewayEvent)
 class EventAdmin(ReadOnly[GatewayEvent]):
-    """What is parked stops the charging of its tenant."""
+    """What needs review stops the charging of its tenant."""
 
     action_form = Why
     actions = ("apply_again", "dealt_with")

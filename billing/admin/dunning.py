@@ -13,8 +13,8 @@ from django.http import HttpRequest
 
 from billing.admin.invoices import money_of
 from billing.dunning import send
-from billing.dunning.send import LetterError
-from billing.models import DunningPause, DunningPolicy, Letter, SuspendedAccount, Suspension, WriteOff
+from billing.dunning.send import NoticeError
+from billing.models import DunningPause, DunningPolicy, Notice, SuspendedAccount, Suspension, WriteOff
 from billing.receivables import dunning_policies
 from portal.admin import ReadOnly, Recorded
 
@@ -25,7 +25,7 @@ class PolicyForm(forms.ModelForm[DunningPolicy]):
         fields = (
             "tenant",
             "since",
-            *("letters", "receipts", "retries", "reminders", "past_due", "suspend", "announce", "write_off"),
+            *("emails", "receipts", "retries", "reminders", "past_due", "suspend", "announce", "write_off"),
         )
 
     def clean(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class PolicyAdmin(Recorded[DunningPolicy]):
     """Versions with their first day; an invoice goes by the one that held on the day it was due."""
 
     form = PolicyForm
-    list_display = ("whose", "since", "letters", "reminders", "retries", "past_due", "suspend", "write_off")
+    list_display = ("whose", "since", "emails", "reminders", "retries", "past_due", "suspend", "write_off")
     list_filter = ("tenant",)
     list_select_related = ("tenant",)
     ordering = ("tenant__slug", "-since")
@@ -60,9 +60,9 @@ class PolicyAdmin(Recorded[DunningPolicy]):
         return row.tenant.name if row.tenant else "everyone"
 
 
-@admin.register(Letter)
-class LetterAdmin(ReadOnly[Letter]):
-    """Every letter as it was sent, or kept where EMAIL_URL is not set. One that may have arrived is never sent again
+@admin.register(Notice)
+class NoticeAdmin(ReadOnly[Notice]):
+    """Every notice as it was sent, or kept where EMAIL_URL is not set. One that may have arrived is never sent again
     by itself."""
 
     actions = ("send_again",)
@@ -75,19 +75,19 @@ class LetterAdmin(ReadOnly[Letter]):
     readonly_fields = ("addressed", "shown")
 
     @admin.display(description="to")
-    def addressed(self, row: Letter) -> str:
+    def addressed(self, row: Notice) -> str:
         return ", ".join(row.to) or "–"
 
     @admin.display(description="text")
-    def shown(self, row: Letter) -> str:
+    def shown(self, row: Notice) -> str:
         return row.text or "It is written when it is sent."
 
     @admin.action(description="Send what failed, was only kept, or may not have arrived")
-    def send_again(self, request: HttpRequest, queryset: QuerySet[Letter]) -> None:
+    def send_again(self, request: HttpRequest, queryset: QuerySet[Notice]) -> None:
         for row in queryset:
             try:
-                send.again(letter=row, moment=datetime.now(UTC))
-            except LetterError as refusal:
+                send.again(notice=row, moment=datetime.now(UTC))
+            except NoticeError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
                 self.message_user(request, f"{row} is sent within a minute.", messages.SUCCESS)

@@ -14,7 +14,7 @@ from billing.bank_transfers.entities import known
 from billing.models import Transfer, TransferState
 
 LEAST = 6
-"""Letters and digits of a name or a text that say anything."""
+"""Notices and digits of a name or a text that say anything."""
 
 
 def doubt(fresh: Sequence[Transfer]) -> None:

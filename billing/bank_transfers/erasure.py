@@ -13,7 +13,7 @@ from stdnum import iban as ibans
 
 from billing.bank_transfers import transfer_posting
 from billing.models import RefusedEntry, Transfer, TransferPart, TransferState, WalletGrant
-from billing.models.transfers import SAID
+from billing.models.bank_transfers import SAID
 from portal.core.tenants.models import Tenant
 
 OPEN = (TransferState.NEW, TransferState.WAITING)

@@ -1,1 +1,1 @@
-"""What follows when an invoice is not paid: letters, suspension, a proposal to write it off; and what undoes them."""
+"""What follows when an invoice is not paid: notices, suspension, a proposal to write it off; and what undoes them."""

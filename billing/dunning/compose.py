@@ -16,9 +16,9 @@ from billing.dunning.email_text import added_up, address, day_text, one_line, tr
 from billing.models import (
     AttemptState,
     Invoice,
-    Letter,
-    LetterKind,
     MethodState,
+    Notice,
+    NoticeKind,
     PaymentAttempt,
     SavedMethod,
     Seller,
@@ -32,12 +32,12 @@ from billing.rules.money import Money
 from portal.core.tenants.models import Membership, Role, Tenant
 
 TOGETHER = (
-    LetterKind.ANNOUNCE,
-    LetterKind.CONFIRM,
-    LetterKind.REFUSED,
-    LetterKind.PAST_DUE,
-    LetterKind.REMINDER,
-    LetterKind.RECEIPT,
+    NoticeKind.ANNOUNCE,
+    NoticeKind.CONFIRM,
+    NoticeKind.REFUSED,
+    NoticeKind.PAST_DUE,
+    NoticeKind.REMINDER,
+    NoticeKind.RECEIPT,
 )
 """Whose text speaks of many at once; of any other kind, each has its own."""
 
@@ -51,20 +51,20 @@ class Written:
     html: str
 
 
-def write(letters: Sequence[Letter], *, moment: datetime) -> Written:
-    """The e-mail of these letters of one tenant, which are in order, as things stand at the moment."""
-    contexts = [_context(letter, moment) for letter in letters]
+def write(notices: Sequence[Notice], *, moment: datetime) -> Written:
+    """The e-mail of these notices of one tenant, which are in order, as things stand at the moment."""
+    contexts = [_context(notice, moment) for notice in notices]
     subject, parts = "", []
-    for kind, group in _sections(letters, contexts):
+    for kind, group in _sections(notices, contexts):
         body = render_to_string(f"emails/{kind}.txt", _section(group)).strip()
         head, _, rest = body.partition("\n")
         subject = subject or one_line(head)
         parts += [one_line(part) for part in rest.strip().split("\n\n") if part.strip()]
-    placed = contexts[0] | {"subject": subject, "parts": parts} | _placed(letters[0].tenant, contexts)
+    placed = contexts[0] | {"subject": subject, "parts": parts} | _placed(notices[0].tenant, contexts)
     return Written(
         subject[:200],
-        render_to_string("emails/letter.txt", placed).strip() + "\n",
-        render_to_string("emails/letter.html", placed),
+        render_to_string("emails/notice.txt", placed).strip() + "\n",
+        render_to_string("emails/notice.html", placed),
     )
 
 
@@ -79,12 +79,12 @@ def recipients(tenant: Tenant) -> list[str]:
 
 
 def _sections(
-    letters: Sequence[Letter], contexts: Sequence[dict[str, Any]]
+    notices: Sequence[Notice], contexts: Sequence[dict[str, Any]]
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """What is said at once, in order."""
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for place, (letter, context) in enumerate(zip(letters, contexts, strict=True)):
-        key = (letter.kind, 0 if letter.kind in TOGETHER else place)
+    for place, (notice, context) in enumerate(zip(notices, contexts, strict=True)):
+        key = (notice.kind, 0 if notice.kind in TOGETHER else place)
         groups.setdefault(key, []).append(context)
     for (kind, _), group in groups.items():
         yield kind, group
@@ -104,7 +104,7 @@ def _section(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _placed(tenant: Tenant, contexts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The table and the button: of one letter its own, of several a row each and the page that they share."""
+    """The table and the button: of one notice its own, of several a row each and the page that they share."""
     if len(contexts) == 1:
         return {}
     rows = [context["row"] for context in contexts if "row" in context]
@@ -113,30 +113,30 @@ def _placed(tenant: Tenant, contexts: Sequence[dict[str, Any]]) -> dict[str, Any
     return {"facts": list(dict.fromkeys(rows))} | button
 
 
-def _context(letter: Letter, moment: datetime) -> dict[str, Any]:
-    tenant, invoice = letter.tenant, letter.invoice
+def _context(notice: Notice, moment: datetime) -> dict[str, Any]:
+    tenant, invoice = notice.tenant, notice.invoice
     context: dict[str, Any] = {
         "tenant": one_line(tenant.name),
-        "number_of_reminder": letter.told.get("number", letter.step),
-        "again": bool(letter.told.get("again")),
+        "number_of_reminder": notice.told.get("number", notice.step),
+        "again": bool(notice.told.get("again")),
         "cards": gateway_access.is_configured(),
         "facts": [],
         "seller": _seller(invoice),
         "button": "Your means of payment",
         "page": address("payment", tenant.slug),
-        "card": one_line(str(letter.told.get("card", ""))),
-        "blocked": one_line(", ".join(letter.told.get("blocked", ()))),
+        "card": one_line(str(notice.told.get("card", ""))),
+        "blocked": one_line(", ".join(notice.told.get("blocked", ()))),
     }
-    if letter.kind in KINDS:
-        return context | compose_documents.context(letter, moment)
+    if notice.kind in KINDS:
+        return context | compose_documents.context(notice, moment)
     if invoice is not None:
         context |= _of_invoice(invoice, moment)
-    if letter.attempt is not None:
-        context |= _of_attempt(letter.attempt)
-    elif "last_day" in letter.told:
-        last_day = datetime.fromisoformat(letter.told["last_day"]).date()
-        context |= {"last_day": day_text(last_day), "spare": _spare(tenant, letter.key.split(":")[1])}
-    if letter.kind == LetterKind.ANNOUNCE and invoice is not None and invoice.due_on is not None:
+    if notice.attempt is not None:
+        context |= _of_attempt(notice.attempt)
+    elif "last_day" in notice.told:
+        last_day = datetime.fromisoformat(notice.told["last_day"]).date()
+        context |= {"last_day": day_text(last_day), "spare": _spare(tenant, notice.key.split(":")[1])}
+    if notice.kind == NoticeKind.ANNOUNCE and invoice is not None and invoice.due_on is not None:
         policy = Policies([tenant.pk]).of(tenant.pk, invoice.due_on)
         today = moment.astimezone(ZoneInfo(invoice.timezone)).date()
         planned = invoice.due_on + timedelta(days=policy.suspend)

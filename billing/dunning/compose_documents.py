@@ -12,9 +12,9 @@ from billing.models import (
     BillingAccount,
     Invoice,
     InvoiceDocument,
-    Letter,
-    LetterKind,
     MethodState,
+    Notice,
+    NoticeKind,
     Payment,
     PaymentAttempt,
     PaymentRefund,
@@ -23,7 +23,7 @@ from billing.models import (
     Wallet,
 )
 from billing.payments import attempts, gateway_access, payment_posting
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.card_notices import card_name
 from billing.receivables import credit_balance, settlement
 from billing.rules.formatting import money_text
@@ -33,25 +33,25 @@ from billing.rules.period import last_day
 Context = dict[str, Any]
 
 
-def context(letter: Letter, moment: datetime) -> Context:
-    """Of a letter of these kinds, what its template places."""
-    if letter.kind == LetterKind.REFUND:
-        return _of_refund(letter)
-    if letter.kind == LetterKind.RECEIPT and letter.attempt is not None:
-        return _of_top_up(letter.attempt)
-    if "part" in letter.told:
+def context(notice: Notice, moment: datetime) -> Context:
+    """Of a notice of these kinds, what its template places."""
+    if notice.kind == NoticeKind.REFUND:
+        return _of_refund(notice)
+    if notice.kind == NoticeKind.RECEIPT and notice.attempt is not None:
+        return _of_top_up(notice.attempt)
+    if "part" in notice.told:
         return _of_transfer(
-            TransferPart.objects.select_related("transfer", "grant").get(pk=letter.told["part"])
+            TransferPart.objects.select_related("transfer", "grant").get(pk=notice.told["part"])
         )
-    if letter.invoice is None:
+    if notice.invoice is None:
         raise TypeError("a document, and a payment of an invoice, has its invoice")
-    page = _page_of(letter.invoice)
-    if letter.kind == LetterKind.RECEIPT:
-        return page | _of_payment(Payment.objects.get(pk=letter.told["payment"]), moment)
-    page |= {"attached": InvoiceDocument.objects.filter(invoice=letter.invoice_id).exists()}
-    if letter.kind == LetterKind.CREDIT_NOTE:
-        return page | _of_credit_note(letter.invoice, moment)
-    return page | _of_issued(letter.invoice, moment)
+    page = _page_of(notice.invoice)
+    if notice.kind == NoticeKind.RECEIPT:
+        return page | _of_payment(Payment.objects.get(pk=notice.told["payment"]), moment)
+    page |= {"attached": InvoiceDocument.objects.filter(invoice=notice.invoice_id).exists()}
+    if notice.kind == NoticeKind.CREDIT_NOTE:
+        return page | _of_credit_note(notice.invoice, moment)
+    return page | _of_issued(notice.invoice, moment)
 
 
 def _page_of(invoice: Invoice) -> Context:
@@ -94,7 +94,7 @@ def _charged(invoice: Invoice, due: Money) -> str:
     """The card that is charged by itself when it is due; "" where none is, or so much or so little cannot be."""
     by_hand = BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False)
     chargeable = attempts.chargeable(due.minor, due.currency)
-    if not gateway_access.is_configured() or by_hand.exists() or isinstance(chargeable, Held):
+    if not gateway_access.is_configured() or by_hand.exists() or isinstance(chargeable, NotChargeable):
         return ""
     usable = SavedMethod.objects.filter(tenant=invoice.tenant_id, state=MethodState.USABLE, preferred=True)
     card = usable.first()
@@ -190,25 +190,25 @@ def _for_wallet(filled: Wallet, minor: int, how: str, day: date) -> Context:
     }
 
 
-def _of_refund(letter: Letter) -> Context:
+def _of_refund(notice: Notice) -> Context:
     note = ""
-    if "refund" in letter.told:
+    if "refund" in notice.told:
         refund = PaymentRefund.objects.select_related("attempt__method", "credit_note").get(
-            pk=letter.told["refund"]
+            pk=notice.told["refund"]
         )
         amount = Money.from_minor(refund.amount, refund.attempt.currency)
         how, note = means_of(refund.attempt), str(refund.credit_note or "")
     else:
-        payment = Payment.objects.select_related("invoice").get(pk=letter.told["payment"])
+        payment = Payment.objects.select_related("invoice").get(pk=notice.told["payment"])
         amount = Money.from_minor(-payment.amount, payment.invoice.currency)
         how = f"bank transfer {payment.reference}"
     facts = [("Refund", money_text(amount)), ("To", how)]
-    page = _page_of(letter.invoice) if letter.invoice is not None else {}
-    if letter.invoice is not None:
-        facts.append(("Of invoice", letter.invoice.number or ""))
+    page = _page_of(notice.invoice) if notice.invoice is not None else {}
+    if notice.invoice is not None:
+        facts.append(("Of invoice", notice.invoice.number or ""))
     if note:
         facts.append(("Credit note", note))
-    by_transfer = "payment" in letter.told
+    by_transfer = "payment" in notice.told
     return page | {
         "amount": money_text(amount),
         "how": how,

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from billing.catalog.tenant_lock import lock
 from billing.dunning import claims
 from billing.dunning.issue_notices import OLD
-from billing.models import Letter, LetterState
+from billing.models import Notice, NoticeState
 from portal.core.tenants.models import Tenant
 
 
@@ -38,13 +38,13 @@ def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant
     if tenant.email != email:
         tenant.email = email
         tenant.save(update_fields=["email"])
-        refused = Letter.objects.filter(tenant=tenant).exclude(refused={})
-        refused.filter(state=LetterState.WAITING).update(not_before=moment)
-        unsent = Letter.objects.filter(tenant=tenant, why=claims.NOBODY, made_at__gte=moment - OLD)
-        failed = refused.filter(state=LetterState.FAILED) | unsent.filter(
-            state__in=(LetterState.SKIPPED, LetterState.FAILED)
+        refused = Notice.objects.filter(tenant=tenant).exclude(refused={})
+        refused.filter(state=NoticeState.WAITING).update(not_before=moment)
+        unsent = Notice.objects.filter(tenant=tenant, why=claims.NOBODY, made_at__gte=moment - OLD)
+        failed = refused.filter(state=NoticeState.FAILED) | unsent.filter(
+            state__in=(NoticeState.SKIPPED, NoticeState.FAILED)
         )
-        failed.update(state=LetterState.WAITING, not_before=moment, tries=0)
+        failed.update(state=NoticeState.WAITING, not_before=moment, tries=0)
     return tenant
 
 
@@ -54,8 +54,8 @@ def refused_of(tenant: Tenant) -> Mapping[str, str]:
     return _still(newest, tenant.email) if newest is not None else {}
 
 
-def all_refused(*, limit: int) -> list[tuple[Letter, Mapping[str, str]]]:
-    """Of all tenants, the newest letter of each that was refused. One query."""
+def all_refused(*, limit: int) -> list[tuple[Notice, Mapping[str, str]]]:
+    """Of all tenants, the newest notice of each that was refused. One query."""
     later = _sent().filter(tenant=OuterRef("tenant"), sent_at__gt=OuterRef("sent_at"))
     same = _sent().filter(tenant=OuterRef("tenant"), sent_at=OuterRef("sent_at"), pk__gt=OuterRef("pk"))
     rows = _sent().exclude(refused={}).filter(~Exists(later), ~Exists(same)).select_related("tenant")
@@ -63,12 +63,12 @@ def all_refused(*, limit: int) -> list[tuple[Letter, Mapping[str, str]]]:
     return [(row, refused) for row, refused in refusals if refused]
 
 
-def _sent() -> QuerySet[Letter]:
+def _sent() -> QuerySet[Notice]:
     """What the mail server has answered to."""
-    answered = Q(state=LetterState.SENT) | ~Q(refused={})
-    return Letter.objects.filter(answered, sent_at__isnull=False).defer("text", "html")
+    answered = Q(state=NoticeState.SENT) | ~Q(refused={})
+    return Notice.objects.filter(answered, sent_at__isnull=False).defer("text", "html")
 
 
-def _still(letter: Letter, email: str) -> Mapping[str, str]:
+def _still(notice: Notice, email: str) -> Mapping[str, str]:
     """Without addresses that were corrected since."""
-    return {to: why for to, why in letter.refused.items() if not email or to == email}
+    return {to: why for to, why in notice.refused.items() if not email or to == email}

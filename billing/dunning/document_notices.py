@@ -14,8 +14,8 @@ from billing.models import (
     AttemptState,
     InvoiceDocument,
     InvoiceState,
-    Letter,
-    LetterKind,
+    Notice,
+    NoticeKind,
     Payment,
     PaymentAttempt,
     PaymentRefund,
@@ -25,8 +25,8 @@ from billing.models import (
 from billing.payments import payment_posting
 from billing.receivables.dunning_policies import Policies
 
-DOCUMENTS: Final = (LetterKind.INVOICE, LetterKind.CREDIT_NOTE)
-KINDS: Final = (*DOCUMENTS, LetterKind.RECEIPT, LetterKind.REFUND)
+DOCUMENTS: Final = (NoticeKind.INVOICE, NoticeKind.CREDIT_NOTE)
+KINDS: Final = (*DOCUMENTS, NoticeKind.RECEIPT, NoticeKind.REFUND)
 LOOK: Final = timedelta(minutes=1)
 LONGEST: Final = timedelta(hours=1)
 """So long a document waits for its PDF; then it goes without."""
@@ -34,40 +34,40 @@ RECENT: Final = OLD
 """So long a payment is still news: a bank's statement of a month is imported after its last day."""
 
 
-def waits_for_document(letter: Letter, *, moment: datetime) -> datetime | None:
+def waits_for_document(notice: Notice, *, moment: datetime) -> datetime | None:
     """When to look again for the PDF of what is to be sent; None where it is there, or was waited for long enough."""
-    if letter.kind not in DOCUMENTS or InvoiceDocument.objects.filter(invoice=letter.invoice_id).exists():
+    if notice.kind not in DOCUMENTS or InvoiceDocument.objects.filter(invoice=notice.invoice_id).exists():
         return None
-    since = datetime.fromisoformat(letter.told.setdefault("since", moment.isoformat()))
+    since = datetime.fromisoformat(notice.told.setdefault("since", moment.isoformat()))
     return moment + LOOK if moment - since < LONGEST else None
 
 
-def attachments(letter: Letter) -> Iterator[tuple[str, bytes, str]]:
+def attachments(notice: Notice) -> Iterator[tuple[str, bytes, str]]:
     """The PDF and the e-invoice of a document, as they are kept."""
-    if letter.kind not in DOCUMENTS or letter.invoice is None:
+    if notice.kind not in DOCUMENTS or notice.invoice is None:
         return
-    document = InvoiceDocument.objects.filter(invoice=letter.invoice_id).first()
+    document = InvoiceDocument.objects.filter(invoice=notice.invoice_id).first()
     if document is None:
         return
-    name = (letter.invoice.number or "").replace("/", "-")
+    name = (notice.invoice.number or "").replace("/", "-")
     yield f"{name}.pdf", bytes(document.pdf), "application/pdf"
     if document.einvoice:
         yield f"{name}.xml", bytes(document.einvoice), "application/xml"
 
 
-def not_needed(letter: Letter, *, moment: datetime) -> str:
+def not_needed(notice: Notice, *, moment: datetime) -> str:
     """What makes it pointless by now, in a sentence; "" where nothing does."""
-    invoice = letter.invoice
-    if letter.kind in DOCUMENTS and invoice is not None and invoice.issued_on is not None:
+    invoice = notice.invoice
+    if notice.kind in DOCUMENTS and invoice is not None and invoice.issued_on is not None:
         if invoice.state == InvoiceState.VOID:
             return "It is void."
-        if invoice.issued_on < (moment - OLD).date() and not letter.told.get("notify"):
+        if invoice.issued_on < (moment - OLD).date() and not notice.told.get("notify"):
             return TOO_OLD
-    if letter.kind == LetterKind.RECEIPT and "part" in letter.told:
-        is_reversed = TransferPart.objects.filter(undoes=letter.told["part"]).exists()
+    if notice.kind == NoticeKind.RECEIPT and "part" in notice.told:
+        is_reversed = TransferPart.objects.filter(undoes=notice.told["part"]).exists()
         return "The payment was taken back." if is_reversed else ""
-    if letter.kind == LetterKind.RECEIPT and "payment" in letter.told:
-        payment = Payment.objects.get(pk=letter.told["payment"])
+    if notice.kind == NoticeKind.RECEIPT and "payment" in notice.told:
+        payment = Payment.objects.get(pk=notice.told["payment"])
         same = Payment.objects.filter(invoice=payment.invoice_id, reference=payment.reference)
         undone = TransferPart.objects.filter(undoes__payment=payment)
         if undone.exists() or (same.aggregate(sum=Sum("amount"))["sum"] or 0) <= 0:
@@ -75,7 +75,7 @@ def not_needed(letter: Letter, *, moment: datetime) -> str:
     return ""
 
 
-def of_money(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
+def of_money(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
     """Receipts of what came, and news of what was given back, each once. Four queries where nothing is new."""
     yield from _of_payments(policies, moment)
     yield from _of_top_ups(policies, moment)
@@ -83,17 +83,17 @@ def of_money(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
     yield from _of_refunds(policies, moment)
 
 
-def _of_payments(policies: Policies, moment: datetime) -> Iterator[Letter]:
+def _of_payments(policies: Policies, moment: datetime) -> Iterator[Notice]:
     """Not of what came again after it went: a refund that failed, a dispute that was won."""
     came = ~Q(recorded_by=payment_posting.BY) | ~Q(reference__regex=r"^(re|pyr|dp|du)_")
     since = (moment - RECENT).date()
-    rows = Payment.objects.filter(came, ~_has_letter("receipt"), amount__gt=0, received_on__gte=since)
+    rows = Payment.objects.filter(came, ~_has_notice("receipt"), amount__gt=0, received_on__gte=since)
     for payment in rows.select_related("invoice").order_by("pk"):
         if policies.of(payment.tenant_id, payment.invoice.due_on or moment.date()).receipts:
-            yield Letter(
+            yield Notice(
                 tenant_id=payment.tenant_id,
                 invoice=payment.invoice,
-                kind=LetterKind.RECEIPT,
+                kind=NoticeKind.RECEIPT,
                 key=f"receipt:{payment.pk}",
                 told={"payment": payment.pk},
                 made_at=moment,
@@ -101,28 +101,28 @@ def _of_payments(policies: Policies, moment: datetime) -> Iterator[Letter]:
             )
 
 
-def _of_top_ups(policies: Policies, moment: datetime) -> Iterator[Letter]:
+def _of_top_ups(policies: Policies, moment: datetime) -> Iterator[Notice]:
     rows = PaymentAttempt.objects.filter(
-        ~_has_letter("receipt"),
+        ~_has_notice("receipt"),
         state=AttemptState.SUCCEEDED,
         top_up__isnull=False,
         settled_at__gte=moment - RECENT,
     )
     for attempt in rows.order_by("settled_at"):
         if policies.of(attempt.tenant_id, moment.date()).receipts:
-            yield Letter(
+            yield Notice(
                 tenant_id=attempt.tenant_id,
                 attempt=attempt,
-                kind=LetterKind.RECEIPT,
+                kind=NoticeKind.RECEIPT,
                 key=f"receipt:{attempt.pk}",
                 made_at=moment,
                 not_before=moment,
             )
 
 
-def _of_transfers_to_wallets(policies: Policies, moment: datetime) -> Iterator[Letter]:
+def _of_transfers_to_wallets(policies: Policies, moment: datetime) -> Iterator[Notice]:
     rows = TransferPart.objects.filter(
-        ~_has_letter("receipt:transfer"),
+        ~_has_notice("receipt:transfer"),
         grant__isnull=False,
         amount__gt=0,
         undone_by=None,
@@ -130,9 +130,9 @@ def _of_transfers_to_wallets(policies: Policies, moment: datetime) -> Iterator[L
     )
     for part in rows.order_by("pk"):
         if policies.of(part.tenant_id, moment.date()).receipts:
-            yield Letter(
+            yield Notice(
                 tenant_id=part.tenant_id,
-                kind=LetterKind.RECEIPT,
+                kind=NoticeKind.RECEIPT,
                 key=f"receipt:transfer:{part.pk}",
                 told={"part": part.pk},
                 made_at=moment,
@@ -140,16 +140,16 @@ def _of_transfers_to_wallets(policies: Policies, moment: datetime) -> Iterator[L
             )
 
 
-def _of_refunds(policies: Policies, moment: datetime) -> Iterator[Letter]:
+def _of_refunds(policies: Policies, moment: datetime) -> Iterator[Notice]:
     rows = PaymentRefund.objects.filter(
-        ~_has_letter("refund"), state=RefundState.SUCCEEDED, made_at__gte=moment - RECENT
+        ~_has_notice("refund"), state=RefundState.SUCCEEDED, made_at__gte=moment - RECENT
     )
     for refund in rows.select_related("attempt__invoice").order_by("made_at"):
         if policies.of(refund.tenant_id, moment.date()).receipts:
-            yield Letter(
+            yield Notice(
                 tenant_id=refund.tenant_id,
                 invoice=refund.attempt.invoice,
-                kind=LetterKind.REFUND,
+                kind=NoticeKind.REFUND,
                 key=f"refund:{refund.pk}",
                 told={"refund": str(refund.pk)},
                 made_at=moment,
@@ -157,7 +157,7 @@ def _of_refunds(policies: Policies, moment: datetime) -> Iterator[Letter]:
             )
 
 
-def _has_letter(kind: str) -> Exists:
+def _has_notice(kind: str) -> Exists:
     """Of the outer query's row: whether it was written of already."""
     key = Concat(Value(f"{kind}:"), Cast(OuterRef("pk"), CharField()))
-    return Exists(Letter.objects.filter(key=key))
+    return Exists(Notice.objects.filter(key=key))

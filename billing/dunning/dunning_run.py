@@ -1,6 +1,6 @@
 """A round of dunning: what the days ask for is written down, whoever owes too long is suspended, who paid is not.
 
-It finds everything from the tables, so that rounds may be missed, doubled, or killed anywhere: each letter and each
+It finds everything from the tables, so that rounds may be missed, doubled, or killed anywhere: each notice and each
 suspension has a key of its own, and is made once.
 """
 
@@ -40,9 +40,9 @@ def run(*, moment: datetime) -> Dunned:
         return done
     acted = [each for each in late if not each.rests and not each.under_way]
     rows = [
-        letter
+        notice
         for each in acted
-        for letter in notices.by_the_calendar(each, policies.of(each.tenant, each.due_on), moment=moment)
+        for notice in notices.by_the_calendar(each, policies.of(each.tenant, each.due_on), moment=moment)
     ]
     rows += notices.of_attempts(late, policies, moment=moment)
     rows += card_notices.of_cards(policies, moment=moment)

@@ -16,15 +16,15 @@ from billing.models import (
     UNDECIDED,
     UNDER_WAY,
     UNEXPLAINED,
-    Collector,
     DisputeState,
     DunningPause,
     EventState,
+    GatewayAccount,
     GatewayEvent,
     Invoice,
-    Letter,
-    LetterKind,
-    LetterState,
+    Notice,
+    NoticeKind,
+    NoticeState,
     PaymentAttempt,
     PaymentDispute,
     PaymentRefund,
@@ -38,8 +38,8 @@ from billing.rules.dunning import Policy, day_of, still_holds
 
 SLICE = 5_000
 
-STEPS = (LetterKind.PAST_DUE, LetterKind.REMINDER, LetterKind.ANNOUNCE)
-"""Letters that the calendar asks for."""
+STEPS = (NoticeKind.PAST_DUE, NoticeKind.REMINDER, NoticeKind.ANNOUNCE)
+"""Notices that the calendar asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def _open(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balance
 
 def _known(rows: QuerySet[WithAnnotations[Invoice, invoice_balances.Left]], moment: datetime) -> list[Late]:
     records = list(rows.annotate(reopened=reopened_invoices.is_possible()).values_list(*_TOLD, named=True))
-    letters, suspended = _letters([row.pk for row in records]), _suspended()
+    notices, suspended = _notices([row.pk for row in records]), _suspended()
     rests, under_way, ended = _Rests(moment), _under_way(), _ended()
     policies = Policies({row.tenant for row in records})
     crossed = reopened_invoices.counted({row.pk: row.left for row in records if row.reopened})
@@ -105,7 +105,7 @@ def _known(rows: QuerySet[WithAnnotations[Invoice, invoice_balances.Left]], mome
         today = day_of(moment, zone)
         if row.due_on >= today:
             continue
-        written, crossing = letters.get(row.pk, _Written()), crossed[row.pk]
+        written, crossing = notices.get(row.pk, _Written()), crossed[row.pk]
         policy = None if row.tenant in suspended else policies.of(row.tenant, row.due_on)
         announced = written.announced(crossing, policy, today, ended.get(row.tenant), zone)
         invoices.append(
@@ -159,16 +159,16 @@ class _Written:
     def reminder(self, crossing: int) -> int:
         """The last one that counts: who owes again after nothing was left is reminded anew."""
         return max(
-            (step for kind, step in self._counting(crossing) if kind == LetterKind.REMINDER), default=0
+            (step for kind, step in self._counting(crossing) if kind == NoticeKind.REMINDER), default=0
         )
 
     def past_due(self, crossing: int) -> bool:
-        return any(kind == LetterKind.PAST_DUE for kind, _ in self._counting(crossing))
+        return any(kind == NoticeKind.PAST_DUE for kind, _ in self._counting(crossing))
 
     def _counting(self, crossing: int) -> Iterator[tuple[str, int]]:
         """What still waits counts however often it was due again: it will say how things stand when it is sent."""
         for kind, step, state, of in self.steps:
-            if of == crossing or state == LetterState.WAITING:
+            if of == crossing or state == NoticeState.WAITING:
                 yield kind, step
 
     def announced(
@@ -182,8 +182,8 @@ class _Written:
         dates: list[date | None] = []
         ended_on = ended_at.astimezone(zone).date() if ended_at else None
         for state, at, of in self.announcements:
-            sent = at.astimezone(zone).date() if at and state == LetterState.SENT else None
-            if state == LetterState.SKIPPED or (state != LetterState.WAITING and of != crossing):
+            sent = at.astimezone(zone).date() if at and state == NoticeState.SENT else None
+            if state == NoticeState.SKIPPED or (state != NoticeState.WAITING and of != crossing):
                 continue
             if sent is not None and policy is not None:
                 if still_holds(policy, announced_on=sent, ended_on=ended_on, today=today):
@@ -193,15 +193,15 @@ class _Written:
         return dates
 
 
-def _letters(invoice_ids: list[int]) -> Mapping[int, _Written]:
+def _notices(invoice_ids: list[int]) -> Mapping[int, _Written]:
     by_invoice: dict[int, _Written] = defaultdict(_Written)
     for some_of in _slices(invoice_ids):
-        rows = Letter.objects.filter(invoice__in=some_of, kind__in=STEPS)
+        rows = Notice.objects.filter(invoice__in=some_of, kind__in=STEPS)
         records = rows.values_list("invoice", "kind", "step", "state", "sent_at", "told")
         for invoice, kind, step, state, at, more in records:
             written = by_invoice[invoice]
             of = int(more.get("crossing", 0))
-            if kind == LetterKind.ANNOUNCE:
+            if kind == NoticeKind.ANNOUNCE:
                 written.announcements.append((state, at, of))
             else:
                 written.steps.append((kind, step, state, of))
@@ -238,8 +238,8 @@ class _Rests:
         self.given_back = set(
             PaymentRefund.objects.filter(UNEXPLAINED).values_list("attempt__invoice", flat=True)
         )
-        parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
-        self.parked = set(parked.values_list("tenant_slug", flat=True))
+        tenants_in_review = GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exclude(tenant_slug="")
+        self.tenants_in_review = set(tenants_in_review.values_list("tenant_slug", flat=True))
 
     def why(self, invoice: int, tenant: int, slug: str) -> str:
         pause = self.pauses.get((tenant, invoice)) or self.pauses.get((tenant, None))
@@ -252,13 +252,13 @@ class _Rests:
             return "A payment was charged back: agree with the tenant, credit it, or write it off."
         if invoice in self.given_back:
             return "Something was given back at the gateway: credit it, or say that it stays owed."
-        if slug in self.parked:
+        if slug in self.tenants_in_review:
             return "A payment of this tenant belongs to nothing here: look at the gateway's events."
         return ""
 
 
 def too_little(left: int, currency: str) -> str:
-    """Why nobody is written to about so little: it cannot even be charged, and a letter would cost more."""
+    """Why nobody is written to about so little: it cannot even be charged, and a notice would cost more."""
     if gateway_amounts.to_stripe(left, currency)[0] >= gateway_amounts.least(currency):
         return ""
     return (
@@ -277,7 +277,7 @@ def locked_out() -> str:
     """Why the payment service refuses our key, so that nobody knows what is paid; "" where it does not."""
     if not gateway_access.is_configured():
         return ""
-    rows = Collector.objects.exclude(locked_out_at=None).values_list("locked_out_why", flat=True)
+    rows = GatewayAccount.objects.exclude(locked_out_at=None).values_list("locked_out_why", flat=True)
     return rows.first() or ""
 
 

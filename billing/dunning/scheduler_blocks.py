@@ -18,7 +18,7 @@ from billing.models import BlockState, SuspendedAccount
 from billing.rating.ingest import unforeseen
 from clusters import blocks, enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
-from clusters.enforcement_plan import Door, LimitError, Plan
+from clusters.enforcement_plan import LimitError, Plan, SchedulerPort
 from clusters.models import Cluster
 from portal.core.tenants.ownership import owners_of
 
@@ -28,7 +28,7 @@ AT_ONCE = 50
 FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=6)
 """To the next try of what could not be done; doubles with each."""
 
-Opens = Callable[[Cluster], Door]
+Opens = Callable[[Cluster], SchedulerPort]
 
 log = structlog.get_logger("billing.dunning")
 
@@ -81,7 +81,7 @@ def _on(
             _failed(row, unforeseen(error), done, moment)
 
 
-def _try(door: Door, row: SuspendedAccount, done: Blocked, moment: datetime) -> None:
+def _try(door: SchedulerPort, row: SuspendedAccount, done: Blocked, moment: datetime) -> None:
     act = _lift if row.state == BlockState.LIFTING else _block
     try:
         state = act(door, row, moment)
@@ -97,7 +97,7 @@ def _try(door: Door, row: SuspendedAccount, done: Blocked, moment: datetime) -> 
     done.lifted += state is BlockState.LIFTED
 
 
-def _block(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
+def _block(door: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
     _refuse_others(door, row, moment)
     plan = enforcement_plan.plan_block(door=door, account=row.account.name, source=DUNNING)
     _carry_out(door, plan, f"{row.suspension.invoice} is not paid")
@@ -106,7 +106,7 @@ def _block(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
     return BlockState.BLOCKED
 
 
-def _lift(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
+def _lift(door: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
     del moment
     again = SuspendedAccount.objects.filter(account=row.account, state__in=WANTED, suspension__ended_at=None)
     if not again.exists():
@@ -115,14 +115,14 @@ def _lift(door: Door, row: SuspendedAccount, moment: datetime) -> BlockState:
     return BlockState.LIFTED
 
 
-def _carry_out(door: Door, plan: Plan, why: str) -> None:
+def _carry_out(door: SchedulerPort, plan: Plan, why: str) -> None:
     done = job_control.carry_out(door=door, plan=plan, who=DUNNING, why=why)
     if not done.good:
         message = next((act.error for act in done.acts if act.error), "It was not read back.")
         raise LimitError(message)
 
 
-def _refuse_others(door: Door, row: SuspendedAccount, moment: datetime) -> None:
+def _refuse_others(door: SchedulerPort, row: SuspendedAccount, moment: datetime) -> None:
     """A limit of an account holds for those below it, which may be somebody else's."""
     below = door.acts.below(row.account.name)
     owners = owners_of(row.account.cluster, below, at=moment) if below else {}

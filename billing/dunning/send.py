@@ -1,7 +1,7 @@
-"""Sending letters: each is claimed by a commit before it is sent, and never sent again by itself.
+"""Sending notices: each is claimed by a commit before it is sent, and never sent again by itself.
 
-A process that dies between the two leaves a letter of which nobody knows whether it arrived: people decide. Where no
-mail server is named, letters are written and kept, in one transaction.
+A process that dies between the two leaves a notice of which nobody knows whether it arrived: people decide. Where no
+mail server is named, notices are written and kept, in one transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from django.db import transaction
 
 from billing.dunning import claims, document_notices, overdue_invoices
 from billing.dunning.claims import Posted
-from billing.models import Letter, LetterState
+from billing.models import Notice, NoticeState
 from portal.smtp import Refusals
 
 AT_ONCE = 200
@@ -28,7 +28,7 @@ TRIES = 12
 FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=12)
 """To the next try of what the mail server refused; doubles with each."""
 UNTOLD = timedelta(minutes=10)
-"""After so long a letter that was given to the mail server without an answer is somebody's to look at."""
+"""After so long a notice that was given to the mail server without an answer is somebody's to look at."""
 REFUSALS = (smtplib.SMTPResponseException, smtplib.SMTPRecipientsRefused, smtplib.SMTPNotSupportedError)
 """The mail server, or our client for it, said no: nothing was handed over."""
 UNWRITABLE = (
@@ -37,31 +37,31 @@ UNWRITABLE = (
 log = structlog.get_logger("billing.dunning")
 
 
-class LetterError(Exception):
-    """A letter cannot be sent again; the message says why."""
+class NoticeError(Exception):
+    """A notice cannot be sent again; the message says why."""
 
 
 def post(*, moment: datetime) -> Posted:
-    """Send what waits. By two at once, or again after a kill, no letter is sent twice.
+    """Send what waits. By two at once, or again after a kill, no notice is sent twice.
 
     Must not be called inside a transaction.
     """
     done = Posted()
-    waiting = Letter.objects.filter(state=LetterState.WAITING, not_before__lte=moment)
+    waiting = Notice.objects.filter(state=NoticeState.WAITING, not_before__lte=moment)
     if overdue_invoices.locked_out():  # nobody knows what is paid; a document says what it says
         waiting = waiting.filter(kind__in=document_notices.KINDS)
-    letter_ids = list(waiting.order_by("not_before", "pk").values_list("pk", flat=True)[:AT_ONCE])
-    if not letter_ids:
+    notice_ids = list(waiting.order_by("not_before", "pk").values_list("pk", flat=True)[:AT_ONCE])
+    if not notice_ids:
         return done
     server = get_connection() if settings.CLUSTERTAB_SENDS_MAIL else None
     try:
-        for pk in letter_ids:
+        for pk in notice_ids:
             if server is not None:
                 _reach(server)
             _one(pk, server, done, moment)
     except (OSError, smtplib.SMTPException) as error:  # before anything was claimed
         done.troubles.append(f"The mail server cannot be reached: {error}")
-        Letter.objects.filter(pk__in=letter_ids, state=LetterState.WAITING).update(why=done.troubles[-1])
+        Notice.objects.filter(pk__in=notice_ids, state=NoticeState.WAITING).update(why=done.troubles[-1])
     finally:
         if server is not None:
             server.close()
@@ -69,7 +69,7 @@ def post(*, moment: datetime) -> Posted:
 
 
 def _reach(server: BaseEmailBackend) -> None:
-    """Have a connection that answers before a letter is claimed: servers close theirs after so many mails, or in a
+    """Have a connection that answers before a notice is claimed: servers close theirs after so many mails, or in a
     trouble, and what is then claimed for it would be said to be lost though nobody was handed it."""
     connection = getattr(server, "connection", None)
     if connection is not None and not _answers(connection):
@@ -90,42 +90,42 @@ def _one(pk: int, server: BaseEmailBackend | None, done: Posted, moment: datetim
     try:
         _post(pk, server, done, moment)
     except Exception as error:
-        log.exception("letter not written", letter=pk)
+        log.exception("notice not written", notice=pk)
         why = f"{type(error).__name__}: the log says more."
         claims.failed_to_write(pk, why, moment)
-        done.troubles.append(f"Letter {pk}: {why}")
+        done.troubles.append(f"Notice {pk}: {why}")
 
 
 def _post(pk: int, server: BaseEmailBackend | None, done: Posted, moment: datetime) -> None:
-    letters = claims.claimed(pk, done, moment)
-    if not letters or server is None:
+    notices = claims.claimed(pk, done, moment)
+    if not notices or server is None:
         return
-    claimed = Letter.objects.filter(pk__in=[each.pk for each in letters], state=LetterState.SENDING)
+    claimed = Notice.objects.filter(pk__in=[each.pk for each in notices], state=NoticeState.SENDING)
     try:
-        _mail(letters, server).send()
+        _mail(notices, server).send()
     except REFUSALS as error:
-        tries = max(letter.tries for letter in letters)
+        tries = max(notice.tries for notice in notices)
         why, refused = f"The mail server refused it: {error}", _said(None)
         if isinstance(error, smtplib.SMTPRecipientsRefused):
             refused = _said(error.recipients)
             why = "The mail server refused " + "; ".join(f"{to}: {answer}" for to, answer in refused.items())
         claimed.update(
-            state=LetterState.FAILED if tries + 1 >= TRIES else LetterState.WAITING,
+            state=NoticeState.FAILED if tries + 1 >= TRIES else NoticeState.WAITING,
             tries=tries + 1,
             not_before=moment + min(FIRST * (1 << min(tries, 16)), LONGEST),
             why=why,
             refused=refused,
         )
-        done.troubles.append(f"{letters[0]}: {why}")
+        done.troubles.append(f"{notices[0]}: {why}")
     except ValueError as error:  # before anything was handed over
-        claimed.update(state=LetterState.FAILED, why=UNWRITABLE)
-        done.troubles.append(f"{letters[0]}: {error}")
+        claimed.update(state=NoticeState.FAILED, why=UNWRITABLE)
+        done.troubles.append(f"{notices[0]}: {error}")
     except (OSError, smtplib.SMTPException) as error:
         claimed.update(why=f"The mail server did not answer: it may have arrived or not. {error}")
-        done.troubles.append(f"{letters[0]}: {error}")
+        done.troubles.append(f"{notices[0]}: {error}")
     else:
         refused = _said(getattr(getattr(server, "connection", None), "refused", None))
-        claimed.update(state=LetterState.SENT, why="", refused=refused)
+        claimed.update(state=NoticeState.SENT, why="", refused=refused)
         done.sent += 1
 
 
@@ -137,33 +137,33 @@ def _said(refused: Refusals | None) -> Mapping[str, str]:
     }
 
 
-def _mail(letters: Sequence[Letter], server: BaseEmailBackend) -> EmailMultiAlternatives:
+def _mail(notices: Sequence[Notice], server: BaseEmailBackend) -> EmailMultiAlternatives:
     """Under the same id each time, that of the oldest, so that a mailbox knows it again."""
-    letter = min(letters, key=lambda each: each.pk)
+    notice = min(notices, key=lambda each: each.pk)
     sender = settings.DEFAULT_FROM_EMAIL
     host = parseaddr(sender)[1].partition("@")[2] or "localhost"
-    name = f"<letter-{letter.pk}.{letter.made_at:%Y%m%d%H%M%S}@{host}>"
+    name = f"<notice-{notice.pk}.{notice.made_at:%Y%m%d%H%M%S}@{host}>"
     mail = EmailMultiAlternatives(
-        letter.subject, letter.text, sender, letter.to, headers={"Message-ID": name}, connection=server
+        notice.subject, notice.text, sender, notice.to, headers={"Message-ID": name}, connection=server
     )
-    mail.attach_alternative(letter.html, "text/html")
-    for attached in document_notices.attachments(letter):
+    mail.attach_alternative(notice.html, "text/html")
+    for attached in document_notices.attachments(notice):
         mail.attach(*attached)
     return mail
 
 
 @transaction.atomic
-def again(*, letter: Letter, moment: datetime) -> Letter:
-    """Have a letter sent once more that failed, or of which nobody knows whether it arrived; or one that was only kept.
+def again(*, notice: Notice, moment: datetime) -> Notice:
+    """Have a notice sent once more that failed, or of which nobody knows whether it arrived; or one that was only kept.
 
-    Raises LetterError for any other, and for one that is being sent at this moment.
+    Raises NoticeError for any other, and for one that is being sent at this moment.
     """
-    row = Letter.objects.select_for_update(of=("self",)).get(pk=letter.pk)
-    stuck = row.state == LetterState.SENDING and row.sent_at is not None and row.sent_at < moment - UNTOLD
-    is_kept = row.state == LetterState.KEPT and settings.CLUSTERTAB_SENDS_MAIL
-    if row.state != LetterState.FAILED and not stuck and not is_kept:
-        raise LetterError(f"{row} is {row.get_state_display().lower()}: it is not sent again.")
-    row.state, row.not_before, row.tries, row.sent_at = LetterState.WAITING, moment, 0, None
+    row = Notice.objects.select_for_update(of=("self",)).get(pk=notice.pk)
+    stuck = row.state == NoticeState.SENDING and row.sent_at is not None and row.sent_at < moment - UNTOLD
+    is_kept = row.state == NoticeState.KEPT and settings.CLUSTERTAB_SENDS_MAIL
+    if row.state != NoticeState.FAILED and not stuck and not is_kept:
+        raise NoticeError(f"{row} is {row.get_state_display().lower()}: it is not sent again.")
+    row.state, row.not_before, row.tries, row.sent_at = NoticeState.WAITING, moment, 0, None
     row.why, row.told = "", row.told | {"at_once": True}
     row.save()
     return row

@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from billing.catalog.tenant_lock import lock
 from billing.dunning import notices, overdue_invoices
 from billing.dunning.overdue_invoices import Late
-from billing.models import BlockState, Invoice, LetterKind, SuspendedAccount, Suspension
+from billing.models import BlockState, Invoice, NoticeKind, SuspendedAccount, Suspension
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
 from billing.rules.dunning import suspended_from
@@ -131,16 +131,16 @@ def tell(*, moment: datetime) -> None:
     """Write to whoever was blocked, and whoever is not any more, each once. Three queries where all were."""
     policies = Policies()
     blocked = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.BLOCKED)
-    was_notified, restored = notices.was_told(LetterKind.SUSPENDED), notices.was_told(LetterKind.RESTORED)
+    was_notified, restored = notices.was_told(NoticeKind.SUSPENDED), notices.was_told(NoticeKind.RESTORED)
     begun = Suspension.objects.filter(Exists(blocked), ~was_notified, ended_at=None)
     for row in begun.select_related("invoice"):
-        notices.of_suspension(row, LetterKind.SUSPENDED, policies, moment=moment)
+        notices.of_suspension(row, NoticeKind.SUSPENDED, policies, moment=moment)
     left = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.LIFTING)
     over = Suspension.objects.filter(
         ~Exists(left), was_notified, ~restored, ended_at__gte=moment - notices.RECENT
     )
     for row in over.select_related("invoice"):
-        notices.of_suspension(row, LetterKind.RESTORED, policies, moment=moment, blocked=_still_blocked(row))
+        notices.of_suspension(row, NoticeKind.RESTORED, policies, moment=moment, blocked=_still_blocked(row))
 
 
 def _still_blocked(row: Suspension) -> list[str]:

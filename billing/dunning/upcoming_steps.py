@@ -19,8 +19,8 @@ from billing.models import (
     EventState,
     GatewayEvent,
     Invoice,
-    Letter,
-    LetterState,
+    Notice,
+    NoticeState,
     PaymentAttempt,
     PaymentDispute,
     SuspendedAccount,
@@ -44,7 +44,7 @@ def upcoming(late: Late, policy: Policy) -> Mark | None:
             return Mark(max(day or mark.day, late.today), Step.SUSPEND)
         if mark.step is Step.WRITE_OFF:
             return mark
-        if policy.letters and not _is_done(late, mark):
+        if policy.emails and not _is_done(late, mark):
             return Mark(max(mark.day, late.today), mark.step, mark.number)
     return None
 
@@ -92,7 +92,7 @@ def suspended() -> int:
 class Look:
     """Something that waits for a person."""
 
-    what: str  # "Payment", "Letter"
+    what: str  # "Payment", "Notice"
     sentence: str
     table: str  # where it is dealt with: a model's name in the administration
     slug: str = ""
@@ -106,7 +106,7 @@ def to_look_at(*, moment: datetime) -> list[Look]:
         *_locked_out(),
         *_payments(),
         *_refunds_due(),
-        *_letters(moment),
+        *_notices(moment),
         *_refused_addresses(),
         *_accounts(),
     ]
@@ -150,7 +150,7 @@ def _payments() -> Iterator[Look]:
             "Give them back again, or transfer them and record that."
         )
         yield Look("Refund", message, "paymentrefund", back.tenant.slug, number, "refund")
-    for event in GatewayEvent.objects.filter(state=EventState.PARKED).order_by("received_at")[:AT_ONCE]:
+    for event in GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).order_by("received_at")[:AT_ONCE]:
         yield Look("Event", event.why, "gatewayevent", event.tenant_slug)
 
 
@@ -164,20 +164,20 @@ def _refunds_due() -> Iterator[Look]:
             yield Look("Refund due", each.sentence, "", slug, number, act)
 
 
-def _letters(moment: datetime) -> Iterator[Look]:
-    stuck = Q(state=LetterState.SENDING, sent_at__lt=moment - UNTOLD)
-    rows = Letter.objects.filter(stuck | Q(state=LetterState.FAILED)).select_related("tenant", "invoice")
+def _notices(moment: datetime) -> Iterator[Look]:
+    stuck = Q(state=NoticeState.SENDING, sent_at__lt=moment - UNTOLD)
+    rows = Notice.objects.filter(stuck | Q(state=NoticeState.FAILED)).select_related("tenant", "invoice")
     for row in rows.order_by("made_at").defer("text", "html")[:AT_ONCE]:
         why = row.why or "The mail server was not heard of again: it may have arrived or not."
         number = row.invoice.number or "" if row.invoice else ""
-        yield Look("Letter", f"{row.get_kind_display()}: {why}", "letter", row.tenant.slug, number)
+        yield Look("Notice", f"{row.get_kind_display()}: {why}", "notice", row.tenant.slug, number)
 
 
 def _refused_addresses() -> Iterator[Look]:
-    for letter, refused in contacts.all_refused(limit=AT_ONCE):
+    for notice, refused in contacts.all_refused(limit=AT_ONCE):
         for to, why in refused.items():
             message = f"The mail server refuses {to}: {why.rstrip('.')}. Correct the tenant's billing e-mail."
-            yield Look("E-mail address", message, "letter", letter.tenant.slug)
+            yield Look("E-mail address", message, "notice", notice.tenant.slug)
 
 
 def _accounts() -> Iterator[Look]:

@@ -1,4 +1,4 @@
-"""Parking: an invoice that is beyond its bounds waits until an operator approves it, and stops no other.
+"""PendingApproval: an invoice that is beyond its bounds waits until an operator approves it, and stops no other.
 
 An approval holds for the figures that it was given for, and below; beyond them the invoice waits again.
 """
@@ -18,11 +18,19 @@ from django.db.models.functions import RowNumber
 
 from billing.catalog.tenant_lock import lock
 from billing.invoicing import line_taxes
-from billing.invoicing.invoice_drafts import Bill
-from billing.models import BillingPeriod, Bound, Decision, Invoice, InvoiceState, Measure, Parking
-from billing.rules import parking as rules
+from billing.invoicing.invoice_drafts import DraftInvoice
+from billing.models import (
+    ApprovalLimit,
+    ApprovalMetric,
+    BillingPeriod,
+    Decision,
+    Invoice,
+    InvoiceState,
+    PendingApproval,
+)
+from billing.rules import approvals as rules
+from billing.rules.approvals import ApprovalLimits
 from billing.rules.money import Money
-from billing.rules.parking import Bounds
 from portal.core.tenants.models import Tenant
 
 LAST = 3
@@ -32,8 +40,8 @@ Limits = Mapping[tuple[str, str], Decimal]
 """By measure and currency."""
 
 
-class ParkingError(Exception):
-    """A parked invoice cannot be decided so; the message says why and what to do."""
+class ApprovalError(Exception):
+    """A pending invoice cannot be decided so; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,49 +64,51 @@ def decide(
     why: str,
     moment: datetime,
     seen: tuple[int, int] | None = None,
-) -> Parking:
-    """Approve or refuse what is parked of the period. The next close issues what is approved.
+) -> PendingApproval:
+    """Approve or refuse what is pending of the period. The next close issues what is approved.
 
     Decided so a second time, it stays as it was decided first; a refusal can become an approval, and the
     other way round while nothing is issued. `seen` are the total in minor units and the lines that were
-    looked at. Raises ParkingError where nothing is parked, where the figures are others by now, without
+    looked at. Raises ApprovalError where nothing is pending, where the figures are others by now, without
     a reason, and where the invoice has been issued.
     """
     lock(period.tenant)
-    row = Parking.objects.select_related("tenant", "period").filter(period=period).first()
+    row = PendingApproval.objects.select_related("tenant", "period").filter(period=period).first()
     if row is None:
-        raise ParkingError(f"Nothing of {period.tenant.slug} is parked for that month: close it first.")
+        raise ApprovalError(
+            f"Nothing of {period.tenant.slug} is held for approval in that month: close it first."
+        )
     if not why.strip():
-        raise ParkingError("Say why: the reason is kept with the decision.")
+        raise ApprovalError("Say why: the reason is kept with the decision.")
     if seen is not None and seen != (row.total, row.lines):
-        raise ParkingError(f"It comes to {amount_of(row)} on {row.lines} lines by now: look at it again.")
+        raise ApprovalError(f"It comes to {amount_of(row)} on {row.lines} lines by now: look at it again.")
     if Invoice.objects.of_periods().issued().filter(period=period).exists():
-        raise ParkingError("It has been issued already: credit it, or make it void.")
+        raise ApprovalError("It has been issued already: credit it, or make it void.")
     if row.state != decision:
         row.state, row.by, row.why, row.decided_at = decision, by, why.strip(), moment
         row.save()
     return row
 
 
-def amount_of(row: Parking) -> str:
+def amount_of(row: PendingApproval) -> str:
     """`1250.00 EUR`"""
     return f"{Money.from_minor(row.total, row.currency).text} {row.currency}"
 
 
-def undecided(periods: Iterable[BillingPeriod]) -> Mapping[int, list[Parking]]:
+def undecided(periods: Iterable[BillingPeriod]) -> Mapping[int, list[PendingApproval]]:
     """By tenant, of whom each has one of the periods, what waits or was refused of earlier ones. One query."""
     starts = {period.tenant_id: period.start for period in periods}
-    rows = Parking.objects.exclude(state=Decision.APPROVED).filter(
+    rows = PendingApproval.objects.exclude(state=Decision.APPROVED).filter(
         tenant__in=starts, period__closed_at__isnull=True
     )
-    by_tenant: dict[int, list[Parking]] = defaultdict(list)
+    by_tenant: dict[int, list[PendingApproval]] = defaultdict(list)
     for row in rows.select_related("period").order_by("period__start"):
         if row.period.end <= starts[row.tenant_id]:
             by_tenant[row.tenant_id].append(row)
     return by_tenant
 
 
-def park_each(bills: Sequence[Bill], *, moment: datetime) -> dict[int, Parking]:
+def hold_for_approval(bills: Sequence[DraftInvoice], *, moment: datetime) -> dict[int, PendingApproval]:
     """By tenant what must not be issued now; for a caller that holds their locks. Two queries without bounds.
 
     What is within its bounds again, or was approved as it is, waits no more.
@@ -107,10 +117,11 @@ def park_each(bills: Sequence[Bill], *, moment: datetime) -> dict[int, Parking]:
         return {}
     limits = limits_of([bill.owing.tenant for bill in bills])
     existing = {
-        row.period_id: row for row in Parking.objects.filter(period__in=[b.owing.period for b in bills])
+        row.period_id: row
+        for row in PendingApproval.objects.filter(period__in=[b.owing.period for b in bills])
     }
-    usual = _usual([bill for bill in bills if limits[bill.owing.tenant.pk].get((Measure.USUAL, ""))])
-    parked = {}
+    usual = _usual([bill for bill in bills if limits[bill.owing.tenant.pk].get((ApprovalMetric.USUAL, ""))])
+    pending = {}
     for bill in bills:
         tenant, row = bill.owing.tenant, existing.get(bill.owing.period.pk)
         figures = figures_of(bill)
@@ -123,10 +134,10 @@ def park_each(bills: Sequence[Bill], *, moment: datetime) -> dict[int, Parking]:
             row is not None and _covers(row, figures) and all(each in row.reason for each in other_reasons)
         )
         if (reasons or other_reasons) and not covered:
-            parked[tenant.pk] = _waiting(row, bill, figures, " ".join([*reasons, *other_reasons]), moment)
+            pending[tenant.pk] = _waiting(row, bill, figures, " ".join([*reasons, *other_reasons]), moment)
         elif row is not None and not covered:
             row.delete()
-    return parked
+    return pending
 
 
 def limits_of(tenants: Iterable[Tenant]) -> Mapping[int, Limits]:
@@ -134,13 +145,13 @@ def limits_of(tenants: Iterable[Tenant]) -> Mapping[int, Limits]:
     ids = {tenant.pk for tenant in tenants}
     common: dict[tuple[str, str], Decimal] = {}
     own: dict[int, dict[tuple[str, str], Decimal]] = defaultdict(dict)
-    for row in Bound.objects.filter(Q(tenant__in=ids) | Q(tenant__isnull=True)):
+    for row in ApprovalLimit.objects.filter(Q(tenant__in=ids) | Q(tenant__isnull=True)):
         to = common if row.tenant_id is None else own[row.tenant_id]
         to[row.measure, row.currency] = row.limit
     return {pk: common | own[pk] for pk in ids}
 
 
-def figures_of(bill: Bill) -> Figures:
+def figures_of(bill: DraftInvoice) -> Figures:
     """What the bill asks to be paid; what it gives back on credit notes is beside it."""
     zero = Money.zero(bill.owing.due.currency or "USD")
     apart = line_taxes.rows(bill.divided.apart, zero.currency)
@@ -149,25 +160,25 @@ def figures_of(bill: Bill) -> Figures:
     return Figures(total, len(bill.divided.lines) + len(bill.divided.apart) + other_lines)
 
 
-def _other_currency_reasons(bill: Bill, limits: Limits) -> Iterator[str]:
+def _other_currency_reasons(bill: DraftInvoice, limits: Limits) -> Iterator[str]:
     """What documents in other currencies beside the invoice are beyond: its amount in that currency alone."""
     for other in bill.others:
         figures = figures_of(other)
-        bounds = Bounds(total=_bounds(limits, figures.total.currency).total)
+        bounds = ApprovalLimits(total=_bounds(limits, figures.total.currency).total)
         yield from rules.beyond(bounds, total=figures.total, lines=0, usual=None)
 
 
-def _bounds(limits: Limits, currency: str) -> Bounds:
-    times, lines = limits.get((Measure.USUAL, "")), limits.get((Measure.LINES, ""))
-    total = limits.get((Measure.TOTAL, currency))
-    return Bounds(
+def _bounds(limits: Limits, currency: str) -> ApprovalLimits:
+    times, lines = limits.get((ApprovalMetric.USUAL, "")), limits.get((ApprovalMetric.LINES, ""))
+    total = limits.get((ApprovalMetric.TOTAL, currency))
+    return ApprovalLimits(
         times_usual=Fraction(times) if times else None,
         lines=int(lines) if lines else None,
         total=Money.of(Fraction(total), currency) if total else None,
     )
 
 
-def _usual(bills: Sequence[Bill]) -> dict[int, Money]:
+def _usual(bills: Sequence[DraftInvoice]) -> dict[int, Money]:
     """By tenant the mean of its last invoices before the period, in the currency of the bill. One query, if any."""
     if not bills:
         return {}
@@ -190,7 +201,7 @@ def _usual(bills: Sequence[Bill]) -> dict[int, Money]:
     return {tenant: usual for tenant, totals in amounts.items() if (usual := rules.mean(totals)) is not None}
 
 
-def _covers(row: Parking, figures: Figures) -> bool:
+def _covers(row: PendingApproval, figures: Figures) -> bool:
     """Whether it was approved, and for no less than that."""
     return (
         row.state == Decision.APPROVED
@@ -200,7 +211,9 @@ def _covers(row: Parking, figures: Figures) -> bool:
     )
 
 
-def _waiting(row: Parking | None, bill: Bill, figures: Figures, reason: str, moment: datetime) -> Parking:
+def _waiting(
+    row: PendingApproval | None, bill: DraftInvoice, figures: Figures, reason: str, moment: datetime
+) -> PendingApproval:
     """The row that says so. What waits or was refused with just these figures stays as it is."""
     values = {
         "reason": reason,
@@ -210,7 +223,7 @@ def _waiting(row: Parking | None, bill: Bill, figures: Figures, reason: str, mom
     }
     if row is not None and all(getattr(row, name) == value for name, value in values.items()):
         return row
-    row = row or Parking(tenant=bill.owing.tenant, period=bill.owing.period)
+    row = row or PendingApproval(tenant=bill.owing.tenant, period=bill.owing.period)
     for name, value in values.items():
         setattr(row, name, value)
     row.state, row.by, row.why, row.decided_at = Decision.WAITING, "", "", None
@@ -221,7 +234,7 @@ def _waiting(row: Parking | None, bill: Bill, figures: Figures, reason: str, mom
 
 def mark(drafts: Iterable[Invoice]) -> None:
     """Have the drafts say that they wait."""
-    fresh = [draft for draft in drafts if draft.state != InvoiceState.PARKED]
-    Invoice.objects.filter(pk__in=[draft.pk for draft in fresh]).update(state=InvoiceState.PARKED)
+    fresh = [draft for draft in drafts if draft.state != InvoiceState.PENDING_APPROVAL]
+    Invoice.objects.filter(pk__in=[draft.pk for draft in fresh]).update(state=InvoiceState.PENDING_APPROVAL)
     for draft in fresh:
-        draft.state = InvoiceState.PARKED
+        draft.state = InvoiceState.PENDING_APPROVAL

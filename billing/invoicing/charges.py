@@ -28,7 +28,7 @@ InOrder = Callable[[Period, Mapping[int, Fraction], Fraction], Mapping[int, Frac
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class ChargeInputs:
     """What is known of one tenant: `used` are resource-seconds by key, `billed` what standing lines hold."""
 
     used: Mapping[LineKey, Fraction]
@@ -41,7 +41,7 @@ class Books:
     in_order: InOrder
 
 
-def owed(books: Books) -> dict[Key, Owed]:
+def owed(books: ChargeInputs) -> dict[Key, Owed]:
     """By key what is owed since ever, in whole minor units.
 
     A key that was billed and holds nothing any more still has its part, of zero, in a price that is
@@ -66,7 +66,7 @@ def owed(books: Books) -> dict[Key, Owed]:
     return charges
 
 
-def _groups(books: Books) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
+def _groups(books: ChargeInputs) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
     """By service period and price what each key used; nothing, for keys that were only billed."""
     groups: dict[tuple[Period, int], dict[LineKey, Fraction]] = defaultdict(dict)
     keys = {*books.used, *(key for key in books.billed if isinstance(key, LineKey))}
@@ -75,7 +75,7 @@ def _groups(books: Books) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
     return groups
 
 
-def _allowed(books: Books) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
+def _allowed(books: ChargeInputs) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
     """By service period and price the resource-seconds that an allowance includes, and how it stands there."""
     by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
     if books.terms is None:
@@ -93,7 +93,7 @@ def _allowed(books: Books) -> dict[tuple[Period, int], tuple[Fraction, Mapping[s
 
 
 def _stands(
-    books: Books, terms: Terms, allowance: Allowance, periods: Sequence[Period]
+    books: ChargeInputs, terms: Terms, allowance: Allowance, periods: Sequence[Period]
 ) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
     """As `_allowed`, of one allowance in periods that follow each other."""
     by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
@@ -154,7 +154,7 @@ def _included_by(
     }
 
 
-def _uses(books: Books, allowance: int, period: Period) -> dict[int, Fraction]:
+def _uses(books: ChargeInputs, allowance: int, period: Period) -> dict[int, Fraction]:
     """By price what was used of those that the allowance covers."""
     by_price: dict[int, Fraction] = defaultdict(Fraction)
     for key, seconds in books.used.items():
@@ -163,7 +163,7 @@ def _uses(books: Books, allowance: int, period: Period) -> dict[int, Fraction]:
     return dict(by_price)
 
 
-def _flat(books: Books, terms: Terms, service: Period, use: Mapping[Key, Owed]) -> dict[Key, Owed]:
+def _flat(books: ChargeInputs, terms: Terms, service: Period, use: Mapping[Key, Owed]) -> dict[Key, Owed]:
     """Fees, the commitment and discounts of one service period, of each version that the tenant was on."""
     charges: dict[Key, Owed] = {}
     for version, currency in terms.currencies.items():
@@ -182,7 +182,7 @@ def _flat(books: Books, terms: Terms, service: Period, use: Mapping[Key, Owed]) 
     return charges
 
 
-def _fees(books: Books, terms: Terms, service: Period, version: int) -> Iterator[tuple[Key, Owed]]:
+def _fees(books: ChargeInputs, terms: Terms, service: Period, version: int) -> Iterator[tuple[Key, Owed]]:
     for fee in terms.fees[version]:
         seconds = terms.held(fee, service)
         if seconds and (fee.in_advance or service <= books.period):
@@ -237,7 +237,7 @@ def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iter
         base += amount
 
 
-def _sum(use: Mapping[Key, Owed], books: Books, service: Period, version: int, currency: str) -> Money:
+def _sum(use: Mapping[Key, Owed], books: ChargeInputs, service: Period, version: int, currency: str) -> Money:
     """What the use of one service period comes to at the version's prices."""
     return sum(
         (

@@ -12,7 +12,7 @@ from billing.invoicing import missing_usage, statements
 from billing.invoicing.close_readiness import Rated
 from billing.invoicing.close_results import Block
 from billing.invoicing.missing_usage import Doubt
-from billing.models import BillingPeriod, Parking, PeriodTotal, Verdict
+from billing.models import BillingPeriod, PendingApproval, PeriodTotal, Verdict
 from portal.core.tenants.models import Tenant
 
 
@@ -20,11 +20,11 @@ def blocks(
     tenant: Tenant,
     period: BillingPeriod,
     rated: Sequence[Rated],
-    waiting: Sequence[Parking],
+    waiting: Sequence[PendingApproval],
     *,
     at: datetime,
 ) -> Iterator[Block]:
-    """All that blocks at that moment, and nobody can accept. `waiting`: what is parked of earlier periods.
+    """All that blocks at that moment, and nobody can accept. `waiting`: what is pending of earlier periods.
 
     Of a period that is not over nothing else is said.
     """
@@ -35,7 +35,7 @@ def blocks(
     unclosed = [each for each in rated if each.end <= period.start and not each.closed]
     if waiting:
         yield Block(
-            "earlier-parked",
+            "earlier-pending-approval",
             f"{_name(waiting[0].period)} waits for approval and is not issued: approve it, or correct what is wrong, "
             "and close it first.",
         )

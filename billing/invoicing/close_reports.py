@@ -60,8 +60,8 @@ def write(run: CloseRun, tallies: Sequence[Tally]) -> None:
         if is_preview
         else "What waits is not tried again by itself: issue it by hand.",
     ]
-    if link := address("operator_close"):
-        paragraphs.append(f"{link}?month={run.month}")
+    if checkout := address("operator_close"):
+        paragraphs.append(f"{checkout}?month={run.month}")
     CloseReport.objects.create(
         run=run,
         subject=f"{month} could not be closed" if run.error else subject,

@@ -19,12 +19,12 @@ class Outcome(StrEnum):
     ALREADY = "already issued"
     NOTHING = "nothing to bill"
     CARRIED = "carried forward"
-    PARKED = "waiting for approval"
+    PENDING_APPROVAL = "waiting for approval"
     BLOCKED = "blocked"
     FAILED = "failed"
 
 
-STUCK = frozenset({Outcome.PARKED, Outcome.BLOCKED, Outcome.FAILED})
+STUCK = frozenset({Outcome.PENDING_APPROVAL, Outcome.BLOCKED, Outcome.FAILED})
 """Something keeps the period open, and people have to look at it."""
 
 

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from django.db import transaction
 
 from billing.invoicing import corrections, invoice_drafts, line_taxes, numbering, sellers
-from billing.invoicing.invoice_drafts import Bill
+from billing.invoicing.invoice_drafts import DraftInvoice
 from billing.models import CLOSED_PERIOD, DocumentKind, Invoice, InvoiceLine, InvoiceState, Seller
 from billing.payments import refunds
 from billing.rules.credit import OverCreditError, spread
@@ -70,7 +70,7 @@ def credit(
     return note
 
 
-def draft_notes(bill: Bill) -> list[Invoice]:
+def draft_notes(bill: DraftInvoice) -> list[Invoice]:
     """The drafts of the credit notes that the bill's corrections make, one for each invoice."""
     originals = Invoice.objects.in_bulk(bill.divided.credits) if bill.divided.credits else {}
     notes = []

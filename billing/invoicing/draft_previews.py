@@ -57,8 +57,8 @@ def read_each(
         rows = Invoice.objects.filter(tenant=tenant).select_related(
             "tenant", "period", "original", "replaces"
         )
-        parked = Q(state=InvoiceState.PARKED, period__in=_periods(tenant, year, month))
-        rows = rows.filter(Q(state=InvoiceState.ISSUED) | parked).exclude(pk__in=issued_ids)
+        pending = Q(state=InvoiceState.PENDING_APPROVAL, period__in=_periods(tenant, year, month))
+        rows = rows.filter(Q(state=InvoiceState.ISSUED) | pending).exclude(pk__in=issued_ids)
         documents = sorted(rows, key=lambda row: (row.original_id is not None, row.period_start, row.pk))
         drafts = Drafts(closed, [read(row) for row in documents])
         transaction.set_rollback(True)

@@ -49,7 +49,7 @@ class Owing:
 
 
 @dataclass(frozen=True)
-class Bill:
+class DraftInvoice:
     """What is owed, as the lines of the documents that are to say so."""
 
     owing: Owing
@@ -58,7 +58,7 @@ class Bill:
     wanted: bool  # its period has an invoice, be it of nothing
     now: Tax = UNTAXED  # how what is supplied in its period is taxed
     untaxed: str = ""  # why it cannot be told how its lines are taxed: then nothing can be drafted
-    others: tuple[Bill, ...] = ()  # of other currencies, whose lines are all apart or credits
+    others: tuple[DraftInvoice, ...] = ()  # of other currencies, whose lines are all apart or credits
 
     @cached_property
     def taxes(self) -> list[TaxRow]:
@@ -71,7 +71,7 @@ class Bill:
         return line_taxes.total(self.taxes, self.owing.due.currency)
 
 
-def bill_each(owing: Sequence[Owing]) -> list[Bill]:
+def bill_each(owing: Sequence[Owing]) -> list[DraftInvoice]:
     """Their lines, those by hand among them, taxed, and divided by the policy of corrections.
 
     Six queries at most, four more where a period comes to less than nothing, and one for each tenant that leaves so.
@@ -102,7 +102,7 @@ def bill_each(owing: Sequence[Owing]) -> list[Bill]:
     ]
 
 
-def _convert_to_credits(bill: Bill, lines: Sequence[InvoiceLine]) -> Bill:
+def _convert_to_credits(bill: DraftInvoice, lines: Sequence[InvoiceLine]) -> DraftInvoice:
     """Of a tenant that leaves: no next invoice takes off what it is owed, so credit notes do, whatever the policy.
 
     Of its last period, too, as of a fee that was billed before it. What takes off more than was billed holds them up
@@ -156,7 +156,7 @@ def _bill(
     seller: Seller,
     *,
     apart: bool = False,
-) -> Bill:
+) -> DraftInvoice:
     """Corrections are taxed as what they correct was, and all else as its service period is.
 
     `apart`: in another currency than the period's invoice, so all of it stands beside that.
@@ -168,7 +168,7 @@ def _bill(
             before = billed.tax_of(line) if line.correction else period_taxes[line.service_period_id]
             line_taxes.stamp(line, before or taxes.of(owing.tenant, line.service_period))
     except TaxError as error:
-        return Bill(owing, Divided([]), seller, wanted=False, untaxed=str(error))
+        return DraftInvoice(owing, Divided([]), seller, wanted=False, untaxed=str(error))
     currency = owing.due.currency
     fixed = lines[0].taxed_as if lines else Tax(TaxCategory.STANDARD, owing.tenant.tax_rate)
     policy = Corrections.OWN_INVOICE if apart else owing.tenant.corrections or seller.corrections
@@ -177,7 +177,7 @@ def _bill(
         divided = _beside(divided, currency)
     empty = bool(currency) and not divided and not apart and _issues_zeros(owing.tenant, seller)
     now = period_taxes.get(owing.period.pk, fixed)
-    return Bill(owing, divided, seller, wanted=bool(divided.lines) or empty, now=now)
+    return DraftInvoice(owing, divided, seller, wanted=bool(divided.lines) or empty, now=now)
 
 
 def _beside(divided: Divided, currency: str) -> Divided:
@@ -185,7 +185,7 @@ def _beside(divided: Divided, currency: str) -> Divided:
     return Divided([], corrections.not_below_zero(divided.lines + divided.apart, currency), divided.credits)
 
 
-def draft_each(bills: Sequence[Bill]) -> list[Invoice]:
+def draft_each(bills: Sequence[DraftInvoice]) -> list[Invoice]:
     """The drafts of their periods with their lines, in that order, for a caller that holds the tenants' locks."""
     if not bills:
         return []
@@ -203,7 +203,7 @@ def draft_each(bills: Sequence[Bill]) -> list[Invoice]:
     return invoices
 
 
-def draft_apart(bill: Bill) -> Invoice:
+def draft_apart(bill: DraftInvoice) -> Invoice:
     """The draft of an invoice of corrections, of the bill's lines that are to be apart."""
     owing = bill.owing
     invoice = Invoice(kind=DocumentKind.CORRECTION, tenant=owing.tenant, period=owing.period)
@@ -242,7 +242,7 @@ def add_up(invoice: Invoice, taxes: Sequence[TaxRow]) -> Invoice:
     return invoice
 
 
-def _filled(invoice: Invoice, bill: Bill, taxes: Sequence[TaxRow] | None = None) -> Invoice:
+def _filled(invoice: Invoice, bill: DraftInvoice, taxes: Sequence[TaxRow] | None = None) -> Invoice:
     """With everything but its lines, not saved."""
     owing = bill.owing
     invoice.tenant = owing.tenant

@@ -12,8 +12,8 @@ from billing.documents import xrechnung
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.invoicing import approvals, credit_notes, invoice_drafts, numbering, period_comparison, sellers
 from billing.invoicing.close_results import Block, Closed, Outcome, beside, blocked, closed
-from billing.invoicing.invoice_drafts import Bill, Owing
-from billing.models import BillingPeriod, CloseProof, Decision, Invoice, LineKind, Parking
+from billing.invoicing.invoice_drafts import DraftInvoice, Owing
+from billing.models import BillingPeriod, CloseProof, Decision, Invoice, LineKind, PendingApproval
 from billing.proof.checks import tenant_sums
 from billing.rules.money import Money
 from portal.core import vault
@@ -31,7 +31,7 @@ def issue_each(owing: Sequence[Owing], *, moment: datetime, compare: bool = Fals
     return {pk: replace(outcome, change=changes.get(pk)) for pk, outcome in outcomes.items()}
 
 
-def _blocks(bill: Bill) -> list[Block]:
+def _blocks(bill: DraftInvoice) -> list[Block]:
     """What keeps documents from being issued; nothing is asked of a seller in whose name nothing is."""
     issues = bill.wanted or bill.others or bill.divided.credits
     no_seller = sellers.missing(bill.seller) if issues else ""
@@ -45,14 +45,14 @@ def _blocks(bill: Bill) -> list[Block]:
     return [Block(code, sentence) for code, sentence in sentences.items() if sentence]
 
 
-def _no_xrechnung(bill: Bill) -> str:
+def _no_xrechnung(bill: DraftInvoice) -> str:
     """Nothing is asked where no invoice is issued: a credit note has the parties of its invoice."""
     if not (bill.wanted or bill.divided.apart or any(other.divided.apart for other in bill.others)):
         return ""
     return xrechnung.missing(seller_fields(bill.seller), buyer_fields(bill.owing.tenant))
 
 
-def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:
+def _issue(bills: Sequence[DraftInvoice], moment: datetime) -> dict[int, Closed]:
     outcomes = {
         bill.owing.tenant.pk: blocked(bill.owing.tenant.slug, blocks)
         for bill in bills
@@ -61,9 +61,9 @@ def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:
     bills = [bill for bill in bills if bill.owing.tenant.pk not in outcomes]
     carried = {bill.owing.tenant.pk: bill for bill in bills if bill.wanted and bill.total.amount < 0}
     due = [bill for bill in bills if bill.owing.tenant.pk not in carried]
-    parked = approvals.park_each(due, moment=moment)
-    waiting = [bill for bill in due if bill.owing.tenant.pk in parked]
-    due = [bill for bill in due if bill.owing.tenant.pk not in parked]
+    pending = approvals.hold_for_approval(due, moment=moment)
+    waiting = [bill for bill in due if bill.owing.tenant.pk in pending]
+    due = [bill for bill in due if bill.owing.tenant.pk not in pending]
     billed = [bill for bill in due if bill.wanted]
     drafted = [*billed, *(bill for bill in waiting if bill.wanted)]
     for bill in bills:
@@ -72,8 +72,8 @@ def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:
     drafts = dict(
         zip([bill.owing.tenant.pk for bill in drafted], invoice_drafts.draft_each(drafted), strict=True)
     )
-    approvals.mark(draft for pk, draft in drafts.items() if pk in parked)
-    invoices = {pk: draft for pk, draft in drafts.items() if pk not in parked}
+    approvals.mark(draft for pk, draft in drafts.items() if pk in pending)
+    invoices = {pk: draft for pk, draft in drafts.items() if pk not in pending}
     others = {bill.owing.tenant.pk: _beside(bill) for bill in due}
     documents = [(bill, invoices[bill.owing.tenant.pk]) for bill in billed]
     documents += [(bill, other) for bill in due for other in others[bill.owing.tenant.pk]]
@@ -84,10 +84,10 @@ def _issue(bills: Sequence[Bill], moment: datetime) -> dict[int, Closed]:
         ],
         moment=moment,
     )
-    _mark_closed(moment, [bill.owing.period for bill in bills if bill.owing.tenant.pk not in parked])
+    _mark_closed(moment, [bill.owing.period for bill in bills if bill.owing.tenant.pk not in pending])
     _keep_proofs(moment, due)
     outcomes |= {pk: _carried(bill) for pk, bill in carried.items()}
-    outcomes |= {bill.owing.tenant.pk: _parked(bill, parked[bill.owing.tenant.pk]) for bill in waiting}
+    outcomes |= {bill.owing.tenant.pk: _pending(bill, pending[bill.owing.tenant.pk]) for bill in waiting}
     for bill in due:
         tenant = bill.owing.tenant
         outcomes[tenant.pk] = _outcome(tenant, invoices.get(tenant.pk), others[tenant.pk])
@@ -102,7 +102,7 @@ def _dated(moment: datetime, period: BillingPeriod, invoice: Invoice) -> date:
     return max(day, invoice.original.issued_on)
 
 
-def _beside(bill: Bill) -> list[Invoice]:
+def _beside(bill: DraftInvoice) -> list[Invoice]:
     """The drafts of what is issued beside the period's invoice: corrections, and what other currencies have."""
     apart = [invoice_drafts.draft_apart(bill)] if bill.divided.apart else []
     own = apart + credit_notes.draft_notes(bill)
@@ -117,7 +117,7 @@ def _outcome(tenant: Tenant, invoice: Invoice | None, others: Sequence[Invoice])
     return replace(outcome, beside=tuple(beside(other) for other in others))
 
 
-def _carried(bill: Bill) -> Closed:
+def _carried(bill: DraftInvoice) -> Closed:
     """More is taken off than the period costs: no invoice says so, the next one takes all of it up."""
     total = bill.total
     if any(line.kind == LineKind.MANUAL and line.amount < 0 for line in bill.divided.lines):
@@ -135,7 +135,7 @@ def _carried(bill: Bill) -> Closed:
     )
 
 
-def _parked(bill: Bill, row: Parking) -> Closed:
+def _pending(bill: DraftInvoice, row: PendingApproval) -> Closed:
     """It is beyond its bounds, and nobody has approved as much."""
     slug = bill.owing.tenant.slug
     month = f"{bill.owing.period.start.astimezone(ZoneInfo(bill.owing.period.timezone)):%Y-%m}"
@@ -144,15 +144,15 @@ def _parked(bill: Bill, row: Parking) -> Closed:
         why = f"{why} {row.by} refused it: {row.why.rstrip('.')}."
         todo = "Correct what is wrong and close again."
     total = Money.from_minor(row.total, row.currency)
-    blocks = (Block("parked", why),)
-    return Closed(slug, Outcome.PARKED, total=total, reason=f"{why} {todo}", blocks=blocks)
+    blocks = (Block("pending", why),)
+    return Closed(slug, Outcome.PENDING_APPROVAL, total=total, reason=f"{why} {todo}", blocks=blocks)
 
 
 def _mark_closed(moment: datetime, periods: Sequence[BillingPeriod]) -> None:
     BillingPeriod.objects.filter(pk__in=[period.pk for period in periods]).update(closed_at=moment)
 
 
-def _keep_proofs(moment: datetime, bills: Sequence[Bill]) -> None:
+def _keep_proofs(moment: datetime, bills: Sequence[DraftInvoice]) -> None:
     sums = tenant_sums([bill.owing.period for bill in bills])
     CloseProof.objects.bulk_create(
         [

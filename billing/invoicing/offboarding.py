@@ -23,12 +23,12 @@ from billing.models import (
     AutomaticTopUp,
     BillingAccount,
     BillingPeriod,
+    CheckoutSession,
     GrantKind,
     Invoice,
-    Letter,
     ManualLine,
     MethodState,
-    PayLink,
+    Notice,
     PaymentAttempt,
     PaymentDispute,
     PaymentRefund,
@@ -38,7 +38,7 @@ from billing.models import (
     Wallet,
     WalletGrant,
 )
-from billing.models.collecting import OPEN_LINKS, UNDECIDED, UNDER_WAY
+from billing.models.charges import OPEN_CHECKOUTS, UNDECIDED, UNDER_WAY
 from billing.rating import engine
 from billing.receivables import credit_balance, invoice_balances
 from billing.rules.money import Money
@@ -127,7 +127,7 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     """Erase what is kept of an archived tenant's people; returns who is erased. Again, there is nobody left.
 
     Memberships go, and with them the people who belong to no other tenant and are no operators. Its
-    contact goes from the tenant and its letters, whose words stay, and what is shown of its cards; and who paid by
+    contact goes from the tenant and its notices, whose words stay, and what is shown of its cards; and who paid by
     transfer, where all tenants that it was booked on are erased. The history keeps that all of this changed, without
     what it was, and changes that these people made without their names. Users of its jobs become numbers. Invoices and
     what is signed of their evidence, which has these numbers alone, are kept as they were issued, as the law wants
@@ -163,9 +163,9 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
         paid_with="", asked_by=""
     )
     BillingAccount.objects.filter(tenant=tenant).update(params={}, automatic=False)
-    letters = Letter.objects.filter(tenant=tenant)
-    letters.filter(why__contains="@").update(why="What the mail server said of its address is erased.")
-    letters.update(to=[], refused={})
+    notices = Notice.objects.filter(tenant=tenant)
+    notices.filter(why__contains="@").update(why="What the mail server said of its address is erased.")
+    notices.update(to=[], refused={})
     _erase_payers(tenant)
     existing.erased_at = existing.erased_at or moment
     existing.save()
@@ -177,7 +177,7 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
 
 def _erase_payers(tenant: Tenant) -> None:
     """Who opened a page to pay on, bought credit or set that it buys itself; what the system did itself stays said."""
-    PayLink.objects.filter(tenant=tenant, asked_by__contains="@").update(asked_by=WHO)
+    CheckoutSession.objects.filter(tenant=tenant, asked_by__contains="@").update(asked_by=WHO)
     top_ups = TopUp.objects.filter(tenant=tenant, asked_by__contains="@")
     bought = PaymentAttempt.objects.filter(top_up__in=top_ups, external_id__isnull=False)
     grants = WalletGrant.objects.filter(tenant=tenant, kind=GrantKind.TOP_UP)
@@ -251,7 +251,7 @@ def _under_way(tenant: Tenant) -> Iterator[str]:
     for attempt in PaymentAttempt.objects.filter(UNDER_WAY, tenant=tenant).order_by("made_at"):
         yield f"A payment of {_said(attempt)} is under way: wait until it is told how that ended."
     pages = PaymentAttempt.objects.filter(
-        tenant=tenant, state=AttemptState.OFFERED, link__state__in=OPEN_LINKS
+        tenant=tenant, state=AttemptState.OFFERED, checkout__state__in=OPEN_CHECKOUTS
     )
     for attempt in pages.order_by("made_at"):
         yield f"A page on which {_said(attempt)} can be paid is open: wait until it closes by itself, within a day."

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from billing.catalog import billing_periods
-from billing.invoicing.invoice_drafts import Bill
+from billing.invoicing.invoice_drafts import DraftInvoice
 from billing.models import BillingPeriod, Invoice, InvoiceLine
 from billing.rules.changing import Moved, Subject, moved
 from billing.rules.money import Money
@@ -26,7 +26,7 @@ class Change:
     lines: Mapping[Subject, Moved]  # those that differ, the largest difference first
 
 
-def with_last(bills: Sequence[Bill]) -> dict[int, Change]:
+def with_last(bills: Sequence[DraftInvoice]) -> dict[int, Change]:
     """By tenant; those without an invoice for the period before are left out. Three queries."""
     last = _last(bills)
     lines: dict[int, list[InvoiceLine]] = defaultdict(list)
@@ -51,7 +51,7 @@ def with_last(bills: Sequence[Bill]) -> dict[int, Change]:
     return changes
 
 
-def _last(bills: Sequence[Bill]) -> dict[int, Invoice]:
+def _last(bills: Sequence[DraftInvoice]) -> dict[int, Invoice]:
     """By tenant the invoice of the period that ends where the bill's begins."""
     before = BillingPeriod.objects.filter(
         tenant__in=[bill.owing.tenant.pk for bill in bills],

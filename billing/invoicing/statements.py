@@ -16,7 +16,7 @@ from billing.catalog.billing_periods import Lacking
 from billing.catalog.terms import Named
 from billing.invoicing import charges, close_readiness, payer_statements
 from billing.invoicing import statement_rows as rows
-from billing.invoicing.charges import Books
+from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.close_readiness import Rated
 from billing.invoicing.statement_rows import IssuedLine, R, Total, Who
 from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
@@ -43,7 +43,7 @@ class Statement:
     terms: Mapping[tuple[TermKind, int], Named] = field(default_factory=dict)
     # Billed or not, of all periods that were looked at.
     owed: Mapping[Key, Owed] = field(default_factory=dict)
-    books: Books | None = None  # that it was made of
+    books: ChargeInputs | None = None  # that it was made of
     others: tuple[Statement, ...] = ()  # what is to be billed in other currencies than this one's
     # What others used that the tenant pays for, each by whom and in one currency.
     paid: tuple[Statement, ...] = ()
@@ -289,13 +289,13 @@ def _books(
     totals: Sequence[Total],
     billed: Mapping[Key, Billed],
     rules_of: Mapping[int, rules.Period],
-) -> Books:
+) -> ChargeInputs:
     """What is owed for what was used up to the end of the period, made ready to be reckoned."""
     own = rules_of[context.book.period.pk]
     periods = {rules_of[each.pk]: each for each in context.touched}
     payer = None if context.book.user is None else context.who.payer
     due = [row for row in totals if rules_of[row.period] <= own]
-    return Books(
+    return ChargeInputs(
         used=rows.used(due, context.prices, rules_of),
         billed=billed,
         prices=context.prices,

@@ -11,13 +11,13 @@ from django.db.models import Q, Sum
 from billing.invoicing import numbering
 from billing.models import (
     CLOSED_PERIOD,
-    OPEN_LINKS,
+    OPEN_CHECKOUTS,
     UNDER_WAY,
     BillingPeriod,
+    CheckoutSession,
     DocumentKind,
     Invoice,
     InvoiceState,
-    PayLink,
     PaymentAttempt,
     Voiding,
 )
@@ -76,7 +76,7 @@ def _refuse(invoice: Invoice) -> None:
         raise VoidError(
             f"A payment of {invoice} is under way: wait until it has settled, then credit the invoice."
         )
-    if PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS).exists():
+    if CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS).exists():
         raise VoidError(
             f"A page to pay {invoice} is open: wait until it is closed, then make the invoice void."
         )

@@ -1,6 +1,37 @@
 """The billing tables, by noun."""
 
+from billing.models.approvals import ApprovalLimit, ApprovalMetric, Decision, PendingApproval
 from billing.models.archives import Archive
+from billing.models.bank_transfers import (
+    BankStatement,
+    CreditEntry,
+    CreditKind,
+    RefusedEntry,
+    Transfer,
+    TransferPart,
+    TransferState,
+)
+from billing.models.charges import (
+    GIVEN,
+    IN_FLIGHT,
+    OPEN_CHECKOUTS,
+    UNDECIDED,
+    UNDER_WAY,
+    UNEXPLAINED,
+    AttemptState,
+    BillingAccount,
+    CheckoutSession,
+    CheckoutState,
+    DisputeState,
+    MethodState,
+    MovedCredit,
+    MovedMoney,
+    PaymentAttempt,
+    PaymentDispute,
+    PaymentRefund,
+    RefundState,
+    SavedMethod,
+)
 from billing.models.closes import (
     CloseKind,
     CloseReport,
@@ -10,31 +41,10 @@ from billing.models.closes import (
     ReportState,
     ScheduledClose,
 )
-from billing.models.collecting import (
-    GIVEN,
-    IN_FLIGHT,
-    OPEN_LINKS,
-    UNDECIDED,
-    UNDER_WAY,
-    UNEXPLAINED,
-    AttemptState,
-    BillingAccount,
-    DisputeState,
-    LinkState,
-    MethodState,
-    MovedCredit,
-    MovedMoney,
-    PayLink,
-    PaymentAttempt,
-    PaymentDispute,
-    PaymentRefund,
-    RefundState,
-    SavedMethod,
-)
 from billing.models.costs import OperatingCost
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
-from billing.models.events import Collector, EventState, GatewayEvent
 from billing.models.evidence import Evidence
+from billing.models.gateway import EventState, GatewayAccount, GatewayEvent
 from billing.models.invoices import (
     CLOSED_PERIOD,
     MOVES,
@@ -49,9 +59,8 @@ from billing.models.invoices import (
     Voiding,
 )
 from billing.models.jobs import DESCRIBED, BilledJob, JobUser, RatedJob
-from billing.models.letters import BlockState, Letter, LetterKind, LetterState, SuspendedAccount, Suspension
-from billing.models.manual import ManualLine
-from billing.models.parking import Bound, Decision, Measure, Parking
+from billing.models.manual_lines import ManualLine
+from billing.models.notices import BlockState, Notice, NoticeKind, NoticeState, SuspendedAccount, Suspension
 from billing.models.payers import Payer
 from billing.models.payments import CloseProof, Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
@@ -64,7 +73,7 @@ from billing.models.rated import (
     UserTotal,
     Verdict,
 )
-from billing.models.reconciling import (
+from billing.models.reconciliation import (
     Difference,
     DifferenceKind,
     GatewayMovement,
@@ -75,15 +84,6 @@ from billing.models.sellers import InvoiceSeries, Seller, TaxRate
 from billing.models.signing import SigningKey
 from billing.models.terms import Allowance, Commitment, Discount, Fee
 from billing.models.topups import AutomaticTopUp, TopUp
-from billing.models.transfers import (
-    BankStatement,
-    CreditEntry,
-    CreditKind,
-    RefusedEntry,
-    Transfer,
-    TransferPart,
-    TransferState,
-)
 from billing.models.wallets import (
     Accrual,
     CreditsGo,
@@ -108,12 +108,14 @@ __all__ = [
     "GIVEN",
     "IN_FLIGHT",
     "MOVES",
-    "OPEN_LINKS",
+    "OPEN_CHECKOUTS",
     "UNDECIDED",
     "UNDER_WAY",
     "UNEXPLAINED",
     "Accrual",
     "Allowance",
+    "ApprovalLimit",
+    "ApprovalMetric",
     "Archive",
     "AttemptState",
     "AutomaticTopUp",
@@ -122,14 +124,14 @@ __all__ = [
     "BillingAccount",
     "BillingPeriod",
     "BlockState",
-    "Bound",
+    "CheckoutSession",
+    "CheckoutState",
     "CloseKind",
     "CloseProof",
     "CloseReport",
     "CloseResult",
     "CloseRun",
     "CloseSchedule",
-    "Collector",
     "Commitment",
     "CreditEntry",
     "CreditKind",
@@ -147,6 +149,7 @@ __all__ = [
     "EventState",
     "Evidence",
     "Fee",
+    "GatewayAccount",
     "GatewayEvent",
     "GatewayMovement",
     "GatewayPayout",
@@ -160,24 +163,21 @@ __all__ = [
     "InvoiceState",
     "InvoiceTax",
     "JobUser",
-    "Letter",
-    "LetterKind",
-    "LetterState",
     "LineKind",
-    "LinkState",
     "ManualLine",
-    "Measure",
     "MethodState",
     "MovedCredit",
     "MovedMoney",
+    "Notice",
+    "NoticeKind",
+    "NoticeState",
     "OperatingCost",
-    "Parking",
-    "PayLink",
     "Payer",
     "Payment",
     "PaymentAttempt",
     "PaymentDispute",
     "PaymentRefund",
+    "PendingApproval",
     "PeriodTotal",
     "Plan",
     "PlanVersion",

@@ -33,7 +33,7 @@ class DunningPolicy(models.Model):
         help_text="Empty: of everyone.",
     )
     since = models.DateField("from", help_text="It holds for invoices that are due from this day on.")
-    letters = models.BooleanField(null=True, blank=True, help_text="No: nothing is written to the tenant.")
+    emails = models.BooleanField(null=True, blank=True, help_text="No: nothing is written to the tenant.")
     receipts = models.BooleanField(null=True, blank=True, help_text="An e-mail for each payment.")
     retries = ArrayField(
         models.PositiveSmallIntegerField(),

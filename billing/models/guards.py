@@ -14,7 +14,8 @@ IF OLD.state IN ('issued', 'void')
     RAISE EXCEPTION 'Invoice % is issued and cannot be changed: correct it with a credit note.', OLD.number;
 END IF;
 IF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN (
-    ('draft', 'parked'), ('draft', 'issued'), ('parked', 'draft'), ('parked', 'issued'), ('issued', 'void')) THEN
+    ('draft', 'pending-approval'), ('draft', 'issued'),
+    ('pending-approval', 'draft'), ('pending-approval', 'issued'), ('issued', 'void')) THEN
     RAISE EXCEPTION 'An invoice cannot go from % to %.', OLD.state, NEW.state;
 END IF;
 IF NEW.state = 'issued' AND OLD.state <> 'issued' AND NEW.subtotal <> (
@@ -95,14 +96,14 @@ RETURN OLD;
 """What was billed says who added it, and why, for ever."""
 
 
-PARKED = """
-IF EXISTS (SELECT FROM billing_parking p WHERE p.period_id = NEW.period_id
+PENDING_APPROVAL = """
+IF EXISTS (SELECT FROM billing_pendingapproval p WHERE p.period_id = NEW.period_id
            AND (p.state <> 'approved' OR (p.currency = NEW.currency AND p.total < NEW.total))) THEN
     RAISE EXCEPTION 'Invoice % is beyond what was approved: approve it first.', NEW.number;
 END IF;
 RETURN NEW;
 """
-"""What was parked is issued with an approval of as much, or not at all."""
+"""What was pending-approval is issued with an approval of as much, or not at all."""
 
 
 CREDIT_DATE = """

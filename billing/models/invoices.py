@@ -20,14 +20,14 @@ class InvoiceState(models.TextChoices):
     """The document's life; whether it is paid is derived beside it."""
 
     DRAFT = "draft", "Draft"
-    PARKED = "parked", "Parked for approval"
+    PENDING_APPROVAL = "pending-approval", "Held for approval"
     ISSUED = "issued", "Issued"
     VOID = "void", "Void"
 
 
 MOVES: dict[InvoiceState, frozenset[InvoiceState]] = {
-    InvoiceState.DRAFT: frozenset({InvoiceState.PARKED, InvoiceState.ISSUED}),
-    InvoiceState.PARKED: frozenset({InvoiceState.DRAFT, InvoiceState.ISSUED}),
+    InvoiceState.DRAFT: frozenset({InvoiceState.PENDING_APPROVAL, InvoiceState.ISSUED}),
+    InvoiceState.PENDING_APPROVAL: frozenset({InvoiceState.DRAFT, InvoiceState.ISSUED}),
     InvoiceState.ISSUED: frozenset({InvoiceState.VOID}),
     InvoiceState.VOID: frozenset(),
 }
@@ -93,7 +93,7 @@ class Invoice(models.Model):
     reason = models.TextField(blank=True, help_text="Why a credit note was made.")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invoices")
     period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, related_name="invoices")
-    state = models.CharField(max_length=10, choices=InvoiceState.choices, default=InvoiceState.DRAFT)
+    state = models.CharField(max_length=16, choices=InvoiceState.choices, default=InvoiceState.DRAFT)
     number = models.CharField(max_length=40, null=True, unique=True)  # a draft has none, not ''
     currency = models.CharField(max_length=3)
     period_start = models.DateTimeField()
@@ -138,7 +138,7 @@ class Invoice(models.Model):
                 condition=Q(total=F("subtotal") + F("tax")), name="invoice_net_plus_tax_is_total"
             ),
             models.CheckConstraint(
-                condition=Q(state__in=["draft", "parked"])
+                condition=Q(state__in=["draft", "pending-approval"])
                 | Q(number__isnull=False, issued_on__isnull=False, due_on__isnull=False),
                 name="issued_invoice_has_number_and_dates",
             ),
@@ -163,13 +163,13 @@ class Invoice(models.Model):
                 func=guards.INVOICE,
             ),
             pgtrigger.Trigger(
-                name="parked_invoice_is_issued_with_approval",
+                name="held_invoice_is_issued_with_approval",
                 when=pgtrigger.Before,
                 operation=pgtrigger.Update,
                 condition=pgtrigger.Condition(
                     "NEW.state = 'issued' AND OLD.state <> 'issued' AND NEW.kind <> 'credit-note'"
                 ),
-                func=guards.PARKED,
+                func=guards.PENDING_APPROVAL,
             ),
             pgtrigger.Trigger(
                 name="credit_note_is_no_older_than_its_invoice",

@@ -15,7 +15,7 @@ from portal.core.tenants.models import COUNTRY, Corrections, ZeroInvoices
 # A number is a part of addresses and of names of files.
 PREFIX = RegexValidator(
     r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z",
-    "write letters, digits and . _ - only, the first one a letter or a digit.",
+    "write letters, digits and . _ - only, the first one a notice or a digit.",
 )
 
 PHONE = RegexValidator(r"(?:[^0-9]*[0-9]){3}", "write a telephone number with at least three digits.")

@@ -12,13 +12,14 @@ from django.db.models import Exists
 
 from billing.models import (
     IN_FLIGHT,
-    OPEN_LINKS,
+    OPEN_CHECKOUTS,
     UNDECIDED,
     UNDER_WAY,
     UNEXPLAINED,
     AttemptState,
     AutomaticTopUp,
     BillingAccount,
+    CheckoutSession,
     DisputeState,
     DocumentKind,
     EventState,
@@ -26,14 +27,13 @@ from billing.models import (
     Invoice,
     InvoiceState,
     MethodState,
-    PayLink,
     PaymentAttempt,
     PaymentDispute,
     PaymentRefund,
     SavedMethod,
 )
 from billing.payments import customers, gateway_access, payment_posting, refunds, retries, saved_methods, sync
-from billing.payments.gateways.base import Gateway, GatewayError, Happened
+from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError
 from billing.receivables import credit_balance, pauses, settlement
 from billing.receivables.dunning_policies import Policies
 from billing.rules import gateway_amounts
@@ -47,13 +47,15 @@ BOUNDS_HOLD: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class NotChargeable:
     """Why an invoice is not charged now, in a sentence."""
 
     why: str
 
 
-def charge(*, invoice: Invoice, gateway: Gateway, moment: datetime, on: date) -> PaymentAttempt | Held:
+def charge(
+    *, invoice: Invoice, gateway: Gateway, moment: datetime, on: date
+) -> PaymentAttempt | NotChargeable:
     """Charge what is due of an invoice to the tenant's preferred means of payment, off session.
 
     By two at once, or again after a kill, one attempt is made: a second call sends or follows the first.
@@ -63,7 +65,7 @@ def charge(*, invoice: Invoice, gateway: Gateway, moment: datetime, on: date) ->
     if attempt is None:
         customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
         outcome = prepare(invoice=invoice, customer=customer, moment=moment, on=on)
-        if isinstance(outcome, Held):
+        if isinstance(outcome, NotChargeable):
             return outcome
         attempt = outcome
     follow(attempt=attempt, gateway=gateway, moment=moment)
@@ -83,7 +85,7 @@ def is_under_way(invoice: Invoice, *, own_attempt: PaymentAttempt | None = None)
 
 
 @transaction.atomic
-def prepare(*, invoice: Invoice, customer: str, moment: datetime, on: date) -> PaymentAttempt | Held:
+def prepare(*, invoice: Invoice, customer: str, moment: datetime, on: date) -> PaymentAttempt | NotChargeable:
     """Commit an attempt over what is due, to be sent; or say why not. The invoice's row is locked meanwhile."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     method = SavedMethod.objects.filter(
@@ -91,9 +93,9 @@ def prepare(*, invoice: Invoice, customer: str, moment: datetime, on: date) -> P
     ).first()
     reason = _held(invoice, method, moment)
     if reason is not None or method is None:
-        return Held(reason or "No means of payment is saved.")
+        return NotChargeable(reason or "No means of payment is saved.")
     due = settlement.balance(invoice=invoice, on=on).due.minor
-    if isinstance(amounts := chargeable(due, invoice.currency), Held):
+    if isinstance(amounts := chargeable(due, invoice.currency), NotChargeable):
         return amounts
     amount, over = amounts
     attempt = PaymentAttempt(
@@ -160,7 +162,11 @@ def follow(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> No
 
 def _ended(attempt: PaymentAttempt | None, gateway: Gateway, moment: datetime) -> None:
     """Give up a charge that the gateway made and never tried: nobody can confirm it any more."""
-    if attempt is None or attempt.external_id is None or PayLink.objects.filter(attempt=attempt).exists():
+    if (
+        attempt is None
+        or attempt.external_id is None
+        or CheckoutSession.objects.filter(attempt=attempt).exists()
+    ):
         return
     if attempt.state == AttemptState.OFFERED:
         key = gateway_access.key_for("pi-cancel", attempt.pk)
@@ -211,15 +217,17 @@ def tags_of(attempt: PaymentAttempt) -> dict[str, str]:
     )
 
 
-def chargeable(due: int, currency: str) -> tuple[int, int] | Held:
+def chargeable(due: int, currency: str) -> tuple[int, int] | NotChargeable:
     """(The gateway's amount, what is left over of ours), or why nothing can be charged."""
     if due <= 0:
-        return Held("Nothing is due.")
+        return NotChargeable("Nothing is due.")
     amount, over = gateway_amounts.to_stripe(due, currency)
     if amount < gateway_amounts.least(currency):
-        return Held("What is due is below the smallest amount that can be charged; it waits for a transfer.")
+        return NotChargeable(
+            "What is due is below the smallest amount that can be charged; it waits for a transfer."
+        )
     if amount > gateway_amounts.MOST:
-        return Held(
+        return NotChargeable(
             "What is due is above the largest amount that can be charged at once; ask for a transfer."
         )
     return amount, over
@@ -251,7 +259,7 @@ def refusal(
         return "The means of payment cannot be charged any more."
     if is_under_way(invoice, own_attempt=own_attempt):
         return "A payment is under way."
-    if PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS).exists():
+    if CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS).exists():
         return "A page to pay on is open."
     if PaymentDispute.objects.filter(attempt__invoice=invoice, state__in=UNDECIDED).exists():
         return "A payment of it is disputed at the bank: until that is decided, nothing is charged."
@@ -264,7 +272,7 @@ def _rests(invoice: Invoice, moment: datetime) -> str | None:
         return "Automatic payment is turned off."
     if Invoice.objects.filter(Exists(pauses.of_invoices(moment.date())), pk=invoice.pk).exists():
         return "Somebody paused it."
-    if _is_parked(invoice.tenant_id):
+    if _needs_review(invoice.tenant_id):
         return (
             "Something that the gateway told of its tenant belongs to nothing yet: people look at it first."
         )
@@ -280,10 +288,10 @@ def _rests(invoice: Invoice, moment: datetime) -> str | None:
     return None
 
 
-def _is_parked(tenant: int) -> bool:
+def _needs_review(tenant: int) -> bool:
     """Whether money of the tenant may have moved that is booked nowhere: nothing is charged beside it."""
     slugs = Tenant.objects.filter(pk=tenant).values("slug")
-    return GatewayEvent.objects.filter(state=EventState.PARKED, tenant_slug__in=slugs).exists()
+    return GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW, tenant_slug__in=slugs).exists()
 
 
 def _may_send(attempt: PaymentAttempt, moment: datetime) -> bool:
@@ -312,7 +320,7 @@ def _send_off(attempt: PaymentAttempt, moment: datetime) -> bool:
         reason = _held(row.invoice, row.method, moment, own_attempt=row)
         due = settlement.balance(invoice=row.invoice, on=moment.date()).due.minor
         amounts = chargeable(due, row.currency)
-        if reason is not None or isinstance(amounts, Held) or due - amounts[1] != row.amount:
+        if reason is not None or isinstance(amounts, NotChargeable) or due - amounts[1] != row.amount:
             _end(row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent.")
             return False
     PaymentAttempt.objects.filter(pk=row.pk).update(sent_at=moment, state=AttemptState.UNKNOWN)
@@ -329,7 +337,7 @@ def _may_charge_top_up(row: PaymentAttempt) -> bool:
         return False
     if row.top_up.crossing is None:
         return True
-    if _is_parked(row.tenant_id):
+    if _needs_review(row.tenant_id):
         return False
     wallet = entries.locked([row.top_up.wallet_id])[row.top_up.wallet_id]
     return AutomaticTopUp.objects.filter(wallet=wallet, active=True, below__gt=wallet.balance).exists()
@@ -337,13 +345,13 @@ def _may_charge_top_up(row: PaymentAttempt) -> bool:
 
 def _heed(attempt: PaymentAttempt, error: GatewayError, moment: datetime, *, first: bool) -> None:
     """What a call without an answer leaves of the attempt; raises the error where it is to be tried again."""
-    if error.happened is Happened.REFUSED:
+    if error.outcome is CallOutcome.REFUSED:
         _refused(attempt, error, moment)
         return
     unanswered = PaymentAttempt.objects.filter(pk=attempt.pk, external_id=None)
-    if error.happened is Happened.STORED:
+    if error.outcome is CallOutcome.STORED:
         unanswered.update(resend=False)
-    if error.happened is Happened.LOCKED_OUT and first:
+    if error.outcome is CallOutcome.LOCKED_OUT and first:
         unanswered.update(
             sent_at=None, state=AttemptState.READY
         )  # nothing was sent that could have done anything

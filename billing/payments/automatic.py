@@ -85,7 +85,7 @@ def turn_off(*, wallet: Wallet, by: str, moment: datetime) -> None:
 
 
 def due() -> list[AutomaticTopUp]:
-    """Those whose wallet is below its mark while a card is there, no top-up of it is under way, and nothing is parked.
+    """Rules of wallets below their mark that have a card, no top-up under way, and nothing that needs review.
 
     None of a tenant that has left. One query.
     """
@@ -93,9 +93,9 @@ def due() -> list[AutomaticTopUp]:
     usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
     rules = rules.filter(Exists(usable))
     flying = PaymentAttempt.objects.filter(UNDER_WAY, top_up__isnull=False)
-    parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
+    in_review = GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exclude(tenant_slug="")
     rules = rules.exclude(wallet__in=flying.values("top_up__wallet"))
-    rules = rules.exclude(tenant__slug__in=parked.values("tenant_slug"))
+    rules = rules.exclude(tenant__slug__in=in_review.values("tenant_slug"))
     return list(rules.select_related("wallet__tenant", "tenant").order_by("pk")[:AT_ONCE])
 
 

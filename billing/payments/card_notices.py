@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Exists, OuterRef
 
-from billing.models import BillingAccount, Letter, LetterKind, MethodState, SavedMethod
+from billing.models import BillingAccount, MethodState, Notice, NoticeKind, SavedMethod
 from billing.receivables.dunning_policies import Policies
 from billing.rules.period import period_starting_in
 
@@ -16,7 +16,7 @@ AHEAD = timedelta(days=31)
 """So long before it expires, a card is told of."""
 
 
-def of_cards(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
+def of_cards(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
     """Of cards that are charged by themselves and expire within a month, or have: the next charge would be refused."""
     today = moment.date()
     by_hand = BillingAccount.objects.filter(tenant=OuterRef("tenant"), automatic=False)
@@ -25,9 +25,9 @@ def of_cards(policies: Policies, *, moment: datetime) -> Iterator[Letter]:
     ).filter(exp_year__lte=(today + AHEAD).year)
     for card in rows:
         over_on = _over_on(card)
-        if over_on > today + AHEAD or not policies.of(card.tenant_id, today).letters:
+        if over_on > today + AHEAD or not policies.of(card.tenant_id, today).emails:
             continue
-        kind = LetterKind.CARD_EXPIRED if over_on <= today else LetterKind.CARD_EXPIRES
+        kind = NoticeKind.CARD_EXPIRED if over_on <= today else NoticeKind.CARD_EXPIRES
         name = f"{card.exp_year}-{card.exp_month}{'-soon' if over_on > today else ''}"
         yield _of_card(card, kind, name, moment)
 
@@ -45,13 +45,13 @@ def card_is_gone(card: SavedMethod, *, moment: datetime) -> None:
     """A card was removed, and not here: where nothing else can be charged, its owner is told. Again, nothing more."""
     usable = SavedMethod.objects.filter(tenant=card.tenant_id, state=MethodState.USABLE).exists()
     by_hand = BillingAccount.objects.filter(tenant=card.tenant_id, automatic=False).exists()
-    if usable or by_hand or not Policies([card.tenant_id]).of(card.tenant_id, moment.date()).letters:
+    if usable or by_hand or not Policies([card.tenant_id]).of(card.tenant_id, moment.date()).emails:
         return
-    Letter.objects.bulk_create([_of_card(card, LetterKind.CARD_GONE, "gone", moment)], ignore_conflicts=True)
+    Notice.objects.bulk_create([_of_card(card, NoticeKind.CARD_GONE, "gone", moment)], ignore_conflicts=True)
 
 
-def _of_card(card: SavedMethod, kind: LetterKind, what: str, moment: datetime) -> Letter:
-    return Letter(
+def _of_card(card: SavedMethod, kind: NoticeKind, what: str, moment: datetime) -> Notice:
+    return Notice(
         tenant_id=card.tenant_id,
         kind=kind,
         key=f"card:{card.pk}:{what}",

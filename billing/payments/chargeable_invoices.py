@@ -11,23 +11,23 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_stubs_ext import WithAnnotations
 
 from billing.models import (
-    OPEN_LINKS,
+    OPEN_CHECKOUTS,
     UNDER_WAY,
     UNEXPLAINED,
     AttemptState,
+    CheckoutSession,
     DisputeState,
     EventState,
     GatewayEvent,
     Invoice,
     MethodState,
-    PayLink,
     PaymentAttempt,
     PaymentDispute,
     PaymentRefund,
     SavedMethod,
 )
 from billing.payments import retries
-from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, Held, chargeable
+from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, NotChargeable, chargeable
 from billing.receivables import credit_balance, invoice_balances, pauses
 from billing.receivables.dunning_policies import Policies
 
@@ -48,7 +48,9 @@ def invoices(*, moment: datetime, limit: int) -> list[Due]:
     """Longest due first, leaving out what waits for its next try, and what is too little or too much for a charge:
     however much of that there is, it keeps nobody from being charged. A query each for slices of candidates."""
     rows = _unpaid(moment).order_by("due_on", "pk").values_list("pk", "left", "currency")
-    invoice_ids = [pk for pk, left, currency in rows if not isinstance(chargeable(left, currency), Held)]
+    invoice_ids = [
+        pk for pk, left, currency in rows if not isinstance(chargeable(left, currency), NotChargeable)
+    ]
     due_invoices: list[Due] = []
     for first in range(0, len(invoice_ids), SLICE):
         if len(due_invoices) >= limit:
@@ -87,8 +89,8 @@ def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balan
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
     refunds = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
-    open_pages = PayLink.objects.filter(
-        attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS, made_at__gt=moment - TYPING
+    open_pages = CheckoutSession.objects.filter(
+        attempt__invoice=OuterRef("pk"), state__in=OPEN_CHECKOUTS, made_at__gt=moment - TYPING
     )  # an older one is closed before the charge
     refused = PaymentAttempt.objects.filter(
         invoice=OuterRef("pk"),
@@ -106,5 +108,5 @@ def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balan
         .filter(~Exists(credit_balance.held_for()))
         .filter(~Exists(pauses.of_invoices(moment.date())))
     )
-    parked = GatewayEvent.objects.filter(state=EventState.PARKED).exclude(tenant_slug="")
-    return rows.exclude(tenant__slug__in=parked.values("tenant_slug"))
+    in_review = GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exclude(tenant_slug="")
+    return rows.exclude(tenant__slug__in=in_review.values("tenant_slug"))

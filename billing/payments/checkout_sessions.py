@@ -11,20 +11,20 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from billing.models import (
-    OPEN_LINKS,
+    OPEN_CHECKOUTS,
     AttemptState,
+    CheckoutSession,
+    CheckoutState,
     DocumentKind,
     Invoice,
     InvoiceState,
-    LinkState,
-    PayLink,
     PaymentAttempt,
     SavedMethod,
 )
 from billing.payments import attempts, customers, gateway_access, saved_methods, sync
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.gateway_access import CollectingError
-from billing.payments.gateways.base import Gateway, GatewayError, Happened, Params, Session, SessionState
+from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Params, Session, SessionState
 from billing.receivables import settlement
 from portal.core.tenants.models import Tenant
 
@@ -48,30 +48,32 @@ class Back:
     stopped: str  # gains `?page=` and the row of the page
 
 
-def pay_page(*, invoice: Invoice, gateway: Gateway, back: Back, who: str, moment: datetime) -> PayLink:
+def pay_page(
+    *, invoice: Invoice, gateway: Gateway, back: Back, who: str, moment: datetime
+) -> CheckoutSession:
     """An open page on which what is due of the invoice can be paid: the one that is open for just that, whoever
     asked for it, or a new one.
 
     Raises CollectingError where nothing can be paid there, and after many new ones; GatewayError where no page can
     be had now.
     """
-    open_link = _open_page(invoice, gateway, moment)
-    if open_link is not None:
-        return open_link
+    open_checkout = _open_page(invoice, gateway, moment)
+    if open_checkout is not None:
+        return open_checkout
     refuse_many(invoice.tenant, moment)
     close_pages(invoice=invoice, gateway=gateway, moment=moment)
     customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
-    link = _prepare_payment(invoice, customer, back, who, moment)
-    return opened(link, gateway, moment)
+    checkout = _prepare_payment(invoice, customer, back, who, moment)
+    return opened(checkout, gateway, moment)
 
 
-def card_page(*, tenant: Tenant, gateway: Gateway, back: Back, who: str, moment: datetime) -> PayLink:
+def card_page(*, tenant: Tenant, gateway: Gateway, back: Back, who: str, moment: datetime) -> CheckoutSession:
     """An open page on which the tenant saves a card; it becomes the preferred one once it is saved."""
     customers.refuse_archived(tenant)
-    open_one = PayLink.objects.filter(
+    open_one = CheckoutSession.objects.filter(
         tenant=tenant,
         attempt=None,
-        state=LinkState.OPEN,
+        state=CheckoutState.OPEN,
         asked_by=who,
         expires_at__gt=moment,
         made_at__gt=moment + LONG_ENOUGH - PAGE_LIVES,
@@ -80,44 +82,44 @@ def card_page(*, tenant: Tenant, gateway: Gateway, back: Back, who: str, moment:
         return open_one
     refuse_many(tenant, moment)
     customer = customers.customer_of(tenant, gateway=gateway, moment=moment)
-    link = PayLink(tenant=tenant, made_at=moment, asked_by=who)
-    tags = gateway_access.tags(tenant=tenant.slug, kind="card", link=link.pk)
-    link.params = page_of(customer, back, tags) | {
+    checkout = CheckoutSession(tenant=tenant, made_at=moment, asked_by=who)
+    tags = gateway_access.tags(tenant=tenant.slug, kind="card", checkout=checkout.pk)
+    checkout.params = page_of(customer, back, tags) | {
         "mode": "setup",
         "allowed_payment_method_types": ["card"],
         "setup_intent_data": {"metadata": tags},
     }
-    link.save(force_insert=True)
-    return opened(link, gateway, moment)
+    checkout.save(force_insert=True)
+    return opened(checkout, gateway, moment)
 
 
-def _open_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> PayLink | None:
+def _open_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> CheckoutSession | None:
     """The page that asks for what is due now, and will be open for a while; the gateway is asked now and then."""
-    link = (
-        PayLink.objects.filter(
+    checkout = (
+        CheckoutSession.objects.filter(
             attempt__invoice=invoice,
-            state=LinkState.OPEN,
+            state=CheckoutState.OPEN,
             expires_at__gt=moment + LONG_ENOUGH,
             made_at__gt=moment + LONG_ENOUGH - PAGE_LIVES,
         )
         .select_related("attempt__invoice", "tenant")
         .first()
     )
-    if link is None or link.attempt is None:
+    if checkout is None or checkout.attempt is None:
         return None
     due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
-    if not is_current(link.attempt, due=due):
+    if not is_current(checkout.attempt, due=due):
         return None
-    if link.attempt.page_used or (link.looked_at or link.made_at) <= moment - JUST_LOOKED:
-        follow(link=link, gateway=gateway, moment=moment)
-        link.refresh_from_db()
-    return link if link.state == LinkState.OPEN else None
+    if checkout.attempt.page_used or (checkout.looked_at or checkout.made_at) <= moment - JUST_LOOKED:
+        follow(checkout=checkout, gateway=gateway, moment=moment)
+        checkout.refresh_from_db()
+    return checkout if checkout.state == CheckoutState.OPEN else None
 
 
 def is_current(attempt: PaymentAttempt, *, due: int) -> bool:
     """Whether the attempt of a page asks for what is due of its invoice now: a transfer may have come, or a credit."""
     amounts = attempts.chargeable(due, attempt.currency)
-    return not isinstance(amounts, Held) and due - amounts[1] == attempt.amount
+    return not isinstance(amounts, NotChargeable) and due - amounts[1] == attempt.amount
 
 
 def refuse_many(tenant: Tenant, moment: datetime) -> None:
@@ -125,7 +127,7 @@ def refuse_many(tenant: Tenant, moment: datetime) -> None:
 
     Raises CollectingError after many new ones within an hour.
     """
-    new = PayLink.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1)).count()
+    new = CheckoutSession.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1)).count()
     if new >= MOST_NEW:
         raise CollectingError(
             f"{new} pages to pay or to save a card on were opened within an hour: please try again later."
@@ -134,33 +136,33 @@ def refuse_many(tenant: Tenant, moment: datetime) -> None:
 
 def close_pages(*, invoice: Invoice, gateway: Gateway, moment: datetime) -> None:
     """Close the invoice's open pages, so that nobody pays there any more. One that was used is applied instead."""
-    for link in PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS):
-        close(link=link, gateway=gateway, moment=moment)
+    for checkout in CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS):
+        close(checkout=checkout, gateway=gateway, moment=moment)
 
 
-def close(*, link: PayLink, gateway: Gateway, moment: datetime) -> None:
+def close(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
     """Close a page that nobody uses, was left by its payer, or is in the way of a charge; one that was used is applied
     instead, and one that is closed stays so. Raises as `follow`.
     """
-    if link.state not in OPEN_LINKS:
+    if checkout.state not in OPEN_CHECKOUTS:
         return
-    follow(link=link, gateway=gateway, moment=moment)
-    link.refresh_from_db()
-    if link.state == LinkState.OPEN and link.external_id is not None:
+    follow(checkout=checkout, gateway=gateway, moment=moment)
+    checkout.refresh_from_db()
+    if checkout.state == CheckoutState.OPEN and checkout.external_id is not None:
         try:
-            _end(link, link.external_id, gateway, moment)
+            _end(checkout, checkout.external_id, gateway, moment)
         except GatewayError as error:
-            if error.happened is not Happened.REFUSED:
+            if error.outcome is not CallOutcome.REFUSED:
                 raise
-            follow(link=link, gateway=gateway, moment=moment)  # it was used or closed meanwhile
+            follow(checkout=checkout, gateway=gateway, moment=moment)  # it was used or closed meanwhile
 
 
-def _end(link: PayLink, name: str, gateway: Gateway, moment: datetime) -> None:
-    if link.confirms:
-        ended = gateway.cancel_charge(name, key=gateway_access.key_for("pi-cancel", link.attempt_id))
+def _end(checkout: CheckoutSession, name: str, gateway: Gateway, moment: datetime) -> None:
+    if checkout.confirms:
+        ended = gateway.cancel_charge(name, key=gateway_access.key_for("pi-cancel", checkout.attempt_id))
         sync.apply_charge(ended, moment=moment)
     else:
-        sync.apply_session(gateway.expire_session(name, key=gateway_access.key_for("cs-expire", link.pk)))
+        sync.apply_session(gateway.expire_session(name, key=gateway_access.key_for("cs-expire", checkout.pk)))
 
 
 def withdraw(*, invoice: Invoice, moment: datetime) -> None:
@@ -169,41 +171,41 @@ def withdraw(*, invoice: Invoice, moment: datetime) -> None:
         return
     try:
         close_pages(invoice=invoice, gateway=gateway_access.gateway(), moment=moment)
-    except (GatewayError, gateway_access.UnplacedError) as error:
+    except (GatewayError, gateway_access.UnmatchedObjectError) as error:
         raise CollectingError(f"A page to pay {invoice} is open and cannot be closed now: {error}") from error
 
 
-def come_back(*, link: PayLink, gateway: Gateway, moment: datetime) -> bool:
+def come_back(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> bool:
     """Find out what was done on the page that somebody comes back from; False where that cannot be asked now.
 
     Until the gateway has answered, its payment counts as under way, so that nobody pays a second time. A browser
     comes back as often as somebody reloads: after many returns the gateway is asked once a minute. Raises as `follow`.
     """
-    paid = link.attempt is not None and link.attempt.state == AttemptState.SUCCEEDED
-    if paid or link.state == LinkState.EXPIRED:
+    paid = checkout.attempt is not None and checkout.attempt.state == AttemptState.SUCCEEDED
+    if paid or checkout.state == CheckoutState.EXPIRED:
         return True
     few = Q(returns__lt=MOST_RETURNS) | Q(looked_at=None) | Q(looked_at__lte=moment - JUST_LOOKED)
-    if not PayLink.objects.filter(few, pk=link.pk).update(returns=F("returns") + 1):
+    if not CheckoutSession.objects.filter(few, pk=checkout.pk).update(returns=F("returns") + 1):
         return False  # and nothing counts as under way that is not asked for
-    if link.state in OPEN_LINKS:
-        PaymentAttempt.objects.filter(link=link, state=AttemptState.OFFERED).update(page_used=True)
-    follow(link=link, gateway=gateway, moment=moment)
+    if checkout.state in OPEN_CHECKOUTS:
+        PaymentAttempt.objects.filter(checkout=checkout, state=AttemptState.OFFERED).update(page_used=True)
+    follow(checkout=checkout, gateway=gateway, moment=moment)
     return True
 
 
-def follow(*, link: PayLink, gateway: Gateway, moment: datetime) -> None:
+def follow(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
     """Find out how a page stands, and what was paid or saved there."""
-    PayLink.objects.filter(pk=link.pk).update(looked_at=moment)
-    if link.external_id is None:
-        _find(link, gateway, moment)
+    CheckoutSession.objects.filter(pk=checkout.pk).update(looked_at=moment)
+    if checkout.external_id is None:
+        _find(checkout, gateway, moment)
         return
-    if link.confirms:
-        sync.read_charge(link.external_id, gateway=gateway, moment=moment)
+    if checkout.confirms:
+        sync.read_charge(checkout.external_id, gateway=gateway, moment=moment)
         return
-    take_over(session=gateway.find_session(link.external_id), gateway=gateway, moment=moment)
+    take_over(session=gateway.find_session(checkout.external_id), gateway=gateway, moment=moment)
 
 
-def take_over(*, session: Session, gateway: Gateway, moment: datetime) -> PayLink | None:
+def take_over(*, session: Session, gateway: Gateway, moment: datetime) -> CheckoutSession | None:
     """Take over how a page that was just read stands, and what was paid or saved there; None for one that is not ours.
 
     Any number of times. Its charge is read before it counts as used or closed: until what was paid is booked,
@@ -213,52 +215,54 @@ def take_over(*, session: Session, gateway: Gateway, moment: datetime) -> PayLin
         return None
     if session.charge:
         sync.read_charge(session.charge, gateway=gateway, moment=moment)
-    link = sync.apply_session(session)
-    if link is None:
+    checkout = sync.apply_session(session)
+    if checkout is None:
         return None
     if session.charge and session.state is not SessionState.OPEN:
         sync.read_charge(session.charge, gateway=gateway, moment=moment)
-    if session.method and session.state is SessionState.COMPLETE and link.attempt_id is None:
+    if session.method and session.state is SessionState.COMPLETE and checkout.attempt_id is None:
         gateway_method = gateway.find_method(session.method)
         if (
-            saved_methods.keep(tenant=link.tenant, method=gateway_method, moment=moment) is None
+            saved_methods.keep(tenant=checkout.tenant, method=gateway_method, moment=moment) is None
             and gateway_method.customer
         ):
-            gateway.detach(gateway_method.id, key=gateway_access.key_for("detach-left", link.pk))
-    if session.method and session.state is SessionState.COMPLETE and link.attempt_id is not None:
-        _keep_typed(link, session.method, gateway, moment)
-    return link
+            gateway.detach(gateway_method.id, key=gateway_access.key_for("detach-left", checkout.pk))
+    if session.method and session.state is SessionState.COMPLETE and checkout.attempt_id is not None:
+        _keep_typed(checkout, session.method, gateway, moment)
+    return checkout
 
 
-def _keep_typed(link: PayLink, method: str, gateway: Gateway, moment: datetime) -> None:
+def _keep_typed(checkout: CheckoutSession, method: str, gateway: Gateway, moment: datetime) -> None:
     """A card that was typed on the page and is to be kept, as its payer ticked there: the gateway has saved it."""
     if SavedMethod.objects.filter(external_id=method).exists():
         return
     gateway_method = gateway.find_method(method)
     if gateway_method.customer:
-        saved_methods.keep(tenant=link.tenant, method=gateway_method, moment=moment)
+        saved_methods.keep(tenant=checkout.tenant, method=gateway_method, moment=moment)
 
 
 @transaction.atomic
-def _prepare_payment(invoice: Invoice, customer: str, back: Back, who: str, moment: datetime) -> PayLink:
+def _prepare_payment(
+    invoice: Invoice, customer: str, back: Back, who: str, moment: datetime
+) -> CheckoutSession:
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
         raise CollectingError(f"{invoice} cannot be paid.")
     if attempts.is_under_way(invoice):
         raise CollectingError("A payment of this invoice is under way: wait until it has settled.")
-    if PayLink.objects.filter(attempt__invoice=invoice, state__in=OPEN_LINKS).exists():
+    if CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS).exists():
         raise CollectingError("Somebody has just opened a page to pay this invoice: use that one.")
     due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
-    if isinstance(amounts := attempts.chargeable(due, invoice.currency), Held):
+    if isinstance(amounts := attempts.chargeable(due, invoice.currency), NotChargeable):
         raise CollectingError(amounts.why)
     amount, over = amounts
     attempt = PaymentAttempt(
         pk=uuid4(), tenant=invoice.tenant, invoice=invoice, amount=due - over, currency=invoice.currency,
         state=AttemptState.OFFERED, made_at=moment,
     )  # fmt: skip
-    link = PayLink(tenant=invoice.tenant, attempt=attempt, made_at=moment, asked_by=who)
+    checkout = CheckoutSession(tenant=invoice.tenant, attempt=attempt, made_at=moment, asked_by=who)
     tags = attempts.tags_of(attempt)
-    link.params = page_of(customer, back, tags | {"ct_link": str(link.pk)}) | {
+    checkout.params = page_of(customer, back, tags | {"ct_checkout": str(checkout.pk)}) | {
         "mode": "payment",
         "allowed_payment_method_types": ["card", *(["sepa_debit"] if invoice.currency == "EUR" else [])],
         "client_reference_id": str(attempt.pk),
@@ -276,8 +280,8 @@ def _prepare_payment(invoice: Invoice, customer: str, back: Back, who: str, mome
         "saved_payment_method_options": {"payment_method_save": "enabled"},
     }
     attempt.save(force_insert=True)
-    link.save(force_insert=True)
-    return link
+    checkout.save(force_insert=True)
+    return checkout
 
 
 def page_of(customer: str, back: Back, tags: dict[str, str]) -> Params:
@@ -285,52 +289,56 @@ def page_of(customer: str, back: Back, tags: dict[str, str]) -> Params:
     return {
         "customer": customer,
         "success_url": f"{back.done}?session={{CHECKOUT_SESSION_ID}}",
-        "cancel_url": f"{back.stopped}?page={tags['ct_link']}",
+        "cancel_url": f"{back.stopped}?page={tags['ct_checkout']}",
         "metadata": tags,
     }
 
 
-def opened(link: PayLink, gateway: Gateway, moment: datetime) -> PayLink:
+def opened(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> CheckoutSession:
     """Ask for the page of a row that is committed; by the same key, a second call gets the same page.
 
     Raises GatewayError. Where the gateway refused, the row is closed; else it may have opened and is looked up later.
     """
-    PayLink.objects.filter(pk=link.pk, state=LinkState.READY).update(state=LinkState.UNKNOWN)
+    CheckoutSession.objects.filter(pk=checkout.pk, state=CheckoutState.READY).update(
+        state=CheckoutState.UNKNOWN
+    )
     try:
-        session = gateway.open_session(link.params, key=gateway_access.key_for("cs", link.pk))
+        session = gateway.open_session(checkout.params, key=gateway_access.key_for("cs", checkout.pk))
     except GatewayError as error:
-        if error.happened is Happened.REFUSED:
-            _never_opened(link)
+        if error.outcome is CallOutcome.REFUSED:
+            _never_opened(checkout)
         gateway_access.heed(error, moment=moment)
         raise
     sync.apply_session(session)
-    link.refresh_from_db()
-    return link
+    checkout.refresh_from_db()
+    return checkout
 
 
-def _find(link: PayLink, gateway: Gateway, moment: datetime) -> None:
+def _find(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
     """A page whose opening brought no answer: the same call tells, while its key is known."""
-    if gateway_access.is_fresh(link.made_at, moment=moment):
+    if gateway_access.is_fresh(checkout.made_at, moment=moment):
         try:
-            opened(link, gateway, moment)
+            opened(checkout, gateway, moment)
         except GatewayError as error:
-            if error.happened is not Happened.STORED:
+            if error.outcome is not CallOutcome.STORED:
                 raise
         else:
             return
-    since = int((link.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
-    for session in gateway.sessions(since=since, customer=link.params["customer"]):
-        if session.tags.get("ct_link") == str(link.pk):
+    since = int((checkout.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
+    for session in gateway.sessions(since=since, customer=checkout.params["customer"]):
+        if session.tags.get("ct_checkout") == str(checkout.pk):
             take_over(session=gateway.find_session(session.id), gateway=gateway, moment=moment)
             return
-    _never_opened(link)
+    _never_opened(checkout)
 
 
 @transaction.atomic
-def _never_opened(link: PayLink) -> None:
+def _never_opened(checkout: CheckoutSession) -> None:
     """Unless somebody else has learned meanwhile that it was."""
-    closed = PayLink.objects.filter(pk=link.pk, external_id=None).update(state=LinkState.EXPIRED)
-    if closed and link.attempt_id is not None:
-        PaymentAttempt.objects.filter(pk=link.attempt_id, state=AttemptState.OFFERED).update(
+    closed = CheckoutSession.objects.filter(pk=checkout.pk, external_id=None).update(
+        state=CheckoutState.EXPIRED
+    )
+    if closed and checkout.attempt_id is not None:
+        PaymentAttempt.objects.filter(pk=checkout.attempt_id, state=AttemptState.OFFERED).update(
             state=AttemptState.CANCELED
         )

@@ -16,9 +16,9 @@ from django.db.models import F, Q
 from billing.models import (
     AttemptState,
     AutomaticTopUp,
+    CheckoutSession,
+    CheckoutState,
     Invoice,
-    LinkState,
-    PayLink,
     PaymentAttempt,
     PaymentRefund,
     RefundState,
@@ -33,7 +33,7 @@ from billing.payments import (
     refunds,
     webhook_events,
 )
-from billing.payments.gateways.base import Gateway, GatewayError, Happened
+from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError
 from billing.receivables import credit_balance, invoice_balances
 from portal.core import locks
 from portal.core.locks import Work
@@ -94,7 +94,7 @@ def _run(gateway: Gateway, clock: Clock) -> Sweep:
     polls = _each(done, [None], lambda _: webhook_events.poll(gateway=gateway, moment=clock()), clock)
     done.applied = _each(
         done,
-        [*webhook_events.waiting(before=moment), *webhook_events.parked(moment=moment)],
+        [*webhook_events.waiting(before=moment), *webhook_events.needing_review(moment=moment)],
         lambda event: webhook_events.apply(event, gateway=gateway, moment=clock()),
         clock,
     )
@@ -114,13 +114,13 @@ def _run(gateway: Gateway, clock: Clock) -> Sweep:
     done.followed += _each(
         done,
         _open_pages(moment),
-        lambda link: checkout_sessions.follow(link=link, gateway=gateway, moment=clock()),
+        lambda checkout: checkout_sessions.follow(checkout=checkout, gateway=gateway, moment=clock()),
         clock,
     )
     _each(
         done,
         _outlived_pages(moment),
-        lambda link: checkout_sessions.close(link=link, gateway=gateway, moment=clock()),
+        lambda checkout: checkout_sessions.close(checkout=checkout, gateway=gateway, moment=clock()),
         clock,
     )
     _each(
@@ -156,7 +156,7 @@ def _charge(done: Sweep, invoice: chargeable_invoices.Due, gateway: Gateway, clo
         outcome = attempts.charge(
             invoice=due_invoice.invoice, gateway=gateway, moment=clock(), on=due_invoice.on
         )
-        if isinstance(outcome, attempts.Held):
+        if isinstance(outcome, attempts.NotChargeable):
             done.held += 1
         else:
             done.charged += 1
@@ -198,20 +198,24 @@ def _to_look_again(moment: datetime) -> Q:
     return condition
 
 
-def _open_pages(moment: datetime) -> Iterable[PayLink]:
+def _open_pages(moment: datetime) -> Iterable[CheckoutSession]:
     """Those that brought no answer first; then those that were used; then those looked at the longest ago."""
-    rows = PayLink.objects.select_related("attempt", "tenant")
+    rows = CheckoutSession.objects.select_related("attempt", "tenant")
     rows = rows.order_by(LONGEST_AGO, "made_at")
-    unanswered = rows.filter(state__in=(LinkState.READY, LinkState.UNKNOWN), made_at__lt=moment - OPENING)
+    unanswered = rows.filter(
+        state__in=(CheckoutState.READY, CheckoutState.UNKNOWN), made_at__lt=moment - OPENING
+    )
     yield from unanswered[:AT_ONCE]
     yield from rows.filter(attempt__state=AttemptState.OFFERED, attempt__page_used=True)[:AT_ONCE]
-    left_open = rows.filter(_to_look_again(moment), state=LinkState.OPEN, made_at__lt=moment - LOOK_AGAIN)
+    left_open = rows.filter(_to_look_again(moment), state=CheckoutState.OPEN, made_at__lt=moment - LOOK_AGAIN)
     yield from left_open.exclude(attempt__page_used=True)[:AT_ONCE]
 
 
-def _outlived_pages(moment: datetime) -> Iterable[PayLink]:
-    rows = PayLink.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
-    yield from rows.filter(state=LinkState.OPEN, made_at__lte=moment - checkout_sessions.PAGE_LIVES)[:AT_ONCE]
+def _outlived_pages(moment: datetime) -> Iterable[CheckoutSession]:
+    rows = CheckoutSession.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
+    yield from rows.filter(state=CheckoutState.OPEN, made_at__lte=moment - checkout_sessions.PAGE_LIVES)[
+        :AT_ONCE
+    ]
 
 
 def _outdated_pages() -> Iterable[Invoice]:
@@ -219,12 +223,12 @@ def _outdated_pages() -> Iterable[Invoice]:
 
     Two queries, however many pages are open.
     """
-    rows = PayLink.objects.filter(state=LinkState.OPEN, attempt__invoice__isnull=False)
+    rows = CheckoutSession.objects.filter(state=CheckoutState.OPEN, attempt__invoice__isnull=False)
     opened = list(rows.select_related("attempt__invoice").order_by("made_at"))
-    invoices = Invoice.objects.filter(attempts__link__in=[link.pk for link in opened])
+    invoices = Invoice.objects.filter(attempts__checkout__in=[checkout.pk for checkout in opened])
     left = dict(invoice_balances.with_left(invoices).values_list("pk", "left"))
-    for link in opened:
-        attempt = link.attempt
+    for checkout in opened:
+        attempt = checkout.attempt
         if attempt is None or attempt.invoice is None:
             continue
         if not checkout_sessions.is_current(attempt, due=left.get(attempt.invoice.pk, 0)):
@@ -252,10 +256,10 @@ def _each(done: Sweep, things: Iterable[T], act: Callable[[T], object], clock: C
         except GatewayError as error:
             _trouble(done, thing, str(error))
             gateway_access.heed(error, moment=clock())
-            done.unanswered = done.unanswered + 1 if error.happened is Happened.LOST else 0
-            if error.happened is Happened.LOCKED_OUT:
+            done.unanswered = done.unanswered + 1 if error.outcome is CallOutcome.LOST else 0
+            if error.outcome is CallOutcome.LOCKED_OUT:
                 break
-        except gateway_access.UnplacedError as error:
+        except gateway_access.UnmatchedObjectError as error:
             _trouble(done, thing, str(error))
         except Exception as error:
             log.exception("collecting failed", what=str(thing))

@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 from billing.models import Archive, BillingAccount, MethodState, SavedMethod
 from billing.payments import card_notices, gateway_access
 from billing.payments.gateway_access import CollectingError
-from billing.payments.gateways.base import Gateway, GatewayError, Happened
+from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError
 from portal.core.tenants.models import Tenant
 
 
@@ -129,7 +129,7 @@ def _find_or_create(account: BillingAccount, gateway: Gateway, moment: datetime)
             key = gateway_access.key_for("customer", f"{account.tenant_id}:{account.turn}")
             return gateway.create_customer(account.params, key=key)
         except GatewayError as error:
-            if error.happened is not Happened.STORED:
+            if error.outcome is not CallOutcome.STORED:
                 raise
     expected = account.params["metadata"]
     for customer, metadata in gateway.customers(
@@ -141,4 +141,4 @@ def _find_or_create(account: BillingAccount, gateway: Gateway, moment: datetime)
     BillingAccount.objects.filter(pk=account.pk, customer=None, turn=account.turn).update(
         turn=account.turn + 1, asked_at=None
     )
-    raise GatewayError("The customer was not made; the next try makes it.", Happened.BUSY)
+    raise GatewayError("The customer was not made; the next try makes it.", CallOutcome.BUSY)

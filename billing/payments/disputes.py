@@ -22,13 +22,13 @@ _RANK = {DisputeState.INQUIRY: 0, DisputeState.OPEN: 1, DisputeState.WON: 2, Dis
 def apply_dispute(gateway_dispute: Dispute, *, moment: datetime) -> PaymentDispute | None:
     """Take over how a dispute stands; None for one of a charge that is not ours. Any number of times.
 
-    Raises UnplacedError for one in another currency than its payment.
+    Raises UnmatchedObjectError for one in another currency than its payment.
     """
     attempt = payment_posting.locked(external_id=gateway_dispute.charge)
     if attempt is None:
         return None
     if gateway_dispute.currency != attempt.currency:
-        raise gateway_access.UnplacedError(
+        raise gateway_access.UnmatchedObjectError(
             f"Dispute {gateway_dispute.id} is in {gateway_dispute.currency}, its payment in {attempt.currency}.",
             tenant=attempt.tenant.slug,
         )

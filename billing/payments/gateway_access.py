@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 
-from billing.models import Collector
-from billing.payments.gateways.base import Gateway, GatewayError, Happened
+from billing.models import GatewayAccount
+from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError
 
 KEY_LIVES: Final = timedelta(hours=23)
 """For so long the same key is sent again; Stripe forgets it after 24 hours, and would do all of it once more."""
 
 
-class UnplacedError(Exception):
+class UnmatchedObjectError(Exception):
     """Something of ours at the gateway that belongs to nothing here: people look, and the tenant is not charged."""
 
     def __init__(self, message: str, *, tenant: str) -> None:
@@ -53,7 +53,7 @@ def gateway() -> Gateway:
             "Nothing is collected here yet: set STRIPE_SECRET_KEY, as docs/how-to/go-live-with-stripe.md says."
         )
     client = _gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
-    row = Collector.objects.filter(pk=1).first() or _first(client)
+    row = GatewayAccount.objects.filter(pk=1).first() or _first(client)
     if settings.STRIPE_ACCOUNT_LABEL not in ("", str(row.deployment)):
         raise CollectingError(
             f"This database is {row.deployment} at Stripe, and STRIPE_ACCOUNT_LABEL says "
@@ -61,7 +61,7 @@ def gateway() -> Gateway:
             "set it to the former, or use the database that belongs to it."
         )
     if row.live is None:
-        Collector.objects.filter(pk=row.pk, live=None).update(live=client.live)
+        GatewayAccount.objects.filter(pk=row.pk, live=None).update(live=client.live)
     elif row.live is not client.live:
         modes = ("live", "test") if row.live else ("test", "live")
         raise CollectingError(
@@ -78,16 +78,16 @@ def _gateway(key: str, base: str) -> Gateway:
     return Stripe(key=key, base=base)
 
 
-def collector() -> Collector:
+def gateway_account() -> GatewayAccount:
     """The row of it. Raises CollectingError as `gateway` does, where this database has collected nothing yet."""
-    row = Collector.objects.filter(pk=1).first()
+    row = GatewayAccount.objects.filter(pk=1).first()
     if row is None:
         gateway()
-        row = Collector.objects.get(pk=1)
+        row = GatewayAccount.objects.get(pk=1)
     return row
 
 
-def _first(client: Gateway) -> Collector:
+def _first(client: Gateway) -> GatewayAccount:
     """What this deployment is called from now on. Never another name than before, which would forget all it charged.
 
     A database that was made anew, or restored from before its first charge, does not know: the customers there do.
@@ -99,7 +99,7 @@ def _first(client: Gateway) -> Collector:
             f"whether it is that one. Set STRIPE_ACCOUNT_LABEL={others[0]} if it was restored or made anew, so that "
             f"nothing is charged twice; or STRIPE_ACCOUNT_LABEL={uuid4()} if it is another portal in the same account."
         )
-    return Collector.objects.get_or_create(
+    return GatewayAccount.objects.get_or_create(
         pk=1, defaults={"deployment": UUID(deployment) if deployment else uuid4()}
     )[0]
 
@@ -116,19 +116,19 @@ def _named(client: Gateway) -> list[str]:
 
 def key_for(operation: str, name: object) -> str:
     """The idempotency key of a row's call: the same for ever."""
-    return f"ct:{collector().deployment}:{operation}:{name}"
+    return f"ct:{gateway_account().deployment}:{operation}:{name}"
 
 
 def tags(**values: object) -> dict[str, str]:
     """The metadata of an object of ours; `is_ours` knows it again."""
-    return {"ct_deployment": str(collector().deployment)} | {
+    return {"ct_deployment": str(gateway_account().deployment)} | {
         f"ct_{name}": str(value) for name, value in values.items()
     }
 
 
 def is_ours(metadata: Mapping[str, str]) -> bool:
     """Whether an object at the gateway is of this deployment: an account there may be shared."""
-    return metadata.get("ct_deployment") == str(collector().deployment)
+    return metadata.get("ct_deployment") == str(gateway_account().deployment)
 
 
 def row_of(metadata: Mapping[str, str], noun: str) -> UUID:
@@ -146,14 +146,14 @@ def is_fresh(sent_at: datetime, *, moment: datetime) -> bool:
 
 def heed(error: GatewayError, *, moment: datetime) -> None:
     """Stop collecting where the key is refused: every call would be, and no payer is to hear of it."""
-    if error.happened is Happened.LOCKED_OUT:
-        Collector.objects.filter(pk=collector().pk, locked_out_at=None).update(
+    if error.outcome is CallOutcome.LOCKED_OUT:
+        GatewayAccount.objects.filter(pk=gateway_account().pk, locked_out_at=None).update(
             locked_out_at=moment, locked_out_why=str(error)
         )
 
 
 def is_locked_out() -> bool:
-    return Collector.objects.filter(pk=1, locked_out_at__isnull=False).exists()
+    return GatewayAccount.objects.filter(pk=1, locked_out_at__isnull=False).exists()
 
 
 def lacks(rights: Sequence[str]) -> str:
@@ -165,9 +165,9 @@ def lacks(rights: Sequence[str]) -> str:
 
 def stay_out(why: str) -> None:
     """The key is still refused, for this reason."""
-    Collector.objects.filter(pk=1).update(locked_out_why=why)
+    GatewayAccount.objects.filter(pk=1).update(locked_out_why=why)
 
 
 def let_in() -> None:
     """Collect again, after the key was mended."""
-    Collector.objects.filter(pk=1).update(locked_out_at=None, locked_out_why="")
+    GatewayAccount.objects.filter(pk=1).update(locked_out_at=None, locked_out_why="")

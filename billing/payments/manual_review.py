@@ -35,28 +35,28 @@ def not_made(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
 
 @transaction.atomic
 def apply_again(*, event: GatewayEvent) -> None:
-    """Have the next round try what is parked, without waiting for its hour. A second call changes nothing.
+    """Have the next round try what needs review, without waiting for its hour. A second call changes nothing.
 
-    Raises CollectingError for an event that is not parked.
+    Raises CollectingError for an event that does not need review.
     """
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
-    if row.state != EventState.PARKED:
-        raise CollectingError(f"{row} is not parked.")
+    if row.state != EventState.NEEDS_REVIEW:
+        raise CollectingError(f"{row} does not need review.")
     row.applied_at = None
     row.save(update_fields=["applied_at"])
 
 
 @transaction.atomic
 def dealt_with(*, event: GatewayEvent, who: str, why: str, moment: datetime) -> None:
-    """Somebody looked at what is parked and did what is to be done: its tenant is charged again.
+    """Somebody looked at what needs review and did what is to be done: its tenant is charged again.
 
-    The event keeps who and why beside what was wrong. A second call is refused, as for one that is not parked.
+    The event keeps who and why beside what was wrong. A second call is refused, as for one that does not need review.
     """
     if not why.strip():
         raise CollectingError("Say what was done: the reason is kept with it.")
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
-    if row.state != EventState.PARKED:
-        raise CollectingError(f"{row} is not parked.")
+    if row.state != EventState.NEEDS_REVIEW:
+        raise CollectingError(f"{row} does not need review.")
     row.state, row.why, row.applied_at = EventState.SETTLED, f"{row.why} {who}: {why.strip()}", moment
     row.save()
 

@@ -15,17 +15,17 @@ from django_stubs_ext import WithAnnotations
 
 from billing.models import (
     AttemptState,
+    CheckoutSession,
+    CheckoutState,
     Invoice,
-    LinkState,
     MethodState,
-    PayLink,
     PaymentAttempt,
     SavedMethod,
 )
 from billing.payments import attempts, checkout_sessions, customers
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.checkout_sessions import Back
-from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
 from billing.payments.gateways.base import Gateway, GatewayError
 from billing.receivables import invoice_balances, settlement
 from billing.receivables.settlement import Settlement
@@ -118,7 +118,7 @@ def pay_open(
         except CollectingError as refusal:
             done.why = str(refusal)
             break
-        except (GatewayError, UnplacedError):
+        except (GatewayError, UnmatchedObjectError):
             done.unanswered = invoice
             break
         if attempt.state not in {AttemptState.SUCCEEDED, AttemptState.PROCESSING}:
@@ -151,14 +151,14 @@ def open_invoices(
     for row in rows.select_related("tenant").order_by("due_on", "pk"):
         stand = settlement.standing(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
         chargeable = attempts.chargeable(stand.due.minor, row.currency)
-        if stand.settlement in TO_BE_PAID and not isinstance(chargeable, Held):
+        if stand.settlement in TO_BE_PAID and not isinstance(chargeable, NotChargeable):
             invoices.append(row)
     return invoices
 
 
-def confirmation(*, attempt: PaymentAttempt) -> PayLink | None:
+def confirmation(*, attempt: PaymentAttempt) -> CheckoutSession | None:
     """The page of the bank on which the charge waits to be confirmed; None where none is open."""
-    return PayLink.objects.filter(attempt=attempt, confirms=True, state=LinkState.OPEN).first()
+    return CheckoutSession.objects.filter(attempt=attempt, confirms=True, state=CheckoutState.OPEN).first()
 
 
 def _of(key: UUID, invoice: Invoice) -> PaymentAttempt | None:
@@ -189,7 +189,7 @@ def _prepare(
     due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
     if most is not None and due > most:
         raise CollectingError(MORE)
-    if isinstance(amounts := attempts.chargeable(due, invoice.currency), Held):
+    if isinstance(amounts := attempts.chargeable(due, invoice.currency), NotChargeable):
         raise CollectingError(amounts.why)
     amount, over = amounts
     attempt = PaymentAttempt(

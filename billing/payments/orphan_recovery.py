@@ -7,24 +7,24 @@ from uuid import UUID
 
 from billing.models import AttemptState, Invoice, PaymentAttempt, TopUp, Wallet
 from billing.payments import gateway_access
-from billing.payments.gateway_access import UnplacedError
+from billing.payments.gateway_access import UnmatchedObjectError
 from billing.payments.gateways.base import Charge
 from billing.rules import gateway_amounts
 
 
 def adopted(charge: Charge, key: UUID) -> PaymentAttempt:
-    """A row for the charge, of the very invoice or top-up that its tags name; UnplacedError where there is none."""
+    """A row for the charge, of the invoice or top-up that its tags name. Raises UnmatchedObjectError without one."""
     slug = charge.tags.get("ct_tenant", "")
     try:
         amount = gateway_amounts.from_stripe(charge.amount, charge.currency)
     except ValueError as error:
-        raise UnplacedError(str(error), tenant=slug) from error
+        raise UnmatchedObjectError(str(error), tenant=slug) from error
     made_at = datetime.fromtimestamp(charge.created, UTC)
     invoice = _invoice(charge, slug)
     top_up = _top_up(charge, slug, amount, made_at) if invoice is None and key.int else None
     tenant = invoice.tenant if invoice else top_up.tenant if top_up else None
     if tenant is None or not key.int:
-        raise UnplacedError(
+        raise UnmatchedObjectError(
             f"{charge.id} over {charge.amount} {charge.currency} is for {charge.tags.get('ct_number') or 'a top-up'}, "
             "which is not known here: give it back, or record it by hand.",
             tenant=slug,

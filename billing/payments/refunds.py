@@ -22,7 +22,7 @@ from billing.models import (
 )
 from billing.payments import gateway_access, payment_posting
 from billing.payments.gateway_access import CollectingError
-from billing.payments.gateways.base import Gateway, GatewayError, Happened, Refund
+from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Refund
 from billing.receivables import invoice_balances, settlement
 from billing.rules import gateway_amounts
 
@@ -85,10 +85,10 @@ def follow(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None
     try:
         gateway_refund = gateway.refund(refund.params, key=gateway_access.key_for("refund", refund.pk))
     except GatewayError as error:
-        if error.happened is Happened.REFUSED:
+        if error.outcome is CallOutcome.REFUSED:
             _end(refund, RefundState.FAILED, str(error))
             return
-        if error.happened is Happened.STORED:
+        if error.outcome is CallOutcome.STORED:
             PaymentRefund.objects.filter(pk=refund.pk).update(resend=False)
         gateway_access.heed(error, moment=moment)
         raise
@@ -102,13 +102,13 @@ def apply_refund(gateway_refund: Refund, *, moment: datetime) -> PaymentRefund |
     One that was made at the gateway by hand becomes a row without a credit note, to be looked at while its invoice
     asks for money again.
 
-    Raises UnplacedError for one whose amount, currency or metadata fit nothing here.
+    Raises UnmatchedObjectError for one whose amount, currency or metadata fit nothing here.
     """
     attempt = payment_posting.locked(external_id=gateway_refund.charge)
     if attempt is None:
         return None
     if gateway_refund.currency != attempt.currency:
-        raise gateway_access.UnplacedError(
+        raise gateway_access.UnmatchedObjectError(
             f"Refund {gateway_refund.id} is in {gateway_refund.currency}, its payment in {attempt.currency}.",
             tenant=attempt.tenant.slug,
         )
@@ -210,7 +210,7 @@ def _minor(gateway_refund: Refund, attempt: PaymentAttempt) -> int:
     try:
         return gateway_amounts.from_stripe(gateway_refund.amount, gateway_refund.currency)
     except ValueError as error:
-        raise gateway_access.UnplacedError(
+        raise gateway_access.UnmatchedObjectError(
             f"Refund {gateway_refund.id}: {error}", tenant=attempt.tenant.slug
         ) from error
 
@@ -223,7 +223,7 @@ def _of(gateway_refund: Refund, attempt: PaymentAttempt, amount: int) -> Payment
             pk=gateway_access.row_of(gateway_refund.tags, "refund"), external_id=None
         ).first()
     if existing is not None and existing.amount != amount:
-        raise gateway_access.UnplacedError(
+        raise gateway_access.UnmatchedObjectError(
             f"Refund {gateway_refund.id} is over {gateway_refund.amount} {gateway_refund.currency} there, and not over "
             "what was asked for here.",
             tenant=attempt.tenant.slug,

@@ -17,8 +17,8 @@ from billing.models import (
     AttemptState,
     DisputeState,
     Invoice,
-    Letter,
-    LetterKind,
+    Notice,
+    NoticeKind,
     Payment,
     PaymentAttempt,
     PaymentRefund,
@@ -132,16 +132,16 @@ def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> 
 def _announce(payment: Payment, *, on: date) -> None:
     """That money went back by a transfer which an operator records; for its transaction. Again, nothing more."""
     made_at = datetime.combine(on, time.min, UTC)
-    row = Letter(
+    row = Notice(
         tenant_id=payment.tenant_id,
         invoice=payment.invoice,
-        kind=LetterKind.REFUND,
+        kind=NoticeKind.REFUND,
         key=f"refund:{payment.pk}",
         told={"payment": payment.pk},
         made_at=made_at,
         not_before=made_at,
     )
-    Letter.objects.bulk_create([row], ignore_conflicts=True)
+    Notice.objects.bulk_create([row], ignore_conflicts=True)
 
 
 def _under_way(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:

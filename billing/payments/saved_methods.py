@@ -9,7 +9,7 @@ from django.db import transaction
 from billing.models import Archive, MethodState, SavedMethod
 from billing.payments import card_notices, gateway_access
 from billing.payments.gateway_access import CollectingError
-from billing.payments.gateways.base import Gateway, GatewayError, Happened, Method
+from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Method
 from portal.core.tenants.models import Tenant
 
 RENEWED = ("last4", "exp_month", "exp_year", "fingerprint")
@@ -80,7 +80,7 @@ def remove(*, method: SavedMethod, gateway: Gateway) -> None:
     try:
         gateway.detach(method.external_id, key=gateway_access.key_for("detach", method.pk))
     except GatewayError as error:
-        if error.happened is not Happened.REFUSED:
+        if error.outcome is not CallOutcome.REFUSED:
             raise
     mark(method.external_id, MethodState.GONE)
 

@@ -12,10 +12,10 @@ from django.db import IntegrityError, transaction
 
 from billing.models import (
     AttemptState,
+    CheckoutSession,
+    CheckoutState,
     InvoiceState,
-    LinkState,
     MethodState,
-    PayLink,
     PaymentAttempt,
 )
 from billing.payments import (
@@ -27,13 +27,13 @@ from billing.payments import (
     refunds,
     saved_methods,
 )
-from billing.payments.gateway_access import UnplacedError
+from billing.payments.gateway_access import UnmatchedObjectError
 from billing.payments.gateways.base import (
+    CallOutcome,
     Charge,
     ChargeState,
     Gateway,
     GatewayError,
-    Happened,
     Session,
     SessionState,
 )
@@ -59,10 +59,10 @@ _RANK = {
     AttemptState.SUCCEEDED: 4,
 }
 _CONFIRMATIONS = {
-    ChargeState.SUCCEEDED: LinkState.COMPLETE,
-    ChargeState.PROCESSING: LinkState.COMPLETE,
-    ChargeState.FAILED: LinkState.EXPIRED,
-    ChargeState.CANCELED: LinkState.EXPIRED,
+    ChargeState.SUCCEEDED: CheckoutState.COMPLETE,
+    ChargeState.PROCESSING: CheckoutState.COMPLETE,
+    ChargeState.FAILED: CheckoutState.EXPIRED,
+    ChargeState.CANCELED: CheckoutState.EXPIRED,
 }
 """What the bank's page of a charge is by what the charge is; open while it waits for its owner."""
 READS = 3
@@ -79,13 +79,13 @@ def read_charge(name: str, *, gateway: Gateway, moment: datetime) -> PaymentAtte
             return apply_charge(charge, moment=moment, seen=seen)
         except _ChangedError:
             continue
-    raise GatewayError(f"{name} changes all the time; the next round looks again.", Happened.BUSY)
+    raise GatewayError(f"{name} changes all the time; the next round looks again.", CallOutcome.BUSY)
 
 
 def apply_charge(charge: Charge, *, moment: datetime, seen: int | None = None) -> PaymentAttempt | None:
     """Take over how a charge stands; None for one that is not ours. Books the payment when it has succeeded.
 
-    A charge of ours without a row (a backup was restored) is adopted by its tags; UnplacedError where they name
+    A charge of ours without a row (a backup was restored) is adopted by its tags; UnmatchedObjectError where they name
     nothing here, or where another charge of its invoice is under way, after which there is room for it.
     `seen`: the version of its row when it was read; None where the charge was just made.
     """
@@ -94,7 +94,7 @@ def apply_charge(charge: Charge, *, moment: datetime, seen: int | None = None) -
     except IntegrityError as error:
         if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != ONE_IN_FLIGHT:
             raise
-        raise UnplacedError(
+        raise UnmatchedObjectError(
             f"{charge.id} asks for what another payment under way asks for: wait until that has ended, or give one "
             "of them back.",
             tenant=charge.tags.get("ct_tenant", ""),
@@ -113,16 +113,20 @@ def _applied(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttem
     if seen is not None and attempt.version != seen:
         raise _ChangedError
     state = _STATES[charge.state]
-    link = PayLink.objects.filter(attempt=attempt).first() or _confirmation(attempt, charge, moment)
-    if link is not None and charge.state in REPEATABLE:
-        state = _on_page(charge, link)
-    if link is None and _RANK[state] < _RANK[AttemptState(attempt.state)]:
+    checkout = CheckoutSession.objects.filter(attempt=attempt).first() or _confirmation(
+        attempt, charge, moment
+    )
+    if checkout is not None and charge.state in REPEATABLE:
+        state = _on_page(charge, checkout)
+    if checkout is None and _RANK[state] < _RANK[AttemptState(attempt.state)]:
         return attempt
     if state is AttemptState.PROCESSING and _is_as_it_was(attempt, charge):
         return attempt
-    if link is not None and link.confirms:
+    if checkout is not None and checkout.confirms:
         attempt.page_used = False
-        PayLink.objects.filter(pk=link.pk).update(state=_CONFIRMATIONS.get(charge.state, LinkState.OPEN))
+        CheckoutSession.objects.filter(pk=checkout.pk).update(
+            state=_CONFIRMATIONS.get(charge.state, CheckoutState.OPEN)
+        )
     _take_over(attempt, charge, state, moment)
     if attempt.state == AttemptState.SUCCEEDED:
         payment_posting.book_charge(attempt)
@@ -135,16 +139,16 @@ def _applied(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttem
     return attempt
 
 
-def _confirmation(attempt: PaymentAttempt, charge: Charge, moment: datetime) -> PayLink | None:
+def _confirmation(attempt: PaymentAttempt, charge: Charge, moment: datetime) -> CheckoutSession | None:
     """The bank's page on which whoever had the saved card charged confirms that: as any page to pay on, it is open
     once, and closed when it was left or is in the way."""
     asks = charge.state is ChargeState.NEEDS_ACTION and charge.confirm_at
     if not asks or not attempt.asked_by or attempt.state not in {AttemptState.READY, AttemptState.UNKNOWN}:
         return None
-    return PayLink.objects.create(
+    return CheckoutSession.objects.create(
         tenant=attempt.tenant,
         attempt=attempt,
-        state=LinkState.OPEN,
+        state=CheckoutState.OPEN,
         external_id=charge.id,
         url=charge.confirm_at,
         made_at=moment,
@@ -193,48 +197,52 @@ def is_known(session: Session) -> bool:
     """Whether a hosted page is ours, and has a row."""
     return (
         gateway_access.is_ours(session.tags)
-        and PayLink.objects.filter(pk=gateway_access.row_of(session.tags, "link")).exists()
+        and CheckoutSession.objects.filter(pk=gateway_access.row_of(session.tags, "checkout")).exists()
     )
 
 
 @transaction.atomic
-def apply_session(session: Session) -> PayLink | None:
+def apply_session(session: Session) -> CheckoutSession | None:
     """Take over how a hosted page stands; None for one that is not ours."""
     if not gateway_access.is_ours(session.tags):
         return None
-    link = PayLink.objects.select_for_update().filter(pk=gateway_access.row_of(session.tags, "link")).first()
-    if link is None:
+    checkout = (
+        CheckoutSession.objects.select_for_update()
+        .filter(pk=gateway_access.row_of(session.tags, "checkout"))
+        .first()
+    )
+    if checkout is None:
         return None
-    link.external_id = link.external_id or session.id
-    link.url = session.url or link.url
-    link.expires_at = datetime.fromtimestamp(session.expires, UTC)
-    if link.state not in {LinkState.COMPLETE, LinkState.EXPIRED}:
-        link.state = {
-            SessionState.OPEN: LinkState.OPEN,
-            SessionState.COMPLETE: LinkState.COMPLETE,
-            SessionState.EXPIRED: LinkState.EXPIRED,
+    checkout.external_id = checkout.external_id or session.id
+    checkout.url = session.url or checkout.url
+    checkout.expires_at = datetime.fromtimestamp(session.expires, UTC)
+    if checkout.state not in {CheckoutState.COMPLETE, CheckoutState.EXPIRED}:
+        checkout.state = {
+            SessionState.OPEN: CheckoutState.OPEN,
+            SessionState.COMPLETE: CheckoutState.COMPLETE,
+            SessionState.EXPIRED: CheckoutState.EXPIRED,
         }[session.state]
-    link.save()
-    offered = PaymentAttempt.objects.filter(link=link, state=AttemptState.OFFERED)
-    if link.state == LinkState.EXPIRED:
+    checkout.save()
+    offered = PaymentAttempt.objects.filter(checkout=checkout, state=AttemptState.OFFERED)
+    if checkout.state == CheckoutState.EXPIRED:
         offered.update(state=AttemptState.CANCELED)
     else:
-        used = link.state == LinkState.COMPLETE
+        used = checkout.state == CheckoutState.COMPLETE
         offered.exclude(page_used=used).update(page_used=used)
-    return link
+    return checkout
 
 
-def _on_page(charge: Charge, link: PayLink) -> AttemptState:
+def _on_page(charge: Charge, checkout: CheckoutSession) -> AttemptState:
     """While the page is open, whoever has it open may try again there.
 
     Used, it may still wait for what its payer does elsewhere (a voucher is paid, a deposit confirmed): only the
     gateway says that it has failed or was given up. Closed unused, nobody can pay there any more.
     """
-    if link.confirms:
+    if checkout.confirms:
         return AttemptState.FAILED if charge.state is ChargeState.FAILED else AttemptState.OFFERED
-    if link.state == LinkState.EXPIRED:
+    if checkout.state == CheckoutState.EXPIRED:
         return AttemptState.FAILED if charge.state is ChargeState.FAILED else AttemptState.CANCELED
-    if link.state == LinkState.COMPLETE:
+    if checkout.state == CheckoutState.COMPLETE:
         return AttemptState.FAILED if charge.state is ChargeState.FAILED else AttemptState.PROCESSING
     return AttemptState.OFFERED
 
@@ -269,7 +277,7 @@ def _attempt_of(charge: Charge) -> PaymentAttempt | None:
         return None
     slug = charge.tags.get("ct_tenant", "")
     if attempt is not None:
-        raise UnplacedError(
+        raise UnmatchedObjectError(
             f"{charge.id} is a second charge of what {attempt.external_id} charges.", tenant=slug
         )
     return orphan_recovery.adopted(charge, key)

@@ -14,16 +14,16 @@ from django.db import transaction
 from billing.catalog.tenant_lock import lock
 from billing.models import (
     AttemptState,
-    LinkState,
+    CheckoutSession,
+    CheckoutState,
     MethodState,
-    PayLink,
     PaymentAttempt,
     SavedMethod,
     TopUp,
     Wallet,
 )
 from billing.payments import attempts, checkout_sessions, customers
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.checkout_sessions import Back
 from billing.payments.gateway_access import CollectingError
 from billing.payments.gateways.base import Gateway
@@ -36,17 +36,21 @@ MOST_CHARGES: Final = 60
 
 def page(
     *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, back: Back, who: str, moment: datetime
-) -> PayLink:
+) -> CheckoutSession:
     """An open page on which `amount` is paid for the wallet; under the same key the same page.
 
     Raises CollectingError where nothing can be paid there, GatewayError where no page can be had now.
     """
     customers.refuse_archived(wallet.tenant)
     customer = customers.customer_of(wallet.tenant, gateway=gateway, moment=moment)
-    link = _prepare_page(wallet, amount, key, customer, back, who, moment)
-    if link.state in {LinkState.COMPLETE, LinkState.EXPIRED}:
+    checkout = _prepare_page(wallet, amount, key, customer, back, who, moment)
+    if checkout.state in {CheckoutState.COMPLETE, CheckoutState.EXPIRED}:
         raise CollectingError("This page was used or closed: ask for the top-up again.")
-    return link if link.state == LinkState.OPEN else checkout_sessions.opened(link, gateway, moment)
+    return (
+        checkout
+        if checkout.state == CheckoutState.OPEN
+        else checkout_sessions.opened(checkout, gateway, moment)
+    )
 
 
 def charge(
@@ -71,7 +75,7 @@ def asked(amount: int, currency: str) -> int:
     if currency == TOKENS:
         raise CollectingError("This wallet is in tokens, which cannot be bought.")
     amounts = attempts.chargeable(amount, currency)
-    if isinstance(amounts, Held):
+    if isinstance(amounts, NotChargeable):
         raise CollectingError("That is below the smallest or above the largest amount that can be charged.")
     if amounts[1]:
         raise CollectingError("That amount cannot be charged to the last digit: choose a rounder one.")
@@ -128,12 +132,12 @@ def _prepare_charge(
 @transaction.atomic
 def _prepare_page(
     wallet: Wallet, amount: int, key: UUID, customer: str, back: Back, who: str, moment: datetime
-) -> PayLink:
+) -> CheckoutSession:
     customers.refuse_archived(lock(wallet.tenant))  # who may have left since the gateway was asked
     row = entries.locked([wallet.pk])[wallet.pk]
     top_up, is_new = _top_up(row, amount, key, who, moment)
     if not is_new:
-        existing = PayLink.objects.filter(attempt__top_up=top_up).first()
+        existing = CheckoutSession.objects.filter(attempt__top_up=top_up).first()
         if existing is None:
             raise CollectingError("This top-up was charged to the card: ask for another one.")
         return existing
@@ -143,10 +147,10 @@ def _prepare_page(
         pk=uuid4(), tenant=row.tenant, top_up=top_up, amount=amount, currency=row.unit, state=AttemptState.OFFERED,
         made_at=moment,
     )  # fmt: skip
-    link = PayLink(tenant=row.tenant, attempt=attempt, made_at=moment, asked_by=who)
+    checkout = CheckoutSession(tenant=row.tenant, attempt=attempt, made_at=moment, asked_by=who)
     tags = attempts.tags_of(attempt)
     name = f"Top-up of the wallet {row}"
-    link.params = checkout_sessions.page_of(customer, back, tags | {"ct_link": str(link.pk)}) | {
+    checkout.params = checkout_sessions.page_of(customer, back, tags | {"ct_checkout": str(checkout.pk)}) | {
         "mode": "payment",
         "allowed_payment_method_types": ["card", *(["sepa_debit"] if row.unit == "EUR" else [])],
         "client_reference_id": str(attempt.pk),
@@ -163,8 +167,8 @@ def _prepare_page(
         "payment_intent_data": {"description": name, "metadata": tags},
     }
     attempt.save(force_insert=True)
-    link.save(force_insert=True)
-    return link
+    checkout.save(force_insert=True)
+    return checkout
 
 
 def _top_up(row: Wallet, amount: int, key: UUID, who: str, moment: datetime) -> tuple[TopUp, bool]:
@@ -188,7 +192,7 @@ def _top_up(row: Wallet, amount: int, key: UUID, who: str, moment: datetime) -> 
 def _refuse_many(row: Wallet, moment: datetime) -> None:
     """Each charge is calls that all tenants share, and may be one more try at somebody's card."""
     card_attempts = PaymentAttempt.objects.filter(
-        top_up__crossing=None, link=None, top_up__tenant=row.tenant_id
+        top_up__crossing=None, checkout=None, top_up__tenant=row.tenant_id
     )
     tried = card_attempts.filter(made_at__gt=moment - timedelta(hours=1)).count()
     if tried >= MOST_CHARGES:

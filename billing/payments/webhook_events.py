@@ -9,11 +9,11 @@ from django.db.models import F, Min, Q
 from billing.models import (
     AttemptState,
     BillingAccount,
-    Collector,
+    CheckoutSession,
     EventState,
+    GatewayAccount,
     GatewayEvent,
     Invoice,
-    PayLink,
     PaymentAttempt,
     PaymentDispute,
     PaymentRefund,
@@ -29,19 +29,19 @@ from billing.payments import (
     saved_methods,
     sync,
 )
-from billing.payments.gateway_access import UnplacedError
-from billing.payments.gateways.base import Event, Gateway, GatewayError, Happened
+from billing.payments.gateway_access import UnmatchedObjectError
+from billing.payments.gateways.base import CallOutcome, Event, Gateway, GatewayError
 
 OVERLAP = timedelta(minutes=10)
-"""So much of what was read before is read again: the gateway lists an event a little after it happened."""
+"""So much of what was read before is read again: the gateway lists an event a little after it outcome."""
 KEPT = timedelta(days=29)  # by the gateway, 30
 KEPT_EVERY = 100  # charges: a page of them
 TRIES = 60  # an hour of rounds
 TRIES_UNANSWERED = 24 * 60
 AGAIN = timedelta(hours=1)
-"""How long what is parked is left alone, before it is tried again."""
-PARKED_AT_ONCE = 50
-UNANSWERED = frozenset({Happened.LOST, Happened.BUSY, Happened.LOCKED_OUT})
+"""How long what is needing_review is left alone, before it is tried again."""
+REVIEWED_AT_ONCE = 50
+UNANSWERED = frozenset({CallOutcome.LOST, CallOutcome.BUSY, CallOutcome.LOCKED_OUT})
 """What says nothing about the object that was asked for: the gateway is out, or keeps us out."""
 TAGGED = frozenset({"payment_intent", "checkout.session"})
 """Kinds whose objects of ours always carry our tags."""
@@ -74,30 +74,31 @@ def _store_unread(event: Event, moment: datetime) -> bool:
     """What is not understood waits for somebody to look: told again, it would be as little understood."""
     row = {"type": event.type, "live": event.live, "created": event.created, "received_at": moment}
     GatewayEvent.objects.get_or_create(
-        pk=event.id, defaults={**row, "state": EventState.PARKED, "why": event.unread, "applied_at": moment}
+        pk=event.id,
+        defaults={**row, "state": EventState.NEEDS_REVIEW, "why": event.unread, "applied_at": moment},
     )
     return False
 
 
 def poll(*, gateway: Gateway, moment: datetime) -> int:
-    """Store what happened since the last time, for whom no notification reaches; how many were new.
+    """Store what outcome since the last time, for whom no notification reaches; how many were new.
 
     As good as notifications, only later; both at once store each event once. Where the last time is longer ago
     than the gateway keeps events, the charges themselves are read.
     """
-    collector = gateway_access.collector()
+    gateway_account = gateway_access.gateway_account()
     oldest = int((moment - KEPT).timestamp())
-    if collector.events_through < oldest:
+    if gateway_account.events_through < oldest:
         catch_up(gateway=gateway, moment=moment)
-    new, newest = 0, collector.events_through
-    since = max(collector.events_through - int(OVERLAP.total_seconds()), oldest)
+    new, newest = 0, gateway_account.events_through
+    since = max(gateway_account.events_through - int(OVERLAP.total_seconds()), oldest)
     for event in gateway.events(since=since):
         new += store(event, moment=moment)
         newest = max(newest, event.created)
     newest = max(
         newest, int((moment - gateway_access.CLOCKS_DIFFER).timestamp())
-    )  # read that far, though nothing happened
-    Collector.objects.filter(pk=collector.pk, events_through__lt=newest).update(
+    )  # read that far, though nothing outcome
+    GatewayAccount.objects.filter(pk=gateway_account.pk, events_through__lt=newest).update(
         events_through=newest, charges_begun=None, charges_down_to=None
     )
     return new
@@ -110,22 +111,26 @@ def catch_up(*, gateway: Gateway, moment: datetime) -> None:
     Newest first; how far it came is kept, and after an error the next call goes on there. What is charged meanwhile,
     events tell of. Charges of others in the account are passed over.
     """
-    collector = gateway_access.collector()
+    gateway_account = gateway_access.gateway_account()
     begun = int(moment.timestamp())
-    if collector.charges_begun is None or collector.charges_begun < begun - int(KEPT.total_seconds()):
+    if gateway_account.charges_begun is None or gateway_account.charges_begun < begun - int(
+        KEPT.total_seconds()
+    ):
         # From the newest on: of what was charged since an earlier beginning, events tell no more.
-        collector.charges_begun, collector.charges_down_to = begun, None
-        collector.save(update_fields=["charges_begun", "charges_down_to"])
-    since = _unknown_since(collector, moment)
-    for number, charge in enumerate(gateway.charges(since=since, until=collector.charges_down_to), start=1):
-        if charge.tags.get("ct_deployment") == str(collector.deployment):
+        gateway_account.charges_begun, gateway_account.charges_down_to = begun, None
+        gateway_account.save(update_fields=["charges_begun", "charges_down_to"])
+    since = _unknown_since(gateway_account, moment)
+    for number, charge in enumerate(
+        gateway.charges(since=since, until=gateway_account.charges_down_to), start=1
+    ):
+        if charge.tags.get("ct_deployment") == str(gateway_account.deployment):
             try:
                 sync.apply_charge(charge, moment=moment)
-            except UnplacedError as error:
-                park(f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment)
+            except UnmatchedObjectError as error:
+                set_aside(f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment)
         if number % KEPT_EVERY == 0:
-            Collector.objects.filter(pk=collector.pk).update(charges_down_to=charge.created)
-    Collector.objects.filter(pk=collector.pk).update(charges_down_to=since)
+            GatewayAccount.objects.filter(pk=gateway_account.pk).update(charges_down_to=charge.created)
+    GatewayAccount.objects.filter(pk=gateway_account.pk).update(charges_down_to=since)
     _catch_up_on_what_went_back(since, gateway, moment)
 
 
@@ -133,23 +138,23 @@ def _catch_up_on_what_went_back(since: int, gateway: Gateway, moment: datetime) 
     for refund in gateway.refunds(since=since):
         try:
             refunds.apply_refund(refund, moment=moment)
-        except UnplacedError as error:
-            park(f"refund {refund.id}", refund.id, "refund", error, gateway, moment)
+        except UnmatchedObjectError as error:
+            set_aside(f"refund {refund.id}", refund.id, "refund", error, gateway, moment)
     for dispute in gateway.disputes(since=since):
         try:
             disputes.apply_dispute(dispute, moment=moment)
-        except UnplacedError as error:
-            park(f"dispute {dispute.id}", dispute.id, "dispute", error, gateway, moment)
+        except UnmatchedObjectError as error:
+            set_aside(f"dispute {dispute.id}", dispute.id, "dispute", error, gateway, moment)
 
 
-def _unknown_since(collector: Collector, moment: datetime) -> int:
+def _unknown_since(gateway_account: GatewayAccount, moment: datetime) -> int:
     """The epoch second before which no charge of ours can lie that this database does not know.
 
     One that never read any: the gateway is asked no further back than the first invoice or wallet that could have
     been charged.
     """
-    if collector.events_through:
-        return collector.events_through - int(OVERLAP.total_seconds())
+    if gateway_account.events_through:
+        return gateway_account.events_through - int(OVERLAP.total_seconds())
     firsts = [moment - KEPT]
     issued = Invoice.objects.issued().aggregate(first=Min("issued_on"))["first"]
     if issued is not None:
@@ -163,21 +168,21 @@ def _unknown_since(collector: Collector, moment: datetime) -> int:
 def apply(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> None:
     """Read the object and take over how it stands; again, nothing more. Raises GatewayError to be tried again.
 
-    What is parked is tried in the same way, and stays parked while it cannot be applied.
+    What is needing_review is tried in the same way, and stays needing_review while it cannot be applied.
     """
-    if event.state not in {EventState.STORED, EventState.PARKED}:
+    if event.state not in {EventState.STORED, EventState.NEEDS_REVIEW}:
         return
     row = GatewayEvent.objects.filter(pk=event.pk, state=event.state)
     try:
         why = _applied(event, gateway, moment)
-    except UnplacedError as error:
-        row.update(state=EventState.PARKED, why=str(error), tenant_slug=error.tenant, applied_at=moment)
+    except UnmatchedObjectError as error:
+        row.update(state=EventState.NEEDS_REVIEW, why=str(error), tenant_slug=error.tenant, applied_at=moment)
         return
     except GatewayError as error:
         gateway_access.heed(error, moment=moment)
         if error.code != "resource_missing":
             _in_vain(
-                event, str(error), moment, most=TRIES_UNANSWERED if error.happened in UNANSWERED else TRIES
+                event, str(error), moment, most=TRIES_UNANSWERED if error.outcome in UNANSWERED else TRIES
             )
             raise
         why = str(error)
@@ -189,19 +194,19 @@ def apply(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> None:
 
 def _in_vain(event: GatewayEvent, why: str, moment: datetime, *, most: int) -> None:
     """Try again later; after so many tries people look, and only its own tenant waits for it."""
-    parked = event.state == EventState.PARKED or event.tries + 1 >= most
+    needing_review = event.state == EventState.NEEDS_REVIEW or event.tries + 1 >= most
     GatewayEvent.objects.filter(pk=event.pk, state=event.state).update(
         tries=F("tries") + 1,
         why=why,
-        state=EventState.PARKED if parked else EventState.STORED,
-        tenant_slug=event.tenant_slug or (_tenant_of(event) if parked else ""),
-        applied_at=moment if parked else None,
+        state=EventState.NEEDS_REVIEW if needing_review else EventState.STORED,
+        tenant_slug=event.tenant_slug or (_tenant_of(event) if needing_review else ""),
+        applied_at=moment if needing_review else None,
     )
 
 
 def _tenant_of(event: GatewayEvent) -> str:
     """Whose object it is that cannot be read, where a row of ours has it; "" for none."""
-    kinds = (PaymentAttempt.objects, PayLink.objects, PaymentRefund.objects, PaymentDispute.objects)
+    kinds = (PaymentAttempt.objects, CheckoutSession.objects, PaymentRefund.objects, PaymentDispute.objects)
     for rows in kinds:
         slug = rows.filter(external_id=event.object_id).values_list("tenant__slug", flat=True).first()
         if slug:
@@ -214,7 +219,9 @@ def is_behind(*, moment: datetime) -> bool:
     return GatewayEvent.objects.filter(state=EventState.STORED, received_at__lte=moment).exists()
 
 
-def park(name: str, about: str, kind: str, error: UnplacedError, gateway: Gateway, moment: datetime) -> None:
+def set_aside(
+    name: str, about: str, kind: str, error: UnmatchedObjectError, gateway: Gateway, moment: datetime
+) -> None:
     """Keep something of ours that belongs to nothing here, once: its tenant is charged nothing until people looked."""
     GatewayEvent.objects.get_or_create(
         pk=name,
@@ -225,7 +232,7 @@ def park(name: str, about: str, kind: str, error: UnplacedError, gateway: Gatewa
             "live": gateway.live,
             "created": int(moment.timestamp()),
             "received_at": moment,
-            "state": EventState.PARKED,
+            "state": EventState.NEEDS_REVIEW,
             "why": str(error),
             "tenant_slug": error.tenant,
         },
@@ -241,14 +248,14 @@ def waiting(*, before: datetime) -> list[GatewayEvent]:
     )
 
 
-def parked(*, moment: datetime) -> list[GatewayEvent]:
-    """What is parked and is to be tried again: the gateway may answer by now, or its invoice be known."""
+def needing_review(*, moment: datetime) -> list[GatewayEvent]:
+    """What is needing_review and is to be tried again: the gateway may answer by now, or its invoice be known."""
     rows = (
-        GatewayEvent.objects.filter(state=EventState.PARKED)
+        GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW)
         .exclude(object_kind="")
         .filter(Q(applied_at=None) | Q(applied_at__lte=moment - AGAIN))
     )
-    return list(rows.order_by(F("applied_at").asc(nulls_first=True), "created")[:PARKED_AT_ONCE])
+    return list(rows.order_by(F("applied_at").asc(nulls_first=True), "created")[:REVIEWED_AT_ONCE])
 
 
 def _applied(event: GatewayEvent, gateway: Gateway, moment: datetime) -> str:

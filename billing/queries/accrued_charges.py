@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from billing.catalog.billing_periods import Lacking
 from billing.invoicing import charges, close_readiness, manual_lines, statements
-from billing.invoicing.charges import Books
+from billing.invoicing.charges import ChargeInputs
 from billing.models import BillingPeriod, Price
 from billing.queries.costs import per_currency
 from billing.rules.money import Money
@@ -60,7 +60,7 @@ class Accrued:
     terms: list[tuple[str, Money]]
     beside: list[tuple[str, Money]]
     due: list[Money]
-    books: Sequence[Books]
+    books: Sequence[ChargeInputs]
     paid: list[Paid]  # for others, in periods of theirs that end with this one
     others: Sequence[statements.Statement]  # of each of these, once
 
@@ -221,7 +221,7 @@ def _sum(amounts: Iterable[Money]) -> list[Money]:
     return per_currency(amounts)
 
 
-def scaled(books: Books, factor: Fraction) -> list[Money]:
+def scaled(books: ChargeInputs, factor: Fraction) -> list[Money]:
     """What the period comes to with so many times its use, by currency.
 
     Earlier periods are looked at only where they may carry something over.

@@ -16,8 +16,8 @@ from billing.models import (
     InvoiceLine,
     InvoiceState,
     InvoiceTax,
-    Letter,
-    LetterState,
+    Notice,
+    NoticeState,
     Payment,
     Voiding,
     WalletGrant,
@@ -33,8 +33,8 @@ from portal.core.tenants.asking import Ask, Rows, of_tenant
 from portal.core.tenants.models import Tenant
 
 PAGE = 24
-TOLD = (LetterState.SENT, LetterState.SENDING)
-"""Letters that went out: what is only kept here, its tenant never had."""
+TOLD = (NoticeState.SENT, NoticeState.SENDING)
+"""Notices that went out: what is only kept here, its tenant never had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Detail:
     drawn: list[tuple[WalletGrant, int]]  # what the wallet paid when it was issued, by grant
     evidence: str  # the digest of its manifest; "" before it is fixed
     einvoice: bool
-    letters: list[Letter]  # that were written about it, the newest first
+    notices: list[Notice]  # that were written about it, the newest first
 
 
 def newest(tenant: Tenant, *, on: date, after: str = "") -> tuple[list[ListedInvoice], str]:
@@ -215,7 +215,7 @@ def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
         digest,
         has_einvoice,
         list(
-            Letter.objects.filter(invoice=invoice, state__in=TOLD).defer("text", "html").order_by("-sent_at")
+            Notice.objects.filter(invoice=invoice, state__in=TOLD).defer("text", "html").order_by("-sent_at")
         ),
     )
 

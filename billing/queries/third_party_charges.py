@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Q, Sum
 
-from billing.invoicing.charges import Books
+from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.statements import Statement
 from billing.models import DayTotal, Payer
 from billing.queries.accrued_charges import Accrued, scaled
@@ -29,7 +29,7 @@ class Going:
     """The use of one whom the tenant pays for, in the period of the user's that the tenant's next invoice holds."""
 
     user: str
-    books: Books
+    books: ChargeInputs
     zone: ZoneInfo
     days: Mapping[date, Fraction]  # at the prices of first units; those alone on which the tenant pays
     paid: Sequence[tuple[datetime, datetime]]  # when it pays, within the period
@@ -98,7 +98,9 @@ def _pays(rows: Iterable[Payer], day: date) -> bool:
     return any(row.since <= day and (row.until is None or day < row.until) for row in rows)
 
 
-def _within(rows: Iterable[Payer], books: Books, zone: ZoneInfo) -> Iterable[tuple[datetime, datetime]]:
+def _within(
+    rows: Iterable[Payer], books: ChargeInputs, zone: ZoneInfo
+) -> Iterable[tuple[datetime, datetime]]:
     for row in rows:
         start = max(books.period.start, midnight(row.since, zone=zone))
         end = books.period.end if row.until is None else min(books.period.end, midnight(row.until, zone=zone))

@@ -18,14 +18,14 @@ from django_stubs_ext import WithAnnotations
 
 from billing.catalog.tenant_lock import lock
 from billing.models import (
-    OPEN_LINKS,
+    OPEN_CHECKOUTS,
     UNDECIDED,
     UNDER_WAY,
     UNEXPLAINED,
+    CheckoutSession,
     CreditEntry,
     CreditKind,
     Invoice,
-    PayLink,
     PaymentAttempt,
     PaymentDispute,
     PaymentRefund,
@@ -236,7 +236,7 @@ def _payable(
 ) -> QuerySet[WithAnnotations[Invoice, invoice_balances.Left]]:
     """Those with something left, for which no money is on its way, and about which people decide nothing first."""
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
-    offered = PayLink.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_LINKS)
+    offered = CheckoutSession.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_CHECKOUTS)
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk"), state__in=UNDECIDED)
     given_back = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
     rows = invoice_balances.with_left(invoices).filter(left__gt=0).filter(~Exists(flying), ~Exists(offered))

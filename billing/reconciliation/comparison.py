@@ -25,7 +25,7 @@ from billing.reconciliation.gateway_objects import FEE_KINDS, OWN_KINDS, There, 
 from billing.rules import gateway_amounts
 
 SETTLING = timedelta(hours=1)
-"""What happened so lately is left to the rounds of collecting, which take it over within minutes."""
+"""What outcome so lately is left to the rounds of collecting, which take it over within minutes."""
 FEE_TOLD = timedelta(days=3)
 """By then the gateway has said what a payment cost."""
 UNDONE = frozenset({"canceled", "failed"})

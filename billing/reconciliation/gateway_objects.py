@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from billing.models import PaymentAttempt, PaymentDispute, PaymentRefund
 from billing.payments import gateway_access
 from billing.payments.gateways.base import (
+    CallOutcome,
     Charge,
     Dispute,
     Gateway,
     GatewayError,
-    Happened,
     Movement,
     Payout,
     Refund,
@@ -124,7 +124,7 @@ def _found(gateway: Gateway, charge: str) -> Charge | None:
     try:
         return gateway.find_charge(charge)
     except GatewayError as error:
-        if error.happened is Happened.REFUSED and error.code == "resource_missing":
+        if error.outcome is CallOutcome.REFUSED and error.code == "resource_missing":
             return None
         raise
 

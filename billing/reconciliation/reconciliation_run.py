@@ -21,7 +21,7 @@ from billing.models import (
     Reconciliation,
 )
 from billing.payments import sync, webhook_events
-from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
 from billing.payments.gateways.base import Charge, ChargeState, Gateway, GatewayError
 from billing.reconciliation import comparison, differences, gateway_objects
 from billing.reconciliation.comparison import Books
@@ -162,9 +162,9 @@ def _adopt(there: There, gateway: Gateway, moment: datetime) -> tuple[int, dict[
             continue
         try:
             row = sync.apply_charge(charge, moment=moment)
-        except UnplacedError as error:
+        except UnmatchedObjectError as error:
             unplaced[charge.id] = str(error)
-            _park(charge, error, gateway, moment)
+            _set_aside(charge, error, gateway, moment)
         else:
             if row is not None:
                 adopted += 1
@@ -172,16 +172,16 @@ def _adopt(there: There, gateway: Gateway, moment: datetime) -> tuple[int, dict[
     return adopted, unplaced
 
 
-def _park(charge: Charge, error: UnplacedError, gateway: Gateway, moment: datetime) -> None:
+def _set_aside(charge: Charge, error: UnmatchedObjectError, gateway: Gateway, moment: datetime) -> None:
     """Nothing is charged to its tenant until somebody has looked; where somebody has, that holds."""
     if charge.refunded < charge.amount and not GatewayEvent.objects.filter(object_id=charge.id).exists():
-        webhook_events.park(f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment)
+        webhook_events.set_aside(f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment)
 
 
 def _placed(charge: Charge, moment: datetime) -> None:
-    """What was parked because nobody knew where it belongs is dealt with."""
-    parked = GatewayEvent.objects.filter(object_id=charge.id, state=EventState.PARKED)
-    parked.update(state=EventState.APPLIED, why="Adopted later.", applied_at=moment)
+    """What was in_review because nobody knew where it belongs is dealt with."""
+    in_review = GatewayEvent.objects.filter(object_id=charge.id, state=EventState.NEEDS_REVIEW)
+    in_review.update(state=EventState.APPLIED, why="Adopted later.", applied_at=moment)
 
 
 def _sums(there: There, attempts: Mapping[str, PaymentAttempt]) -> dict[str, dict[str, int]]:

@@ -35,7 +35,7 @@ class Step(StrEnum):
 class Policy:
     """Days are civil days after the day on which an invoice was due."""
 
-    letters: bool = True  # False: the tenant is written nothing at all
+    emails: bool = True  # False: the tenant is written nothing at all
     receipts: bool = True  # an e-mail for each payment
     retries: tuple[int, ...] = (3, 5, 7)  # days to the next try after the first, second, third refusal
     reminders: tuple[int, ...] = (3, 10, 21)
@@ -61,7 +61,7 @@ class Terms:
     """What one version of a policy says, from a day on; None: as the one below it says."""
 
     since: date
-    letters: bool | None = None
+    emails: bool | None = None
     receipts: bool | None = None
     retries: tuple[int, ...] | None = None
     reminders: tuple[int, ...] | None = None
@@ -94,8 +94,8 @@ def problem(policy: Policy) -> str:
         return "retries are days to the next try, at least 1 each: [3, 5, 7]."
     if policy.past_due < 1:
         return "past_due is at least 1: on the day on which it is due an invoice is not late."
-    if policy.announces and not policy.letters:
-        return "letters are off, so that nobody is told of a suspension: set announce to 0 if that is meant."
+    if policy.announces and not policy.emails:
+        return "e-mails are off, so that nobody is told of a suspension: set announce to 0 if that is meant."
     if policy.suspends and policy.announce >= policy.suspend:
         return (
             f"announce is {policy.announce} days before a suspension on day {policy.suspend}: make it fewer."
@@ -117,7 +117,7 @@ class Mark:
 def timeline(policy: Policy, *, due_on: date) -> list[Mark]:
     """All that will follow while the invoice is not paid, in order.
 
-    Who crosses into past due on the day after due hears of it by the first reminder, without a letter of its own.
+    Who crosses into past due on the day after due hears of it by the first reminder, without a notice of its own.
     """
     marks = []
     if policy.past_due > 1:

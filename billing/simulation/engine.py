@@ -17,7 +17,7 @@ from billing.catalog import billing_periods
 from billing.catalog.terms import Terms
 from billing.invoicing import charges
 from billing.invoicing import statement_rows as rows
-from billing.invoicing.charges import Books, InOrder
+from billing.invoicing.charges import ChargeInputs, InOrder
 from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
 from billing.rating import engine
 from billing.rules.money import Money
@@ -124,7 +124,7 @@ class Owing:
     """What a tenant owes for some periods, in whole minor units, and the books that say so."""
 
     amounts: Mapping[StatementKey, Money]
-    books: Books
+    books: ChargeInputs
 
 
 def standing_use(periods: Iterable[int]) -> dict[Used, Fraction]:
@@ -163,7 +163,7 @@ def owed_each(
             seconds[key.tenant][line] = value
     return {
         tenant: _owing(
-            Books(
+            ChargeInputs(
                 used=seconds[tenant],
                 billed={},
                 prices=prices,
@@ -177,7 +177,7 @@ def owed_each(
     }
 
 
-def _owing(books: Books) -> Owing:
+def _owing(books: ChargeInputs) -> Owing:
     amounts: dict[StatementKey, Money] = {}
     for key, each in charges.owed(books).items():
         if isinstance(key, LineKey):

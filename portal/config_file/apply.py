@@ -24,11 +24,11 @@ from clusters.capacity import CapacityError
 from clusters.declared import declare_nodes
 from clusters.models import Account, Cluster, ClusterError
 from portal.config_file import (
+    approvals,
     connections,
     costs,
     diff,
     dunning,
-    parking,
     payers,
     phases,
     schedules,
@@ -159,7 +159,7 @@ class _Writer:
             )
 
     def seller(self) -> None:
-        parking.write(tenant=None, limits=self.file.park)
+        approvals.write(tenant=None, limits=self.file.approval_limits)
         dunning.write(tenant=None, said=self.file.dunning)
         if not self.file.seller:
             return
@@ -226,7 +226,7 @@ class _Writer:
             raise ConfigError(refusal)
         tenant = _update(tenant, entry.fields)
         self.tenants[entry.slug] = tenant
-        parking.write(tenant=tenant, limits=entry.park)
+        approvals.write(tenant=tenant, limits=entry.approval_limits)
         dunning.write(tenant=tenant, said=entry.dunning)
         schedules.write(tenant=tenant, days=entry.close)
         for email, role in entry.members:

@@ -25,7 +25,7 @@ from billing.models import (
 )
 from clusters.declared import in_order
 from clusters.models import Account, Cluster, ClusterKind, Connection, Telemetry
-from portal.config_file import costs, dunning, parking, payers, schedules, taxes, wallets
+from portal.config_file import approvals, costs, dunning, payers, schedules, taxes, wallets
 from portal.core.tenants.models import Membership, Ownership, Tenant, User
 
 NO_PASSWORD = "none yet: they set one with 'Forgot your password?' on the sign-in page"  # noqa: S105 - a sentence
@@ -81,7 +81,7 @@ def snapshot() -> Snapshot:
         ("ownership", _ownerships()),
         ("subscription", _subscriptions()),
         ("payer", _payers()),
-        ("bound", _told(parking.told())),
+        ("approval limit", _told(approvals.told())),
         ("dunning", _told(dunning.told())),
         ("close schedule", _told(schedules.rows())),
         ("wallets", _told(wallets.schemes_told())),

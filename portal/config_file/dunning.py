@@ -27,7 +27,7 @@ def read(table: Table) -> Said:
     since = within.day("from")
     if "from" not in within.data:
         within.wrong("from", "is missing; write the day from which on invoices that are due go by it.")
-    said: dict[str, Any] = {name: within.flag(name) for name in ("letters", "receipts")}
+    said: dict[str, Any] = {name: within.flag(name) for name in ("emails", "receipts")}
     said |= {name: _days(within, name) for name in ("retries", "reminders")}
     for name, lowest in (("past_due", 1), ("suspend", 0), ("announce", 0), ("write_off", 0)):
         said[name] = within.whole(name, lowest=lowest, highest=LONGEST)

@@ -22,12 +22,12 @@ from billing.rules.tiers import Scale
 from clusters.declared import Node
 from clusters.models import ClusterKind
 from portal.config_file import (
+    approvals,
     connections,
     costs,
     credential_input,
     dunning,
     nodes,
-    parking,
     parties,
     payers,
     schedules,
@@ -114,7 +114,7 @@ class TenantEntry:
     accounts: list[AccountEntry]
     members: list[tuple[str, str]]  # e-mail address, role
     wallets: list[WalletEntry]
-    park: parking.Limits
+    approval_limits: approvals.Limits
     dunning: dunning.Said
     close: schedules.Days
     payer: PayerEntry | None
@@ -125,7 +125,7 @@ class File:
     """All that a file says, in the order in which it is written down."""
 
     seller: dict[str, str]
-    park: parking.Limits  # of everyone
+    approval_limits: approvals.Limits  # of everyone
     dunning: dunning.Said  # of everyone
     close: schedules.Days  # of everyone
     tax_rates: list[RateEntry]
@@ -144,10 +144,10 @@ def parse(text: str) -> File:
         what, at, place = str(error).rpartition(" (at ")  # a key that stands twice is repeated whole
         raise ConfigError(f"This is not TOML: {excerpt(what)}{at}{excerpt(place)}.") from error
     top = Table("the file", data, errors)
-    seller, park, late = _seller(top)
+    seller, approval_limits, late = _seller(top)
     file = File(
         seller=seller,
-        park=park,
+        approval_limits=approval_limits,
         dunning=late,
         close=schedules.read(top),
         costs=[
@@ -195,15 +195,15 @@ def _twice(noun: str, names: Iterable[str]) -> list[str]:
     ]
 
 
-def _seller(top: Table) -> tuple[dict[str, str], parking.Limits, dunning.Said]:
+def _seller(top: Table) -> tuple[dict[str, str], approvals.Limits, dunning.Said]:
     table = top.table("seller")
     table.name = "seller"
     read = parties.of_seller(table)
     read["corrections"] = table.choice("corrections", Corrections.values)
     read["zero_invoices"] = table.choice("zero_invoices", ZeroInvoices.values)
-    park, late = parking.read(table), dunning.read(table)
+    approval_limits, late = approvals.read(table), dunning.read(table)
     table.done()
-    return {key: value for key, value in read.items() if value is not None}, park, late
+    return {key: value for key, value in read.items() if value is not None}, approval_limits, late
 
 
 def _cluster(table: Table) -> ClusterEntry | None:
@@ -341,7 +341,7 @@ def _tenant(table: Table) -> TenantEntry | None:
         for entry in table.tables("wallet", lambda place, _: f"{table.name}, wallet {place}")
         if (wallet := wallets.read(entry))
     ]
-    park, late, close = parking.read(table), dunning.read(table), schedules.read(table)
+    approval_limits, late, close = approvals.read(table), dunning.read(table), schedules.read(table)
     payer = payers.read(table)
     table.done()
     table.errors += _twice(f"{table.name}, wallet", (wallet.unit for wallet in found))
@@ -359,7 +359,7 @@ def _tenant(table: Table) -> TenantEntry | None:
         accounts,
         members,
         found,
-        park,
+        approval_limits,
         late,
         close,
         payer,

@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 
 from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
-from clusters.enforcement_plan import Door, LimitError, Plan, Request
+from clusters.enforcement_plan import LimitError, Plan, Request, SchedulerPort
 from clusters.models import Act, ActKind, Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
@@ -75,7 +75,7 @@ class ActingCommand(OperatorCommand):
             )
 
 
-def _rehearsed(door: Door, plan: Plan) -> Answer:
+def _rehearsed(door: SchedulerPort, plan: Plan) -> Answer:
     steps = [
         {"target": step.target, "words": step.words, "outcome": None, "error": ""} for step in plan.steps
     ]
@@ -89,7 +89,7 @@ def _rehearsed(door: Door, plan: Plan) -> Answer:
     return Answer(_data(door, plan, steps, yes=False), "\n".join(lines))
 
 
-def _carried_out(door: Door, plan: Plan, why: str, *, exactly: bool) -> Answer:
+def _carried_out(door: SchedulerPort, plan: Plan, why: str, *, exactly: bool) -> Answer:
     who = f"{getpass.getuser()} at the shell"
     done = job_control.carry_out(door=door, plan=plan, who=who, why=why, exactly=exactly)
     acts = [*done.acts, *([None] * done.left)]
@@ -121,7 +121,7 @@ def _line(words: str, act: Act | None) -> str:
     return f"{act.get_outcome_display()}: {words}" + (f" {act.error}" if act.error else "")
 
 
-def _data(door: Door, plan: Plan, steps: list[dict[str, Any]], *, yes: bool) -> dict[str, Any]:
+def _data(door: SchedulerPort, plan: Plan, steps: list[dict[str, Any]], *, yes: bool) -> dict[str, Any]:
     return {
         "cluster": door.cluster.name,
         "kind": plan.request.kind.value,

@@ -8,7 +8,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY[
         'billing_automatictopup', 'billing_billedjob', 'billing_billingaccount', 'billing_billingperiod', 'billing_creditentry',
         'billing_daytotal', 'billing_dunningpause', 'billing_evidence', 'billing_invoice', 'billing_invoicedocument',
-        'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_letter', 'billing_payment', 'billing_paymentattempt',
+        'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_notice', 'billing_payment', 'billing_paymentattempt',
         'billing_paymentdispute', 'billing_paymentrefund', 'billing_periodtotal', 'billing_ratedjob',
         'billing_ratedusage', 'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
         'billing_transferpart', 'billing_usertotal', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
@@ -33,8 +33,8 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY[
-        'billing_allowance', 'billing_archive', 'billing_bound', 'billing_closeproof', 'billing_closereport',
-        'billing_closeresult', 'billing_closerun', 'billing_closeschedule', 'billing_scheduledclose', 'billing_difference', 'billing_parking', 'billing_paylink', 'billing_suspendedaccount',
+        'billing_allowance', 'billing_archive', 'billing_approvallimit', 'billing_closeproof', 'billing_closereport',
+        'billing_closeresult', 'billing_closerun', 'billing_closeschedule', 'billing_scheduledclose', 'billing_difference', 'billing_pendingapproval', 'billing_checkoutsession', 'billing_suspendedaccount',
         'billing_walletbooking', 'billing_wallettotal', 'tenants_membership'
     ] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);

@@ -22,7 +22,7 @@ DO $$
 DECLARE
     me constant text := '(SELECT nullif(current_setting(''app.tenant_id'', true), '''')::bigint)';
     given constant text[] := ARRAY[
-        'billing_allowance', 'billing_bound', 'billing_closeschedule', 'billing_commitment', 'billing_discount',
+        'billing_allowance', 'billing_approvallimit', 'billing_closeschedule', 'billing_commitment', 'billing_discount',
         'billing_dunningpolicy', 'billing_fee', 'billing_payer', 'billing_price', 'billing_subscription', 'tenants_ownership', 'tenants_project'
     ];  -- by operators alone
     name text;
@@ -98,6 +98,6 @@ GRANT SELECT ON clusters_account TO clustertab_agent;
 -- What belongs to no tenant: who issues the invoices, what clusters are called and how far they are read, what we are
 -- called at Stripe, and effects that follow a commit.
 GRANT SELECT ON billing_seller, billing_taxrate, clusters_cluster TO clustertab_agent;
-GRANT SELECT, INSERT, UPDATE ON billing_collector TO clustertab_agent;
+GRANT SELECT, INSERT, UPDATE ON billing_gatewayaccount TO clustertab_agent;
 GRANT INSERT, SELECT (id) ON outbox_outboxmessage TO clustertab_agent;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO clustertab_agent;

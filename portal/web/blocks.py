@@ -75,7 +75,7 @@ def _act(request: HttpRequest, cluster: Cluster) -> tuple[BlockPreview | None, s
 
 
 def _carried_out(
-    request: HttpRequest, door: enforcement_plan.Door, block_request: enforcement_plan.Request
+    request: HttpRequest, door: enforcement_plan.SchedulerPort, block_request: enforcement_plan.Request
 ) -> str:
     """Do it if it is still what was shown; why not, else "". Raises as `carry_out` does."""
     from clusters import enforcement_plan, job_control

@@ -17,10 +17,10 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from billing.invoicing import approvals, close_runs
-from billing.invoicing.approvals import ParkingError
+from billing.invoicing.approvals import ApprovalError
 from billing.invoicing.close_results import Outcome
 from billing.invoicing.close_runs import RunError, Tally
-from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Decision, Parking
+from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Decision, PendingApproval
 from billing.rules.formatting import LOCALE
 from billing.rules.money import Money
 from billing.rules.period import parse_month, shifted
@@ -36,13 +36,13 @@ from portal.web.shapes import (
     CloseTile,
     InTheWay,
     Option,
-    ParkedRow,
+    PendingRow,
     Shell,
 )
 
 UTC_ZONE = ZoneInfo("UTC")
 PAGE = 50  # tenants
-PARKED = 20
+PENDING_SHOWN = 20
 MONTHS = 18  # that are offered
 LINES = 3  # that differ most, of each tenant
 DIGITS = (
@@ -54,7 +54,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     READY: (Outcome.ISSUED, Outcome.CORRECTED),
     "issued": (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY),
     "stuck": (Outcome.BLOCKED, Outcome.FAILED),
-    "parked": (Outcome.PARKED,),
+    "pending": (Outcome.PENDING_APPROVAL,),
     "nothing": (Outcome.NOTHING, Outcome.CARRIED, Outcome.ALREADY),
     "without": (Outcome.NOTHING, Outcome.CARRIED),
 }
@@ -66,7 +66,7 @@ BADGES = {
     Outcome.ALREADY: Badge(label="Already issued", tone="muted"),
     Outcome.NOTHING: Badge(label="Nothing to bill", tone="muted"),
     Outcome.CARRIED: Badge(label="Carried forward", tone="muted"),
-    Outcome.PARKED: Badge(label="Waiting for approval", tone="wait"),
+    Outcome.PENDING_APPROVAL: Badge(label="Waiting for approval", tone="wait"),
     Outcome.BLOCKED: Badge(label="Blocked", tone="late"),
     Outcome.FAILED: Badge(label="Failed", tone="late"),
 }
@@ -78,8 +78,11 @@ DECIDED = {
 WAYS = {
     "not-over": ("The period has not ended", "Close it after its end, in each tenant’s own zone."),
     "earlier-open": ("An earlier month is open", "Close months in order: choose the earlier one first."),
-    "earlier-parked": ("An earlier month waits for approval", "Decide it above, and close that month first."),
-    "parked": (
+    "earlier-pending-approval": (
+        "An earlier month waits for approval",
+        "Decide it above, and close that month first.",
+    ),
+    "pending": (
         "Waiting for approval",
         "Open the draft. Issuing the month lists it above, to approve or refuse.",
     ),
@@ -162,7 +165,7 @@ def _act(request: HttpRequest, month: str, now: datetime) -> None:
             row = _decide(request.POST, Decision(act), by, why, now)
             again = " Issue the month to send it." if row.state == Decision.APPROVED else ""
             messages.success(request, f"{row.tenant}, {approvals.amount_of(row)}: {row.state}.{again}")
-    except (RunError, ParkingError) as refusal:
+    except (RunError, ApprovalError) as refusal:
         messages.error(request, str(refusal))
 
 
@@ -177,7 +180,7 @@ def _ask(kind: CloseKind, month: str, by: str, why: str, now: datetime) -> None:
         outbox.add("billing.tasks.closes_due")
 
 
-def _decide(posted: QueryDict, decision: Decision, by: str, why: str, now: datetime) -> Parking:
+def _decide(posted: QueryDict, decision: Decision, by: str, why: str, now: datetime) -> PendingApproval:
     period, total, lines = (posted.get(name, "") for name in ("period", "total", "lines"))
     if not (period.isdecimal() and lines.isdecimal() and total.removeprefix("-").isdecimal()):
         raise Http404
@@ -203,7 +206,7 @@ def _page(month: str, query: QueryDict, now: datetime) -> ClosePage:
         if run
         else ([], 0)
     )
-    parked, more_parked = _parked() if not busy else ((), "")
+    pending, more_pending = _pending() if not busy else ((), "")
     filters = {"show": show, "block": code}
     asks = query.get("confirm") == "yes" and not busy
     return ClosePage(
@@ -224,8 +227,8 @@ def _page(month: str, query: QueryDict, now: datetime) -> ClosePage:
         error=run.error if run else "",
         tiles=_tiles(month, run, tallies, show) if run else (),
         blocks=tuple(_way(month, code, count) for code, count in close_runs.in_the_way(run)) if run else (),
-        parked=parked,
-        more_parked=more_parked,
+        pending=pending,
+        more_pending=more_pending,
         rows=tuple(_row(row) for row in rows),
         shown=WAYS[code][0] if code else _TITLES.get(show, ""),
         everything=_href(month),
@@ -241,7 +244,7 @@ _TITLES = {
     READY: "Ready",
     "issued": "Issued",
     "stuck": "Blocked",
-    "parked": "Waiting for approval",
+    "pending": "Waiting for approval",
     "nothing": "Skipped",
     "without": "No invoice",
 }
@@ -285,7 +288,7 @@ def _tiles(month: str, run: CloseRun, tallies: Sequence[Tally], show: str) -> tu
         if rehearsed
         else [("issued", "Issued", ""), ("stuck", "Blocked", "issue again once mended")]
     )
-    groups.append(("parked", "Waiting for approval", "beyond their bounds"))
+    groups.append(("pending", "Waiting for approval", "beyond their bounds"))
     groups.append(("nothing", "Skipped", "already issued, or no charges") if rehearsed else
                 ("without", "No invoice", "no charges, or carried forward"))  # fmt: skip
     tiles = []
@@ -325,19 +328,21 @@ def _way(month: str, code: str, tenants: int) -> InTheWay:
     )
 
 
-def _parked() -> tuple[tuple[ParkedRow, ...], str]:
+def _pending() -> tuple[tuple[PendingRow, ...], str]:
     """What waits or was decided and is not issued, of every month; and how many more there are."""
-    waiting = Parking.objects.filter(period__closed_at__isnull=True).select_related("tenant", "period")
-    rows = list(waiting.order_by("-state", "period__start", "tenant__slug")[: PARKED + 1])
-    more = f"{waiting.count() - PARKED} more" if len(rows) > PARKED else ""
-    return tuple(_parked_row(row) for row in rows[:PARKED]), more
+    waiting = PendingApproval.objects.filter(period__closed_at__isnull=True).select_related(
+        "tenant", "period"
+    )
+    rows = list(waiting.order_by("-state", "period__start", "tenant__slug")[: PENDING_SHOWN + 1])
+    more = f"{waiting.count() - PENDING_SHOWN} more" if len(rows) > PENDING_SHOWN else ""
+    return tuple(_pending_row(row) for row in rows[:PENDING_SHOWN]), more
 
 
-def _parked_row(row: Parking) -> ParkedRow:
+def _pending_row(row: PendingApproval) -> PendingRow:
     decided = ""
     if row.decided_at is not None:
         decided = f"{row.by}, {say.moment(row.decided_at, UTC_ZONE)}: {row.why}"
-    return ParkedRow(
+    return PendingRow(
         period=row.period_id,
         slug=row.tenant.slug,
         tenant=row.tenant.name,
@@ -377,7 +382,7 @@ def _row(row: CloseResult) -> CloseRow:
 def _draft(row: CloseResult) -> str:
     """Where what a preview found, or what waits for approval, is looked at as it will be."""
     is_open = row.run.kind == CloseKind.REHEARSAL and row.outcome in {Outcome.ISSUED, Outcome.CORRECTED}
-    if not is_open and row.outcome != Outcome.PARKED:
+    if not is_open and row.outcome != Outcome.PENDING_APPROVAL:
         return ""
     return _drafts(row.run.month, row.tenant.slug)
 

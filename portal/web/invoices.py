@@ -16,7 +16,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from billing.catalog import line_descriptions
 from billing.documents import build
 from billing.documents.parties import address_lines
-from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, InvoiceTax, Letter, LineKind
+from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, InvoiceTax, LineKind, Notice
 from billing.queries import invoices as reading
 from billing.queries import line_usage
 from billing.queries.invoices import Detail, ListedInvoice
@@ -40,11 +40,11 @@ from portal.web.shapes import (
     InvoicePage,
     InvoiceRow,
     InvoicesPage,
-    LetterRow,
     Line,
     LineGroup,
     LineJob,
     LinePage,
+    NoticeRow,
     Party,
     Payment,
     Related,
@@ -143,7 +143,7 @@ def shown(detail: Detail) -> InvoicePage:
             for payment in detail.payments
         ),
         transfer=_transfer(row, stand.due) if is_open and not processing else None,
-        letters=tuple(_written(letter, ZoneInfo(row.timezone)) for letter in detail.letters),
+        notices=tuple(_written(notice, ZoneInfo(row.timezone)) for notice in detail.notices),
         related=_related(detail),
         note=_note(detail),
         evidence=detail.evidence,
@@ -151,11 +151,11 @@ def shown(detail: Detail) -> InvoicePage:
     )
 
 
-def _written(letter: Letter, zone: ZoneInfo) -> LetterRow:
-    return LetterRow(
-        what=f"{letter.get_kind_display()} {letter.told.get('number', '')}".strip(),
-        when=say.day(letter.sent_at.astimezone(zone).date()) if letter.sent_at else "",
-        to=", ".join(letter.to) or "an address that was erased",
+def _written(notice: Notice, zone: ZoneInfo) -> NoticeRow:
+    return NoticeRow(
+        what=f"{notice.get_kind_display()} {notice.told.get('number', '')}".strip(),
+        when=say.day(notice.sent_at.astimezone(zone).date()) if notice.sent_at else "",
+        to=", ".join(notice.to) or "an address that was erased",
     )
 
 

@@ -18,18 +18,18 @@ from billing.dunning.contacts import ContactError
 from billing.models import (
     AttemptState,
     BillingAccount,
+    CheckoutSession,
+    CheckoutState,
     DocumentKind,
     Invoice,
     InvoiceState,
-    LinkState,
     MethodState,
-    PayLink,
     Payment,
     PaymentAttempt,
     SavedMethod,
 )
 from billing.payments import checkout_sessions, customers, gateway_access, payment_posting, saved_methods
-from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import credit_balance
 from portal.core.tenants.access import Action
@@ -102,7 +102,7 @@ def pay(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
         raise Http404("no such invoice to pay")
     here = reverse("invoice", args=[tenant.slug, number])
 
-    def opened() -> PayLink:
+    def opened() -> CheckoutSession:
         return checkout_sessions.pay_page(
             invoice=invoice,
             gateway=gateway_access.gateway(),
@@ -119,7 +119,7 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """To the hosted page on which a card is saved."""
     here = reverse("payment", args=[tenant.slug])
 
-    def opened() -> PayLink:
+    def opened() -> CheckoutSession:
         return checkout_sessions.card_page(
             tenant=tenant,
             gateway=gateway_access.gateway(),
@@ -188,29 +188,37 @@ def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResp
 def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Back from a hosted page, or a bank's. What happened there is asked of the gateway, never of the address."""
     name = request.GET.get("session") or request.GET.get("payment_intent", "")
-    link = PayLink.objects.filter(tenant=tenant, external_id=name.replace("\0", "")).first()
-    if link is None:
+    checkout = CheckoutSession.objects.filter(tenant=tenant, external_id=name.replace("\0", "")).first()
+    if checkout is None:
         raise Http404("no such page of this tenant")
     try:
         looked = checkout_sessions.come_back(
-            link=link, gateway=gateway_access.gateway(), moment=datetime.now(UTC)
+            checkout=checkout, gateway=gateway_access.gateway(), moment=datetime.now(UTC)
         )
-    except (GatewayError, CollectingError, UnplacedError):  # what belongs to nothing the next round parks
+    except (
+        GatewayError,
+        CollectingError,
+        UnmatchedObjectError,
+    ):  # what belongs to nothing the next run sets aside for review
         looked = False
     if not looked:
         messages.info(request, CONFIRMING)
-    elif sentence := _outcome(link):
+    elif sentence := _outcome(checkout):
         messages.success(request, sentence)
-    return behind_page(tenant, link)
+    return behind_page(tenant, checkout)
 
 
-def _outcome(link: PayLink) -> str:
+def _outcome(checkout: CheckoutSession) -> str:
     """What was paid or saved on a page that was just read; "" where nothing was, and its own page says why."""
-    link = PayLink.objects.select_related("attempt__method", "attempt__top_up").get(pk=link.pk)
-    attempt = link.attempt
+    checkout = CheckoutSession.objects.select_related("attempt__method", "attempt__top_up").get(
+        pk=checkout.pk
+    )
+    attempt = checkout.attempt
     if attempt is None:
-        card = SavedMethod.objects.filter(tenant=link.tenant, state=MethodState.USABLE).order_by("-added_at")
-        saved = card.first() if link.state == LinkState.COMPLETE else None
+        card = SavedMethod.objects.filter(tenant=checkout.tenant, state=MethodState.USABLE).order_by(
+            "-added_at"
+        )
+        saved = card.first() if checkout.state == CheckoutState.COMPLETE else None
         return f"{label_of(saved)} is saved." if saved else ""
     if attempt.state != AttemptState.SUCCEEDED:
         return ""
@@ -223,25 +231,25 @@ def _outcome(link: PayLink) -> str:
 @tenant_return(Action.PAY)
 def stopped(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Back from a hosted page that was left unpaid: it is closed, so that it is not in the way of what comes next."""
-    link = _page_of(tenant, request.GET.get("page", ""))
-    if link is None:
+    checkout = _page_of(tenant, request.GET.get("page", ""))
+    if checkout is None:
         raise Http404("no such page of this tenant")
-    with suppress(GatewayError, CollectingError, UnplacedError):  # else a round closes it
-        checkout_sessions.close(link=link, gateway=gateway_access.gateway(), moment=datetime.now(UTC))
-    return behind_page(tenant, link)
+    with suppress(GatewayError, CollectingError, UnmatchedObjectError):  # else a round closes it
+        checkout_sessions.close(checkout=checkout, gateway=gateway_access.gateway(), moment=datetime.now(UTC))
+    return behind_page(tenant, checkout)
 
 
-def _page_of(tenant: Tenant, text: str) -> PayLink | None:
+def _page_of(tenant: Tenant, text: str) -> CheckoutSession | None:
     try:
         row = UUID(text)
     except ValueError:
         return None
-    return PayLink.objects.filter(tenant=tenant, pk=row).first()
+    return CheckoutSession.objects.filter(tenant=tenant, pk=row).first()
 
 
-def behind_page(tenant: Tenant, link: PayLink) -> HttpResponse:
+def behind_page(tenant: Tenant, checkout: CheckoutSession) -> HttpResponse:
     """To what the page was opened for."""
-    attempt = link.attempt
+    attempt = checkout.attempt
     if attempt is not None and attempt.top_up is not None:
         return redirect("wallet", tenant.slug, attempt.top_up.wallet_id)
     if attempt is None or attempt.invoice is None:
@@ -249,16 +257,16 @@ def behind_page(tenant: Tenant, link: PayLink) -> HttpResponse:
     return redirect("invoice", tenant.slug, attempt.invoice.number)
 
 
-def onwards(request: HttpRequest, opened: Callable[[], PayLink], here: str) -> HttpResponse:
+def onwards(request: HttpRequest, opened: Callable[[], CheckoutSession], here: str) -> HttpResponse:
     try:
-        link = opened()
+        checkout = opened()
     except CollectingError as error:
         messages.error(request, str(error))
-    except (GatewayError, UnplacedError):
+    except (GatewayError, UnmatchedObjectError):
         messages.error(request, LATER)
     else:
-        if link.url:
-            return HttpResponseRedirect(link.url, status=303)
+        if checkout.url:
+            return HttpResponseRedirect(checkout.url, status=303)
         messages.error(request, LATER)
     return redirect(here)
 

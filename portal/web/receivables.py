@@ -39,7 +39,7 @@ STEPS = {
     Step.WRITE_OFF: "Proposal to write it off",
 }
 KEPT = (
-    "Letters are written and kept, and none is sent: EMAIL_URL is not set. Nobody is suspended either, since nobody "
+    "Notices are written and kept, and none is sent: EMAIL_URL is not set. Nobody is suspended either, since nobody "
     "was told."
 )
 PROCESSING = "Nothing while its payment is processing"
@@ -69,7 +69,7 @@ def _page(before: str, now: datetime) -> CollectingPage:
         first=after is None,
         looks=tuple(_look(each) for each in looks),
         notice="" if settings.CLUSTERTAB_SENDS_MAIL else KEPT,
-        letters=reverse("admin:billing_letter_changelist"),
+        notices=reverse("admin:billing_notice_changelist"),
     )
 
 

@@ -11,15 +11,15 @@ from django.shortcuts import redirect, render
 
 from billing.models import (
     AttemptState,
+    CheckoutSession,
+    CheckoutState,
     DocumentKind,
     Invoice,
     InvoiceState,
-    LinkState,
-    PayLink,
     PaymentAttempt,
 )
 from billing.payments import attempts, gateway_access, on_demand, top_ups
-from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
 from billing.payments.gateways.base import GatewayError
 from billing.payments.on_demand import PaidOpen
 from billing.rules.money import Money
@@ -48,7 +48,7 @@ def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse
         )
     except CollectingError as refusal:
         messages.error(request, str(refusal))
-    except (GatewayError, UnplacedError):
+    except (GatewayError, UnmatchedObjectError):
         _say_unanswered(request, invoice)
     else:
         if on_demand.confirmation(attempt=attempt) is not None:
@@ -82,11 +82,11 @@ def pay_open(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 @tenant_return(Action.PAY)
 def confirm(request: HttpRequest, tenant: Tenant, attempt: UUID) -> HttpResponse:
     """On to the bank's page. By a page of ours: a form may not lead to addresses that nobody knows before."""
-    link = PayLink.objects.filter(tenant=tenant, attempt=attempt, confirms=True).first()
+    link = CheckoutSession.objects.filter(tenant=tenant, attempt=attempt, confirms=True).first()
     if link is None:
         raise Http404("no such page of this tenant")
     behind = behind_page(tenant, link)
-    if link.state != LinkState.OPEN:
+    if link.state != CheckoutState.OPEN:
         return behind
     return render(request, "tenant/confirm.html", {"url": link.url, "back": behind["Location"]})
 

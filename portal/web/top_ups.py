@@ -68,7 +68,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
     except CollectingError as error:
         form_input.keep(request, "amount")
         messages.error(request, str(error))
-    except (GatewayError, gateway_access.UnplacedError):
+    except (GatewayError, gateway_access.UnmatchedObjectError):
         messages.error(request, "The payment service cannot be reached now; what comes of it shows below.")
     return redirect(here)
 

@@ -151,17 +151,17 @@ def a_docker(directory: Path, script: str) -> str:
 
 
 def test_pinning_adds_the_digest_of_each_tag_and_again_replaces_it(checkout: Path, tmp_path: Path) -> None:
-    for letter in "ab":
-        path = a_docker(tmp_path / "bin", f"""echo '{{"digest": "sha256:{letter * 64}"}}'""")
+    for notice in "ab":
+        path = a_docker(tmp_path / "bin", f"""echo '{{"digest": "sha256:{notice * 64}"}}'""")
         done = run(checkout, path, "pin")
         assert (done.returncode, done.stderr) == (0, "")
-        pinned = {f"{image}@sha256:{letter * 64}" for image in IMAGES}
+        pinned = {f"{image}@sha256:{notice * 64}" for image in IMAGES}
         assert set(done.stdout.splitlines()) == pinned
         dockerfile, compose = texts(checkout)
-        python = f"FROM python:3.13.11-slim-bookworm@sha256:{letter * 64}"
+        python = f"FROM python:3.13.11-slim-bookworm@sha256:{notice * 64}"
         assert dockerfile.count(python) == dockerfile.count("FROM ") == 2
         assert f"{python} AS build\n" in dockerfile
-        assert f"image: redis:7.4.7-alpine@sha256:{letter * 64}\n" in compose
+        assert f"image: redis:7.4.7-alpine@sha256:{notice * 64}\n" in compose
         assert "image: clustertab\n" in compose
 
 

@@ -7,7 +7,7 @@ from clusters.connectors.http import Endpoint
 from clusters.connectors.slurm.acts import SlurmActs
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.connectors.slurm.rest import SlurmRest
-from clusters.enforcement_plan import Door
+from clusters.enforcement_plan import SchedulerPort
 from clusters.models import Cluster, ClusterKind, Connection
 from portal.core.vault import seal
 from tests.builders import a_cluster
@@ -41,9 +41,9 @@ def rest(slurm: StandIn, user: str = "portal") -> SlurmRest:
     return client
 
 
-def a_door(slurm: StandIn, user: str = "portal", *, name: str = "gpu1") -> Door:
+def a_door(slurm: StandIn, user: str = "portal", *, name: str = "gpu1") -> SchedulerPort:
     """To a cluster of that name; patience is short, since the stand-in is quick."""
-    return Door(a_cluster(name, kind=ClusterKind.SLURM), SlurmActs(rest(slurm, user), patience=0))
+    return SchedulerPort(a_cluster(name, kind=ClusterKind.SLURM), SlurmActs(rest(slurm, user), patience=0))
 
 
 def connected(slurm: StandIn, *, name: str = "gpu1", user: str = "portal", token: str = "") -> Cluster:

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from billing.models import PayLink, RatedJob
+from billing.models import CheckoutSession, RatedJob
 from portal.core.tenants.models import User
 from tests import builders
 from tests.hostile.filters import filters_removed, without_filters
@@ -81,10 +81,10 @@ def test_without_filters_no_stranger_finds_or_changes_anything() -> None:
     )
 
 
-def a_house_that_pays() -> tuple[House, PayLink]:
+def a_house_that_pays() -> tuple[House, CheckoutSession]:
     house = a_house()
     assert (house.wallet.tenant, house.card.tenant) == (house.vision, house.vision)
-    link = PayLink.objects.create(
+    link = CheckoutSession.objects.create(
         pk=uuid4(),
         tenant=house.vision,
         external_id="cs_of_vision",
@@ -94,7 +94,7 @@ def a_house_that_pays() -> tuple[House, PayLink]:
     return house, link
 
 
-def walk(house: House, link: PayLink, strangers: Mapping[str, User | None]) -> None:
+def walk(house: House, link: CheckoutSession, strangers: Mapping[str, User | None]) -> None:
     """Every address by each of them, opened and posted to: the vision lab's, and their own with its objects."""
     queries = {
         "t/<slug:slug>/payment/back/": f"?{urlencode({'session': link.external_id})}",

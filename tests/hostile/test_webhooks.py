@@ -38,7 +38,7 @@ def test_whatever_is_signed_is_stored_once_or_refused(scenario: Scenario, event:
         answers.add(heard(*signed(chance.spoil_json(event), secret=SECRET)))
     assert answers == {200, 400}
     unread = GatewayEvent.objects.filter(type="not understood")
-    assert {row.state for row in unread} == {EventState.PARKED}
+    assert {row.state for row in unread} == {EventState.NEEDS_REVIEW}
     assert not [row.why for row in unread if REPEATED in row.why]
 
 
@@ -62,16 +62,16 @@ def test_what_is_not_understood_is_stored_once_and_somebody_sees_it(
         body = b"{}"
     assert [heard(*signed(body, secret=SECRET)) for _ in range(2)] == [200, 200]
     row = GatewayEvent.objects.get(type="not understood")
-    assert row.state == EventState.PARKED
+    assert row.state == EventState.NEEDS_REVIEW
     assert [row.why] == [
         look.sentence
         for look in upcoming_steps.to_look_at(moment=scenario.now)
         if "understood" in look.sentence
     ]
-    for late in webhook_events.parked(moment=scenario.now.replace(year=2100)):
+    for late in webhook_events.needing_review(moment=scenario.now.replace(year=2100)):
         assert late.pk != row.pk
     manual_review.dealt_with(event=row, who="op", why="asked Stripe", moment=scenario.now)
-    assert not GatewayEvent.objects.filter(state=EventState.PARKED).exists()
+    assert not GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exists()
 
 
 @pytest.mark.usefixtures("event")

@@ -1,4 +1,4 @@
-"""Kill -9 while tenants are written to: no letter is sent twice, none is forgotten, and what nobody knows is asked."""
+"""Kill -9 while tenants are written to: no notice is sent twice, none is forgotten, and what nobody knows is asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from celery import Celery
 
 from billing.dunning import send, upcoming_steps
-from billing.models import Invoice, Letter, LetterState
+from billing.models import Invoice, Notice, NoticeState
 from portal.core.outbox import outbox
 from portal.env import broker
 from portal.ops.embedded.redis import Redis
@@ -57,7 +57,7 @@ class Killer:
         self.wanted = self.dice.choice(COMMANDS)
         self.left = self.dice.randint(1, 3)
         self.loses = self.dice.random() < 0.5
-        self.victim = op.begins("task", "billing.tasks.post_letters")
+        self.victim = op.begins("task", "billing.tasks.send_notices")
         return op.ends() == -signal.SIGKILL
 
     def kills_one_that_writes(self, op: Operator) -> bool:
@@ -86,7 +86,7 @@ def test_killed_at_any_moment_each_invoice_is_emailed_once_or_somebody_is_asked(
     seed: int, database_url: str, server: Counting
 ) -> None:
     labs_that_owe(issued=datetime.now(UTC))
-    letters = Letter.objects.filter(kind="invoice")
+    letters = Notice.objects.filter(kind="invoice")
     killer = Killer(server, random.Random(seed))
     killed = 0
     with Operator(database_url) as op:
@@ -94,13 +94,13 @@ def test_killed_at_any_moment_each_invoice_is_emailed_once_or_somebody_is_asked(
         for _ in range(KILLS):
             killed += killer.kills_one_that_posts(op)
         killer.wanted = ""
-        op.does("task", "billing.tasks.post_letters")
+        op.does("task", "billing.tasks.send_notices")
     states = Counter(letters.values_list("state", flat=True))
     assert (sum(states.values()), set(states) <= {"sent", "sending"}) == (LABS, True)
     assert states["sending"] <= killed
     assert max(Counter(server.ids).values()) == 1
-    sent = {str(pk) for pk in letters.filter(state=LetterState.SENT).values_list("pk", flat=True)}
-    assert sent <= {name.removeprefix("<letter-").partition(".")[0] for name in server.ids}
+    sent = {str(pk) for pk in letters.filter(state=NoticeState.SENT).values_list("pk", flat=True)}
+    assert sent <= {name.removeprefix("<notice-").partition(".")[0] for name in server.ids}
     assert all(len(list(mail.iter_attachments())) >= 1 for mail in server.mails)
 
 
@@ -119,7 +119,7 @@ def test_case_089_killed_at_any_moment_each_letter_is_sent_once_or_somebody_is_a
             killed += killer.kills_one_that_posts(op)
             op.does("task", "billing.tasks.dun")
         killer.wanted = ""
-        op.does("task", "billing.tasks.post_letters")
+        op.does("task", "billing.tasks.send_notices")
     assert killed >= 2
     each_was_sent_or_somebody_is_asked(server, killed)
 
@@ -149,25 +149,25 @@ def test_a_worker_that_is_killed_while_a_letter_is_on_its_way_does_not_send_it_a
         beat = Celery(broker=broker(redis.url()))
         with worker(environ, log) as first:
             beat.send_task("billing.tasks.dun", queue="mail")
-            eventually(lambda: Letter.objects.filter(state=LetterState.WAITING).count() == LABS, log)
-            beat.send_task("billing.tasks.post_letters", queue="mail")
+            eventually(lambda: Notice.objects.filter(state=NoticeState.WAITING).count() == LABS, log)
+            beat.send_task("billing.tasks.send_notices", queue="mail")
             eventually(hangs.exists, log)
             kill(first)
         server.heard = lambda command: True
         server.ids.remove("a place for the third")
-        assert (Letter.objects.filter(state=LetterState.SENDING).count(), server.taken) == (1, 2)
+        assert (Notice.objects.filter(state=NoticeState.SENDING).count(), server.taken) == (1, 2)
         with worker(environ, log):
             beat.send_task("billing.tasks.dun", queue="mail")
-            beat.send_task("billing.tasks.post_letters", queue="mail")
-            eventually(lambda: not Letter.objects.filter(state=LetterState.WAITING).exists(), log)
+            beat.send_task("billing.tasks.send_notices", queue="mail")
+            eventually(lambda: not Notice.objects.filter(state=NoticeState.WAITING).exists(), log)
             eventually(lambda: server.taken == LABS - 1, log)
             # what the server has taken is marked as sent a moment later
-            eventually(lambda: Letter.objects.filter(state=LetterState.SENDING).count() <= 1, log)
+            eventually(lambda: Notice.objects.filter(state=NoticeState.SENDING).count() <= 1, log)
     each_was_sent_or_somebody_is_asked(server, 1)
 
 
 def labs_that_owe(*, issued: datetime | None = None) -> None:
-    """Twelve labs, each with an invoice of March that is long past due, or was issued just now: one letter each."""
+    """Twelve labs, each with an invoice of March that is long past due, or was issued just now: one notice each."""
     cluster, plan = a_cluster(), a_plan()
     a_seller()
     names = [f"lab-{number:02d}" for number in range(LABS)]
@@ -176,12 +176,12 @@ def labs_that_owe(*, issued: datetime | None = None) -> None:
     ingest(cluster, *(a_job(account=name, gpus=4) for name in names), as_of="2026-04-20")
     close("2026-03", on=f"{issued:%Y-%m-%d}" if issued else "2026-04-01")
     if issued is None:
-        Letter.objects.all().delete()  # documents of long ago are not sent
+        Notice.objects.all().delete()  # documents of long ago are not sent
 
 
 def each_was_sent_or_somebody_is_asked(server: Counting, killed: int) -> None:
-    """One letter for each invoice; a killed process leaves one at most of which nobody knows."""
-    letters = Letter.objects.exclude(state=LetterState.SKIPPED)
+    """One notice for each invoice; a killed process leaves one at most of which nobody knows."""
+    letters = Notice.objects.exclude(state=NoticeState.SKIPPED)
     assert sorted(letters.values_list("invoice", flat=True)) == sorted(
         Invoice.objects.values_list("pk", flat=True)
     )
@@ -190,15 +190,15 @@ def each_was_sent_or_somebody_is_asked(server: Counting, killed: int) -> None:
     assert states["sending"] <= killed
     assert max(Counter(server.ids).values()) == 1
 
-    arrived = {name.removeprefix("<letter-").partition(".")[0] for name in server.ids}
-    sent = {str(pk) for pk in letters.filter(state=LetterState.SENT).values_list("pk", flat=True)}
-    unknown = list(letters.filter(state=LetterState.SENDING))
+    arrived = {name.removeprefix("<notice-").partition(".")[0] for name in server.ids}
+    sent = {str(pk) for pk in letters.filter(state=NoticeState.SENT).values_list("pk", flat=True)}
+    unknown = list(letters.filter(state=NoticeState.SENDING))
     assert sent <= arrived <= sent | {str(row.pk) for row in unknown}
 
     later = datetime.now(UTC) + timedelta(minutes=11)
-    looks = [each.sentence for each in upcoming_steps.to_look_at(moment=later) if each.what == "Letter"]
+    looks = [each.sentence for each in upcoming_steps.to_look_at(moment=later) if each.what == "Notice"]
     why = "Reminder: The mail server was not heard of again: it may have arrived or not."
     assert looks == [why] * len(unknown)
     for row in unknown:
-        send.again(letter=row, moment=later)
-    assert letters.filter(state=LetterState.WAITING).count() == len(unknown)
+        send.again(notice=row, moment=later)
+    assert letters.filter(state=NoticeState.WAITING).count() == len(unknown)

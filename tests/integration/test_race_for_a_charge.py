@@ -10,7 +10,7 @@ import pytest
 
 from billing.models import IN_FLIGHT, Invoice, Payment, PaymentAttempt
 from billing.payments import attempts, checkout_sessions
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.gateway_access import CollectingError
 from billing.payments.gateways.base import GatewayError
 from tests.collecting import Scenario, a_scenario, more_labs
@@ -30,8 +30,8 @@ def charge(scenario: Scenario, invoice: Invoice) -> str:
             invoice=invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
         )
     except GatewayError as error:
-        return str(error.happened)  # the other one is at it, and its key is in use
-    return "held" if isinstance(attempt, Held) else str(attempt.pk)
+        return str(error.outcome)  # the other one is at it, and its key is in use
+    return "held" if isinstance(attempt, NotChargeable) else str(attempt.pk)
 
 
 def open_page(scenario: Scenario, invoice: Invoice) -> str:

@@ -14,7 +14,7 @@ from django.core.management import call_command
 
 from clusters import enforcement_plan
 from clusters.connectors.slurm.acts import ActRefusedError, SlurmActs
-from clusters.enforcement_plan import Door
+from clusters.enforcement_plan import SchedulerPort
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import Act, Cluster
 from tests import orders
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 TOMORROW = "--begin=now+1day"
 
 
-def door(cluster: Cluster) -> Door:
+def door(cluster: Cluster) -> SchedulerPort:
     return enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time()))
 
 
@@ -237,7 +237,7 @@ def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: 
                     super()._update(number, hold=hold)
                     slurm_lab.stop("slurmctld")  # it has done it, and cannot be asked any more
 
-            away = Door(cluster, Away(opened.acts.rest))
+            away = SchedulerPort(cluster, Away(opened.acts.rest))
             (act,) = carry_out(door=away, plan=plan, who="op").acts
             assert act.outcome == "unknown"
             slurm_lab.start()

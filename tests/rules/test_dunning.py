@@ -97,7 +97,7 @@ def test_a_day_begins_at_eight_in_the_morning_where_the_invoice_was_issued() -> 
         (Policy(reminders=(0,)), "reminders are days after due"),
         (Policy(retries=(0,)), "retries are days to the next try"),
         (Policy(suspend=5), "announce is 7 days before a suspension on day 5"),
-        (Policy(suspend=30, letters=False), "letters are off, so that nobody is told of a suspension"),
+        (Policy(suspend=30, emails=False), "e-mails are off, so that nobody is told of a suspension"),
         (Policy(suspend=20, past_due=30), "suspend is day 20, before the invoice is past due on day 30"),
     ],
 )

@@ -11,7 +11,7 @@ from django.db import connection
 from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import ActRefusedError
-from clusters.enforcement_plan import Door, StalePlanError
+from clusters.enforcement_plan import SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind
 from portal.core.audit.models import AuditEntry
@@ -28,15 +28,15 @@ def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         yield slurm
 
 
-def carried(door: Door, plan: enforcement_plan.Plan) -> CarriedOut:
+def carried(door: SchedulerPort, plan: enforcement_plan.Plan) -> CarriedOut:
     return carry_out(door=door, plan=plan, who="op", why="invoice unpaid")
 
 
-def blocked(door: Door, account: str = "vision", *, submits: bool = False) -> CarriedOut:
+def blocked(door: SchedulerPort, account: str = "vision", *, submits: bool = False) -> CarriedOut:
     return carried(door, enforcement_plan.plan_block(door=door, account=account, submits=submits))
 
 
-def unblocked(door: Door, account: str = "vision") -> CarriedOut:
+def unblocked(door: SchedulerPort, account: str = "vision") -> CarriedOut:
     return carried(door, enforcement_plan.plan_unblock(door=door, account=account))
 
 
@@ -175,7 +175,7 @@ def test_a_process_killed_in_the_middle_leaves_an_act_that_looking_settles(
     door = a_door(slurm)
     real = job_control._DOES
 
-    def dies(door: Door, act: Act) -> dict[str, int]:
+    def dies(door: SchedulerPort, act: Act) -> dict[str, int]:
         if reached:
             job_control._set(door, act)
         raise SystemExit(9)

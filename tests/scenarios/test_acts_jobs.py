@@ -9,7 +9,7 @@ import pytest
 from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.acts import ActRefusedError
-from clusters.enforcement_plan import Door, LimitError, StalePlanError
+from clusters.enforcement_plan import LimitError, SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import Act, ActOutcome
 from tests.fakes.doors import a_door, a_world
@@ -35,7 +35,7 @@ def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         yield slurm
 
 
-def carried(door: Door, plan: enforcement_plan.Plan, why: str = "budget used up") -> CarriedOut:
+def carried(door: SchedulerPort, plan: enforcement_plan.Plan, why: str = "budget used up") -> CarriedOut:
     return carry_out(door=door, plan=plan, who="op", why=why)
 
 

@@ -19,7 +19,7 @@ EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 # What has to stand around a table for its keys to be asked for, and how the sentences call it.
 TABLES = {
     "[seller]": ("[seller]\n{}", "seller"),
-    "park": ("[seller]\n[seller.park]\n{}", "seller, park"),
+    "approval_limits": ("[seller]\n[seller.approval_limits]\n{}", "seller, approval_limits"),
     "dunning": ("[seller]\n[seller.dunning]\n{}", "seller, dunning"),
     "[close]": ("[close]\n{}", "the file, close"),
     "[[tax_rate]]": ("[[tax_rate]]\n{}", "tax_rate 1"),

@@ -85,18 +85,18 @@ def test_no_version_has_a_tenant_that_is_written_nothing_wait_for_an_announcemen
     tmp_path: Path, client: Client
 ) -> None:
     lab = builders.a_tenant("vision-lab")
-    dunning_policies.set_policy(tenant=lab, since=date(2026, 1, 1), letters=False)
+    dunning_policies.set_policy(tenant=lab, since=date(2026, 1, 1), emails=False)
     sentence = (
-        "With the policy of vision-lab, for what is due from 2026-06-01 on: letters are off, so that nobody is told "
+        "With the policy of vision-lab, for what is due from 2026-06-01 on: e-mails are off, so that nobody is told "
         "of a suspension: set announce to 0 if that is meant."
     )
     assert Op(tmp_path).is_refused(SELLER.replace("2026-01-01", "2026-06-01")) == [f"seller: {sentence}"]
     client.force_login(builders.an_operator())
     form = {"tenant": "", "since": "2026-06-01", "letters": "unknown", "receipts": "unknown", "suspend": "30"}
     page = client.post("/admin/billing/dunningpolicy/add/", form).content.decode()
-    assert "With the policy of vision-lab, for what is due from 2026-06-01 on: letters are off" in page
+    assert "With the policy of vision-lab, for what is due from 2026-06-01 on: e-mails are off" in page
 
     dunning_policies.set_policy(tenant=lab, since=date(2026, 1, 1), announce=0)
     dunning_policies.set_policy(tenant=None, since=date(2026, 6, 1), suspend=30)
-    with pytest.raises(PolicyError, match="vision-lab, for what is due from 2026-06-01 on: letters are off"):
+    with pytest.raises(PolicyError, match="vision-lab, for what is due from 2026-06-01 on: e-mails are off"):
         dunning_policies.set_policy(tenant=lab, since=date(2026, 1, 1), announce=None)

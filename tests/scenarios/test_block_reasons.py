@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusters import blocks, enforcement_plan, job_control
-from clusters.enforcement_plan import Door, LimitError, StalePlanError
+from clusters.enforcement_plan import LimitError, SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind, BlockReason
 from portal.core.audit.models import AuditEntry
@@ -27,16 +27,16 @@ def slurm() -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def door(slurm: StandIn) -> Door:
+def door(slurm: StandIn) -> SchedulerPort:
     return a_door(slurm)
 
 
-def blocked(door: Door, source: str = blocks.OPERATOR, *, submits: bool = False) -> CarriedOut:
+def blocked(door: SchedulerPort, source: str = blocks.OPERATOR, *, submits: bool = False) -> CarriedOut:
     plan = enforcement_plan.plan_block(door=door, account="vision", source=source, submits=submits)
     return carry_out(door=door, plan=plan, who=source, why=f"{source} says so")
 
 
-def unblocked(door: Door, source: str = blocks.OPERATOR) -> CarriedOut:
+def unblocked(door: SchedulerPort, source: str = blocks.OPERATOR) -> CarriedOut:
     plan = enforcement_plan.plan_unblock(door=door, account="vision", source=source)
     return carry_out(door=door, plan=plan, who=source)
 
@@ -54,7 +54,9 @@ def sources() -> list[str]:
 
 
 @pytest.mark.larger
-def test_in_every_order_of_three_reasons_the_block_goes_with_the_last(slurm: StandIn, door: Door) -> None:
+def test_in_every_order_of_three_reasons_the_block_goes_with_the_last(
+    slurm: StandIn, door: SchedulerPort
+) -> None:
     vision = slurm.world.limits("vision")
 
     def look(stands: set[str]) -> None:
@@ -68,7 +70,7 @@ def test_in_every_order_of_three_reasons_the_block_goes_with_the_last(slurm: Sta
         assert (vision.tres["total"], vision.jobs) == BEFORE
 
 
-def test_a_second_reason_sends_nothing_and_says_so(slurm: StandIn, door: Door) -> None:
+def test_a_second_reason_sends_nothing_and_says_so(slurm: StandIn, door: SchedulerPort) -> None:
     blocked(door, "dunning")
     sent = len(slurm.writes())
     plan = enforcement_plan.plan_block(door=door, account="vision")
@@ -86,7 +88,7 @@ def test_a_second_reason_sends_nothing_and_says_so(slurm: StandIn, door: Door) -
     )
 
 
-def test_what_op_takes_back_is_op_s_own(slurm: StandIn, door: Door) -> None:
+def test_what_op_takes_back_is_op_s_own(slurm: StandIn, door: SchedulerPort) -> None:
     blocked(door, "dunning")
     plan = enforcement_plan.plan_unblock(door=door, account="vision")
     assert (plan.steps, plan.notes) == (
@@ -101,7 +103,7 @@ def test_what_op_takes_back_is_op_s_own(slurm: StandIn, door: Door) -> None:
     assert gpus(slurm) == 8
 
 
-def test_refusing_new_jobs_tightens_an_account_that_is_blocked(slurm: StandIn, door: Door) -> None:
+def test_refusing_new_jobs_tightens_an_account_that_is_blocked(slurm: StandIn, door: SchedulerPort) -> None:
     blocked(door)
     plan = enforcement_plan.plan_block(door=door, account="vision", submits=True)
     assert [step.words for step in plan.steps] == [
@@ -115,7 +117,7 @@ def test_refusing_new_jobs_tightens_an_account_that_is_blocked(slurm: StandIn, d
 
 
 def test_a_reason_that_does_not_take_effect_leaves_the_others_as_they_were(
-    slurm: StandIn, door: Door
+    slurm: StandIn, door: SchedulerPort
 ) -> None:
     blocked(door)
     slurm.world.deaf = True
@@ -129,14 +131,16 @@ def test_a_reason_that_does_not_take_effect_leaves_the_others_as_they_were(
     assert (gpus(slurm), submits(slurm)) == (8, None)
 
 
-def test_what_somebody_else_set_to_0_before_is_0_afterwards(slurm: StandIn, door: Door) -> None:
+def test_what_somebody_else_set_to_0_before_is_0_afterwards(slurm: StandIn, door: SchedulerPort) -> None:
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 0
     assert blocked(door, "dunning").good
     assert unblocked(door, "dunning").good
     assert (gpus(slurm), slurm.writes()) == (0, [])
 
 
-def test_a_new_reason_closes_what_somebody_had_opened_and_gives_that_back(slurm: StandIn, door: Door) -> None:
+def test_a_new_reason_closes_what_somebody_had_opened_and_gives_that_back(
+    slurm: StandIn, door: SchedulerPort
+) -> None:
     blocked(door)
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 2
     assert blocked(door, "dunning").good
@@ -149,7 +153,7 @@ def test_a_new_reason_closes_what_somebody_had_opened_and_gives_that_back(slurm:
 
 @pytest.mark.parametrize("source", [blocks.OPERATOR, "dunning"])
 def test_a_reason_that_stands_closes_again_what_somebody_had_opened(
-    slurm: StandIn, door: Door, source: str
+    slurm: StandIn, door: SchedulerPort, source: str
 ) -> None:
     blocked(door, source)
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
@@ -159,7 +163,9 @@ def test_a_reason_that_stands_closes_again_what_somebody_had_opened(
     assert (gpus(slurm), sources()) == (4, [])
 
 
-def test_a_reason_that_stands_still_does_where_it_could_not_close_again(slurm: StandIn, door: Door) -> None:
+def test_a_reason_that_stands_still_does_where_it_could_not_close_again(
+    slurm: StandIn, door: SchedulerPort
+) -> None:
     blocked(door)
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
     slurm.world.deaf = True
@@ -174,13 +180,13 @@ def test_a_reason_that_stands_still_does_where_it_could_not_close_again(slurm: S
 @pytest.mark.parametrize("reached", [True, False], ids=["after it took effect", "before it was sent"])
 @pytest.mark.parametrize("kind", [ActKind.BLOCK, ActKind.UNBLOCK])
 def test_killed_between_two_reasons_it_is_settled_by_looking(
-    slurm: StandIn, door: Door, kind: ActKind, reached: bool, monkeypatch: pytest.MonkeyPatch
+    slurm: StandIn, door: SchedulerPort, kind: ActKind, reached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocked(door)
     if kind == ActKind.UNBLOCK:
         blocked(door, "quota", submits=True)
 
-    def dies(door: Door, act: Act) -> dict[str, int]:
+    def dies(door: SchedulerPort, act: Act) -> dict[str, int]:
         if reached:
             job_control._set(door, act)
         raise SystemExit(9)
@@ -199,7 +205,7 @@ def test_killed_between_two_reasons_it_is_settled_by_looking(
     assert (slurm.world.limits("vision").tres["total"], slurm.world.limits("vision").jobs) == BEFORE
 
 
-def test_a_plan_is_stale_once_the_other_reason_has_gone(slurm: StandIn, door: Door) -> None:
+def test_a_plan_is_stale_once_the_other_reason_has_gone(slurm: StandIn, door: SchedulerPort) -> None:
     blocked(door)
     blocked(door, "dunning")
     plan = enforcement_plan.plan_unblock(door=door, account="vision")  # it would stay blocked
@@ -209,7 +215,7 @@ def test_a_plan_is_stale_once_the_other_reason_has_gone(slurm: StandIn, door: Do
     assert gpus(slurm) == 0
 
 
-def test_an_act_that_cannot_be_settled_is_no_block_in_force(slurm: StandIn, door: Door) -> None:
+def test_an_act_that_cannot_be_settled_is_no_block_in_force(slurm: StandIn, door: SchedulerPort) -> None:
     slurm.after = lambda asked: slurm.down.add("slurmdbd") if asked.startswith("POST") else None
     assert blocked(door, "dunning").acts[0].outcome == "unknown"
     assert not blocks.is_in_force(door.cluster, "vision", source="dunning")
@@ -222,7 +228,7 @@ def test_an_act_that_cannot_be_settled_is_no_block_in_force(slurm: StandIn, door
     assert blocks.is_in_force(door.cluster, "vision", source="dunning")
 
 
-def test_the_history_has_each_reason_that_came_and_went(slurm: StandIn, door: Door) -> None:
+def test_the_history_has_each_reason_that_came_and_went(slurm: StandIn, door: SchedulerPort) -> None:
     blocked(door)
     unblocked(door)
     entries = AuditEntry.objects.of(BlockReason.objects.get())

@@ -12,7 +12,7 @@ from django.core.management import call_command
 
 from billing.catalog import plan_versions
 from billing.invoicing import close_runs
-from billing.models import BillingPeriod, Bound, CloseKind, InvoiceSeries, Measure
+from billing.models import ApprovalLimit, ApprovalMetric, BillingPeriod, CloseKind, InvoiceSeries
 from billing.rating import engine
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
@@ -125,7 +125,7 @@ def test_a_close_names_each_period_of_the_month_that_has_not_ended(moved_twice: 
 
 
 def test_op_approves_each_period_of_the_month_as_it_waits(lab: Tenant) -> None:
-    Bound.objects.create(measure=Measure.TOTAL, currency="USD", limit=10)
+    ApprovalLimit.objects.create(measure=ApprovalMetric.TOTAL, currency="USD", limit=10)
     for total, related_totals in (("17.00", []), ("28.00", ["17.00"]), ("28.00", [])):
         outcome = closed("2026-03", lab, on="2026-04-21")
         assert (outcome.total.text, [each.total.text for each in outcome.beside]) == (total, related_totals)  # type: ignore[union-attr]
@@ -141,7 +141,7 @@ def test_op_approves_each_period_of_the_month_as_it_waits(lab: Tenant) -> None:
 def test_what_waits_is_counted_though_another_period_of_the_month_is_issued(
     lab: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Bound.objects.create(measure=Measure.TOTAL, currency="USD", limit=20)
+    ApprovalLimit.objects.create(measure=ApprovalMetric.TOTAL, currency="USD", limit=20)
     run = close_runs.ask(
         month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-21"), accept_incomplete="read"
     )

@@ -13,7 +13,7 @@ from billing.documents.invoice import InvoiceDocument
 from billing.documents.pdf import render
 from billing.invoicing import draft_previews
 from billing.invoicing.draft_previews import Drafts
-from billing.models import BillingPeriod, Bound, CloseProof, Invoice, InvoiceSeries
+from billing.models import ApprovalLimit, BillingPeriod, CloseProof, Invoice, InvoiceSeries
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
@@ -99,8 +99,8 @@ def test_what_stands_beside_an_invoice_is_drafted_with_it(lab: Tenant) -> None:
 
 
 def test_what_waits_for_approval_is_looked_at_before_it_is_approved(lab: Tenant) -> None:
-    Bound.objects.create(measure="total", currency="EUR", limit=1)
-    for _ in range(2):  # not parked yet, and parked by a close
+    ApprovalLimit.objects.create(measure="total", currency="EUR", limit=1)
+    for _ in range(2):  # not held yet, and held for approval by a close
         preview = drafts(lab)
         assert preview.closed.outcome == "waiting for approval"
         assert [each.total for each in preview.documents] == ["€4.76"]

@@ -7,7 +7,7 @@ import pytest
 from billing.invoicing import offboarding
 from billing.models import (
     BillingAccount,
-    Collector,
+    GatewayAccount,
     MethodState,
     PaymentAttempt,
     PaymentRefund,
@@ -15,7 +15,7 @@ from billing.models import (
     WriteOff,
 )
 from billing.payments import attempts, checkout_sessions, gateway_access, refunds, saved_methods
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.gateway_access import CollectingError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import settlement
@@ -50,7 +50,7 @@ def test_an_invoice_that_is_due_is_charged_to_the_saved_card_and_paid(scenario: 
 def test_without_a_card_nothing_is_charged_and_the_invoice_waits(scenario: Scenario) -> None:
     done = scenario.collect()
     assert (done.charged, scenario.states, scenario.standing) == (0, [], "past_due")
-    assert scenario.charge() == Held("No means of payment is saved that can be charged.")
+    assert scenario.charge() == NotChargeable("No means of payment is saved that can be charged.")
 
 
 def test_collecting_case_10_a_round_run_twice_charges_once(scenario: Scenario) -> None:
@@ -138,7 +138,9 @@ def test_collecting_case_6_a_busy_stripe_is_asked_again_with_the_same_key(
     requests = [each for each in scenario.stripe.requests if str(each) == "POST /v1/payment_intents"]
     assert [each.status for each in requests] == [busy, busy, busy, 200]
     (attempt,) = PaymentAttempt.objects.all()
-    assert {each.key for each in requests} == {f"ct:{Collector.objects.get().deployment}:pi:{attempt.pk}"}
+    assert {each.key for each in requests} == {
+        f"ct:{GatewayAccount.objects.get().deployment}:pi:{attempt.pk}"
+    }
     assert all(each.params == requests[0].params for each in requests)
     assert attempt.message == ""
     scenario.books_agree()
@@ -151,7 +153,7 @@ def test_collecting_case_7_a_refused_key_stops_all_and_nobody_is_dunned(
     scenario.save_card()
     getattr(scenario.stripe.faults, fault)()
     scenario.collect()
-    assert Collector.objects.get().locked_out_why == (
+    assert GatewayAccount.objects.get().locked_out_why == (
         "Stripe does not accept the key: set STRIPE_SECRET_KEY to one that may do this."
     )
     assert "failed" not in scenario.states
@@ -290,14 +292,16 @@ def test_case_083_and_collecting_case_26_a_refund_that_comes_back_is_owed_again(
     assert (row.state, scenario.paid) == ("failed", "4.00")
 
 
-def test_collecting_case_30_what_is_too_little_too_much_or_nothing_is_not_sent(scenario: Scenario) -> None:
-    assert attempts.chargeable(0, "USD") == Held("Nothing is due.")
-    assert attempts.chargeable(-400, "USD") == Held("Nothing is due.")
-    assert isinstance(attempts.chargeable(49, "USD"), Held)
+def test_collecting_case_30_what_is_too_little_too_much_or_nothing_is_not_sent(
+    scenario: Scenario,
+) -> None:
+    assert attempts.chargeable(0, "USD") == NotChargeable("Nothing is due.")
+    assert attempts.chargeable(-400, "USD") == NotChargeable("Nothing is due.")
+    assert isinstance(attempts.chargeable(49, "USD"), NotChargeable)
     assert attempts.chargeable(50, "USD") == (50, 0)
-    assert isinstance(attempts.chargeable(29, "GBP"), Held)
+    assert isinstance(attempts.chargeable(29, "GBP"), NotChargeable)
     assert attempts.chargeable(99_999_999, "USD") == (99_999_999, 0)
-    assert isinstance(attempts.chargeable(100_000_000, "USD"), Held)
+    assert isinstance(attempts.chargeable(100_000_000, "USD"), NotChargeable)
 
 
 def test_case_053_yen_are_whole_and_dinars_end_in_nought() -> None:

@@ -7,7 +7,7 @@ import pytest
 from billing.dunning import upcoming_steps
 from billing.models import UNEXPLAINED, Difference, PaymentAttempt, PaymentDispute, PaymentRefund
 from billing.payments import disputes, manual_review, refunds
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.gateway_access import CollectingError
 from billing.receivables import settlement
 from billing.reconciliation import reconciliation_run
@@ -20,13 +20,15 @@ from tests.web.house import page, signed_in
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(scenario: Scenario) -> None:
+def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(
+    scenario: Scenario,
+) -> None:
     scenario.save_card()
     scenario.collect()
     scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.collect()
     scenario.collect()
-    assert scenario.charge() == Held(
+    assert scenario.charge() == NotChargeable(
         "Something was given back at the gateway: write a credit note, or say that it stays owed."
     )
     (row,) = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=scenario.invoice)
@@ -34,9 +36,13 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(sce
     scenario.books_agree()
 
     credited(scenario, "1.00")
-    assert isinstance(scenario.charge(), Held)  # 0.50 of it are still unexplained
+    assert isinstance(scenario.charge(), NotChargeable)  # 0.50 of it are still unexplained
     note = credited(scenario, "0.50")
-    assert (scenario.standing, PaymentRefund.objects.filter(UNEXPLAINED).count(), asked(scenario)) == (
+    assert (
+        scenario.standing,
+        PaymentRefund.objects.filter(UNEXPLAINED).count(),
+        asked(scenario),
+    ) == (
         "paid",
         0,
         [],

@@ -10,7 +10,7 @@ import pytest
 
 from billing.invoicing import voids
 from billing.invoicing.voids import VoidError
-from billing.models import BillingAccount, GatewayEvent, PayLink, Payment, PaymentAttempt
+from billing.models import BillingAccount, CheckoutSession, GatewayEvent, Payment, PaymentAttempt
 from billing.payments import attempts, checkout_sessions, manual_review
 from billing.payments.gateway_access import CollectingError
 from billing.receivables import settlement
@@ -32,7 +32,7 @@ FORGET = (
     "ALTER TABLE billing_paymentattempt DISABLE TRIGGER USER",
     "DELETE FROM billing_paymentattempt",
     "ALTER TABLE billing_paymentattempt ENABLE TRIGGER USER",
-    "UPDATE billing_collector SET events_through = 0",
+    "UPDATE billing_gatewayaccount SET events_through = 0",
 )
 """What a backup from before the charge does not know."""
 
@@ -43,7 +43,7 @@ def scenario() -> Iterator[Scenario]:
         yield scenario
 
 
-def a_page(scenario: Scenario) -> PayLink:
+def a_page(scenario: Scenario) -> CheckoutSession:
     return checkout_sessions.pay_page(
         invoice=scenario.invoice,
         gateway=scenario.gateway,
@@ -236,17 +236,17 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     scenario.collect()
     scenario.collect()
     assert (scenario.taken, scenario.states, scenario.paid) == ([400], [], "0.00")
-    parked = GatewayEvent.objects.filter(state="parked").first()
-    assert parked is not None
-    assert "is for INV-2026-0077, which is not known here" in parked.why
+    in_review = GatewayEvent.objects.filter(state="review").first()
+    assert in_review is not None
+    assert "is for INV-2026-0077, which is not known here" in in_review.why
 
-    for event in GatewayEvent.objects.filter(state="parked"):
+    for event in GatewayEvent.objects.filter(state="review"):
         manual_review.dealt_with(
             event=event, who="op", why="given back in the dashboard", moment=scenario.now
         )
-    parked.refresh_from_db()
-    assert parked.get_state_display() == "Dealt with"
-    assert parked.why.endswith("or record it by hand. op: given back in the dashboard")
+    in_review.refresh_from_db()
+    assert in_review.get_state_display() == "Dealt with"
+    assert in_review.why.endswith("or record it by hand. op: given back in the dashboard")
     scenario.collect()
     assert scenario.taken == [400, 400]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from billing.models import Collector
+from billing.models import GatewayAccount
 from billing.payments import webhook_events
 from billing.payments.gateways import stripe
 from tests.builders import at
@@ -70,13 +70,17 @@ def test_what_broke_off_goes_on_where_it_was_and_nothing_is_charged_before_it_is
     scenario.collect()
     assert len(lists(scenario)) == 3
     assert scenario.paid == "0.00"
-    reached = Collector.objects.get().charges_down_to
+    reached = GatewayAccount.objects.get().charges_down_to
     assert reached == int(at("2026-04-20 09:05").timestamp())  # eight of twelve: 09:12 to 09:05
 
     scenario.collect()
     assert [each.get("lte") for each in lists(scenario)[3:]] == [str(reached), str(reached)]
-    collector = Collector.objects.get()
-    assert (scenario.paid, collector.charges_begun, collector.charges_down_to) == ("4.00", None, None)
+    gateway_account = GatewayAccount.objects.get()
+    assert (scenario.paid, gateway_account.charges_begun, gateway_account.charges_down_to) == (
+        "4.00",
+        None,
+        None,
+    )
     before = len(lists(scenario))
     scenario.wait(minutes=1)
     scenario.collect()

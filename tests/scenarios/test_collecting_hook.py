@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from billing.models import Collector, GatewayEvent
+from billing.models import GatewayAccount, GatewayEvent
 from billing.payments import checkout_sessions
 from tests.collecting import Scenario, a_scenario
 
@@ -66,7 +66,7 @@ def test_a_key_of_the_other_mode_is_said_and_stripe_tells_again_later(scenario: 
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
     message = scenario.stripe.webhooks.take()[-1]
-    Collector.objects.update(live=True)
+    GatewayAccount.objects.update(live=True)
     response = Client().post(
         "/hooks/stripe/", message.body, content_type="application/json", headers=message.headers
     )

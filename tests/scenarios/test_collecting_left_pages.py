@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from billing.invoicing import credit_notes
-from billing.models import BillingAccount, PayLink, PaymentRefund
+from billing.models import BillingAccount, CheckoutSession, PaymentRefund
 from billing.payments import checkout_sessions, refunds
 from billing.payments.gateways.base import GatewayError
 from billing.rules.money import Money
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/stopped/")
 
 
-def a_page(scenario: Scenario) -> PayLink:
+def a_page(scenario: Scenario) -> CheckoutSession:
     return checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
@@ -46,7 +46,7 @@ def test_who_comes_back_by_cancel_closes_the_page_and_the_card_is_charged(
     assert "/t/vision-lab/payment/stopped/?page=" in address
     answer = ann.get(address.partition("testserver")[2])
     assert answer.headers["Location"] == "/t/vision-lab/invoices/INV-2026-0001/"
-    assert PayLink.objects.get().state == "expired"
+    assert CheckoutSession.objects.get().state == "expired"
     scenario.collect()
     assert (scenario.taken, scenario.paid) == ([400], "4.00")
     scenario.books_agree()

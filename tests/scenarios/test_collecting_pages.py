@@ -6,9 +6,9 @@ import pytest
 
 from billing.invoicing import voids
 from billing.invoicing.voids import VoidError
-from billing.models import GatewayEvent, PayLink, PaymentAttempt
+from billing.models import CheckoutSession, GatewayEvent, PaymentAttempt
 from billing.payments import attempts, chargeable_invoices, checkout_sessions, webhook_events
-from billing.payments.attempts import Held
+from billing.payments.attempts import NotChargeable
 from billing.payments.gateway_access import CollectingError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import settlement
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
 
 
-def a_page(scenario: Scenario, *, who: str = "ann@vision.example") -> PayLink:
+def a_page(scenario: Scenario, *, who: str = "ann@vision.example") -> CheckoutSession:
     return checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who=who, moment=scenario.now
     )
@@ -38,7 +38,7 @@ def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(scena
     with pytest.raises(GatewayError):
         webhook_events.apply(session_event, gateway=scenario.gateway, moment=scenario.now)
 
-    assert scenario.charge() == Held("A page to pay on is open.")
+    assert scenario.charge() == NotChargeable("A page to pay on is open.")
     with pytest.raises(VoidError):
         voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
     webhook_events.apply(
@@ -55,12 +55,12 @@ def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything
     scenario.save_card()
     page = a_page(scenario)
     scenario.stripe.dashboard.pay(page.external_id or "")
-    PayLink.objects.filter(pk=page.pk).update(state="complete")
+    CheckoutSession.objects.filter(pk=page.pk).update(state="complete")
     PaymentAttempt.objects.update(page_used=True)  # and the worker died
 
     assert attempts.is_under_way(scenario.invoice)
     assert chargeable_invoices.invoices(moment=scenario.now, limit=9) == []
-    assert scenario.charge() == Held("A payment is under way.")
+    assert scenario.charge() == NotChargeable("A payment is under way.")
     with pytest.raises(CollectingError, match="A payment of this invoice is under way"):
         a_page(scenario)
     with pytest.raises(VoidError, match="A payment of INV-2026-0001 is under way"):
@@ -92,7 +92,11 @@ def test_whoever_wants_to_pay_meanwhile_is_led_to_the_page_that_is_open(scenario
     assert len(scenario.stripe.requests) == request_count + 1  # is it still open?
     scenario.stripe.dashboard.pay(first.external_id or "")
     scenario.collect()
-    assert (scenario.taken, scenario.paid, PayLink.objects.count()) == ([400], "4.00", 1)
+    assert (scenario.taken, scenario.paid, CheckoutSession.objects.count()) == (
+        [400],
+        "4.00",
+        1,
+    )
     scenario.books_agree()
 
 

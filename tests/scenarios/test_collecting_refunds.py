@@ -8,7 +8,7 @@ from billing.dunning import overdue_invoices, upcoming_steps
 from billing.invoicing import credit_notes
 from billing.models import BillingAccount, GatewayEvent, Payment, PaymentAttempt, PaymentRefund
 from billing.payments import checkout_sessions, refunds, webhook_events
-from billing.payments.gateway_access import CollectingError, UnplacedError
+from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
 from billing.payments.gateways.stripe_values import Object
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
@@ -57,7 +57,7 @@ def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_
         (row,) = note_of(scenario, "1.00", "USD")
         half = scenario.gateway.refund(row.params | {"amount": 50}, key="somebody else, by hand")
         scenario.wait(minutes=1)
-        with pytest.raises(UnplacedError):
+        with pytest.raises(UnmatchedObjectError):
             refunds.apply_refund(scenario.gateway.find_refund(half.id), moment=scenario.now)
         for event in scenario.gateway.events(since=0):
             webhook_events.store(event, moment=scenario.now)
@@ -65,9 +65,9 @@ def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_
             webhook_events.apply(waiting, gateway=scenario.gateway, moment=scenario.now)
         row.refresh_from_db()
         assert (row.state, scenario.paid, Payment.objects.count()) == ("ready", "4.00", 1)
-        parked = GatewayEvent.objects.filter(state="parked", object_kind="refund").earliest("created")
-        assert parked.tenant_slug == "vision-lab"
-        assert "is over 50 USD there, and not over what was asked for here" in parked.why
+        in_review = GatewayEvent.objects.filter(state="review", object_kind="refund").earliest("created")
+        assert in_review.tenant_slug == "vision-lab"
+        assert "is over 50 USD there, and not over what was asked for here" in in_review.why
 
 
 def altered(scenario: Scenario) -> Object:

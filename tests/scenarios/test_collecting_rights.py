@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from billing.models import Collector
+from billing.models import GatewayAccount
 from billing.payments import gateway_access
 from portal import env
 from portal.dev.stripe_sandbox.keys import PORTAL_RIGHTS
@@ -37,7 +37,7 @@ def scenario(settings: object) -> Iterator[Scenario]:
 
 def restricted(scenario: Scenario, settings: object, lacking: str = "") -> None:
     """The key is replaced by a restricted one without that right."""
-    gateway_access.collector()  # has collected before
+    gateway_access.gateway_account()  # has collected before
     key = scenario.stripe.keys.restrict(f"rk_test_without_{lacking or 'nothing'}", PORTAL_RIGHTS - {lacking})
     settings.STRIPE_SECRET_KEY = key  # type: ignore[attr-defined]
 
@@ -66,11 +66,11 @@ def test_a_round_that_lacks_a_right_stops_says_which_and_goes_on_once_it_has_it(
     restricted(scenario, settings, "rak_payment_intent_write")
     scenario.collect()
     assert gateway_access.is_locked_out()
-    assert Collector.objects.get().locked_out_why == (
+    assert GatewayAccount.objects.get().locked_out_why == (
         "The key of Stripe may not read payment intents: docs/how-to/go-live-with-stripe.md lists what it needs."
     )
     scenario.collect()
-    assert Collector.objects.get().locked_out_why == (
+    assert GatewayAccount.objects.get().locked_out_why == (
         "The key of Stripe lacks rights: PaymentIntents: write; docs/how-to/go-live-with-stripe.md lists them."
     )
     assert "failed" not in scenario.states

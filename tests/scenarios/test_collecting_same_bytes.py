@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from billing.invoicing import credit_notes
-from billing.models import PayLink, PaymentAttempt, PaymentRefund
+from billing.models import CheckoutSession, PaymentAttempt, PaymentRefund
 from billing.payments import attempts, checkout_sessions, customers, refunds
 from billing.payments.gateways.base import GatewayError
 from billing.rules.money import Money
@@ -28,8 +28,8 @@ def sent_twice(scenario: Scenario, path: str, send: Callable[[], object]) -> lis
         attempts.follow(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
     for refund in PaymentRefund.objects.filter(state="unknown"):
         refunds.follow(refund=refund, gateway=scenario.gateway, moment=scenario.now)
-    for link in PayLink.objects.filter(state="unknown"):
-        checkout_sessions.follow(link=link, gateway=scenario.gateway, moment=scenario.now)
+    for link in CheckoutSession.objects.filter(state="unknown"):
+        checkout_sessions.follow(checkout=link, gateway=scenario.gateway, moment=scenario.now)
     requests = [
         request for request in scenario.stripe.requests if (request.method, request.path) == ("POST", path)
     ]
@@ -48,7 +48,7 @@ def test_a_charge_whose_answer_was_lost_is_sent_again_as_the_same_bytes(scenario
 def test_a_page_whose_opening_was_not_answered_is_asked_for_again_as_the_same_bytes(
     scenario: Scenario,
 ) -> None:
-    def opens() -> PayLink:
+    def opens() -> CheckoutSession:
         return checkout_sessions.pay_page(
             invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
         )
@@ -56,7 +56,7 @@ def test_a_page_whose_opening_was_not_answered_is_asked_for_again_as_the_same_by
     customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
     first, again = sent_twice(scenario, "/v1/checkout/sessions", opens)
     assert first == again
-    assert PayLink.objects.get().state == "open"
+    assert CheckoutSession.objects.get().state == "open"
 
 
 def test_a_refund_whose_answer_was_lost_is_sent_again_as_the_same_bytes(scenario: Scenario) -> None:

@@ -9,8 +9,8 @@ from django.core import mail
 
 from billing.dunning import dunning_run, overdue_invoices, send
 from billing.invoicing import credit_notes
-from billing.models import BillingAccount, Letter
-from billing.payments.attempts import Held
+from billing.models import BillingAccount, Notice
+from billing.payments.attempts import NotChargeable
 from billing.rules.money import Money
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
@@ -41,11 +41,11 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
         sent = [str(one) for one in scenario.stripe.requests[request_count:] if one.method == "POST"]
         customer = BillingAccount.objects.get().customer
         assert sent == [f"POST /v1/customers/{customer}"]  # its e-mail, and nothing of money
-        assert scenario.charge() == Held(
+        assert scenario.charge() == NotChargeable(
             "What is due is below the smallest amount that can be charged; it waits for a transfer."
         )
         assert [str(each.subject)[:11] for each in mail.outbox] == ["Credit note"]
-        assert not Letter.objects.exclude(kind="credit-note").exists()
+        assert not Notice.objects.exclude(kind="credit-note").exists()
         (late,) = overdue_invoices.late(moment=scenario.now)
         assert late.rests.startswith("What is left is below the smallest amount that can be charged")
         card.refresh_from_db()

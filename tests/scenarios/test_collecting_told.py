@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from billing.models import Collector, GatewayEvent, PayLink, PaymentAttempt, SavedMethod
+from billing.models import CheckoutSession, GatewayAccount, GatewayEvent, PaymentAttempt, SavedMethod
 from billing.payments import checkout_sessions, customers, gateway_access
 from portal.dev.stripe_sandbox.errors import ApiError
 from tests.collecting import Scenario, a_scenario
@@ -26,7 +26,7 @@ def scenario() -> Iterator[Scenario]:
         yield scenario
 
 
-def a_page(scenario: Scenario) -> PayLink:
+def a_page(scenario: Scenario) -> CheckoutSession:
     return checkout_sessions.pay_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann@vision.example", moment=scenario.now
     )  # fmt: skip
@@ -105,7 +105,7 @@ def test_collecting_case_21_after_forty_days_charges_and_refunds_themselves_are_
     """Stripe keeps its events for thirty: what was refunded before, and charged by another process, is found."""
     scenario.save_card()
     scenario.collect()
-    assert Collector.objects.get().events_through > 0
+    assert GatewayAccount.objects.get().events_through > 0
     scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.wait(days=40)
     scenario.collect()

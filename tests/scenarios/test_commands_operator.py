@@ -149,10 +149,10 @@ def test_what_cannot_be_meant_is_code_2_and_changes_nothing(gpu1: Cluster, tmp_p
 
 
 def test_a_file_that_is_no_job_listing_is_refused_whole_with_code_1(gpu1: Cluster, tmp_path: Path) -> None:
-    letter = tmp_path / "letter.txt"
-    letter.write_text("Dear Op,\nthe file is on its way.\n")
+    notice = tmp_path / "notice.txt"
+    notice.write_text("Dear Op,\nthe file is on its way.\n")
     for path, sentence in (
-        (letter, "There is no header line"),
+        (notice, "There is no header line"),
         (tmp_path / "missing.sacct", "missing.sacct"),
     ):
         answer, code = told("import_usage", "gpu1", path)

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from billing.catalog.tenant_lock import lock
 from billing.dunning import dunning_run
-from billing.models import Letter
+from billing.models import Notice
 from billing.payments import chargeable_invoices, checkout_sessions
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import credit_balance, pauses, settlement
@@ -66,7 +66,7 @@ def test_no_letter_is_written_for_what_credit_can_pay(scenario: Scenario) -> Non
             tenant=scenario.lab, currency="USD", amount=500, memo="Transfer", by="op", at=scenario.now
         )
     assert dunning_run.run(moment=scenario.now).late == 0
-    assert not Letter.objects.exclude(kind="receipt").exists()
+    assert not Notice.objects.exclude(kind="receipt").exists()
     assert left(scenario) == ("0.00", 100)
 
 

@@ -15,7 +15,7 @@ from billing.catalog.plans import PlanError
 from billing.documents import build, pdf
 from billing.invoicing import manual_lines, offboarding
 from billing.invoicing.month_close import Outcome
-from billing.models import Bound, DocumentKind, Invoice, Plan, WalletScope
+from billing.models import ApprovalLimit, DocumentKind, Invoice, Plan, WalletScope
 from billing.queries import line_usage
 from billing.rating import engine
 from billing.rules.money import Money
@@ -93,13 +93,13 @@ def test_case_093_lines_in_other_currencies_count_into_the_bound_of_lines(lab: T
     """One line of April in euros, and one of March in dollars."""
     close("2026-03")
     ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
-    Bound.objects.create(measure="lines", limit=1)
+    ApprovalLimit.objects.create(measure="lines", limit=1)
 
-    parked = closed("2026-04", lab)
+    pending = closed("2026-04", lab)
 
-    assert parked.outcome is Outcome.PARKED
-    assert parked.reason.startswith("It has 2 lines, and 1 are the most that are issued unseen. Approve")
-    Bound.objects.update(limit=2)
+    assert pending.outcome is Outcome.PENDING_APPROVAL
+    assert pending.reason.startswith("It has 2 lines, and 1 are the most that are issued unseen. Approve")
+    ApprovalLimit.objects.update(limit=2)
     assert closed("2026-04", lab).outcome is Outcome.ISSUED
 
 

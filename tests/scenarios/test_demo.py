@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from billing.bank_transfers import suggestions
-from billing.models import AutomaticTopUp, Invoice, InvoiceDocument, Parking, Payment, Transfer
+from billing.models import AutomaticTopUp, Invoice, InvoiceDocument, Payment, PendingApproval, Transfer
 from clusters import validation
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster, DeclaredNode, Quarantined, UsageRecord
@@ -173,7 +173,7 @@ class TestSeeding:
         assert XRECHNUNG in bytes(xrechnung or b"").decode()
         assert InvoiceDocument.objects.count() == 4
         assert Payment.objects.get().amount == invoices[0].total
-        assert Parking.objects.get(state="waiting").tenant.slug == "halcyon-labs"
+        assert PendingApproval.objects.get(state="waiting").tenant.slug == "halcyon-labs"
         waiting = Transfer.objects.get(state="waiting")
         assert (waiting.amount, waiting.payer) == (invoices[1].total, "INSTITUT FUER BIOPHYSIK POTSDAM")
         (hint,) = suggestions.hints([waiting])[waiting.pk]

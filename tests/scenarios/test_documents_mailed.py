@@ -14,7 +14,7 @@ from django.test import Client
 from billing.dunning import claims, contacts, dunning_run, issue_notices, send, upcoming_steps
 from billing.dunning.contacts import ContactError
 from billing.invoicing import credit_notes
-from billing.models import Invoice, InvoiceDocument, Letter
+from billing.models import Invoice, InvoiceDocument, Notice
 from billing.receivables import dunning_policies
 from billing.rules.money import Money
 from portal.core.outbox import outbox
@@ -105,9 +105,9 @@ def test_history_that_is_imported_mails_nothing_unless_told_to(server: Counting,
     outbox.drain()
     later = at("2026-05-07 10:00")  # 36 days
     send.post(moment=later)
-    letter = Letter.objects.get(kind="invoice")
-    assert (letter.state, server.taken) == ("skipped", 0)
-    assert letter.why == issue_notices.TOO_OLD
+    notice = Notice.objects.get(kind="invoice")
+    assert (notice.state, server.taken) == ("skipped", 0)
+    assert notice.why == issue_notices.TOO_OLD
     assert issue_notices.notify(numbers=["INV-2026-0001"], moment=later) == 1
     send.post(moment=later)
     assert server.taken == 1
@@ -127,7 +127,7 @@ def test_who_pays_for_another_is_written_to(server: Counting, lab: Tenant) -> No
 
 def test_a_credit_note_is_emailed_and_says_what_is_left(server: Counting, lab: Tenant) -> None:
     close("2026-03", lab, on="2026-04-01")
-    Letter.objects.all().delete()
+    Notice.objects.all().delete()
     note = credit_notes.credit(
         invoice=invoice_of(lab, "2026-03"),
         reason="Slow disks.",
@@ -145,7 +145,7 @@ def test_a_credit_note_is_emailed_and_says_what_is_left(server: Counting, lab: T
 
 
 def test_a_tenant_to_which_nothing_is_written_is_sent_no_document(server: Counting, lab: Tenant) -> None:
-    dunning_policies.set_policy(tenant=lab, since=at("2026-01-01").date(), letters=False)
+    dunning_policies.set_policy(tenant=lab, since=at("2026-01-01").date(), emails=False)
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
     send.post(moment=NOW)
@@ -157,8 +157,8 @@ def test_a_document_of_who_has_no_address_is_no_trouble(server: Counting, lab: T
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
     send.post(moment=NOW)
-    letter = Letter.objects.get()
-    assert (letter.state, letter.why) == ("skipped", claims.NOBODY)
+    notice = Notice.objects.get()
+    assert (notice.state, notice.why) == ("skipped", claims.NOBODY)
     assert upcoming_steps.to_look_at(moment=NOW) == []
 
 
@@ -196,8 +196,8 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
     client.force_login(ann)
     client.post("/t/vision-lab/payment/contact/", {"email": "money@vision.example"})
     send.post(moment=datetime.now(tz=NOW.tzinfo) if NOW.year > 2026 else at("2026-12-31"))
-    letter = Letter.objects.get(kind="invoice")
-    assert letter.state in {"sent", "skipped"}
+    notice = Notice.objects.get(kind="invoice")
+    assert notice.state in {"sent", "skipped"}
     assert sentence not in page(ann, "/t/vision-lab/payment/")
 
 
@@ -209,9 +209,9 @@ def test_one_refused_address_of_two_keeps_the_mail_from_nobody_else(server: Coun
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
     send.post(moment=NOW)
-    letter = Letter.objects.get(kind="invoice")
-    assert (letter.state, server.taken) == ("sent", 1)
-    assert letter.refused == {"gone@vision.example": "550 no such user here"}
+    notice = Notice.objects.get(kind="invoice")
+    assert (notice.state, server.taken) == ("sent", 1)
+    assert notice.refused == {"gone@vision.example": "550 no such user here"}
     assert "E-mails to gone@vision.example are refused" in page(ann, "/t/vision-lab/payment/")
 
 
@@ -227,18 +227,18 @@ def test_killed_at_any_statement_each_document_is_sent_once(settings: Any, lab: 
 
     while True:
         statement += 1
-        Letter.objects.all().delete()
+        Notice.objects.all().delete()
         issue_notices.of_issued(Invoice.objects.all(), moment=NOW)
         mail.outbox.clear()
         if not dies_at(statement, a_round):
             break
         for _ in range(2):
             a_round()
-        letter = Letter.objects.get()
-        if letter.state == "sending":  # it may have arrived: people look, and it is not sent again
+        notice = Notice.objects.get()
+        if notice.state == "sending":  # it may have arrived: people look, and it is not sent again
             unknown += 1
             assert len(mail.outbox) <= 1
         else:
-            assert (letter.state, len(mail.outbox)) == ("sent", 1)
+            assert (notice.state, len(mail.outbox)) == ("sent", 1)
     assert statement > 20
     assert unknown <= 3  # around the mail server's answer alone

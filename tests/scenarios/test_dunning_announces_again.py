@@ -10,7 +10,7 @@ import pytest
 from django.core import mail
 
 from billing.dunning import dunning_run, send
-from billing.models import Letter, Suspension
+from billing.models import Notice, Suspension
 from billing.receivables import pauses, write_offs
 from tests import stories
 from tests.builders import a_job, at, ingest
@@ -86,7 +86,7 @@ def test_a_part_that_goes_back_puts_nothing_off(lab: Lab) -> None:
     lab.pay("1.00")
     lab.pay("-1.00")
     lab.goes_by()
-    assert (lab.gpus, Letter.objects.filter(kind="announce").count()) == (0, 1)
+    assert (lab.gpus, Notice.objects.filter(kind="announce").count()) == (0, 1)
 
 
 def test_an_announcement_that_was_not_needed_is_made_up_for_when_the_money_goes_back(lab: Lab) -> None:
@@ -95,7 +95,7 @@ def test_an_announcement_that_was_not_needed_is_made_up_for_when_the_money_goes_
     dunning_run.run(moment=lab.now)
     lab.pay()
     send.post(moment=lab.now)
-    assert (Letter.objects.get().state, mail.outbox) == ("skipped", [])
+    assert (Notice.objects.get().state, mail.outbox) == ("skipped", [])
     lab.pay("-4.00")
     lab.until("2026-05-15")
     assert (lab.gpus, subjects()) == (8, [announced("16 May 2026")])
@@ -115,7 +115,7 @@ def test_a_second_invoice_that_was_to_be_announced_on_the_day_of_a_suspension_is
     lab.now = at("2026-05-31 09:00")  # nothing ran until then
     lab.acts()
     lab.until("2026-06-07")
-    assert (lab.gpus, Letter.objects.get(state="skipped").why) == (0, "The tenant is suspended already.")
+    assert (lab.gpus, Notice.objects.get(state="skipped").why) == (0, "The tenant is suspended already.")
     lab.pay()
     lab.goes_by()
     lab.acts()

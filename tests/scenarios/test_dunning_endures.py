@@ -15,7 +15,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from billing.dunning import dunning_run, send
-from billing.models import Invoice, Letter
+from billing.models import Invoice, Notice
 from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.collecting import a_lab
@@ -30,7 +30,7 @@ class KilledError(BaseException):
 
 
 class Fragile(EmailBackend):
-    """A mail server whose client is killed once: before the letter went out, or after."""
+    """A mail server whose client is killed once: before the notice went out, or after."""
 
     dies = ""
 
@@ -81,18 +81,18 @@ def test_case_089_killed_at_any_statement_no_letter_is_sent_twice_and_none_is_fo
     statement, unknown = 0, 0
     while True:
         statement += 1
-        Letter.objects.all().delete()
+        Notice.objects.all().delete()
         mail.outbox.clear()
         if not dies_at(statement, a_round):
             break
         for _ in range(3):
             a_round()
-        letter = Letter.objects.get()
-        if letter.state == "sending":  # it may have arrived: people look, and it is not sent again
+        notice = Notice.objects.get()
+        if notice.state == "sending":  # it may have arrived: people look, and it is not sent again
             unknown += 1
             assert len(mail.outbox) <= 1
         else:
-            assert (letter.state, len(mail.outbox)) == ("sent", 1)
+            assert (notice.state, len(mail.outbox)) == ("sent", 1)
     assert statement > 20
     assert unknown <= 3  # around the mail server's answer alone
 
@@ -103,11 +103,11 @@ def test_case_089_where_letters_are_kept_each_is_kept_exactly_once_wherever_it_i
     statement = 0
     while True:
         statement += 1
-        Letter.objects.all().delete()
+        Notice.objects.all().delete()
         if not dies_at(statement, a_round):
             break
         a_round()
-        assert Letter.objects.get().state == "kept"
+        assert Notice.objects.get().state == "kept"
     assert statement > 20
 
 
@@ -125,7 +125,7 @@ def test_killed_while_the_mail_server_has_it_it_is_shown_and_not_sent_again(
     Fragile.dies = ""
     for _ in range(3):
         a_round()
-    assert (Letter.objects.get().state, len(mail.outbox)) == ("sending", arrived)
+    assert (Notice.objects.get().state, len(mail.outbox)) == ("sending", arrived)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -133,11 +133,11 @@ def test_rounds_and_workers_at_once_send_one_letter(settings: Any) -> None:
     settings.CLUSTERTAB_SENDS_MAIL = True
     a_tenant_that_owes()
     for _ in range(10):
-        Letter.objects.all().delete()
+        Notice.objects.all().delete()
         mail.outbox.clear()
         at_once(a_round, a_round, a_round, a_round)
         a_round()
-        assert (Letter.objects.get().state, len(mail.outbox)) == ("sent", 1)
+        assert (Notice.objects.get().state, len(mail.outbox)) == ("sent", 1)
 
 
 @pytest.mark.django_db
@@ -156,7 +156,7 @@ def test_ten_thousand_late_invoices_take_as_many_queries_as_one() -> None:
     assert took < 20  # about one second on a machine of its own
 
     assert dunning_run.run(moment=NOW).written == 10_000
-    assert Letter.objects.count() == 10_000
+    assert Notice.objects.count() == 10_000
     assert dunning_run.run(moment=NOW).written == 0
 
 

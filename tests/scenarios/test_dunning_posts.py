@@ -1,4 +1,4 @@
-"""Letters go out though the mail server closes its connections, and one that cannot be written stops no other."""
+"""Notices go out though the mail server closes its connections, and one that cannot be written stops no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from billing.dunning import dunning_run, send
-from billing.models import Invoice, Letter
+from billing.models import Invoice, Notice
 from portal.core.tenants.models import Tenant
 from tests.fakes.mail import Counting, counting
 from tests.owner import as_owner
@@ -43,7 +43,7 @@ def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(se
     dunning_run.run(moment=NOW)
     done = send.post(moment=NOW)
     assert (done.sent, done.troubles, server.taken) == (7, [], 7)
-    assert set(Letter.objects.values_list("state", flat=True)) == {"sent"}
+    assert set(Notice.objects.values_list("state", flat=True)) == {"sent"}
 
 
 def test_an_address_that_is_none_waits_for_somebody_to_correct_it(server: Counting) -> None:
@@ -51,12 +51,12 @@ def test_an_address_that_is_none_waits_for_somebody_to_correct_it(server: Counti
     Tenant.objects.update(email="bills@vision.example, boss@vision.example")
     dunning_run.run(moment=NOW)
     send.post(moment=NOW)
-    letter = Letter.objects.get()
-    assert (letter.state, server.taken) == ("failed", 0)
-    assert letter.why == (
+    notice = Notice.objects.get()
+    assert (notice.state, server.taken) == ("failed", 0)
+    assert notice.why == (
         "An address is none that e-mail can go to: correct the tenant's billing e-mail, then send it again."
     )
     Tenant.objects.update(email="bills@vision.example")
-    send.again(letter=letter, moment=NOW)
+    send.again(notice=notice, moment=NOW)
     send.post(moment=NOW)
-    assert (Letter.objects.get().state, server.taken) == ("sent", 1)
+    assert (Notice.objects.get().state, server.taken) == ("sent", 1)

@@ -14,12 +14,12 @@ from django.test.utils import CaptureQueriesContext
 from billing.dunning import dunning_run, scheduler_blocks, send, suspensions
 from billing.dunning.scheduler_blocks import Blocked
 from billing.invoicing import credit_notes
-from billing.models import Invoice, Letter, SuspendedAccount, Suspension
+from billing.models import Invoice, Notice, SuspendedAccount, Suspension
 from billing.receivables import dunning_policies, pauses, settlement
 from billing.rules.money import Money
 from clusters import enforcement_plan
 from clusters.connectors.slurm.acts import SlurmActs
-from clusters.enforcement_plan import Door, Plan
+from clusters.enforcement_plan import Plan, SchedulerPort
 from clusters.job_control import carry_out
 from clusters.models import Act, Cluster
 from portal.core.tenants import ownership
@@ -50,7 +50,7 @@ class Lab:
             as_of="2026-04-20",
         )
         stories.close("2026-03", self.tenant, on="2026-04-01")
-        Letter.objects.all().delete()  # that it was issued, and receipts, are told in other stories
+        Notice.objects.all().delete()  # that it was issued, and receipts, are told in other stories
         dunning_policies.set_policy(
             tenant=None,
             since=date(2026, 1, 1),
@@ -66,7 +66,7 @@ class Lab:
     def invoice(self) -> Invoice:
         return stories.invoice_of(self.tenant, "2026-03")
 
-    def opens(self, cluster: Cluster) -> Door:
+    def opens(self, cluster: Cluster) -> SchedulerPort:
         return a_door(self.slurm)
 
     def goes_by(self, days: int = 1) -> None:
@@ -187,7 +187,7 @@ def test_nobody_is_suspended_before_it_was_announced_so_many_days_ago(lab: Lab) 
 def test_what_is_only_kept_here_announces_nothing(lab: Lab, settings: Any) -> None:
     settings.CLUSTERTAB_SENDS_MAIL = False
     lab.goes_by(60)
-    assert (lab.gpus, Letter.objects.get().state) == (8, "kept")
+    assert (lab.gpus, Notice.objects.get().state) == (8, "kept")
 
 
 def by_hand(lab: Lab, plans: Callable[..., Plan]) -> None:
@@ -220,7 +220,7 @@ def test_who_pays_stays_blocked_where_op_blocked_it_and_the_letter_says_so(lab: 
 
 
 def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> None:
-    def fails(cluster: Cluster) -> Door:
+    def fails(cluster: Cluster) -> SchedulerPort:
         raise enforcement_plan.LimitError(f"{cluster.name} does not answer.")
 
     lab.until("2026-05-14")
@@ -241,7 +241,7 @@ def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> 
 
 
 def test_who_pays_while_the_scheduler_is_away_is_never_blocked(lab: Lab) -> None:
-    def fails(cluster: Cluster) -> Door:
+    def fails(cluster: Cluster) -> SchedulerPort:
         raise enforcement_plan.LimitError("away")
 
     lab.until("2026-05-14")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from billing.dunning import dunning_run, send
-from billing.models import Letter
+from billing.models import Notice
 from billing.receivables import dunning_policies, write_offs
 from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.collecting import Scenario, a_scenario
-from tests.scenarios.test_dunning_letters import body, goes_by, pay, subjects
+from tests.scenarios.test_dunning_notices import body, goes_by, pay, subjects
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -68,7 +68,7 @@ def test_the_steps_that_were_not_reached_yet_follow_on_their_days(scenario: Scen
     goes_by(scenario, 40)
     second, third = (f"Reminder {step}: invoice INV-2026-0001 is not paid yet" for step in (2, 3))
     assert subjects() == [FIRST, AGAIN, second, third]
-    assert Letter.objects.exclude(state="sent").count() == 0
+    assert Notice.objects.exclude(state="sent").count() == 0
 
 
 def test_who_paid_in_time_and_was_never_reminded_is_told_too(scenario: Scenario) -> None:

@@ -74,13 +74,13 @@ def test_a_name_that_comes_again_overwrites_nothing(gpu1: Cluster, tmp_path: Pat
 def test_a_bad_file_is_refused_with_its_sentence_and_the_next_is_read(
     gpu1: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a-letter.txt").write_text("Dear Op,\nthe file is on its way.\n")
+    (tmp_path / "a-notice.txt").write_text("Dear Op,\nthe file is on its way.\n")
     (tmp_path / "b.sacct.gz").write_bytes(b"\x1f\x8b\x08\x00 cut")
     file(tmp_path, row(1), name="c.sacct")
     answer, code = follow(tmp_path)
     assert (answer["files"], answer["refused"], code) == (1, 2, 1)
     assert names(tmp_path / "refused") == [
-        "a-letter.txt", "a-letter.txt.reason", "b.sacct.gz", "b.sacct.gz.reason",
+        "a-notice.txt", "a-notice.txt.reason", "b.sacct.gz", "b.sacct.gz.reason",
     ]  # fmt: skip
     assert "broken or cut gzip file" in (tmp_path / "refused" / "b.sacct.gz.reason").read_text()
     assert "b.sacct.gz is refused: " in capsys.readouterr().err

@@ -17,7 +17,7 @@ from tests.stories import closed
 
 pytestmark = pytest.mark.django_db
 
-RULE = "write letters, digits and . _ - only, the first one a letter or a digit."
+RULE = "write letters, digits and . _ - only, the first one a notice or a digit."
 
 
 @pytest.mark.parametrize("prefix", ["INV/26", "INV 26", "-INV", "Ré", "INV?"])

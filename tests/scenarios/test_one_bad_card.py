@@ -11,7 +11,7 @@ import pytest
 from django.core import mail
 
 from billing.dunning import dunning_run, send
-from billing.models import Invoice, Letter, PaymentAttempt
+from billing.models import Invoice, Notice, PaymentAttempt
 from portal.core.tenants.models import Role, Tenant
 from tests import builders
 from tests.builders import at
@@ -112,7 +112,7 @@ def test_a_refusal_at_night_and_the_mornings_reminders_are_one_email(scenario: S
     assert message.startswith("Your payment of invoice INV-2026-0001 was refused")
     assert "5 invoices were due, and $20.00 of them have not reached us." in message
     assert "COPY-" in message
-    assert set(Letter.objects.values_list("state", flat=True)) == {"sent", "skipped"}
+    assert set(Notice.objects.values_list("state", flat=True)) == {"sent", "skipped"}
     assert a_day(scenario, hours=8) == []
 
 
@@ -120,7 +120,7 @@ def test_six_reminders_of_one_day_are_one(scenario: Scenario) -> None:
     (message,) = a_day(scenario, days=3)
     assert message.startswith("A reminder: 6 invoices are not paid yet")
     assert "6 invoices were due, and $24.00 of them have not reached us." in message
-    assert Letter.objects.filter(state="sent").count() == 6
+    assert Notice.objects.filter(state="sent").count() == 6
 
 
 def test_ann_sees_on_the_invoice_which_card_was_refused_why_and_when_it_is_charged_again(

@@ -12,9 +12,9 @@ import pytest
 from django.test import Client
 
 from billing.models import (
+    CheckoutSession,
+    CheckoutState,
     Invoice,
-    LinkState,
-    PayLink,
     PaymentAttempt,
     SavedMethod,
     Wallet,
@@ -98,7 +98,7 @@ def test_a_bank_that_asks_is_gone_to_and_come_back_from(scenario: Scenario, ann:
     assert led["Location"] == f"/t/vision-lab/payment/confirm/{PaymentAttempt.objects.get().pk}/"
     on = text(ann, led["Location"])
     assert "Go on to your bank" in on
-    link = PayLink.objects.get()
+    link = CheckoutSession.objects.get()
     assert link.url in on
     assert (scenario.states, scenario.standing) == (["offered"], "due")
     assert "Confirm with your bank" in text(ann, HERE)
@@ -110,18 +110,18 @@ def test_a_bank_that_asks_is_gone_to_and_come_back_from(scenario: Scenario, ann:
     back = urlsplit(scenario.stripe.objects("payment_intent")[0]["id"])
     ann.get(f"/t/vision-lab/payment/back/?payment_intent={back.path}&redirect_status=succeeded")
     assert (scenario.states, scenario.paid) == (["succeeded"], "4.00")
-    assert PayLink.objects.get().state == LinkState.COMPLETE
+    assert CheckoutSession.objects.get().state == CheckoutState.COMPLETE
     scenario.books_agree()
 
 
 def test_a_bank_that_says_no_leaves_it_to_be_paid_otherwise(scenario: Scenario, ann: Client) -> None:
     scenario.save_card(ASKS)
     ann.post(f"{HERE}pay-saved/", {"key": key_on(ann, HERE)})
-    charge = PayLink.objects.get().external_id or ""
+    charge = CheckoutSession.objects.get().external_id or ""
     scenario.stripe.dashboard.authenticate(charge, passes=False)
     ann.get(f"/t/vision-lab/payment/back/?payment_intent={charge}&redirect_status=failed")
     assert scenario.states == ["failed"]
-    assert PayLink.objects.get().state == LinkState.EXPIRED
+    assert CheckoutSession.objects.get().state == CheckoutState.EXPIRED
     assert "Pay with another card" in text(ann, HERE)
 
 
@@ -138,7 +138,7 @@ def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(sce
     assert first.state == "canceled"
     assert scenario.stripe.objects("payment_intent")[0]["status"] == "canceled"
     scenario.stripe.dashboard.pay(page.external_id or "")
-    checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
+    checkout_sessions.follow(checkout=page, gateway=scenario.gateway, moment=scenario.now)
     assert scenario.taken == [400]
 
 
@@ -146,17 +146,19 @@ def attempts_of_another_card(scenario: Scenario) -> None:
     attempt = attempts.charge(
         invoice=scenario.invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
     )
-    if isinstance(attempt, attempts.Held):
+    if isinstance(attempt, attempts.NotChargeable):
         raise CollectingError(attempt.why)
 
 
-def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(scenario: Scenario) -> None:
+def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(
+    scenario: Scenario,
+) -> None:
     scenario.save_card(ASKS)
     pay(scenario)
     scenario.wait(minutes=31)
     scenario.collect()
     assert scenario.states[0] == "canceled"
-    assert PayLink.objects.get().state == LinkState.EXPIRED
+    assert CheckoutSession.objects.get().state == CheckoutState.EXPIRED
     assert scenario.taken == []
 
 
@@ -174,7 +176,7 @@ def test_an_answer_that_is_lost_is_followed_under_the_same_key(
     scenario.wait(minutes=1)
     scenario.collect()
     if asks:
-        scenario.stripe.dashboard.authenticate(PayLink.objects.get().external_id or "")
+        scenario.stripe.dashboard.authenticate(CheckoutSession.objects.get().external_id or "")
         scenario.collect()
     assert scenario.taken == [400]
     scenario.books_agree()
@@ -223,7 +225,7 @@ def test_a_card_that_is_typed_on_the_page_to_pay_on_is_kept_if_ann_ticks_so(scen
     )
     scenario.stripe.dashboard.pay(page.external_id or "", save=True)
     for _ in range(2):
-        checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
+        checkout_sessions.follow(checkout=page, gateway=scenario.gateway, moment=scenario.now)
     card = SavedMethod.objects.get()
     assert (card.preferred, card.last4, scenario.paid) == (True, "4242", "4.00")
     scenario.books_agree()
@@ -234,7 +236,7 @@ def test_a_card_that_is_typed_there_and_not_ticked_is_forgotten(scenario: Scenar
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
-    checkout_sessions.follow(link=page, gateway=scenario.gateway, moment=scenario.now)
+    checkout_sessions.follow(checkout=page, gateway=scenario.gateway, moment=scenario.now)
     assert scenario.paid == "4.00"
     assert not SavedMethod.objects.exists()
 

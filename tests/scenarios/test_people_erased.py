@@ -14,8 +14,8 @@ from billing.invoicing import offboarding
 from billing.models import (
     Archive,
     AutomaticTopUp,
+    CheckoutSession,
     JobUser,
-    PayLink,
     TopUp,
     Wallet,
     WalletGrant,
@@ -77,7 +77,7 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
             )
             automatic.turn_off(wallet=wallet, by=by["who"], moment=now)
         assert {
-            "billing_paylink",
+            "billing_checkoutsession",
             "billing_topup",
             "billing_automatictopup",
             "billing_walletgrant",
@@ -89,7 +89,7 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
 
         assert tables_naming("ann@vision") == set()
         columns: list[tuple[type[Model], str]] = [
-            (PayLink, "asked_by"), (TopUp, "asked_by"), (AutomaticTopUp, "set_by"), (WalletGrant, "who"),
+            (CheckoutSession, "asked_by"), (TopUp, "asked_by"), (AutomaticTopUp, "set_by"), (WalletGrant, "who"),
         ]  # fmt: skip
         for rows, column in columns:
             assert set(rows._default_manager.values_list(column, flat=True)) == {"an erased person"}
@@ -98,8 +98,10 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
 
 
 def test_what_a_page_to_pay_on_is_looked_at_is_no_part_of_the_history() -> None:
-    link = PayLink.objects.create(tenant=a_tenant("vision-lab"), made_at=at("2026-03-01"), asked_by="ann")
-    PayLink.objects.update(looked_at=at("2026-03-02"), returns=3)
+    link = CheckoutSession.objects.create(
+        tenant=a_tenant("vision-lab"), made_at=at("2026-03-01"), asked_by="ann"
+    )
+    CheckoutSession.objects.update(looked_at=at("2026-03-02"), returns=3)
     assert [entry.operation for entry in AuditEntry.objects.of(link)] == ["insert"]
 
 

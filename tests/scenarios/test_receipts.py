@@ -10,7 +10,7 @@ import pytest
 from django.core import mail
 
 from billing.dunning import dunning_run, send
-from billing.models import Letter, PaymentAttempt, Wallet, WalletScope
+from billing.models import Notice, PaymentAttempt, Wallet, WalletScope
 from billing.payments import automatic, refunds, refunds_due
 from billing.receivables import dunning_policies, settlement, write_offs
 from billing.rules import gateway_amounts
@@ -89,7 +89,7 @@ def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(scenario: S
     pays(scenario.lab, "-1.00", scenario)
     write_offs.write_off(invoice=scenario.invoice, why="insolvent", by="op", on=scenario.now.date())
     assert posts(scenario) == []
-    assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
+    assert Notice.objects.get(kind="receipt").why == "The payment was taken back."
 
 
 def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) -> None:
@@ -103,7 +103,7 @@ def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) ->
     dunning_run.run(moment=APRIL)
     send.post(moment=APRIL)
     assert mail.outbox == []
-    assert Letter.objects.get(kind="receipt").why == "The payment was taken back."
+    assert Notice.objects.get(kind="receipt").why == "The payment was taken back."
 
 
 def test_a_transfer_that_fills_a_wallet_has_one_unless_it_went_back(settings: Any) -> None:
@@ -148,7 +148,7 @@ def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_
 def test_a_tenant_has_none_whose_policy_says_so(scenario: Scenario) -> None:
     labs = more_labs(scenario, ["acme", "bolt"])
     dunning_policies.set_policy(tenant=scenario.lab, since=date(2026, 1, 1), receipts=False)
-    dunning_policies.set_policy(tenant=labs[0], since=date(2026, 1, 1), letters=False)
+    dunning_policies.set_policy(tenant=labs[0], since=date(2026, 1, 1), emails=False)
     Tenant.objects.update(email="bills@labs.example")
     for lab in [scenario.lab, *labs]:
         pays(lab, "4.00", scenario)
@@ -221,12 +221,15 @@ def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_ca
     bodies = []
     for most, again in ((400, 1), (399, 2)):
         monkeypatch.setattr(gateway_amounts, "MOST", most)
-        letter = Letter(
-            tenant=scenario.lab, invoice=scenario.invoice, kind="invoice", key=f"document:{again}"
+        notice = Notice(
+            tenant=scenario.lab,
+            invoice=scenario.invoice,
+            kind="invoice",
+            key=f"document:{again}",
         )
-        letter.made_at = letter.not_before = scenario.now
-        letter.told = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
-        letter.save()
+        notice.made_at = notice.not_before = scenario.now
+        notice.told = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
+        notice.save()
         send.post(moment=scenario.now)
         bodies.append(" ".join(str(mail.outbox[-1].body).split()))
     assert "On 15 April 2026 we charge $4.00 to your Visa ending in 4242." in bodies[0]

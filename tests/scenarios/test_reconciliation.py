@@ -246,7 +246,7 @@ def test_what_belongs_to_nothing_here_stops_its_tenant_until_somebody_looked(sce
     scenario.wait(hours=2)
     reconcile(scenario)
     assert shown() == [("missing-here", name)]
-    assert GatewayEvent.objects.get(state="parked").tenant_slug == "vision-lab"
+    assert GatewayEvent.objects.get(state="review").tenant_slug == "vision-lab"
 
 
 def test_what_shares_the_account_is_counted_and_left_alone(scenario: Scenario) -> None:

@@ -14,13 +14,13 @@ from django.db import IntegrityError, transaction
 from billing.invoicing import close_reports, close_runs, close_schedules, month_close
 from billing.invoicing.close_schedules import ScheduleError
 from billing.models import (
-    Bound,
+    ApprovalLimit,
     CloseKind,
     CloseReport,
     CloseRun,
     CloseSchedule,
     Invoice,
-    Parking,
+    PendingApproval,
     ReportState,
     ScheduledClose,
 )
@@ -60,7 +60,7 @@ def labs() -> list[Tenant]:
         a_job(account="speech-lab", started="2026-03-03 10:00", ended="2026-03-03 20:00"),
         a_job(account="audio-lab"),
     )
-    Bound.objects.create(measure="total", currency="USD", limit=10)
+    ApprovalLimit.objects.create(measure="total", currency="USD", limit=10)
     return tenants
 
 
@@ -127,12 +127,12 @@ def test_a_month_is_previewed_on_one_day_and_what_is_ready_issued_on_another(lab
     assert beat("2026-04-04 12:00") == []
     assert beat("2026-04-05 00:00") == [("2026-03", "issue")]
     assert issued() == ["vision-lab 2026-03 2026-04-05"]
-    assert [row.tenant.slug for row in Parking.objects.all()] == ["speech-lab"]
+    assert [row.tenant.slug for row in PendingApproval.objects.all()] == ["speech-lab"]
     assert mail.outbox[1].subject == "March 2026 issued: 1 tenant, 2 waiting"
     assert "1 tenant got their invoices: $2.00." in str(mail.outbox[1].body)
     assert "What waits is not tried again by itself: issue it by hand." in str(mail.outbox[1].body)
 
-    Bound.objects.all().delete()
+    ApprovalLimit.objects.all().delete()
     assert beat("2026-04-20 09:00") == []  # what waits is for people
     assert len(mail.outbox) == 2
     assert beat("2026-05-03 09:00") == [("2026-04", "rehearsal")]
@@ -173,7 +173,7 @@ def test_days_are_those_of_the_tenants_zone_and_period(labs: list[Tenant]) -> No
 
 
 def test_a_tenants_own_schedule_stands_in_place_of_everyones(labs: list[Tenant]) -> None:
-    Bound.objects.all().delete()
+    ApprovalLimit.objects.all().delete()
     scheduled(None, 2)
     scheduled(None, 4, tenant=labs[2])
     scheduled(None, None, tenant=labs[0])

@@ -22,7 +22,7 @@ from billing.models import (
     BillingAccount,
     Invoice,
     InvoiceDocument,
-    Letter,
+    Notice,
     Plan,
     SavedMethod,
     TopUp,
@@ -157,10 +157,10 @@ def test_case_086_an_address_that_the_mail_server_refused_is_erased_with_the_oth
     offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     fields = {"tenant": vision, "kind": "reminder", "made_at": GONE, "not_before": GONE}
     refusal = "The mail server refused it: {'ann@vision.example': (550, b'No such user')}"
-    Letter.objects.create(key="1", state="failed", to=["ann@vision.example"], why=refusal, **fields)
-    Letter.objects.create(key="2", state="skipped", why="Nothing is due any more.", **fields)
+    Notice.objects.create(key="1", state="failed", to=["ann@vision.example"], why=refusal, **fields)
+    Notice.objects.create(key="2", state="skipped", why="Nothing is due any more.", **fields)
     offboarding.erase(tenant=vision, moment=LATER)
-    assert list(Letter.objects.filter(kind="reminder").order_by("key").values_list("to", "why")) == [
+    assert list(Notice.objects.filter(kind="reminder").order_by("key").values_list("to", "why")) == [
         ([], "What the mail server said of its address is erased."),
         ([], "Nothing is due any more."),
     ]

@@ -13,9 +13,9 @@ from django.db import connection
 from billing.models import (
     AttemptState,
     AutomaticTopUp,
+    CheckoutSession,
     EntrySide,
     GrantKind,
-    PayLink,
     PaymentAttempt,
     TopUp,
     Wallet,
@@ -137,7 +137,7 @@ def test_a_top_up_whose_answer_is_lost_is_credited_once_when_it_is_found(scenari
 def test_on_the_payment_page_credit_comes_when_it_was_paid(scenario: Scenario) -> None:
     key = uuid.uuid4()
 
-    def page() -> PayLink:
+    def page() -> CheckoutSession:
         return top_ups.page(
             wallet=wallet(),
             amount=5000,

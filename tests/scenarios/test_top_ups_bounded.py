@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from django.test import Client
 
-from billing.models import PayLink, PaymentAttempt, TopUp, Wallet, WalletScope
+from billing.models import CheckoutSession, PaymentAttempt, TopUp, Wallet, WalletScope
 from billing.payments import checkout_sessions, top_ups
 from billing.payments.checkout_sessions import Back
 from billing.payments.gateway_access import CollectingError
@@ -34,7 +34,7 @@ def scenario() -> Iterator[Scenario]:
         assert scenario.stripe.violations == []
 
 
-def page(scenario: Scenario, key: uuid.UUID | None = None) -> PayLink:
+def page(scenario: Scenario, key: uuid.UUID | None = None) -> CheckoutSession:
     wallet = Wallet.objects.select_related("tenant", "project").get()
     return top_ups.page(
         wallet=wallet, amount=5000, key=key or uuid.uuid4(), gateway=scenario.gateway, back=BACK, who="ann",
@@ -101,6 +101,6 @@ def test_who_reloads_the_way_back_many_times_asks_stripe_once_a_minute(
         assert scenario.stripe.violations == []
 
 
-def back(ann: Client, link: PayLink) -> str:
+def back(ann: Client, link: CheckoutSession) -> str:
     answer = ann.get(f"/t/vision-lab/payment/back/?session={link.external_id}", follow=True)
     return answer.content.decode()

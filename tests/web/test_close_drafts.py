@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pypdf import PdfReader
 
-from billing.models import Bound, Invoice
+from billing.models import ApprovalLimit, Invoice
 from tests import builders, stories
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, chromium, visit
 from tests.web.house import House, a_house, page, signed_in
@@ -65,7 +65,7 @@ def test_a_draft_looks_as_the_invoice_will(house: House) -> None:
 
 @pytest.mark.django_db
 def test_what_is_parked_is_opened_before_it_is_approved(house: House) -> None:
-    Bound.objects.create(measure="total", currency="USD", limit=10)
+    ApprovalLimit.objects.create(measure="total", currency="USD", limit=10)
     post(signed_in(house.op), act="issue", confirmed="yes")
     work()
     shown = page(house.op, MARCH)

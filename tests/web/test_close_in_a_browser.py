@@ -12,7 +12,7 @@ from django.db import connection
 from playwright.sync_api import Page
 
 from billing.invoicing import close_runs, close_schedules
-from billing.models import Bound, CloseKind, CloseRun
+from billing.models import ApprovalLimit, CloseKind, CloseRun
 from tests import builders
 from tests.builders import PASSWORD
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
@@ -32,7 +32,7 @@ MARCH = "/operator/close/?month=2026-03"
 def a_month_to_close() -> House:
     """Two labs that are ready, one beyond its bound, one without a plan."""
     house = a_house(close=False)
-    Bound.objects.create(measure="total", currency="USD", limit=10)
+    ApprovalLimit.objects.create(measure="total", currency="USD", limit=10)
     builders.a_tenant("audio-lab", accounts=[(house.cluster, "audio")])
     builders.ingest(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
     return house
@@ -72,7 +72,7 @@ def test_a_close_is_watched_and_what_is_parked_is_approved(live_server: LiveServ
         meanwhile(lambda: CloseRun.objects.update(done=0))
         meanwhile(perform)
         seen.page.wait_for_selector("text=To approve before it is issued")
-        seen.page.fill(".ct-parked [name=why]", "Ann expects it")
+        seen.page.fill(".ct-cards [name=why]", "Ann expects it")
         seen.page.click("button[value=approved]")
         seen.page.wait_for_selector("text=Issue the month to send it.")
         confirms_issuing(seen.page)

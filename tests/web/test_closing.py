@@ -1,4 +1,4 @@
-"""Op closes a month on the page: rehearses, decides what is parked, issues, and sees what became of whom."""
+"""Op closes a month on the page: rehearses, decides what is held for approval, issues, and sees what became of whom."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from billing.invoicing import close_runs, close_schedules
-from billing.models import Bound, CloseKind, CloseRun, Invoice, Parking, Seller
+from billing.models import ApprovalLimit, CloseKind, CloseRun, Invoice, PendingApproval, Seller
 from tests import builders, stories
 from tests.builders import at
 from tests.web.house import House, a_house, page, signed_in
@@ -67,7 +67,7 @@ def test_op_rehearses_issues_and_finds_the_invoices(house: House) -> None:
 
 def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> None:
     op = signed_in(house.op)
-    Bound.objects.create(measure="total", currency="USD", limit=10)
+    ApprovalLimit.objects.create(measure="total", currency="USD", limit=10)
     post(op, act="issue", confirmed="yes")
     work()
     text = words(page(house.op, MARCH))
@@ -77,7 +77,7 @@ def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> No
         in text
     )
 
-    row = Parking.objects.get()
+    row = PendingApproval.objects.get()
     fields = {"period": row.period_id, "total": row.total, "lines": row.lines}
     assert "Say why: the reason is kept" in post(op, act="approved", why=" ", **fields)
     assert "It comes to 13.00 USD on 1 lines by now: look at it again." in post(
@@ -110,7 +110,7 @@ def test_what_blocks_is_told_with_what_to_do_and_whom_it_stops(house: House) -> 
     assert "Tenants: Usage without a price" in alone
     assert "Audio Lab Blocked No price covers 1.00 GPU-hours on a100" in alone
     assert "Vision Lab Ready" not in alone
-    assert "No tenant of this kind." in page(house.op, f"{MARCH}&show=parked")
+    assert "No tenant of this kind." in page(house.op, f"{MARCH}&show=pending")
 
 
 def test_what_differs_from_last_month_is_told(house: House) -> None:
@@ -159,12 +159,12 @@ def test_what_is_no_month_or_decision_is_not_there(house: House) -> None:
 def test_the_page_asks_the_database_as_often_for_many_tenants_as_for_few(house: House) -> None:
     few = asked(house)
     plan = house.vision.subscriptions.get().plan
-    Bound.objects.create(measure="total", currency="USD", limit=1)
+    ApprovalLimit.objects.create(measure="total", currency="USD", limit=1)
     for number in range(60):
         builders.a_tenant(f"lab-{number}", plan=plan, accounts=[(house.cluster, f"a{number}")])
     builders.ingest(house.cluster, *(builders.a_job(account=f"a{n}") for n in range(60)), as_of="2026-04-20")
     many = asked(house)
-    assert many <= few + 1  # that counts what is parked beyond the first twenty
+    assert many <= few + 1  # that counts what is held for approval beyond the first twenty
     assert many <= 20
     text = page(house.op, MARCH)
     assert "40 more: <code>./run manage approve_invoice</code>" in text

@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from billing.dunning import dunning_run, send
-from billing.models import DunningPause, DunningPolicy, Invoice, Letter, SuspendedAccount, WriteOff
+from billing.models import DunningPause, DunningPolicy, Invoice, Notice, SuspendedAccount, WriteOff
 from billing.receivables import dunning_policies, pauses, write_offs
 from portal.core.tenants.scope import tenant_scope
 from tests.builders import at
@@ -44,7 +44,7 @@ def test_op_sees_who_owes_what_since_when_and_what_comes_next(house: House) -> N
     send.post(moment=at(NOW))
     text = words(page(house.op, PATH))
     assert "Late in USD $14.25 2 invoices of 2 tenants Suspended 0 tenants" in text
-    assert "Letters are written and kept, and none is sent: EMAIL_URL is not set." in text
+    assert "Notices are written and kept, and none is sent: EMAIL_URL is not set." in text
     assert (
         "Vision Lab INV-2026-0002 17 Apr 2026 11 days Reminder 2 Reminder 3 8 May 2026 $13.00 Pause" in text
     )
@@ -121,7 +121,7 @@ def test_a_page_of_a_tenant_sees_its_own_letters_and_never_which_accounts_are_bl
         invoice = Invoice.objects.get(tenant=tenant)
         write_offs.write_off(invoice=invoice, why="insolvent", by="op", on=at(NOW).date())
         dunning_policies.set_policy(tenant=tenant, since=at(NOW).date(), receipts=True)
-    own: tuple[type[Model], ...] = (Letter, DunningPause, WriteOff, DunningPolicy)
+    own: tuple[type[Model], ...] = (Notice, DunningPause, WriteOff, DunningPolicy)
     for model in own:
         assert len(set(model._default_manager.values_list("tenant", flat=True))) == 2
         with tenant_scope(house.vision):

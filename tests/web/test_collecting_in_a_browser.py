@@ -1,4 +1,4 @@
-"""The page of collecting, and a letter, as people see them."""
+"""The page of collecting, and a notice, as people see them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
 from billing.dunning import dunning_run, send
-from billing.models import Letter
+from billing.models import Notice
 from tests.builders import PASSWORD, at
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
 from tests.web.clock import stand_at
@@ -34,7 +34,7 @@ def test_op_pauses_an_invoice_without_scripts_and_the_page_fits(
     house.speech.memberships.all().delete()
     dunning_run.run(moment=at(NOW))
     send.post(moment=at(NOW))
-    letter = Letter.objects.get(tenant=house.vision, state="kept").html
+    notice = Notice.objects.get(tenant=house.vision, state="kept").html
     with chromium() as browser, visit(browser, width=width, theme=theme, scripts=width > 700) as seen:
         page = seen.page
         page.goto(f"{live_server.url}/accounts/login/?next=/operator/collecting/")
@@ -53,5 +53,5 @@ def test_op_pauses_an_invoice_without_scripts_and_the_page_fits(
         expect(page.get_by_text("rests until somebody resumes it.")).to_be_visible()
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
         page.goto("about:blank")
-        page.set_content(letter)
-        page.screenshot(path=tmp_path / f"letter-{width}-{theme}.png", full_page=True)
+        page.set_content(notice)
+        page.screenshot(path=tmp_path / f"notice-{width}-{theme}.png", full_page=True)

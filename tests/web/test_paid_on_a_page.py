@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from billing.dunning import overdue_invoices
-from billing.models import PayLink, PaymentAttempt, WalletScope
+from billing.models import CheckoutSession, PaymentAttempt, WalletScope
 from billing.payments import automatic, checkout_sessions
 from billing.wallets import wallet_terms
 from portal.core.tenants.models import Role
@@ -45,7 +45,7 @@ def pays(scenario: Scenario) -> None:
 
 
 def comes_back(ann: Client) -> str:
-    (session,) = PayLink.objects.values_list("external_id", flat=True)
+    (session,) = CheckoutSession.objects.values_list("external_id", flat=True)
     answer = ann.get(f"/t/vision-lab/payment/back/?session={session}", follow=True)
     return words(answer.content.decode())
 
@@ -58,9 +58,9 @@ def test_an_invoice_is_paid_when_ann_comes_back_though_its_page_was_looked_at_a_
     scenario: Scenario, ann: Client
 ) -> None:
     clicks_pay(ann)
-    (link,) = PayLink.objects.select_related("attempt", "tenant")
+    (link,) = CheckoutSession.objects.select_related("attempt", "tenant")
     checkout_sessions.follow(
-        link=link, gateway=scenario.gateway, moment=datetime.now(UTC)
+        checkout=link, gateway=scenario.gateway, moment=datetime.now(UTC)
     )  # a round, or a second click
     comes_back(ann)  # too early, by the arrow of her browser
     pays(scenario)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from billing.models import Letter
+from billing.models import Notice
 from portal.core.tenants.models import Role
 from tests import builders
 from tests.collecting import Scenario, a_scenario
@@ -136,7 +136,7 @@ def test_the_pages_of_payment_fit(
     scenario.collect()
     scenario.save_card("5555555555554444")
     copies(2)
-    Letter.objects.create(
+    Notice.objects.create(
         tenant=scenario.lab, kind="reminder", key="refused", state="sent", subject="A reminder", text="Please pay.",
         refused={"bills@vision.example": "550 no such user here"}, made_at=scenario.now, not_before=scenario.now,
         sent_at=scenario.now,

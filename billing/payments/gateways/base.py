@@ -15,7 +15,7 @@ Params = dict[str, Any]
 """The exact parameters of one call, as JSON: kept in a row before it is made, sent as they are kept."""
 
 
-class Happened(StrEnum):
+class CallOutcome(StrEnum):
     """What a call that brought no answer to use may have done, and so what may be done next."""
 
     REFUSED = "refused"  # nothing; the same again is refused again
@@ -28,9 +28,9 @@ class Happened(StrEnum):
 class GatewayError(Exception):
     """A call that brought no answer to use; the message says why in a sentence, without secrets."""
 
-    def __init__(self, message: str, happened: Happened, *, code: str = "", about: str = "") -> None:
+    def __init__(self, message: str, outcome: CallOutcome, *, code: str = "", about: str = "") -> None:
         super().__init__(message)
-        self.happened = happened
+        self.outcome = outcome
         self.code = code  # the gateway's own word: resource_missing, amount_too_small
         self.about = about  # the parameter that it is about
 
@@ -154,7 +154,7 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """That something happened to an object. What happened is read from the object, never from here."""
+    """That something outcome to an object. What outcome is read from the object, never from here."""
 
     id: str
     type: str

@@ -17,11 +17,11 @@ from stripe import StripeClient
 
 from billing.payments.gateways import stripe_values as values
 from billing.payments.gateways.base import (
+    CallOutcome,
     Charge,
     Dispute,
     Event,
     GatewayError,
-    Happened,
     Method,
     Movement,
     Params,
@@ -240,7 +240,7 @@ class _DeclinedError(Exception):
 
 
 def _asked(call: Callable[[], T]) -> T:
-    """The answer; GatewayError says what may have happened where there is none."""
+    """The answer; GatewayError says what may have outcome where there is none."""
     try:
         return call()
     except stripe.CardError as error:
@@ -248,9 +248,9 @@ def _asked(call: Callable[[], T]) -> T:
         intent = (body.get("error") or {}).get("payment_intent")
         if intent:
             raise _DeclinedError(intent) from None
-        raise GatewayError(_said(error), Happened.REFUSED, code=error.code or "") from None
+        raise GatewayError(_said(error), CallOutcome.REFUSED, code=error.code or "") from None
     except stripe.PermissionError as error:
-        raise _ForbiddenError(_said(error), Happened.LOCKED_OUT) from None
+        raise _ForbiddenError(_said(error), CallOutcome.LOCKED_OUT) from None
     except stripe.StripeError as error:
         details = {name: getattr(error, name, "") or "" for name in ("code", "param")}
         raise GatewayError(
@@ -265,24 +265,24 @@ def _is_refused(ask: Callable[[], object]) -> bool:
     except _ForbiddenError:
         return True
     except GatewayError as error:
-        if error.happened is not Happened.REFUSED:
+        if error.outcome is not CallOutcome.REFUSED:
             raise
     return False
 
 
-def _happened(error: stripe.StripeError) -> Happened:
+def _happened(error: stripe.StripeError) -> CallOutcome:
     status = error.http_status
     if isinstance(error, stripe.AuthenticationError | stripe.PermissionError):
-        return Happened.LOCKED_OUT
+        return CallOutcome.LOCKED_OUT
     if isinstance(error, stripe.RateLimitError) or status in {409, 429}:
-        return Happened.BUSY
+        return CallOutcome.BUSY
     if isinstance(error, stripe.IdempotencyError):
-        return Happened.STORED  # a call with this key arrived before, and may have done something
+        return CallOutcome.STORED  # a call with this key arrived before, and may have done something
     if isinstance(error, stripe.InvalidRequestError):
-        return Happened.REFUSED
+        return CallOutcome.REFUSED
     if status is not None and status >= 500 and _is_stripe_answer(error):
-        return Happened.STORED  # replayed for as long as the key lives
-    return Happened.LOST
+        return CallOutcome.STORED  # replayed for as long as the key lives
+    return CallOutcome.LOST
 
 
 def _is_stripe_answer(error: stripe.StripeError) -> bool:

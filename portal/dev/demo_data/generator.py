@@ -197,7 +197,7 @@ def _fact(job: Job, until: int) -> UsageFact:
     cores = machine.cores * gpus // machine.gpus if machine.gpus else job.size * 16
     memory = machine.memory_gib * cores // machine.cores * 1024
     nodes = ",".join(node.name for node, _ in job.shares)
-    tres = f"cpu={cores},mem={memory // 1024}G,node={max(1, len(job.held))}"
+    tres = f"cpu={cores},mem={memory // 1024}G,node={max(1, len(job.shares))}"
     waiting, running = job.started is None, job.started is not None and job.ended is None
     exit_code = {"COMPLETED": "0:0", "FAILED": "1:0", "TIMEOUT": "0:15", "CANCELLED": "0:15"}.get(
         job.state, "0:0"

@@ -134,7 +134,7 @@ def _close(month: datetime, moment: datetime) -> None:
 
 
 def _close_earlier(month: datetime, moment: datetime) -> None:
-    """The month before, with lines by hand: Lakeside gets a second open invoice, that of Halcyon Labs is parked."""
+    """The month before: Lakeside gets a second open invoice, that of Halcyon Labs waits for approval."""
     earlier = _previous_month(month)
     for slug, description, net in MANUAL_LINES:
         tenant = Tenant.objects.get(slug=slug)
@@ -154,7 +154,7 @@ def _close_earlier(month: datetime, moment: datetime) -> None:
         if closed.outcome not in {
             month_close.Outcome.ISSUED,
             month_close.Outcome.ALREADY,
-            month_close.Outcome.PARKED,
+            month_close.Outcome.PENDING_APPROVAL,
         }:
             raise RuntimeError(f"{closed.tenant}: {closed.outcome}: {closed.reason}")
 

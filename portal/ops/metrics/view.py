@@ -39,7 +39,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def _shows_token(request: HttpRequest) -> bool:
-    """Compared in constant time, so that nobody finds it out letter by letter."""
+    """Compared in constant time, so that nobody finds it out notice by notice."""
     expected = settings.CLUSTERTAB_METRICS_TOKEN
     scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
     if not expected or scheme.lower() != "bearer":

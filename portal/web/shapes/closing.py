@@ -36,7 +36,7 @@ class InTheWay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParkedRow:
+class PendingRow:
     """An invoice that waits, or was decided and is not issued yet."""
 
     period: int  # by which it is decided
@@ -115,8 +115,8 @@ class ClosePage:
     error: str
     tiles: tuple[CloseTile, ...]
     blocks: tuple[InTheWay, ...]
-    parked: tuple[ParkedRow, ...]
-    more_parked: str
+    pending: tuple[PendingRow, ...]
+    more_pending: str
     rows: tuple[CloseRow, ...]
     shown: str  # which of them; "" for all
     everything: str

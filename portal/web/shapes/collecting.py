@@ -43,5 +43,5 @@ class CollectingPage:
     more: str
     first: bool  # this is the first part of the list
     looks: tuple[LookRow, ...]
-    notice: str  # that letters are only kept; "" where they are sent
-    letters: str  # where they can be read
+    notice: str  # that notices are only kept; "" where they are sent
+    notices: str  # where they can be read

@@ -92,7 +92,7 @@ class Payment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LetterRow:
+class NoticeRow:
     what: str  # "Reminder 2"
     when: str  # "3 Mar 2026"
     to: str  # addresses
@@ -128,7 +128,7 @@ class InvoicePage:
     processing: bool = False  # a payment of what is due is under way
     refund: str  # what is to be paid back, "" if nothing is
     payments: tuple[Payment, ...] = ()
-    letters: tuple[LetterRow, ...] = ()  # the newest first
+    notices: tuple[NoticeRow, ...] = ()  # the newest first
     related: tuple[Related, ...] = ()
     transfer: BankTransfer | None = None  # while something is due
     note: str = ""  # why it is void, what it corrects

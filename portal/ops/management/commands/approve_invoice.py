@@ -1,4 +1,4 @@
-"""`approve_invoice TENANT YYYY-MM --why REASON`: decide what is parked; without a tenant, list it."""
+"""`approve_invoice TENANT YYYY-MM --why REASON`: decide what is held for approval; without a tenant, list it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models import F
 
 from billing.catalog import billing_periods
 from billing.invoicing import approvals
-from billing.models import BillingPeriod, Decision, Parking
+from billing.models import BillingPeriod, Decision, PendingApproval
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.core.audit import acting_as
@@ -21,8 +21,8 @@ from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 
 class Command(OperatorCommand):
-    help = "Approve or refuse an invoice that a close has parked. Without a tenant: list what is parked."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (approvals.ParkingError,)
+    help = "Approve or refuse an invoice that a close holds. Without a tenant: list what is held."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (approvals.ApprovalError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tenant", metavar="TENANT", nargs="?", help="its slug")
@@ -58,7 +58,7 @@ def _period(slug: str, month: str) -> BillingPeriod:
         year, number = parse_month(month)
     except ValueError as error:
         raise BadInputError(str(error)) from error
-    pending_approvals = Parking.objects.filter(tenant=tenant).select_related("period__tenant")
+    pending_approvals = PendingApproval.objects.filter(tenant=tenant).select_related("period__tenant")
     # Of several periods that begin in one month, the one that is open waits.
     for row in pending_approvals.order_by(F("period__closed_at").asc(nulls_first=True), "period__start"):
         if _month(row) == month:
@@ -70,22 +70,23 @@ def _period(slug: str, month: str) -> BillingPeriod:
 
 
 def _listed() -> Answer:
-    rows = Parking.objects.exclude(state=Decision.APPROVED).select_related("tenant", "period")
+    rows = PendingApproval.objects.exclude(state=Decision.APPROVED).select_related("tenant", "period")
     pending_approvals = list(rows.order_by("period__start", "tenant__slug"))
     lines = [
         f"{row.tenant.slug}, {_month(row)}: {approvals.amount_of(row)}, {row.state}. {row.reason}"
         for row in pending_approvals
     ]
     return Answer(
-        {"parked": [_data(row) for row in pending_approvals]}, "\n".join(lines) or "Nothing is parked."
+        {"pending": [_data(row) for row in pending_approvals]},
+        "\n".join(lines) or "Nothing is held for approval.",
     )
 
 
-def _month(row: Parking) -> str:
+def _month(row: PendingApproval) -> str:
     return f"{row.period.start.astimezone(ZoneInfo(row.period.timezone)):%Y-%m}"
 
 
-def _data(row: Parking) -> dict[str, Any]:
+def _data(row: PendingApproval) -> dict[str, Any]:
     return {
         "tenant": row.tenant.slug,
         "month": _month(row),

@@ -24,7 +24,7 @@ class Command(OperatorCommand):
         gateway = gateway_access.gateway()
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
         missing = list(gateway.missing_rights(key=gateway_access.key_for("rights", stamp)))
-        label = str(gateway_access.collector().deployment)
+        label = str(gateway_access.gateway_account().deployment)
         data = {
             "mode": "live" if gateway.live else "test",
             "sandbox": gateway_access.is_sandbox(),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from billing.models import Bound, Measure
+from billing.models import ApprovalLimit, ApprovalMetric
 from billing.rules.money import is_currency
 from portal.config_file.toml_table import Table
 from portal.core.tenants.models import Tenant
 
-Limits = Mapping[tuple[Measure, str], Decimal]
+Limits = Mapping[tuple[ApprovalMetric, str], Decimal]
 """By measure and currency; 0 for no bound. What the file does not mention stays as it is."""
 
 LARGEST = Decimal(10**15)
@@ -18,22 +18,22 @@ FEWEST_LINES, MOST_LINES = 0, 10**9
 
 
 def read(table: Table) -> Limits:
-    """Of `park` in the seller or a tenant; mistakes go to the table's errors. Empty where there is none."""
-    within = table.table("park")
-    found: dict[tuple[Measure, str], Decimal] = {}
+    """Of `approval_limits` in the seller or a tenant; mistakes go to the table's errors. Empty where there is none."""
+    within = table.table("approval_limits")
+    found: dict[tuple[ApprovalMetric, str], Decimal] = {}
     times = _limit(within, "times_usual")
     if times is not None:
-        found[Measure.USUAL, ""] = times
+        found[ApprovalMetric.USUAL, ""] = times
     lines = within.whole("lines", lowest=FEWEST_LINES, highest=MOST_LINES)
     if lines is not None:
-        found[Measure.LINES, ""] = Decimal(lines)
+        found[ApprovalMetric.LINES, ""] = Decimal(lines)
     totals = within.table("total")
     for code in list(totals.data):
         limit = _limit(totals, code)
         if not is_currency(code):
             totals.wrong(code, "is no currency; write its code of ISO 4217, such as USD or EUR.")
         elif limit is not None:
-            found[Measure.TOTAL, code] = limit
+            found[ApprovalMetric.TOTAL, code] = limit
     within.done()
     return found
 
@@ -41,9 +41,9 @@ def read(table: Table) -> Limits:
 def write(*, tenant: Tenant | None, limits: Limits) -> None:
     """Set the bounds of the tenant, or of everyone; applied again, nothing changes."""
     for (measure, currency), limit in limits.items():
-        kept = Bound.objects.filter(tenant=tenant, measure=measure, currency=currency).first()
+        kept = ApprovalLimit.objects.filter(tenant=tenant, measure=measure, currency=currency).first()
         if kept is None:
-            Bound.objects.create(tenant=tenant, measure=measure, currency=currency, limit=limit)
+            ApprovalLimit.objects.create(tenant=tenant, measure=measure, currency=currency, limit=limit)
         elif kept.limit != limit:
             kept.limit = limit
             kept.save()
@@ -51,9 +51,9 @@ def write(*, tenant: Tenant | None, limits: Limits) -> None:
 
 def told() -> Iterable[tuple[int, str, dict[str, str]]]:
     """Of each bound its key, its name for people, and what it says."""
-    for row in Bound.objects.select_related("tenant").order_by("pk"):
+    for row in ApprovalLimit.objects.select_related("tenant").order_by("pk"):
         whose = row.tenant.slug if row.tenant else "everyone"
-        name = f"bound of {whose}, {row.measure} {row.currency}".strip()
+        name = f"approval limit of {whose}, {row.measure} {row.currency}".strip()
         yield row.pk, name, {"limit": f"{row.limit.normalize():f}" if row.limit else "none"}
 
 

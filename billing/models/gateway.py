@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 
-class Collector(models.Model):
+class GatewayAccount(models.Model):
     """What this deployment is called at the gateway, and how far its events were read. One row."""
 
     deployment = models.UUIDField(default=uuid.uuid4, help_text="On everything of ours at the gateway.")
@@ -25,7 +25,9 @@ class Collector(models.Model):
     live = models.BooleanField(null=True, help_text="The mode in which it collects; test and live never mix.")
 
     class Meta:
-        constraints: ClassVar = [models.CheckConstraint(condition=Q(pk=1), name="there_is_one_collector")]
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(pk=1), name="there_is_one_gateway_account")
+        ]
 
     def __str__(self) -> str:
         return str(self.deployment)
@@ -35,7 +37,7 @@ class EventState(models.TextChoices):
     STORED = "stored", "To be applied"
     APPLIED = "applied", "Applied"
     IGNORED = "ignored", "Nothing to do"
-    PARKED = "parked", "Ours, and to be looked at"
+    NEEDS_REVIEW = "review", "Needs review"
     SETTLED = "settled", "Dealt with"
 
 
@@ -53,7 +55,7 @@ class GatewayEvent(models.Model):
     tenant_slug = models.CharField(
         max_length=50,
         blank=True,
-        help_text="Whose it is, where that is told: nothing is charged to it while this is parked.",
+        help_text="Whose it is, where that is told: nothing is charged to it while this needs review.",
     )
     why = models.TextField(
         blank=True, help_text="Why nothing is to be done, what went wrong last, or who dealt with it."

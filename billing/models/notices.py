@@ -8,14 +8,14 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from billing.models.collecting import PaymentAttempt
+from billing.models.charges import PaymentAttempt
 from billing.models.invoices import Invoice
 from clusters.models import Account
 from portal.core.audit import track
 from portal.core.tenants.models import Tenant
 
 
-class LetterKind(models.TextChoices):
+class NoticeKind(models.TextChoices):
     REFUSED = "refused", "Payment refused"
     CONFIRM = "confirm", "The bank asks for a confirmation"
     TOP_UP = "top-up", "Automatic top-up failed"
@@ -33,7 +33,7 @@ class LetterKind(models.TextChoices):
     REFUND = "refund", "Refund"
 
 
-class LetterState(models.TextChoices):
+class NoticeState(models.TextChoices):
     WAITING = "waiting", "Waiting to be sent"
     SENDING = "sending", "Given to the mail server, which has not answered"
     SENT = "sent", "Sent"
@@ -42,22 +42,22 @@ class LetterState(models.TextChoices):
     FAILED = "failed", "Could not be sent"
 
 
-class Letter(models.Model):
+class Notice(models.Model):
     """A reason to write: a row of the transaction that causes it, sent at most once, kept as it was sent.
 
     Several of a tenant may go out as one e-mail: then each keeps all of its text.
     """
 
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="letters")
-    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, null=True, related_name="letters")
-    attempt = models.ForeignKey(PaymentAttempt, on_delete=models.PROTECT, null=True, related_name="letters")
-    kind = models.CharField(max_length=12, choices=LetterKind.choices)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="notices")
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, null=True, related_name="notices")
+    attempt = models.ForeignKey(PaymentAttempt, on_delete=models.PROTECT, null=True, related_name="notices")
+    kind = models.CharField(max_length=12, choices=NoticeKind.choices)
     step = models.PositiveSmallIntegerField(default=0, help_text="Which reminder.")
     key = models.CharField(max_length=100, unique=True, help_text="What it is about: written once.")
     told = models.JSONField(
         default=dict, help_text="What it says that is not found any more when it is sent."
     )
-    state = models.CharField(max_length=8, choices=LetterState.choices, default=LetterState.WAITING)
+    state = models.CharField(max_length=8, choices=NoticeState.choices, default=NoticeState.WAITING)
     made_at = models.DateTimeField()
     not_before = models.DateTimeField(help_text="Later than made where the mail server refused it.")
     tries = models.PositiveSmallIntegerField(default=0)
@@ -74,18 +74,18 @@ class Letter(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.CheckConstraint(
-                condition=Q(state__in=LetterState.values) & Q(kind__in=LetterKind.values),
-                name="letter_is_of_a_known_kind",
+                condition=Q(state__in=NoticeState.values) & Q(kind__in=NoticeKind.values),
+                name="notice_is_of_a_known_kind",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=["sending", "sent", "kept"])
                 | (Q(sent_at__isnull=False) & ~Q(subject="") & ~Q(text="")),
-                name="letter_is_kept_as_sent",
+                name="notice_stays_as_sent",
             ),
         ]
         indexes: ClassVar = [
-            models.Index("not_before", "id", condition=Q(state="waiting"), name="letters_to_send"),
-            models.Index("tenant", "sent_at", name="letters_by_when_sent"),
+            models.Index("not_before", "id", condition=Q(state="waiting"), name="notices_to_send"),
+            models.Index("tenant", "sent_at", name="notices_by_when_sent"),
         ]
 
     def __str__(self) -> str:

@@ -14,8 +14,16 @@ from django.test import Client
 from django.urls import reverse
 
 from billing.invoicing import approvals
-from billing.invoicing.approvals import ParkingError
-from billing.models import BillingPeriod, Bound, Decision, Invoice, InvoiceState, Measure, Parking
+from billing.invoicing.approvals import ApprovalError
+from billing.models import (
+    ApprovalLimit,
+    ApprovalMetric,
+    BillingPeriod,
+    Decision,
+    Invoice,
+    InvoiceState,
+    PendingApproval,
+)
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import BadInputError, RefusedError
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, ingest, own
@@ -41,51 +49,51 @@ def used(started: str, ended: str, **fields: Any) -> None:
     ingest(a_cluster(), a_job(started=started, ended=ended, **fields))
 
 
-def a_bound(measure: Measure, limit: str, *, tenant: Tenant | None = None, currency: str = "") -> None:
-    Bound.objects.update_or_create(
+def a_bound(measure: ApprovalMetric, limit: str, *, tenant: Tenant | None = None, currency: str = "") -> None:
+    ApprovalLimit.objects.update_or_create(
         tenant=tenant, measure=measure, currency=currency, defaults={"limit": Decimal(limit)}
     )
 
 
 def decide(
     tenant: Tenant, month: str, decision: Decision, why: str = "Ann expects it", **seen: Any
-) -> Parking:
+) -> PendingApproval:
     period = tenant.periods.get(start=at(f"{month}-01"))
     moment = at("2026-07-04 09:00")
     return approvals.decide(period=period, decision=decision, by="Op", why=why, moment=moment, **seen)
 
 
 def test_case_093_an_invoice_of_many_times_the_usual_waits_until_op_approves_it(vision: Tenant) -> None:
-    a_bound(Measure.USUAL, "3")
+    a_bound(ApprovalMetric.USUAL, "3")
     used("2026-06-02 10:00", "2026-06-02 14:00")  # 8.00, four times the mean of 2.00, 2.00 and 2.00
 
-    parked = closed("2026-06", vision)
+    pending = closed("2026-06", vision)
 
-    assert (parked.outcome, parked.number, parked.total.text) == ("waiting for approval", "", "8.00")  # type: ignore[union-attr]
-    assert parked.reason == (
+    assert (pending.outcome, pending.number, pending.total.text) == ("waiting for approval", "", "8.00")  # type: ignore[union-attr]
+    assert pending.reason == (
         "8.00 USD is 4 times the usual 2.00 USD, and 3 times is the most that is issued unseen. "
         "Approve or refuse it: approve_invoice vision-lab 2026-06 --why REASON."
     )
     draft = Invoice.objects.get(period_start=at("2026-06-01"))
-    assert (draft.state, draft.number, draft.total) == (InvoiceState.PARKED, None, 800)
+    assert (draft.state, draft.number, draft.total) == (InvoiceState.PENDING_APPROVAL, None, 800)
     assert not BillingPeriod.objects.get(start=at("2026-06-01")).closed_at
-    assert closed("2026-06", vision, on="2026-07-20") == parked
+    assert closed("2026-06", vision, on="2026-07-20") == pending
 
     decide(vision, "2026-06", Decision.APPROVED, why="A paper is due.")
     issued = closed("2026-06", vision)
 
     assert (issued.outcome, issued.number, issued.total.text) == ("issued", "INV-2026-0004", "8.00")  # type: ignore[union-attr]
-    approval = Parking.objects.get()
+    approval = PendingApproval.objects.get()
     assert (approval.state, approval.by, approval.why, approval.decided_at) == (
         *("approved", "Op", "A paper is due."),
         at("2026-07-04 09:00"),
     )
-    assert history(Parking, "state") == [("insert", "waiting"), ("update", "approved")]
+    assert history(PendingApproval, "state") == [("insert", "waiting"), ("update", "approved")]
     prove()
 
 
 def test_case_093_just_on_the_bound_is_issued_and_the_first_invoice_has_no_usual(vision: Tenant) -> None:
-    a_bound(Measure.USUAL, "3")
+    a_bound(ApprovalMetric.USUAL, "3")
     a_tenant("speech-lab", plan=vision.subscriptions.get().plan, accounts=[(a_cluster(), "speech")])
     used("2026-06-02 10:00", "2026-06-02 13:00")  # 6.00: three times
     used("2026-06-02 10:00", "2026-06-20 10:00", account="speech", gpus=8)
@@ -99,22 +107,22 @@ def test_case_093_just_on_the_bound_is_issued_and_the_first_invoice_has_no_usual
 def test_the_usual_is_the_mean_of_the_last_three_months_alone(vision: Tenant) -> None:
     used("2026-06-02 10:00", "2026-06-02 20:00")
     assert closed("2026-06", vision).total.text == "20.00"  # type: ignore[union-attr]
-    a_bound(Measure.USUAL, "2.5")
+    a_bound(ApprovalMetric.USUAL, "2.5")
     used("2026-07-02 10:00", "2026-07-02 20:00")  # (2 + 2 + 20) / 3 = 8.00, and 20.00 is 2.5 times that
     assert closed("2026-07", vision).outcome == "issued"
     used("2026-08-02 10:00", "2026-08-02 20:01")
-    a_bound(Measure.USUAL, "1")  # (2 + 20 + 20) / 3 = 14.00
-    (parked,) = close("2026-08", vision, accept="read to the end of July")
-    assert parked.reason.startswith("20.03 USD is 1.43 times the usual 14.00 USD, and 1 times is")
+    a_bound(ApprovalMetric.USUAL, "1")  # (2 + 20 + 20) / 3 = 14.00
+    (pending,) = close("2026-08", vision, accept="read to the end of July")
+    assert pending.reason.startswith("20.03 USD is 1.43 times the usual 14.00 USD, and 1 times is")
 
 
 def test_case_093_more_than_a_stated_amount_or_so_many_lines_waits(vision: Tenant) -> None:
     for project in ("one", "two"):
         own(vision, a_cluster(), project, project=project)
         used("2026-06-02 10:00", "2026-06-02 11:00", account=project)
-    a_bound(Measure.LINES, "1")
-    a_bound(Measure.TOTAL, "3.99", currency="USD")
-    a_bound(Measure.TOTAL, "1", currency="EUR")
+    a_bound(ApprovalMetric.LINES, "1")
+    a_bound(ApprovalMetric.TOTAL, "3.99", currency="USD")
+    a_bound(ApprovalMetric.TOTAL, "1", currency="EUR")
 
     assert closed("2026-06", vision).reason.startswith(
         "4.00 USD is more than 3.99 USD, the most that is issued unseen. "
@@ -123,14 +131,14 @@ def test_case_093_more_than_a_stated_amount_or_so_many_lines_waits(vision: Tenan
 
 
 def test_a_tenants_own_bound_stands_in_place_of_everyones_and_nothing_is_no_bound(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "1", currency="USD")
-    a_bound(Measure.TOTAL, "0", currency="USD", tenant=vision)
+    a_bound(ApprovalMetric.TOTAL, "1", currency="USD")
+    a_bound(ApprovalMetric.TOTAL, "0", currency="USD", tenant=vision)
     used("2026-06-02 10:00", "2026-06-02 11:00")
     assert closed("2026-06", vision).outcome == "issued"
 
 
-def test_case_093_one_parked_tenant_never_stops_the_others(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+def test_case_093_an_invoice_held_for_approval_never_stops_the_others(vision: Tenant) -> None:
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     for name in ("audio", "zoology"):
         a_tenant(f"{name}-lab", plan=vision.subscriptions.get().plan, accounts=[(a_cluster(), name)])
         used("2026-06-02 10:00", "2026-06-02 11:00", account=name)
@@ -144,7 +152,7 @@ def test_case_093_one_parked_tenant_never_stops_the_others(vision: Tenant) -> No
 
 
 def test_case_093_an_approval_holds_for_what_was_approved_and_for_less(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00", job_id="17")
     closed("2026-06", vision)
     decide(vision, "2026-06", Decision.APPROVED)
@@ -153,24 +161,24 @@ def test_case_093_an_approval_holds_for_what_was_approved_and_for_less(vision: T
     again = closed("2026-06", vision)
 
     assert again.reason.startswith("6.00 USD is more than 3.00 USD")
-    assert Parking.objects.get().state == Decision.WAITING
+    assert PendingApproval.objects.get().state == Decision.WAITING
     decide(vision, "2026-06", Decision.APPROVED, why="And that, too")
     used("2026-06-02 10:00", "2026-06-02 11:30", job_id="17")
     assert closed("2026-06", vision).total.text == "5.00"  # type: ignore[union-attr]
 
 
 def test_what_falls_within_its_bounds_again_waits_no_more(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00", job_id="17")
     closed("2026-06", vision)
     used("2026-06-02 10:00", "2026-06-02 11:00", job_id="17")
 
     assert closed("2026-06", vision).outcome == "issued"
-    assert not Parking.objects.exists()
+    assert not PendingApproval.objects.exists()
 
 
 def test_what_op_refuses_stays_until_it_is_corrected(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00")
     closed("2026-06", vision)
     decide(vision, "2026-06", Decision.REFUSED, why="A run-away job, to be forgiven.")
@@ -185,65 +193,67 @@ def test_what_op_refuses_stays_until_it_is_corrected(vision: Tenant) -> None:
     assert closed("2026-06", vision).outcome == "issued"
 
 
-def test_the_month_after_waits_for_the_one_that_is_parked(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+def test_the_month_after_waits_for_the_approval(vision: Tenant) -> None:
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00")
     used("2026-07-02 10:00", "2026-07-02 11:00")
     closed("2026-06", vision)
 
     july = closed("2026-07", vision)
 
-    assert [block.code for block in july.blocks] == ["earlier-parked"]
+    assert [block.code for block in july.blocks] == ["earlier-pending-approval"]
     assert july.reason == july.blocks[0].sentence
     assert july.reason.startswith("June 2026 waits for approval and is not issued: approve it, or correct")
 
 
-def test_a_rehearsal_says_what_would_be_parked_and_parks_nothing(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+def test_a_preview_says_what_would_be_held_for_approval_and_holds_nothing(vision: Tenant) -> None:
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00")
 
     (rehearsed,) = close("2026-06", vision, rehearse=True)
 
     assert rehearsed.outcome == "waiting for approval"
-    assert not Parking.objects.exists()
-    assert not Invoice.objects.filter(state=InvoiceState.PARKED).exists()
+    assert not PendingApproval.objects.exists()
+    assert not Invoice.objects.filter(state=InvoiceState.PENDING_APPROVAL).exists()
 
 
 def test_a_decision_needs_a_reason_something_parked_and_the_figures_that_were_seen(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00")
     closed("2026-06", vision)
 
-    with pytest.raises(ParkingError, match="Say why"):
+    with pytest.raises(ApprovalError, match="Say why"):
         decide(vision, "2026-06", Decision.APPROVED, why="  ")
-    with pytest.raises(ParkingError, match=r"It comes to 4\.00 USD on 1 lines by now: look at it again"):
+    with pytest.raises(ApprovalError, match=r"It comes to 4\.00 USD on 1 lines by now: look at it again"):
         decide(vision, "2026-06", Decision.APPROVED, seen=(300, 1))
-    with pytest.raises(ParkingError, match="Nothing of vision-lab is parked"):
+    with pytest.raises(ApprovalError, match="Nothing of vision-lab is held for approval"):
         decide(vision, "2026-05", Decision.APPROVED)
     decide(vision, "2026-06", Decision.APPROVED, seen=(400, 1))
     closed("2026-06", vision)
-    with pytest.raises(ParkingError, match="issued already"):
+    with pytest.raises(ApprovalError, match="issued already"):
         decide(vision, "2026-06", Decision.REFUSED)
 
 
-def test_the_database_issues_nothing_that_is_parked_or_beyond_its_approval(vision: Tenant) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+def test_the_database_issues_nothing_that_is_held_or_beyond_its_approval(vision: Tenant) -> None:
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00")
     closed("2026-06", vision)
-    parked = Invoice.objects.filter(state=InvoiceState.PARKED)
+    pending = Invoice.objects.filter(state=InvoiceState.PENDING_APPROVAL)
     fields = {"state": "issued", "number": "X-1", "issued_on": "2026-07-01", "due_on": "2026-07-01"}
 
     with pytest.raises(Error, match="beyond what was approved"), transaction.atomic():
-        parked.update(**fields)
-    Parking.objects.update(state="approved", by="Op", why="so", decided_at=at("2026-07-04"), total=399)
+        pending.update(**fields)
+    PendingApproval.objects.update(
+        state="approved", by="Op", why="so", decided_at=at("2026-07-04"), total=399
+    )
     with pytest.raises(Error, match="beyond what was approved"), transaction.atomic():
-        parked.update(**fields)
-    with pytest.raises(Error, match="parking_says_who_decided_and_why"), transaction.atomic():
-        Parking.objects.update(by="")
+        pending.update(**fields)
+    with pytest.raises(Error, match="approval_says_who_decided_and_why"), transaction.atomic():
+        PendingApproval.objects.update(by="")
 
 
 def test_op_decides_at_the_shell(vision: Tenant, capsys: pytest.CaptureFixture[str]) -> None:
-    a_bound(Measure.TOTAL, "3", currency="USD")
+    a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00")
     with pytest.raises(SystemExit) as end:
         call_command("close_period", "2026-06", json=True)
@@ -265,19 +275,19 @@ def test_op_decides_at_the_shell(vision: Tenant, capsys: pytest.CaptureFixture[s
     assert total(invoice_of(vision, "2026-06")) == "4.00"
     capsys.readouterr()
     call_command("approve_invoice", json=True)
-    assert json.loads(capsys.readouterr().out) == {"parked": []}
+    assert json.loads(capsys.readouterr().out) == {"pending": []}
 
 
 def test_op_sets_bounds_and_decides_in_the_administration(vision: Tenant, client: Client) -> None:
     client.force_login(an_operator())
     form = {"tenant": vision.pk, "measure": "total", "currency": "USD", "limit": "3"}
-    refused = client.post(reverse("admin:billing_bound_add"), {**form, "currency": ""})
+    refused = client.post(reverse("admin:billing_approvallimit_add"), {**form, "currency": ""})
     assert "A total is in a currency of ISO 4217" in refused.content.decode()
-    client.post(reverse("admin:billing_bound_add"), form)
+    client.post(reverse("admin:billing_approvallimit_add"), form)
     used("2026-06-02 10:00", "2026-06-02 12:00")
     assert closed("2026-06", vision).outcome == "waiting for approval"
 
-    url, row = reverse("admin:billing_parking_changelist"), Parking.objects.get()
+    url, row = reverse("admin:billing_pendingapproval_changelist"), PendingApproval.objects.get()
     assert "4.00 USD is more than 3.00 USD" in client.get(url).content.decode()
     chosen = {"action": "approve", "_selected_action": [row.pk]}
     answer = client.post(url, {**chosen, "why": ""}, follow=True)
@@ -290,17 +300,21 @@ def test_op_sets_bounds_and_decides_in_the_administration(vision: Tenant, client
 def test_op_sets_bounds_in_the_file(vision: Tenant, tmp_path: Path) -> None:
     op = Op(tmp_path)
     assert op.applies(
-        '[seller]\nname = "N"\npark = { times_usual = "3", lines = 500, total = { USD = "1000.50" } }\n'
-        '[[tenant]]\nslug = "vision-lab"\npark = { total = { USD = "0" } }'
+        '[seller]\nname = "N"\napproval_limits = { times_usual = "3", lines = 500, total = { USD = "1000.50" } }\n'
+        '[[tenant]]\nslug = "vision-lab"\napproval_limits = { total = { USD = "0" } }'
     )[-4:] == [
-        "bound of everyone, times-usual: new (limit 3)",
-        "bound of everyone, lines: new (limit 500)",
-        "bound of everyone, total USD: new (limit 1000.5)",
-        "bound of vision-lab, total USD: new (limit none)",
+        "approval limit of everyone, times-usual: new (limit 3)",
+        "approval limit of everyone, lines: new (limit 500)",
+        "approval limit of everyone, total USD: new (limit 1000.5)",
+        "approval limit of vision-lab, total USD: new (limit none)",
     ]
-    assert op.applies("[seller]\npark = { lines = 400 }") == ["bound of everyone, lines: limit 500 -> 400"]
-    assert op.is_refused('[seller]\npark = { total = { XXQ = "1" }, times = "3", times_usual = "-1" }') == [
-        "seller, park: times_usual is -1; it is from 0, which is no bound, with at most three decimals.",
-        "seller, park, total: XXQ is no currency; write its code of ISO 4217, such as USD or EUR.",
-        "seller, park: there is no key 'times'; allowed: lines, times_usual, total.",
+    assert op.applies("[seller]\napproval_limits = { lines = 400 }") == [
+        "approval limit of everyone, lines: limit 500 -> 400"
+    ]
+    assert op.is_refused(
+        '[seller]\napproval_limits = { total = { XXQ = "1" }, times = "3", times_usual = "-1" }'
+    ) == [
+        "seller, approval_limits: times_usual is -1; it is from 0, which is no bound, with at most three decimals.",
+        "seller, approval_limits, total: XXQ is no currency; write its code of ISO 4217, such as USD or EUR.",
+        "seller, approval_limits: there is no key 'times'; allowed: lines, times_usual, total.",
     ]

@@ -188,7 +188,7 @@ class PaymentAttempt(models.Model):
         return f"{self.invoice or self.top_up}: {self.get_state_display()}"
 
 
-class LinkState(models.TextChoices):
+class CheckoutState(models.TextChoices):
     READY = "ready", "About to be opened"
     UNKNOWN = "unknown", "Asked for, and not answered"
     OPEN = "open", "Open"
@@ -196,12 +196,12 @@ class LinkState(models.TextChoices):
     EXPIRED = "expired", "Closed"
 
 
-OPEN_LINKS = (LinkState.READY, LinkState.UNKNOWN, LinkState.OPEN)
+OPEN_CHECKOUTS = (CheckoutState.READY, CheckoutState.UNKNOWN, CheckoutState.OPEN)
 """States in which somebody may pay on the page."""
 
 
 @track(exclude=["looked_at", "returns"], personal=["asked_by"])
-class PayLink(models.Model):
+class CheckoutSession(models.Model):
     """A hosted page for paying one invoice, or for saving a card: one Checkout session.
 
     Or the page of a bank that asks its customer to confirm a charge of the saved card: that charge.
@@ -213,11 +213,11 @@ class PayLink(models.Model):
         PaymentAttempt,
         on_delete=models.PROTECT,
         null=True,
-        related_name="link",
+        related_name="checkout",
         help_text="What is paid there; none: a card is saved.",
     )
     params = models.JSONField(default=dict)
-    state = models.CharField(max_length=10, choices=LinkState.choices, default=LinkState.READY)
+    state = models.CharField(max_length=10, choices=CheckoutState.choices, default=CheckoutState.READY)
     external_id = models.CharField(max_length=200, null=True, unique=True)
     url = models.TextField(blank=True)
     made_at = models.DateTimeField()
@@ -231,7 +231,9 @@ class PayLink(models.Model):
 
     class Meta:
         constraints: ClassVar = [
-            models.CheckConstraint(condition=Q(state__in=LinkState.values), name="link_state_is_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=CheckoutState.values), name="checkout_state_is_known"
+            ),
         ]
 
     def __str__(self) -> str:

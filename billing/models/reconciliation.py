@@ -11,7 +11,7 @@ import pgtrigger
 from django.db import models
 from django.db.models import Q
 
-from billing.models.collecting import PaymentAttempt
+from billing.models.charges import PaymentAttempt
 from billing.models.invoices import Invoice
 from portal.core.audit import track
 from portal.core.tenants.models import Tenant

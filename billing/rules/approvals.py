@@ -10,7 +10,7 @@ from billing.rules.money import Money, decimal_text, rounded_text
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ApprovalLimits:
     """What is issued without a look; None where that has no bound. `total` is with tax, in the invoice's currency."""
 
     times_usual: Fraction | None = None
@@ -29,7 +29,7 @@ def mean(totals: Sequence[Money]) -> Money | None:
     return Money.of(sum((each.amount for each in counted), Fraction(0)) / len(counted), counted[0].currency)
 
 
-def beyond(bounds: Bounds, *, total: Money, lines: int, usual: Money | None) -> Iterator[str]:
+def beyond(bounds: ApprovalLimits, *, total: Money, lines: int, usual: Money | None) -> Iterator[str]:
     """A sentence for each bound that is passed; what lies on a bound has not passed it."""
     if (
         bounds.times_usual is not None

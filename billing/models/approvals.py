@@ -13,7 +13,7 @@ from portal.core.audit import track
 from portal.core.tenants.models import Tenant
 
 
-class Measure(models.TextChoices):
+class ApprovalMetric(models.TextChoices):
     """By what an invoice can be unlike the usual."""
 
     USUAL = "times-usual", "Times the mean of the last three invoices"
@@ -22,7 +22,7 @@ class Measure(models.TextChoices):
 
 
 @track()
-class Bound(models.Model):
+class ApprovalLimit(models.Model):
     """Up to where an invoice is issued without a look: of one tenant, or of all without such a bound of their own."""
 
     tenant = models.ForeignKey(
@@ -30,10 +30,10 @@ class Bound(models.Model):
         on_delete=models.PROTECT,
         null=True,
         blank=True,
-        related_name="bounds",
+        related_name="approval_limits",
         help_text="Empty: of every tenant that has no such bound of its own.",
     )
-    measure = models.CharField(max_length=12, choices=Measure.choices)
+    measure = models.CharField(max_length=12, choices=ApprovalMetric.choices)
     currency = models.CharField(max_length=3, blank=True, help_text="Of a total; empty otherwise.")
     limit = models.DecimalField(
         max_digits=20,
@@ -45,13 +45,17 @@ class Bound(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["tenant", "measure", "currency"], nulls_distinct=False, name="bound_is_set_once"
+                fields=["tenant", "measure", "currency"],
+                nulls_distinct=False,
+                name="approval_limit_is_set_once",
             ),
-            models.CheckConstraint(condition=Q(limit__gte=0), name="bound_is_not_negative"),
-            models.CheckConstraint(condition=Q(measure__in=Measure.values), name="bound_measure_is_known"),
+            models.CheckConstraint(condition=Q(limit__gte=0), name="approval_limit_is_not_negative"),
+            models.CheckConstraint(
+                condition=Q(measure__in=ApprovalMetric.values), name="approval_limit_metric_is_known"
+            ),
             models.CheckConstraint(
                 condition=(Q(measure="total") & ~Q(currency="")) | (~Q(measure="total") & Q(currency="")),
-                name="bound_of_a_total_has_a_currency",
+                name="approval_limit_of_a_total_has_a_currency",
             ),
         ]
 
@@ -61,7 +65,7 @@ class Bound(models.Model):
 
 
 class Decision(models.TextChoices):
-    """What became of a parked invoice."""
+    """What became of an invoice held for approval."""
 
     WAITING = "waiting", "Waiting for approval"
     APPROVED = "approved", "Approved"
@@ -69,20 +73,20 @@ class Decision(models.TextChoices):
 
 
 @track()
-class Parking(models.Model):
+class PendingApproval(models.Model):
     """That a period's invoice was beyond its bounds: the figures that were looked at, and who decided what, when, why.
 
     An approval holds up to these figures. Beyond them the invoice waits again.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
-    period = models.OneToOneField(BillingPeriod, on_delete=models.PROTECT, related_name="parking")
+    period = models.OneToOneField(BillingPeriod, on_delete=models.PROTECT, related_name="approval")
     state = models.CharField(max_length=8, choices=Decision.choices, default=Decision.WAITING)
     reason = models.TextField(help_text="Which bounds it is beyond.")
     currency = models.CharField(max_length=3)
     total = models.BigIntegerField(help_text="Minor units, with tax: of all that the close would bill.")
     lines = models.PositiveIntegerField()
-    since = models.DateTimeField(help_text="When a close parked it with these figures.")
+    since = models.DateTimeField(help_text="When a close held it for approval with these figures.")
     by = models.CharField(max_length=200, blank=True, help_text="Who decided; empty while it waits.")
     why = models.TextField(blank=True)
     decided_at = models.DateTimeField(null=True)
@@ -92,7 +96,7 @@ class Parking(models.Model):
             models.CheckConstraint(
                 condition=Q(state="waiting", by="", why="", decided_at__isnull=True)
                 | (Q(state__in=["approved", "refused"], decided_at__isnull=False) & ~Q(by="") & ~Q(why="")),
-                name="parking_says_who_decided_and_why",
+                name="approval_says_who_decided_and_why",
             )
         ]
 

@@ -32,8 +32,8 @@ def rounds_of_an_hour(scenario: Scenario) -> None:
         scenario.collect()
 
 
-def parked() -> list[tuple[str, str]]:
-    rows = GatewayEvent.objects.filter(state="parked").order_by("object_kind")
+def in_review() -> list[tuple[str, str]]:
+    rows = GatewayEvent.objects.filter(state="review").order_by("object_kind")
     return list(rows.values_list("object_kind", "tenant_slug"))
 
 
@@ -49,25 +49,27 @@ def test_an_hour_without_stripe_parks_nothing_and_what_it_told_of_is_applied_aft
     a_dispute_that_cannot_be_read(scenario)
     scenario.stripe.faults.cut_before("GET /v1/disputes*", times=62)
     rounds_of_an_hour(scenario)
-    assert parked() == []
+    assert in_review() == []
     assert scenario.standing == "paid"
     scenario.wait(minutes=1)
     scenario.collect()
     assert (PaymentDispute.objects.count(), scenario.standing) == (1, "disputed")
 
 
-def test_what_stripe_cannot_say_for_an_hour_is_parked_and_tried_again_each_hour(scenario: Scenario) -> None:
+def test_what_stripe_cannot_say_for_an_hour_is_parked_and_tried_again_each_hour(
+    scenario: Scenario,
+) -> None:
     a_dispute_that_cannot_be_read(scenario)
     broken = scenario.stripe.faults.server_error("GET /v1/disputes*", times=10_000)
     rounds_of_an_hour(scenario)
-    assert parked() == [("dispute", "")]
+    assert in_review() == [("dispute", "")]
     scenario.stripe.faults.lift(broken)
     scenario.wait(minutes=30)
     scenario.collect()
     assert not PaymentDispute.objects.exists()
     scenario.wait(minutes=31)
     scenario.collect()
-    assert (PaymentDispute.objects.count(), parked(), scenario.standing) == (1, [], "disputed")
+    assert (PaymentDispute.objects.count(), in_review(), scenario.standing) == (1, [], "disputed")
 
 
 def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_beside_it(
@@ -81,10 +83,15 @@ def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_besi
     broken = scenario.stripe.faults.server_error("GET /v1/payment_intents/*", times=10_000)
     rounds_of_an_hour(scenario)
     assert scenario.taken == [400]
-    assert parked() == [("checkout.session", "vision-lab"), ("payment_intent", "vision-lab")]
+    assert in_review() == [("checkout.session", "vision-lab"), ("payment_intent", "vision-lab")]
     scenario.stripe.faults.lift(broken)
     rounds_of_an_hour(scenario)
-    assert (scenario.taken, scenario.states, scenario.paid, parked()) == ([400], ["succeeded"], "4.00", [])
+    assert (scenario.taken, scenario.states, scenario.paid, in_review()) == (
+        [400],
+        ["succeeded"],
+        "4.00",
+        [],
+    )
     scenario.books_agree()
 
 
@@ -101,7 +108,7 @@ def test_what_nobody_can_reach_for_a_day_stops_others_no_longer(
     for _ in range(3):
         scenario.collect()
         assert scenario.taken == []
-    assert parked() == [("checkout.session", "vision-lab")]
+    assert in_review() == [("checkout.session", "vision-lab")]
     assert not webhook_events.is_behind(moment=scenario.now)
 
 
@@ -124,19 +131,32 @@ def charged_for_nothing_here(scenario: Scenario) -> None:
 def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belongs_to_nothing_yet(
     scenario: Scenario,
 ) -> None:
-    """The worker dies between the two; the next round reads what is parked before it goes on with the charge."""
+    """The worker dies between the two; the next round reads what needs review before it goes on with the charge."""
     scenario.save_card()
     customer = customers.account_of(scenario.lab).customer or ""
-    attempts.prepare(invoice=scenario.invoice, customer=customer, moment=scenario.now, on=scenario.now.date())
+    attempts.prepare(
+        invoice=scenario.invoice,
+        customer=customer,
+        moment=scenario.now,
+        on=scenario.now.date(),
+    )
     charged_for_nothing_here(scenario)
     scenario.collect()
-    assert set(parked()) == {("payment_intent", "vision-lab")}
-    assert (scenario.states, scenario.taken, scenario.paid) == (["canceled"], [400], "0.00")
-    for event in GatewayEvent.objects.filter(state="parked"):
+    assert set(in_review()) == {("payment_intent", "vision-lab")}
+    assert (scenario.states, scenario.taken, scenario.paid) == (
+        ["canceled"],
+        [400],
+        "0.00",
+    )
+    for event in GatewayEvent.objects.filter(state="review"):
         manual_review.dealt_with(event=event, who="op", why="Given back by hand.", moment=scenario.now)
     scenario.wait(minutes=1)
     scenario.collect()
-    assert (scenario.states, scenario.taken, scenario.paid) == (["canceled", "succeeded"], [400, 400], "4.00")
+    assert (scenario.states, scenario.taken, scenario.paid) == (
+        ["canceled", "succeeded"],
+        [400, 400],
+        "4.00",
+    )
 
 
 def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_either(
@@ -156,19 +176,21 @@ def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_eit
     assert automatic.prepare(rule=rule, customer=customer, moment=scenario.now) is not None
     charged_for_nothing_here(scenario)
     scenario.collect()
-    assert parked() == [("payment_intent", "vision-lab")]
+    assert in_review() == [("payment_intent", "vision-lab")]
     assert (scenario.states, scenario.taken) == (["succeeded", "canceled"], [400, 400])
 
 
-def test_op_has_what_is_parked_applied_again_without_waiting_for_its_hour(scenario: Scenario) -> None:
+def test_op_has_what_is_parked_applied_again_without_waiting_for_its_hour(
+    scenario: Scenario,
+) -> None:
     a_dispute_that_cannot_be_read(scenario)
     broken = scenario.stripe.faults.server_error("GET /v1/disputes*", times=10_000)
     rounds_of_an_hour(scenario)
     scenario.stripe.faults.lift(broken)
-    event = GatewayEvent.objects.get(state="parked")
+    event = GatewayEvent.objects.get(state="review")
     manual_review.apply_again(event=event)
     manual_review.apply_again(event=event)
     scenario.collect()
-    assert (PaymentDispute.objects.count(), parked()) == (1, [])
-    with pytest.raises(CollectingError, match="is not parked"):
+    assert (PaymentDispute.objects.count(), in_review()) == (1, [])
+    with pytest.raises(CollectingError, match="does not need review"):
         manual_review.apply_again(event=event)

@@ -14,31 +14,31 @@ from django.http import HttpRequest
 
 from billing.admin.invoices import Why
 from billing.invoicing import approvals
-from billing.invoicing.approvals import ParkingError
-from billing.models import Bound, Decision, Measure, Parking
+from billing.invoicing.approvals import ApprovalError
+from billing.models import ApprovalLimit, ApprovalMetric, Decision, PendingApproval
 from billing.rules.money import is_currency
 from portal.admin import ReadOnly, Recorded
 from portal.core.audit import acting_as
 
 
-class BoundForm(forms.ModelForm[Bound]):
+class ApprovalLimitForm(forms.ModelForm[ApprovalLimit]):
     class Meta:
-        model = Bound
+        model = ApprovalLimit
         fields = ("tenant", "measure", "currency", "limit")
 
     def clean(self) -> dict[str, Any]:
         cleaned_data: dict[str, Any] = super().clean() or {}
         currency = cleaned_data.get("currency", "")
-        if cleaned_data.get("measure") == Measure.TOTAL and not is_currency(currency):
+        if cleaned_data.get("measure") == ApprovalMetric.TOTAL and not is_currency(currency):
             raise ValidationError({"currency": "A total is in a currency of ISO 4217, such as USD or EUR."})
-        if cleaned_data.get("measure") not in {Measure.TOTAL, None} and currency:
+        if cleaned_data.get("measure") not in {ApprovalMetric.TOTAL, None} and currency:
             raise ValidationError({"currency": "Only a total has a currency."})
         return cleaned_data
 
 
-@admin.register(Bound)
-class BoundAdmin(Recorded[Bound]):
-    form = BoundForm
+@admin.register(ApprovalLimit)
+class ApprovalLimitAdmin(Recorded[ApprovalLimit]):
+    form = ApprovalLimitForm
     list_display = ("whose", "measure", "limit", "currency")
     list_filter = ("measure", "tenant")
     list_select_related = ("tenant",)
@@ -46,12 +46,12 @@ class BoundAdmin(Recorded[Bound]):
     autocomplete_fields = ("tenant",)
 
     @admin.display(description="of", ordering="tenant__slug")
-    def whose(self, bound: Bound) -> str:
+    def whose(self, bound: ApprovalLimit) -> str:
         return bound.tenant.name if bound.tenant else "everyone"
 
 
-@admin.register(Parking)
-class ParkingAdmin(ReadOnly[Parking]):
+@admin.register(PendingApproval)
+class ParkingAdmin(ReadOnly[PendingApproval]):
     """Each is approved or refused alone; the next close issues what is approved."""
 
     action_form = Why
@@ -62,33 +62,33 @@ class ParkingAdmin(ReadOnly[Parking]):
     ordering = ("-period__start", "tenant__slug")
 
     @admin.display(ordering="period__start")
-    def month(self, row: Parking) -> str:
+    def month(self, row: PendingApproval) -> str:
         return f"{row.period.start.astimezone(ZoneInfo(row.period.timezone)):%Y-%m}"
 
     @admin.display(description="total", ordering="total")
-    def comes_to(self, row: Parking) -> str:
+    def comes_to(self, row: PendingApproval) -> str:
         return approvals.amount_of(row)
 
     @admin.action(description="Approve, for the reason beside")
-    def approve(self, request: HttpRequest, queryset: QuerySet[Parking]) -> None:
+    def approve(self, request: HttpRequest, queryset: QuerySet[PendingApproval]) -> None:
         self._each(request, queryset, Decision.APPROVED)
 
     @admin.action(description="Refuse, for the reason beside")
-    def refuse(self, request: HttpRequest, queryset: QuerySet[Parking]) -> None:
+    def refuse(self, request: HttpRequest, queryset: QuerySet[PendingApproval]) -> None:
         self._each(request, queryset, Decision.REFUSED)
 
-    def _each(self, request: HttpRequest, queryset: QuerySet[Parking], decision: Decision) -> None:
+    def _each(self, request: HttpRequest, queryset: QuerySet[PendingApproval], decision: Decision) -> None:
         why, by = request.POST.get("why", "").strip(), str(request.user)
         for row in queryset.select_related("period__tenant").order_by("pk"):
             try:
                 with acting_as(by, why=why):
-                    parking = approvals.decide(
+                    pending = approvals.decide(
                         period=row.period,
                         decision=decision,
                         by=by,
                         why=why,
                         moment=datetime.now(UTC).replace(microsecond=0),
                     )
-                self.message_user(request, f"{parking}.", messages.SUCCESS)
-            except ParkingError as refusal:
+                self.message_user(request, f"{pending}.", messages.SUCCESS)
+            except ApprovalError as refusal:
                 self.message_user(request, f"{row.tenant}: {refusal}", messages.ERROR)

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from billing.dunning import dunning_run, send
 from billing.invoicing import credit_notes
-from billing.models import BillingAccount, Letter, LetterState, PaymentAttempt, SavedMethod, Seller
+from billing.models import BillingAccount, Notice, NoticeState, PaymentAttempt, SavedMethod, Seller
 from billing.payments import saved_methods
 from billing.receivables import dunning_policies, pauses, settlement
 from billing.rules.money import Money
@@ -68,13 +68,13 @@ def subjects() -> list[str]:
 
 
 def drawing(message: mail.EmailMessage) -> str:
-    """The letter as HTML."""
+    """The notice as HTML."""
     assert isinstance(message, mail.EmailMultiAlternatives)
     return str(message.alternatives[0][0])
 
 
 def body() -> str:
-    """The last letter, as it is read without markup."""
+    """The last notice, as it is read without markup."""
     return " ".join(str(about_debts()[-1].body).split())
 
 
@@ -115,8 +115,8 @@ def test_case_079_what_is_paid_while_a_letter_waits_is_not_reminded_of(scenario:
     pay(scenario)
     send.post(moment=scenario.now)
     assert about_debts() == []
-    letter = Letter.objects.get()
-    assert (letter.state, letter.why) == ("skipped", "Nothing is due any more.")
+    notice = Notice.objects.get()
+    assert (notice.state, notice.why) == ("skipped", "Nothing is due any more.")
     goes_by(scenario, 60)
     assert about_debts() == []
 
@@ -139,7 +139,7 @@ def test_after_a_time_in_which_nothing_ran_only_the_step_that_is_reached_is_writ
     assert subjects() == [
         "A reminder: invoice INV-2026-0001 is not paid yet"
     ]  # the first that comes is no third
-    assert list(Letter.objects.order_by("step").values_list("step", "state")) == [
+    assert list(Notice.objects.order_by("step").values_list("step", "state")) == [
         (1, "skipped"),
         (2, "skipped"),
         (3, "sent"),
@@ -161,7 +161,7 @@ def test_collecting_cases_11_and_12_a_refusal_says_why_and_what_to_do(scenario: 
     assert subjects()[1:] == [
         "Your payment of invoice INV-2026-0001 was refused"
     ]  # which says all of a reminder
-    assert Letter.objects.get(kind="reminder").why == "The same e-mail says more of its invoice."
+    assert Notice.objects.get(kind="reminder").why == "The same e-mail says more of its invoice."
     refused = next(m for m in reversed(about_debts()) if "refused" in m.subject)
     assert "This card cannot be charged again. Please add another one" in " ".join(str(refused.body).split())
     scenario.books_agree()
@@ -266,11 +266,13 @@ def test_what_is_paused_is_not_written_and_goes_on_where_it_stands(scenario: Sce
     assert subjects() == ["A reminder: invoice INV-2026-0001 is not paid yet"]
 
 
-def test_a_policy_without_letters_writes_none_and_one_with_receipts_sends_them(scenario: Scenario) -> None:
-    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), letters=False)
+def test_a_policy_without_letters_writes_none_and_one_with_receipts_sends_them(
+    scenario: Scenario,
+) -> None:
+    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), emails=False)
     goes_by(scenario, 5)
-    assert Letter.objects.count() == 0
-    dunning_policies.set_policy(tenant=scenario.lab, since=date(2026, 1, 2), letters=True, receipts=True)
+    assert Notice.objects.count() == 0
+    dunning_policies.set_policy(tenant=scenario.lab, since=date(2026, 1, 2), emails=True, receipts=True)
     pay(scenario)
     goes_by(scenario, 3)
     assert [str(message.subject) for message in mail.outbox] == ["Receipt: $4.00 for invoice INV-2026-0001"]
@@ -298,14 +300,14 @@ def test_owners_and_billing_people_are_written_to_where_there_is_no_billing_addr
 ) -> None:
     Tenant.objects.update(email="")
     goes_by(scenario, 3)
-    letter = Letter.objects.get()
-    assert (letter.state, letter.why) == (
+    notice = Notice.objects.get()
+    assert (notice.state, notice.why) == (
         "failed",
         "There is nobody to write to: give the tenant a billing e-mail or an owner.",
     )
     builders.a_person("ann@vision.example", tenant=scenario.lab, role=Role.OWNER)
     builders.a_person("ben@vision.example", tenant=scenario.lab, role=Role.MEMBER)
-    send.again(letter=letter, moment=scenario.now)
+    send.again(notice=notice, moment=scenario.now)
     send.post(moment=scenario.now)
     assert about_debts()[0].to == ["ann@vision.example"]
 
@@ -330,17 +332,17 @@ def test_without_a_mail_server_letters_are_kept_for_op_to_read(
     settings.CLUSTERTAB_SENDS_MAIL = False
     goes_by(scenario, 4)
     assert about_debts() == []
-    letter = Letter.objects.get()
-    assert letter.get_state_display() == "Kept here: EMAIL_URL is not set"
+    notice = Notice.objects.get()
+    assert notice.get_state_display() == "Kept here: EMAIL_URL is not set"
     client.force_login(builders.an_operator())
     assert (
         "Perhaps it was overlooked"
-        in client.get(f"/admin/billing/letter/{letter.pk}/change/").content.decode()
+        in client.get(f"/admin/billing/notice/{notice.pk}/change/").content.decode()
     )
-    with pytest.raises(send.LetterError, match="it is not sent again"):
-        send.again(letter=letter, moment=scenario.now)
+    with pytest.raises(send.NoticeError, match="it is not sent again"):
+        send.again(notice=notice, moment=scenario.now)
     settings.CLUSTERTAB_SENDS_MAIL = True
-    send.again(letter=letter, moment=scenario.now)
+    send.again(notice=notice, moment=scenario.now)
     send.post(moment=scenario.now)
     assert subjects() == ["A reminder: invoice INV-2026-0001 is not paid yet"]
 
@@ -364,12 +366,12 @@ def test_a_letter_that_may_have_arrived_is_not_sent_again_by_itself(
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     for _ in range(3):
         goes_by(scenario)
-    letter = Letter.objects.get()
-    assert letter.state == LetterState.SENDING
-    assert letter.why.startswith("The mail server did not answer: it may have arrived or not.")
-    with pytest.raises(send.LetterError):
-        send.again(letter=letter, moment=scenario.now - timedelta(days=3) + timedelta(minutes=1))
-    send.again(letter=letter, moment=scenario.now)
+    notice = Notice.objects.get()
+    assert notice.state == NoticeState.SENDING
+    assert notice.why.startswith("The mail server did not answer: it may have arrived or not.")
+    with pytest.raises(send.NoticeError):
+        send.again(notice=notice, moment=scenario.now - timedelta(days=3) + timedelta(minutes=1))
+    send.again(notice=notice, moment=scenario.now)
     send.post(moment=scenario.now)
     assert len(about_debts()) == 1
 
@@ -383,13 +385,15 @@ def test_a_mail_server_that_refuses_is_asked_again_later_and_in_the_end_people_a
     for _ in range(40):
         send.post(moment=scenario.now)
         scenario.wait(hours=6)
-    letter = Letter.objects.get()
-    assert (letter.state, letter.tries) == ("failed", send.TRIES)
-    assert "550" in letter.why
+    notice = Notice.objects.get()
+    assert (notice.state, notice.tries) == ("failed", send.TRIES)
+    assert "550" in notice.why
 
 
-def test_refusals_that_nobody_is_written_of_take_as_many_queries_as_one(scenario: Scenario) -> None:
-    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), letters=False)
+def test_refusals_that_nobody_is_written_of_take_as_many_queries_as_one(
+    scenario: Scenario,
+) -> None:
+    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), emails=False)
     scenario.save_card(NO_FUNDS)
     scenario.collect()
     with CaptureQueriesContext(connection) as few:
