@@ -68,7 +68,14 @@ def fields(value: Any, at: str = "") -> set[str]:
 
 
 def promised(command: str) -> set[str]:
-    return {row["field"].strip("`") for row in table("reference/commands.md", command)}
+    """The fields of a command's table; one that begins with a dot has the path of the field before it."""
+    paths = set()
+    for row in table("reference/commands.md", command):
+        path = ""
+        for name in re.findall(r"`([^`]+)`", row["field"]):
+            path = path.rpartition(".")[0] + name if name.startswith(".") else name
+            paths.add(path)
+    return paths
 
 
 @pytest.mark.parametrize("step", range(len(STEPS)))
