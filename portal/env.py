@@ -79,6 +79,7 @@ class Env:
     email_from: str
     log_level: str
     heartbeat_file: Path | None  # touched by the scheduler at each of its rounds
+    api: bool  # whether the REST API is served
     metrics_token: str | None  # whose bearer reads /metrics; None: operators who are signed in only
     metrics_series: int  # of one metric there, per currency, before the rest is one series
     stripe_key: str | None  # None: nothing is collected through Stripe
@@ -114,6 +115,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         email_from=read.text("EMAIL_FROM", "ClusterTab <billing@localhost>"),
         log_level=read.text("LOG_LEVEL", "INFO").upper(),
         heartbeat_file=Path(beat) if (beat := read.text("HEARTBEAT_FILE", "")) else None,
+        api=read.flag("CLUSTERTAB_API", default=True),
         metrics_token=_guarding(token) if (token := read.text("CLUSTERTAB_METRICS_TOKEN", "")) else None,
         metrics_series=read.number("CLUSTERTAB_METRICS_SERIES", 200),
         stripe_key=_collecting(key, read.text("STRIPE_MODE", "live"), base=read.text("STRIPE_API_BASE", ""))

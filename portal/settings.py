@@ -40,6 +40,7 @@ INSTALLED_APPS = [
     "portal.core.tenants",
     "clusters",
     "billing",
+    "portal.api",
     "portal.ops",
 ]
 
@@ -47,6 +48,7 @@ MIDDLEWARE = [
     "portal.ops.logs.RequestLog",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.api.middleware.Api",
     "portal.ops.headers.ContentSecurityPolicy",
     "portal.ops.headers.Private",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -117,6 +119,10 @@ STRIPE_SECRET_KEY = ENV.stripe_key
 STRIPE_API_BASE = ENV.stripe_base
 STRIPE_WEBHOOK_SECRETS = ENV.stripe_webhook_secrets
 STRIPE_ACCOUNT_LABEL = ENV.stripe_account_label
+
+CLUSTERTAB_API = ENV.api
+REST_FRAMEWORK = {"UNAUTHENTICATED_USER": None}
+SPECTACULAR_SETTINGS = {"OAS_VERSION": "3.1.1", "ENUM_GENERATE_CHOICE_DESCRIPTION": False}
 
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]

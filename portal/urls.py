@@ -23,5 +23,6 @@ urlpatterns = [
     path("admin/r/<path:where>", no_page_of_an_object),
     path("admin/", admin.site.urls),
     path("accounts/", include(accounts.urlpatterns)),
+    path("api/v1/", include("portal.api.urls")),
     path("", include("portal.web.urls")),
 ]

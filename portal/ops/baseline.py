@@ -26,7 +26,7 @@ from portal.env import ROOT
 from portal.ops.embedded.postgres import Postgres
 from portal.schema.operations import CreateModels
 
-APPS = ("audit", "outbox", "clusters", "tenants", "billing")
+APPS = ("audit", "outbox", "clusters", "tenants", "billing", "api")
 NAME = "0001_initial"
 MOST_FILES = 8
 MOST_LINES = 3_000

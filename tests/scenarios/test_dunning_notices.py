@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from django.core import mail
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from billing.dunning import dunning_run, send
 from billing.invoicing import credit_notes
@@ -21,7 +19,7 @@ from billing.rules.money import Money
 from portal.core.tenants.models import Role, Tenant
 from tests import builders
 from tests.builders import at
-from tests.collecting import Scenario, a_scenario, more_labs
+from tests.collecting import Scenario, a_scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -388,21 +386,3 @@ def test_a_mail_server_that_refuses_is_asked_again_later_and_in_the_end_people_a
     notice = Notice.objects.get()
     assert (notice.state, notice.tries) == ("failed", send.TRIES)
     assert "550" in notice.why
-
-
-def test_refusals_that_nobody_is_written_of_take_as_many_queries_as_one(
-    scenario: Scenario,
-) -> None:
-    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), emails=False)
-    scenario.save_card(NO_FUNDS)
-    scenario.collect()
-    with CaptureQueriesContext(connection) as few:
-        dunning_run.run(moment=scenario.now)
-    for lab in more_labs(scenario, ["acme", "bolt", "coda"]):
-        SavedMethod.objects.filter(tenant=lab).update(preferred=False)
-        scenario.save_card_of(lab, NO_FUNDS)
-    scenario.collect()
-    assert scenario.states == ["failed"] * 4
-    with CaptureQueriesContext(connection) as many:
-        dunning_run.run(moment=scenario.now)
-    assert len(many) == len(few)

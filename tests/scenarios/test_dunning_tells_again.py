@@ -7,14 +7,16 @@ from datetime import date
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from billing.dunning import dunning_run, send
-from billing.models import Notice
+from billing.models import Notice, SavedMethod
 from billing.receivables import dunning_policies, write_offs
 from portal.core.tenants.models import Tenant
 from tests.builders import at
-from tests.collecting import Scenario, a_scenario
-from tests.scenarios.test_dunning_notices import body, goes_by, pay, subjects
+from tests.collecting import Scenario, a_scenario, more_labs
+from tests.scenarios.test_dunning_notices import NO_FUNDS, body, goes_by, pay, subjects
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -116,3 +118,21 @@ def test_past_due_is_said_again_where_that_is_the_step(scenario: Scenario) -> No
     goes_back(scenario)
     goes_by(scenario, 5)
     assert subjects() == ["Invoice INV-2026-0001 is past due", "Invoice INV-2026-0001 is past due again"]
+
+
+def test_refusals_that_nobody_is_written_of_take_as_many_queries_as_one(
+    scenario: Scenario,
+) -> None:
+    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), emails=False)
+    scenario.save_card(NO_FUNDS)
+    scenario.collect()
+    with CaptureQueriesContext(connection) as few:
+        dunning_run.run(moment=scenario.now)
+    for lab in more_labs(scenario, ["acme", "bolt", "coda"]):
+        SavedMethod.objects.filter(tenant=lab).update(preferred=False)
+        scenario.save_card_of(lab, NO_FUNDS)
+    scenario.collect()
+    assert scenario.states == ["failed"] * 4
+    with CaptureQueriesContext(connection) as many:
+        dunning_run.run(moment=scenario.now)
+    assert len(many) == len(few)

@@ -110,6 +110,11 @@ WHERE m.user_id = %s ORDER BY t.name, t.id LIMIT %s
 """
 
 
+def allowed_in(tenant: Tenant, user: User) -> frozenset[Action]:
+    """All that the person may do in the tenant. One query."""
+    return _allowed(user, tenant.memberships.filter(user=user).values_list("role", flat=True).first())
+
+
 def _allowed(user: User, role: str | None) -> frozenset[Action]:
     allowed = ALLOWED[Role(role)] if role else frozenset()
     return allowed | STAFF if user.is_staff else allowed

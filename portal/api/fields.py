@@ -1,0 +1,117 @@
+"""How values read in JSON: money and quantities as decimal strings, instants in UTC with Z, ids opaque."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from billing.rules.money import Money, decimal_text
+from portal.api import identifiers
+from portal.api.parameters import parse_moment
+
+QUANTITY_DIGITS = 6
+
+
+def money(amount: Money) -> dict[str, str]:
+    """A whole number of minor units, with exactly the currency's digits."""
+    return {"amount": amount.text, "currency": amount.currency}
+
+
+def minor(value: int, currency: str) -> dict[str, str]:
+    return money(Money.from_minor(value, currency))
+
+
+def moment(value: datetime | None) -> str | None:
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value is not None else None
+
+
+def day(value: date | None) -> str | None:
+    return value.isoformat() if value is not None else None
+
+
+def quantity(value: Fraction | Decimal) -> str:
+    """To six decimals, as on invoices; without zeros at the end."""
+    return decimal_text(Fraction(value), QUANTITY_DIGITS)
+
+
+@extend_schema_field(
+    {
+        "type": "object",
+        "properties": {
+            "amount": {"type": "string", "pattern": r"^-?\d+(\.\d+)?$", "example": "103.78"},
+            "currency": {"type": "string", "pattern": "^[A-Z]{3}$", "example": "USD"},
+        },
+        "required": ["amount", "currency"],
+        "additionalProperties": False,
+    }
+)
+class MoneyField(serializers.Field[Any, Any, Any, Any]):
+    """A decimal string of exactly the currency's digits, and its code of ISO 4217."""
+
+    def to_representation(self, value: Money) -> dict[str, str]:
+        return money(value)
+
+    def to_internal_value(self, data: Any) -> Money:
+        if not isinstance(data, dict) or {*data} != {"amount", "currency"}:
+            raise serializers.ValidationError('Write {"amount": "103.78", "currency": "USD"}.')
+        if not isinstance(data["amount"], str) or not isinstance(data["currency"], str):
+            raise serializers.ValidationError("Write the amount as a string, never as a number.")
+        try:
+            amount = Money.of(data["amount"], data["currency"])
+            amount.check_bookable()
+        except ValueError as error:
+            raise serializers.ValidationError(str(error)) from None
+        return amount
+
+
+@extend_schema_field({"type": "string", "format": "date-time", "example": "2026-03-01T00:00:00Z"})
+class MomentField(serializers.Field[Any, Any, Any, Any]):
+    """An instant of RFC 3339, in UTC."""
+
+    def to_representation(self, value: datetime) -> str | None:
+        return moment(value)
+
+    def to_internal_value(self, data: Any) -> datetime:
+        if not isinstance(data, str):
+            raise serializers.ValidationError("Write a time as a string of RFC 3339.")
+        try:
+            return parse_moment(data)
+        except ValueError as error:
+            raise serializers.ValidationError(str(error)) from None
+
+
+@extend_schema_field({"type": "string", "pattern": r"^-?\d+(\.\d+)?$", "example": "32.010278"})
+class QuantityField(serializers.Field[Any, Any, Any, Any]):
+    """A decimal string; every digit counts."""
+
+    def to_representation(self, value: Fraction | Decimal) -> str:
+        return quantity(value)
+
+
+@extend_schema_field({"type": "string", "pattern": "^[a-z]+_[0-9a-z]{13}$", "example": "inv_3v7ctp5qk2m8r"})
+class IdField(serializers.Field[Any, Any, Any, Any]):
+    """An opaque id with its kind."""
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        self.kind = kind
+        options.setdefault("source", "pk")
+        super().__init__(read_only=True, **options)
+
+    def to_representation(self, value: int) -> str:
+        return identifiers.write(self.kind, value)
+
+
+class MinorField(MoneyField):
+    """An amount that its row holds in minor units of its `currency`."""
+
+    def __init__(self, amount: str, **options: Any) -> None:
+        self.amount = amount
+        super().__init__(source="*", read_only=True, **options)
+
+    def to_representation(self, value: Any) -> dict[str, str]:
+        return minor(getattr(value, self.amount), value.currency)

@@ -1,0 +1,113 @@
+"""A repeated POST does what it wants once, and is answered as the first time.
+
+The stored answer is a row of the transaction that did the work: killed between both, neither is there. An answer of
+500 and above is not stored, so that the same key may try again; a refusal is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.http import HttpRequest, HttpResponse
+
+from portal.api import problems
+from portal.api.models import IdempotentRequest
+from portal.api.problems import ProblemError, bad_request
+
+LIFETIME = timedelta(hours=48)
+_PRINTABLE = re.compile(r"[\x21-\x7e]{1,255}\Z")
+
+
+def key_of(request: HttpRequest, *, required: bool) -> str:
+    """The header's value; "" where none is needed. Raises ProblemError 400."""
+    key = request.headers.get("Idempotency-Key", "")
+    if not key and not required:
+        return ""
+    if not _PRINTABLE.match(key):
+        raise bad_request(
+            "This request needs an Idempotency-Key: 1 to 255 printable characters, another one for each intent."
+            if not key
+            else "An Idempotency-Key has 1 to 255 printable characters."
+        )
+    return key
+
+
+def digest_of(request: HttpRequest, body: bytes) -> bytes:
+    """What makes two requests the same: method, address and body."""
+    head = f"{request.method} {request.get_full_path()}\n".encode()
+    return hashlib.sha256(head + body).digest()
+
+
+def answer_once(
+    *, owner: str, key: str, digest: bytes, moment: datetime, work: Callable[[], HttpResponse]
+) -> HttpResponse:
+    """The answer of `work`, which is called once for each owner and key, inside a transaction.
+
+    `work` answers or raises ProblemError, which undoes what it did and is stored as well. 409 is raised while the
+    first request is under way, 422 for another request under the same key.
+    """
+    with transaction.atomic():
+        if not _lock(owner, key):
+            detail = "The first request with this Idempotency-Key is under way."
+            raise ProblemError(409, "in-progress", "It is under way", detail, headers={"Retry-After": "1"})
+        stored = IdempotentRequest.objects.filter(owner=owner, key=key).first()
+        if stored is not None and stored.created_at > moment - LIFETIME:
+            return _again(stored, digest)
+        try:
+            with transaction.atomic():
+                response = work()
+        except ProblemError as problem:
+            if problem.status >= 500:
+                raise
+            response = problems.as_response(problem)
+        _store(stored, owner, key, digest, response, moment)
+        return response
+
+
+def _lock(owner: str, key: str) -> bool:
+    number = int.from_bytes(hashlib.sha256(f"{owner}\n{key}".encode()).digest()[:8], signed=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [number])
+        return bool(cursor.fetchone()[0])
+
+
+def _again(stored: IdempotentRequest, digest: bytes) -> HttpResponse:
+    if bytes(stored.digest) != digest:
+        detail = "This Idempotency-Key was sent with another request. Use a new key for a new request."
+        raise ProblemError(422, "key-reused", "The key belongs to another request", detail)
+    return HttpResponse(
+        bytes(stored.body),
+        stored.status,
+        content_type=stored.content_type,
+        headers={"Idempotent-Replayed": "true"},
+    )
+
+
+def _store(
+    stored: IdempotentRequest | None,
+    owner: str,
+    key: str,
+    digest: bytes,
+    response: HttpResponse,
+    moment: datetime,
+) -> None:
+    values = {
+        "digest": digest,
+        "status": response.status_code,
+        "content_type": response.headers["Content-Type"],
+        "body": response.content,
+        "created_at": moment,
+    }
+    if stored is None:
+        IdempotentRequest.objects.create(owner=owner, key=key, **values)
+    else:
+        IdempotentRequest.objects.filter(pk=stored.pk).update(**values)
+
+
+def forget_old(*, moment: datetime) -> int:
+    """Delete answers older than 48 hours; how many."""
+    return IdempotentRequest.objects.filter(created_at__lt=moment - LIFETIME).delete()[0]

@@ -1,0 +1,186 @@
+"""Making, checking, rotating and revoking keys.
+
+`ct_live_` + 8 characters that are shown later, + 43 characters that carry 32 random bytes, + 6 of a checksum: a
+scanner finds it in a repository, and a mistyped key is refused without a question to the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q
+
+from portal.api.models import ApiKey
+from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
+from portal.core.tenants.access import allowed_in
+from portal.core.tenants.models import Project, Role, Tenant, User
+
+MARK = "ct_live_"
+ALPHABET = string.digits + string.ascii_letters
+LONGEST_OVERLAP = timedelta(hours=168)
+HOUR = timedelta(hours=1)
+_SHAPE = re.compile(rf"{MARK}([0-9A-Za-z]{{8}})[0-9A-Za-z]{{43}}[0-9A-Za-z]{{6}}\Z")
+IN_TEXT = re.compile(rf"{MARK}[0-9A-Za-z]{{8,}}")
+_NOBODY = hashlib.sha256(b"").digest()  # compared with where a prefix is of no key, so that both take as long
+
+
+class KeyRefusedError(Exception):
+    """The key cannot be made or changed so; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key with its secret, which nobody sees again."""
+
+    key: ApiKey
+    secret: str
+
+
+def make(
+    *,
+    maker: User,
+    tenant: Tenant | None,
+    name: str,
+    scopes: Collection[str],
+    moment: datetime,
+    expires_at: datetime | None = None,
+    project: Project | None = None,
+    is_service: bool = False,
+) -> NewKey:
+    """A new key. Each call makes another one.
+
+    Raises KeyRefusedError for a scope that its maker could not use, for an end that is past, and for a service key
+    of somebody who does not manage the tenant.
+    """
+    if not name.strip():
+        raise KeyRefusedError("Give the key a name that says what uses it.")
+    if expires_at is not None and expires_at <= moment:
+        raise KeyRefusedError("The key would have expired already: choose a later end.")
+    if project is not None and (tenant is None or project.tenant_id != tenant.pk):
+        raise KeyRefusedError("That project is not one of the tenant's.")
+    _check_scopes(maker, tenant, scopes, is_service)
+    secret, prefix = _secret()
+    key = ApiKey.objects.create(
+        tenant=tenant,
+        project=project,
+        name=name.strip(),
+        maker=maker,
+        is_service=is_service,
+        scopes=sorted(scopes),
+        prefix=prefix,
+        digest=_digest(secret),
+        created_at=moment,
+        expires_at=expires_at,
+    )
+    return NewKey(key, secret)
+
+
+def _check_scopes(maker: User, tenant: Tenant | None, scopes: Collection[str], is_service: bool) -> None:
+    if not scopes:
+        raise KeyRefusedError("Choose at least one scope.")
+    valid = OPERATOR_SCOPES if tenant is None else tuple(TENANT_SCOPES)
+    if unknown := sorted({*scopes} - {*valid}):
+        raise KeyRefusedError(f"There is no scope {unknown[0]}; choose among {', '.join(valid)}.")
+    if tenant is None:
+        if not maker.is_staff:
+            raise KeyRefusedError("Only operators make keys without a tenant.")
+        return
+    rights = allowed_in(tenant, maker)
+    if refused := sorted(scope for scope in scopes if TENANT_SCOPES[scope] not in rights):
+        raise KeyRefusedError(f"Your role does not allow {refused[0]}, so a key of yours cannot have it.")
+    if is_service and not tenant.memberships.filter(user=maker, role=Role.OWNER).exists():
+        raise KeyRefusedError("Only owners make service keys, which stay valid when their maker leaves.")
+
+
+@transaction.atomic
+def rotate(*, key: ApiKey, overlap: timedelta, moment: datetime) -> NewKey:
+    """A new secret for the key; the present one stays valid for the overlap, an earlier one ends at once.
+
+    Raises KeyRefusedError for a revoked or expired key, and an overlap outside of 0 to 168 hours.
+    """
+    if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
+        raise KeyRefusedError("The previous secret can stay valid for 0 to 168 hours.")
+    row = ApiKey.objects.select_for_update().get(pk=key.pk)
+    if not is_valid(row, moment):
+        raise KeyRefusedError("The key was revoked or has expired: make a new one.")
+    body = secrets_of(row.prefix)
+    row.previous_digest, row.previous_until, row.previous_used_at = row.digest, moment + overlap, row.used_at
+    row.digest, row.used_at = _digest(body), None
+    row.save()
+    return NewKey(row, body)
+
+
+def revoke(*, key: ApiKey, moment: datetime) -> None:
+    """Refuse the key from now on, in every process. A second call changes nothing."""
+    ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=moment)
+
+
+def is_valid(key: ApiKey, moment: datetime) -> bool:
+    return key.revoked_at is None and (key.expires_at is None or moment < key.expires_at)
+
+
+def is_wellformed(text: str) -> bool:
+    """Whether the checksum holds: whoever mistypes a key is told so without a look into the database."""
+    return _SHAPE.match(text) is not None and hmac.compare_digest(text[-6:], _checksum(text[:-6]))
+
+
+def find(text: str, *, moment: datetime) -> ApiKey | None:
+    """The valid key with this secret; None for every other. One indexed read, and as long for a prefix of no key."""
+    if not is_wellformed(text):
+        return None
+    key = ApiKey.objects.select_related("tenant", "project", "maker").filter(prefix=text[8:16]).first()
+    digest = _digest(text)
+    current = hmac.compare_digest(digest, bytes(key.digest) if key else _NOBODY)
+    previous = hmac.compare_digest(digest, bytes((key and key.previous_digest) or _NOBODY))
+    if key is None or not is_valid(key, moment):
+        return None
+    in_overlap = key.previous_until is not None and moment < key.previous_until
+    return key if current or (previous and in_overlap) else None
+
+
+def record_use(key: ApiKey, *, text: str, address: str | None, moment: datetime) -> None:
+    """Remember the hour of the use, at most one write an hour."""
+    hour = moment.replace(minute=0, second=0, microsecond=0)
+    if hmac.compare_digest(_digest(text), bytes(key.digest)):
+        unused = Q(used_at=None) | Q(used_at__lt=hour)
+        if key.used_at is None or key.used_at < hour:
+            ApiKey.objects.filter(unused, pk=key.pk).update(used_at=hour, used_from=address)
+    elif key.previous_used_at is None or key.previous_used_at < hour:
+        ApiKey.objects.filter(pk=key.pk).update(previous_used_at=hour)
+
+
+def secrets_of(prefix: str) -> str:
+    """A new secret under this prefix."""
+    number = int.from_bytes(secrets.token_bytes(32))
+    letters = []
+    for _ in range(43):
+        number, digit = divmod(number, len(ALPHABET))
+        letters.append(ALPHABET[digit])
+    body = MARK + prefix + "".join(letters)
+    return body + _checksum(body)
+
+
+def _secret() -> tuple[str, str]:
+    prefix = "".join(secrets.choice(ALPHABET) for _ in range(8))
+    return secrets_of(prefix), prefix
+
+
+def _checksum(body: str) -> str:
+    number, letters = zlib.crc32(body.encode()), []
+    for _ in range(6):
+        number, digit = divmod(number, len(ALPHABET))
+        letters.append(ALPHABET[digit])
+    return "".join(letters)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,57 @@
+"""How often a key may ask: counted by the minute in Redis; without Redis everything is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+from django.core.cache import cache
+from redis.exceptions import RedisError
+
+from portal.api.problems import ProblemError
+
+WINDOW = 60  # seconds
+REQUESTS, WRITES, WRONG_KEYS = 600, 60, 20  # a minute
+
+log = structlog.get_logger("portal.api")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is left of a limit in this minute."""
+
+    name: str
+    most: int
+    used: int
+    resets_in: int  # seconds
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {
+            "RateLimit-Policy": f'"{self.name}";q={self.most};w={WINDOW}',
+            "RateLimit": f'"{self.name}";r={max(0, self.most - self.used)};t={self.resets_in}',
+        }
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.used > self.most
+
+
+def count(name: str, who: str, *, most: int, moment: datetime) -> Standing:
+    """Count one request of `who`, and say how the limit stands then."""
+    minute, second = divmod(int(moment.timestamp()), WINDOW)
+    key = f"api:{name}:{who}:{minute}"
+    try:
+        cache.add(key, 0, timeout=2 * WINDOW)
+        used = cache.incr(key)
+    except (RedisError, OSError, ValueError):  # ValueError: gone between both
+        log.warning("rate limits are not counted: Redis does not answer")
+        used = 0
+    return Standing(name, most, used, WINDOW - second)
+
+
+def refuse(standing: Standing) -> ProblemError:
+    detail = f"At most {standing.most} of these requests a minute. Try again in {standing.resets_in} s."
+    headers = {**standing.headers, "Retry-After": str(standing.resets_in)}
+    return ProblemError(429, "too-many-requests", "Too many requests", detail, headers=headers)

@@ -1,0 +1,76 @@
+"""The schema of the API, OpenAPI 3.1, made from the endpoints: what is declared once is read, refused and documented.
+
+`./run manage openapi` writes it to docs/reference/openapi.json, which a test compares with what the code says.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import include, path
+from django.views.generic import View
+from drf_spectacular.generators import SchemaGenerator
+
+from portal.api.answers import as_json
+from portal.api.problems import as_response, not_found
+from portal.api.routes import routes
+
+TITLE, VERSION = "ClusterTab", "1.0.0"
+PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "instance"],
+    "properties": {
+        "type": {"type": "string", "description": "What kind of problem: urn:clustertab:problem:…"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What is wrong, and what to do."},
+        "instance": {"type": "string", "description": "The id of the request, which the logs have too."},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["pointer", "detail"],
+                "properties": {
+                    "pointer": {
+                        "type": "string",
+                        "description": "JSON pointer into the body, or a parameter.",
+                    },
+                    "detail": {"type": "string"},
+                },
+            },
+        },
+    },
+}
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole schema, with everything in a fixed order."""
+    generator = SchemaGenerator(patterns=[path("api/v1/", include(routes))], api_version="v1")  # type: ignore[no-untyped-call]
+    schema: dict[str, Any] = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    schema["openapi"] = "3.1.0"
+    schema["info"] = {
+        "title": TITLE,
+        "version": VERSION,
+        "description": "Usage, jobs, invoices and payments of GPU clusters. New fields and new values of enumerations "
+        "can come at any time and are no break; everything else would be /api/v2.",
+    }
+    components = schema.setdefault("components", {})
+    components.setdefault("schemas", {})["Problem"] = PROBLEM
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "ct_live_…"}}
+    schema["security"] = [{"key": []}]
+    return schema
+
+
+class Schema(View):
+    """This document. It needs no key."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        del request
+        return as_json(document())
+
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        del request, args, kwargs
+        return as_response(not_found())

@@ -1,0 +1,1 @@
+"""One module per resource: what it reads as, its parameters, and its addresses."""

@@ -1,0 +1,284 @@
+"""Invoices with their lines, and the documents that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from rest_framework import serializers
+
+from billing.documents import evidence
+from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState
+from billing.queries import invoices as queries
+from billing.queries import line_usage
+from billing.receivables import invoice_balances
+from billing.receivables.settlement import Settlement, standing
+from portal.api import identifiers, parameters
+from portal.api.cursors import Page
+from portal.api.fields import IdField, MinorField, MomentField, MoneyField, QuantityField, minor
+from portal.api.problems import ProblemError, not_found
+from portal.api.views import TenantEndpoint
+from portal.core.tenants.scope import stream_in_scope
+
+SHOWN = (InvoiceState.ISSUED, InvoiceState.VOID)
+
+
+class PeriodSerializer(serializers.Serializer[Invoice]):
+    """Half-open: `from` belongs to it, `to` to what follows."""
+
+    timezone = serializers.CharField(help_text="IANA zone in which the borders were chosen.")
+
+    def get_fields(self) -> dict[str, Any]:
+        borders = {"from": MomentField(source="period_start"), "to": MomentField(source="period_end")}
+        return borders | super().get_fields()  # `from` is a word of Python
+
+
+class InvoiceSerializer(serializers.ModelSerializer[Invoice]):
+    """An issued or void invoice, or a credit note."""
+
+    id = IdField("inv")
+    number = serializers.CharField()
+    tenant = serializers.CharField(source="tenant.slug")
+    settlement = serializers.ChoiceField(
+        choices=[each.value for each in Settlement],
+        source="balance.settlement",
+        help_text="How its payment stands.",
+    )
+    period = PeriodSerializer(source="*")
+    original = serializers.CharField(
+        source="original.number",
+        default=None,
+        allow_null=True,
+        help_text="Number of the invoice that a credit note takes back from.",
+    )
+    subtotal = MinorField("subtotal", help_text="Before tax.")
+    tax = MinorField("tax")
+    total = MinorField("total")
+    paid = MoneyField(source="balance.paid")
+    credited = MoneyField(source="balance.credited", help_text="By credit notes.")
+    due = MoneyField(source="balance.due", help_text="Below zero: it is to be given back.")
+
+    class Meta:
+        model = Invoice
+        fields = (
+            *(
+                "id",
+                "number",
+                "tenant",
+                "kind",
+                "state",
+                "settlement",
+                "period",
+                "issued_on",
+                "due_on",
+                "original",
+            ),
+            *("subtotal", "tax", "total", "paid", "credited", "due"),
+        )
+
+
+class LineSerializer(serializers.ModelSerializer[InvoiceLine]):
+    """What one line charges: seconds ÷ 3600 × unit price, rounded once, where it has a unit price."""
+
+    id = IdField("line")
+    meter = serializers.CharField()
+    seconds = serializers.SerializerMethodField(
+        help_text="Resource-seconds, an exact fraction such as 115237 or 50/7."
+    )
+    unit_price = QuantityField(
+        allow_null=True, help_text="Null where a table of tiers or a flat amount applies."
+    )
+    amount = serializers.SerializerMethodField()
+    tax_rate = QuantityField(help_text="Per cent.")
+
+    class Meta:
+        model = InvoiceLine
+        fields = (
+            *("id", "position", "kind", "project", "meter", "description", "seconds", "unit", "unit_price"),
+            *("amount", "correction", "tax_category", "tax_rate"),
+        )
+
+    def get_seconds(self, line: InvoiceLine) -> str:
+        whole = f"{line.seconds_num:f}"
+        return whole if line.seconds_den == 1 else f"{whole}/{line.seconds_den}"
+
+    def get_amount(self, line: InvoiceLine) -> dict[str, str]:
+        return minor(line.amount, self.context["currency"])
+
+
+class InvoiceEndpoint(TenantEndpoint):
+    """What hangs from one invoice, found by its id or its number."""
+
+    scope = "invoices:read"
+
+    def visible(self) -> Any:
+        rows = self.of_tenant(Invoice.objects.filter(state__in=SHOWN))
+        if self.client.key.project_id is not None:
+            raise ProblemError(
+                403, "whole-tenant", "The key is of one project", "Invoices are of the whole tenant."
+            )
+        return rows.select_related("tenant", "original")
+
+    def invoice(self, name: str) -> Invoice:
+        """Raises ProblemError 404, also for a draft and for another tenant's."""
+        rows = self.visible()
+        found = (
+            rows.filter(pk=identifiers.read("inv", name))
+            if name.startswith("inv_")
+            else rows.filter(number=name)
+        )
+        invoice: Invoice | None = found.first()
+        if invoice is None:
+            raise not_found()
+        return invoice
+
+    def standing_of(self, rows: Iterable[Any]) -> list[Any]:
+        for row in rows:
+            row.balance = standing(invoice=row, on=self.moment.astimezone(row.tenant.zone).date())
+        return list(rows)
+
+
+class Invoices(InvoiceEndpoint):
+    """The issued and void invoices and the credit notes, the newest period first."""
+
+    serializer = InvoiceSerializer
+    lists = True
+    parameters = (
+        parameters.TENANT,
+        parameters.text("number", "The document's number.", longest=40, example="INV-2026-0001"),
+        parameters.choice("kind", [each.value for each in DocumentKind], "Which documents."),
+        parameters.choice("state", [each.value for each in SHOWN], "Issued or void."),
+        parameters.day("issued_from", "Issued on this day or later."),
+        parameters.day("issued_to", "Issued before this day."),
+        *parameters.LISTS,
+    )
+
+    def get(self, request: Any) -> HttpResponse:
+        del request
+        rows, query = self.visible(), self.query
+        for name in ("number", "kind", "state"):
+            if query[name]:
+                rows = rows.filter(**{f"{name}__in": query[name]})
+        if query["issued_from"]:
+            rows = rows.filter(issued_on__gte=query["issued_from"])
+        if query["issued_to"]:
+            rows = rows.filter(issued_on__lt=query["issued_to"])
+        return self.page(invoice_balances.with_sums(rows), order=("-period_start", "-pk"))
+
+    def prepared(self, page: Page[Any]) -> list[Any]:
+        return self.standing_of(page.rows)
+
+
+class OneInvoice(InvoiceEndpoint):
+    """One document, by its id or number."""
+
+    serializer = InvoiceSerializer
+    parameters = (parameters.TENANT,)
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        invoice = self.invoice(name)
+        rows = invoice_balances.with_sums(self.visible().filter(pk=invoice.pk))
+        return self.one(self.standing_of(rows)[0])
+
+
+class Lines(InvoiceEndpoint):
+    """The lines of a document, in their order."""
+
+    serializer = LineSerializer
+    lists = True
+    parameters = (parameters.TENANT, *parameters.LISTS)
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        invoice = self.invoice(name)
+        return self.page(invoice.lines.all(), order=("position", "pk"), currency=invoice.currency)
+
+
+class Document(InvoiceEndpoint):
+    """A file of a document: the very bytes of the portal. 409 with Retry-After while it is not rendered."""
+
+    parameters = (parameters.TENANT,)
+    content_type = "application/octet-stream"
+
+    def file(self, name: str, content: bytes | None, content_type: str) -> HttpResponse:
+        if content is None:
+            raise _not_ready()
+        disposition = f'attachment; filename="{name}"'
+        return HttpResponse(content, content_type=content_type, headers={"Content-Disposition": disposition})
+
+    def stream(self, name: str, pieces: Iterable[bytes], content_type: str) -> HttpResponseBase:
+        """Sent after the view has returned, each piece made inside the tenant's scope."""
+        tenant = self.client.tenant
+        scoped = stream_in_scope(tenant, pieces) if tenant is not None else pieces
+        response = StreamingHttpResponse(scoped, content_type=content_type)
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response
+
+
+class Pdf(Document):
+    """The document as PDF."""
+
+    content_type = "application/pdf"
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        invoice = self.invoice(name)
+        return self.file(f"{invoice.number}.pdf", queries.document(invoice), self.content_type)
+
+
+class EInvoice(Document):
+    """The document as EN 16931 states it, in CII."""
+
+    content_type = "application/xml"
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        invoice = self.invoice(name)
+        content = queries.einvoice(invoice)
+        if content is None and queries.document(invoice) is not None:
+            raise not_found()
+        return self.file(f"{invoice.number}.xml", content, self.content_type)
+
+
+class JobsCsv(Document):
+    """The jobs behind each line, as CSV."""
+
+    content_type = "text/csv; charset=utf-8"
+
+    def get(self, request: Any, name: str) -> HttpResponseBase:
+        del request
+        invoice = self.invoice(name)
+        lines = list(invoice.lines.select_related("service_period").order_by("position"))
+        return self.stream(f"{invoice.number}.csv", line_usage.as_csv(invoice, lines), self.content_type)
+
+
+class Evidence(Document):
+    """All that it takes to compute the document again, and the program that does: a ZIP."""
+
+    content_type = "application/zip"
+
+    def get(self, request: Any, name: str) -> HttpResponseBase:
+        del request
+        invoice = self.invoice(name)
+        try:
+            pieces = evidence.bundle(invoice)
+        except evidence.NotReadyError:
+            raise _not_ready() from None
+        except evidence.EvidenceError as error:
+            raise ProblemError(409, "evidence-differs", "The evidence cannot be given", str(error)) from None
+        return self.stream(f"{invoice.number}-evidence.zip", pieces, self.content_type)
+
+
+def _not_ready() -> ProblemError:
+    detail = "The document is being rendered; ask again in a few seconds."
+    return ProblemError(409, "not-ready", "It is not ready yet", detail, headers={"Retry-After": "5"})
+
+
+FILES: dict[str, Callable[..., Any]] = {
+    "pdf": Pdf.as_view(),
+    "einvoice.xml": EInvoice.as_view(),
+    "jobs.csv": JobsCsv.as_view(),
+    "evidence.zip": Evidence.as_view(),
+}

@@ -1,0 +1,142 @@
+"""How an endpoint reads in the OpenAPI schema: from what it declares for reading and refusing requests."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import build_parameter_type
+
+from portal.api import problems
+from portal.api.parameters import Parameter
+
+READ_ERRORS = {
+    "400": "A parameter or the body is not valid.",
+    "401": "No valid key came with the request.",
+    "403": "The key lacks the scope.",
+    "404": "There is no such object, or it is another tenant's.",
+    "429": "Too many requests; Retry-After says when to go on.",
+    "500": "A fault of ours.",
+    "503": "It took too long, or the database does not answer.",
+}
+WRITE_ERRORS = {
+    "409": "It conflicts with the present state, or is refused.",
+    "413": "The body is too large.",
+    "415": "The body is not JSON.",
+    "422": "The Idempotency-Key was sent with another request.",
+}
+IDEMPOTENCY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Another value for each intent: sent again, the first answer comes back and nothing is done twice.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
+
+
+class EndpointSchema(AutoSchema):
+    """Reads what `portal.api.views.Endpoint` declares."""
+
+    view: Any
+
+    def get_operation_id(self) -> str:
+        words = [
+            word
+            for word in re.split(r"[/{}._-]+", self.path.removeprefix("/api/v1"))
+            if word and word != "name"
+        ]
+        verb = {"get": "list" if self.view.lists else "get", "post": "create", "delete": "delete"}.get(
+            self.method.lower(), self.method.lower()
+        )
+        one = ["one"] if self.path.endswith("}") and verb == "get" else []
+        return "_".join([verb, *one, *words])
+
+    def get_tags(self) -> list[str]:
+        return [self.path.removeprefix("/api/v1/").partition("/")[0]]
+
+    def get_description(self) -> str:  # type: ignore[override]  # the stubs know another base
+        scope = self.view.scope if self.method == "GET" else self.view.write_scope or self.view.scope
+        sentence = " ".join((self.view.__doc__ or "").split())
+        return f"{sentence} Scope: `{scope}`." if scope else sentence
+
+    def get_summary(self) -> str:
+        return (self.view.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+
+    def get_auth(self) -> list[dict[str, list[str]]]:
+        return [{"key": []}]
+
+    def get_override_parameters(self) -> list[Any]:
+        return []
+
+    def _get_parameters(self) -> list[dict[str, Any]]:
+        found = [
+            build_parameter_type(name=name, schema={"type": "string"}, location="path", required=True)
+            for name in re.findall(r"{(\w+)}", self.path)
+        ]
+        declared = self.view.parameters if self.method == "GET" else self.view.write_parameters
+        found += [_parameter(parameter) for parameter in declared]
+        if self.method == "POST":
+            found.append(IDEMPOTENCY | {"required": self.view.needs_idempotency})
+        return found
+
+    def get_request_serializer(self) -> Any:
+        return self.view.request_serializer
+
+    def get_response_serializers(self) -> Any:
+        return self.view.serializer
+
+    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+        del direction
+        status = str(self.view.success) if self.method == "POST" else "200"
+        errors = READ_ERRORS if self.method == "GET" else READ_ERRORS | WRITE_ERRORS
+        if getattr(self.view, "content_type", ""):
+            errors = errors | {"409": "It is not rendered yet; Retry-After says when to ask again."}
+        bodies = {status: self._success()}
+        for code, description in errors.items():
+            bodies[code] = {
+                "description": description,
+                "content": {problems.CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            }
+        return bodies
+
+    def _success(self) -> dict[str, Any]:
+        content_type = getattr(self.view, "content_type", "application/json")
+        if content_type != "application/json":
+            file = {"schema": {"type": "string", "contentMediaType": content_type.partition(";")[0]}}
+            return {"description": "The file.", "content": {content_type.partition(";")[0]: file}}
+        if self.view.serializer is None:
+            return {"description": "Done."}
+        component = self.resolve_serializer(self.view.serializer, "response")
+        schema: dict[str, Any] = component.ref
+        if self.view.lists:
+            schema = {
+                "type": "object",
+                "required": ["data", "next"],
+                "properties": {
+                    "data": {"type": "array", "items": component.ref},
+                    "next": {
+                        "type": ["string", "null"],
+                        "description": "Cursor of the next page; null at the end.",
+                    },
+                    "count": {
+                        "type": ["integer", "string"],
+                        "description": 'With `count=true`; "10000+" above that.',
+                    },
+                },
+            }
+        return {"description": "What was asked for.", "content": {"application/json": {"schema": schema}}}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema = dict(parameter.schema)
+    result: dict[str, Any] = {
+        "name": parameter.name,
+        "in": "query",
+        "description": parameter.description,
+        "required": parameter.required,
+        "schema": {"type": "array", "items": schema} if parameter.many else schema,
+    }
+    if parameter.example:
+        result["example"] = [parameter.example] if parameter.many else parameter.example
+    return result

@@ -1,0 +1,182 @@
+"""What every endpoint does: find the client, its limits and scope, read the parameters, enter the tenant's scope."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from django.db import connection, transaction
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
+
+from portal.api import cursors, idempotency, limits, parameters
+from portal.api.answers import as_json
+from portal.api.authentication import Client, client_of
+from portal.api.json_body import LARGEST, StrictJson
+from portal.api.parameters import Parameter
+from portal.api.problems import as_response, bad_parameter, not_found, of_exception
+from portal.api.schema import EndpointSchema
+from portal.core.audit.actor import acting_as
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
+
+LONGEST_QUERY = "10s"
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Endpoint(APIView):
+    """One address. Subclasses say the `scope` it needs, its `parameters`, and what it answers."""
+
+    authentication_classes = ()  # `client_of` does it: before limits, and without sessions
+    permission_classes = ()
+    parser_classes = (StrictJson,)
+    schema = EndpointSchema()
+
+    scope: ClassVar[str] = ""
+    write_scope: ClassVar[str] = ""  # of POST, PUT, PATCH and DELETE
+    parameters: ClassVar[Sequence[Parameter]] = ()
+    serializer: ClassVar[type[BaseSerializer[Any]]]
+    request_serializer: ClassVar[type[BaseSerializer[Any]] | None] = None
+    lists: ClassVar[bool] = False
+    success: ClassVar[int] = 201  # of its POST
+    largest_body: ClassVar[int] = LARGEST
+    beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself
+    needs_idempotency: ClassVar[bool] = False  # of its POST: it moves money or issues documents
+
+    client: Client
+    moment: datetime
+    query: dict[str, Any]
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """As DRF's, with the handler inside the scope of the client."""
+        self.args, self.kwargs = args, kwargs
+        self.headers: dict[str, str] = {}
+        self.request = self.initialize_request(request, *args, **kwargs)
+        self.moment = datetime.now(UTC)
+        response: HttpResponseBase
+        try:
+            self._enter(request)
+            handler = getattr(self, str(request.method).lower(), self.http_method_not_allowed)
+            with acting_as(self.client.name, through=f"API {request.method} {request.path}"):
+                response = self._handled(request, handler)
+        except Exception as error:  # noqa: BLE001 - DRF's way: what is no ProblemError is raised again
+            response = self.handle_exception(error)
+        for name, value in self.headers.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    def _enter(self, request: HttpRequest) -> None:
+        self.client = client_of(request)
+        is_read = request.method in READS
+        name, most = ("requests", limits.REQUESTS) if is_read else ("writes", limits.WRITES)
+        standing = limits.count(name, self.client.key.prefix, most=most, moment=self.moment)
+        self.headers |= standing.headers
+        if standing.is_exceeded:
+            raise limits.refuse(standing)
+        if str(request.method).lower() not in self.http_method_names or not hasattr(
+            self, str(request.method).lower()
+        ):
+            return  # which 405 follows
+        scope = self.scope if is_read else self.write_scope or self.scope
+        if scope:
+            self.client.require(scope)
+        self.query = parameters.read(request.GET, self.parameters if is_read else self.write_parameters)
+
+    write_parameters: ClassVar[Sequence[Parameter]] = ()
+
+    def _handled(self, request: HttpRequest, handler: Callable[..., HttpResponse]) -> HttpResponse:
+        if request.method != "POST":
+            with self.database():
+                return handler(self.request, **self.kwargs)
+        key = idempotency.key_of(request, required=self.needs_idempotency)
+
+        def work() -> HttpResponse:
+            with self.database():
+                return handler(self.request, **self.kwargs)
+
+        if not key:
+            return work()
+        digest = idempotency.digest_of(request, request.body)
+        return idempotency.answer_once(
+            owner=self.client.owner, key=key, digest=digest, moment=self.moment, work=work
+        )
+
+    @contextmanager
+    def database(self) -> Iterator[None]:
+        """A transaction with a time limit, in which only the client's rows can be read."""
+        tenant = self.client.tenant
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [LONGEST_QUERY])
+            with tenant_scope(tenant) if tenant is not None and not self.beyond_tenant else nullcontext():
+                yield
+
+    def one(self, row: object) -> HttpResponse:
+        """A single object, with its ETag; 304 for whoever has it."""
+        response = as_json(self.representation(row))
+        tag = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
+        response.headers["ETag"] = tag
+        if self.request.method in READS and tag in self.request.headers.get("If-None-Match", ""):
+            return HttpResponse(status=304, headers={"ETag": tag})
+        return response
+
+    def page(self, rows: QuerySet[Any, Any], *, order: Sequence[str], **context: Any) -> HttpResponse:
+        """A page of the list, read by its cursor."""
+        page = cursors.page(
+            rows, order=order, query=self.query, listing=self.request.path, owner=self.client.owner
+        )
+        data = self.representations(self.prepared(page), **context)
+        body: dict[str, Any] = {"data": data, "next": page.next}
+        if page.count is not None:
+            body["count"] = page.count
+        return as_json(body)
+
+    def prepared(self, page: cursors.Page[Any]) -> Sequence[Any]:
+        """The page's rows with what is computed for all of them at once."""
+        return page.rows
+
+    def representation(self, row: object, **context: Any) -> Any:
+        return self.serializer(row, context=context).data
+
+    def representations(self, rows: Sequence[Model], **context: Any) -> Any:
+        return self.serializer(rows, many=True, context=context).data
+
+    def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]
+        """A problem; what is none goes on to the middleware."""
+        problem = of_exception(exc)
+        if problem is None:
+            raise exc
+        return as_response(problem)
+
+
+class TenantEndpoint(Endpoint):
+    """An address that reads one tenant's objects: the key's, or that which an operator names."""
+
+    @property
+    def tenant(self) -> Tenant | None:
+        """The key's tenant; of an operator's key the one that `tenant` names, or None for all."""
+        if self.client.tenant is not None:
+            if self.query.get("tenant") not in {None, self.client.tenant.slug}:
+                raise not_found()
+            return self.client.tenant
+        slug = self.query.get("tenant")
+        if slug is None:
+            return None
+        return Tenant.objects.get(slug=slug)
+
+    def needed_tenant(self) -> Tenant:
+        """As `tenant`; Problem 400 where an operator names none."""
+        tenant = self.tenant
+        if tenant is None:
+            raise bad_parameter("tenant", "Name the tenant: an operator's key belongs to none.")
+        return tenant
+
+    def of_tenant(self, rows: QuerySet[Any, Any], path: str = "tenant") -> QuerySet[Any, Any]:
+        """Those of the tenant."""
+        tenant = self.tenant
+        return rows if tenant is None else rows.filter(**{path: tenant})
