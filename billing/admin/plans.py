@@ -14,12 +14,9 @@ from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 
 from billing.catalog import line_descriptions, plans, subscriptions
+from billing.catalog.plan_versions import SETTERS, Term
 from billing.catalog.plans import PlanError
 from billing.models import (
-    Allowance,
-    Commitment,
-    Discount,
-    Fee,
     PeriodTotal,
     Plan,
     PlanVersion,
@@ -187,7 +184,7 @@ class OtherPrices(Choosing[Price], admin.StackedInline[Price, PlanVersion]):
         return super().get_queryset(request).exclude(pk__in=_used()).order_by("position", "pk")
 
 
-def _said(row: Allowance | Commitment | Discount | Fee) -> str:
+def _summary(row: Term) -> str:
     return ", ".join(f"{name} {value}" for name, value in line_descriptions.term(row).items() if value)
 
 
@@ -216,18 +213,16 @@ class PlanVersionAdmin(Recorded[PlanVersion]):
     inlines: ClassVar[Any] = (UsedPrices, OtherPrices)
 
     def get_readonly_fields(self, request: HttpRequest, obj: PlanVersion | None = None) -> tuple[str, ...]:
-        return ("plan", "effective_from", "beside_prices") if obj else ()
+        return ("plan", "effective_from", "terms") if obj else ()
 
-    @admin.display(description="beside prices")
-    def beside_prices(self, version: PlanVersion) -> str:
+    @admin.display(description="terms")
+    def terms(self, version: PlanVersion) -> str:
         """Its allowances, fees, commitment and discounts: by `apply`, or by pages of their own."""
-        rows: list[Allowance | Commitment | Discount | Fee] = [
-            *Allowance.objects.filter(version=version).select_related("tenant").order_by("pk"),
-            *Fee.objects.filter(version=version).select_related("tenant").order_by("pk"),
-            *Commitment.objects.filter(version=version).select_related("tenant").order_by("pk"),
-            *Discount.objects.filter(version=version).select_related("tenant").order_by("pk"),
+        terms = [
+            (line_descriptions.whose(row), _summary(row))
+            for model in SETTERS
+            for row in model._default_manager.filter(version=version).select_related("tenant").order_by("pk")
         ]
-        terms = [(line_descriptions.whose(row), _said(row)) for row in rows]
         return format_html_join(mark_safe("<br>"), "{}: {}", terms) or "–"
 
     def has_delete_permission(self, request: HttpRequest, obj: PlanVersion | None = None) -> bool:

@@ -1,22 +1,20 @@
-"""What versions of plans say beside their prices: given to one tenant alone here, ended, or dropped while unbilled."""
+"""Terms of versions of plans: here one tenant gets its own, which can be ended, or dropped while unbilled."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from datetime import date
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import BooleanField, QuerySet
 from django.http import HttpRequest
 
 from billing.catalog import line_descriptions, plan_versions
+from billing.catalog.plan_versions import Term
 from billing.catalog.plans import PlanError
-from billing.models import Allowance, Commitment, Discount, Fee
+from billing.models import Commitment
 from portal.admin import Recorded
-
-Said = Allowance | Commitment | Discount | Fee
 
 FOR_ONE = ("version", "tenant")
 DATES = ("valid_from", "valid_until")
@@ -32,6 +30,7 @@ class OwnTermForm(forms.ModelForm[Any]):
                 self.fields[name].required = True
 
 
+@admin.register(*plan_versions.SETTERS)
 class TermAdmin(Recorded[Any]):
     """Of a term for all everything stands; of a tenant's own the end can move, and what was not billed can go."""
 
@@ -44,74 +43,46 @@ class TermAdmin(Recorded[Any]):
     autocomplete_fields = ("tenant",)
     form = OwnTermForm
     actions = None
-    amounts: ClassVar[tuple[str, ...]] = ("name",)
 
-    def get_fields(self, request: HttpRequest, obj: Said | None = None) -> tuple[str, ...]:
-        return (*FOR_ONE, *self.amounts, *DATES)
+    def _own(self) -> list[str]:
+        """What the form asks beside whose it is and when; whether it rolls over or is in advance follows the plan's."""
+        columns = [name for name in plan_versions.own_columns(self.model) if not _is_flag(self.model, name)]
+        return columns if self.model is Commitment else ["name", *columns]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Said | None = None) -> tuple[str, ...]:
-        return () if obj is None else (*FOR_ONE, *self.amounts, "valid_from")
+    def get_fields(self, request: HttpRequest, obj: Term | None = None) -> tuple[str, ...]:
+        return (*FOR_ONE, *self._own(), *DATES)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Term | None = None) -> tuple[str, ...]:
+        return () if obj is None else (*FOR_ONE, *self._own(), "valid_from")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("version__plan", "tenant")
 
-    def has_change_permission(self, request: HttpRequest, obj: Said | None = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Term | None = None) -> bool:
         return (obj is None or obj.tenant_id is not None) and super().has_change_permission(request, obj)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Said | None = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Term | None = None) -> bool:
         return obj is not None and obj.tenant_id is not None
 
     @admin.display(description="says")
-    def says(self, term: Said) -> str:
+    def says(self, term: Term) -> str:
         return ", ".join(f"{name} {value}" for name, value in line_descriptions.term(term).items() if value)
 
     @admin.display(description="for", ordering="tenant__slug")
-    def whose(self, term: Said) -> str:
+    def whose(self, term: Term) -> str:
         return term.tenant.slug if term.tenant else "all on the plan"
 
-    def save_model(self, request: HttpRequest, obj: Said, form: Any, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Term, form: Any, change: bool) -> None:
         until: date | None = form.cleaned_data["valid_until"]
         if change:
             plan_versions.end_term(term=obj, on=until)
             return
-        values = {name: form.cleaned_data[name] for name in (*FOR_ONE, *self.amounts, *DATES)}
-        obj.pk = self.given(values).pk
+        values = {name: form.cleaned_data[name] for name in (*FOR_ONE, *self._own(), *DATES)}
+        obj.pk = plan_versions.SETTERS[self.model](**values).pk
 
-    @abstractmethod
-    def given(self, values: dict[str, Any]) -> Said:
-        """Give the tenant what the form told, by the use case of this kind of term."""
-
-    def delete_model(self, request: HttpRequest, obj: Said) -> None:
+    def delete_model(self, request: HttpRequest, obj: Term) -> None:
         plan_versions.drop_term(term=obj)
 
 
-@admin.register(Allowance)
-class AllowanceAdmin(TermAdmin):
-    amounts = ("name", "hours")
-
-    def given(self, values: dict[str, Any]) -> Allowance:
-        return plan_versions.set_allowance(**values)
-
-
-@admin.register(Fee)
-class FeeAdmin(TermAdmin):
-    amounts = ("name", "amount")
-
-    def given(self, values: dict[str, Any]) -> Fee:
-        return plan_versions.set_fee(**values)
-
-
-@admin.register(Commitment)
-class CommitmentAdmin(TermAdmin):
-    amounts = ("amount", "overage_factor")
-
-    def given(self, values: dict[str, Any]) -> Commitment:
-        return plan_versions.set_commitment(factor=values.pop("overage_factor"), **values)
-
-
-@admin.register(Discount)
-class DiscountAdmin(TermAdmin):
-    amounts = ("name", "percent", "amount")
-
-    def given(self, values: dict[str, Any]) -> Discount:
-        return plan_versions.set_discount(**values)
+def _is_flag(model: type[Term], name: str) -> bool:
+    return isinstance(model._meta.get_field(name), BooleanField)

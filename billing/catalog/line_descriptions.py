@@ -7,7 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from billing.models import Allowance, Commitment, Discount, Fee, InvoiceLine, LineKind, Price
+from billing.catalog.plan_versions import Term, own_columns
+from billing.models import InvoiceLine, LineKind, Price
 from billing.models.plans import SELECTORS
 from billing.rules import hours as clock
 from billing.rules.fees import amount_of
@@ -77,31 +78,22 @@ def scale_of(terms: Mapping[str, Any], unit: str, currency: str) -> str:
     return ""
 
 
-def term(row: Allowance | Commitment | Discount | Fee) -> dict[str, str]:
+def term(row: Term) -> dict[str, str]:
     """What a term says, by field, as the configuration shows it."""
+    fields = {name.replace("_", " "): _text(name, getattr(row, name)) for name in own_columns(type(row))}
     dates = {"from": str(row.valid_from), "until": str(row.valid_until or "")}
-    return _term(row) | (dates if row.valid_from is not None else {})
+    return fields | (dates if row.valid_from is not None else {})
 
 
-def whose(row: Allowance | Commitment | Discount | Fee) -> str:
+def whose(row: Term) -> str:
     """Its name, and for whom it is where it is not for all."""
     return f"{row.name}, for {row.tenant.slug} alone" if row.tenant else row.name
 
 
-def _term(row: Allowance | Commitment | Discount | Fee) -> dict[str, str]:
-    if isinstance(row, Allowance):
-        return {"hours": _quantity(row.hours), "rollover": "yes" if row.rollover else ""}
-    if isinstance(row, Fee):
-        return {"amount": f"{row.amount.normalize():f}", "in advance": "yes" if row.in_advance else ""}
-    if isinstance(row, Commitment):
-        return {
-            "amount": f"{row.amount.normalize():f}",
-            "overage factor": f"{row.overage_factor.normalize():f}",
-        }
-    return {
-        "percent": f"{row.percent.normalize():f}" if row.percent is not None else "",
-        "amount": f"{row.amount.normalize():f}" if row.amount is not None else "",
-    }
+def _text(name: str, value: Decimal | bool | None) -> str:
+    if value is None or isinstance(value, bool):
+        return "yes" if value else ""
+    return _quantity(value) if name == "hours" else f"{value.normalize():f}"
 
 
 def detail(line: InvoiceLine, currency: str) -> str:
@@ -147,11 +139,11 @@ def _flat(terms: Mapping[str, Any], currency: str) -> str:
     elif "commitment" in terms:
         words = f"{_least(terms, currency)}; used for {_used(terms, currency)}"
     elif "commitments" in terms:
-        each = [
+        parts = [
             f"{_least(commitment, currency)}, for {_part(commitment | {'of': terms['of']}) or 'all'} of its seconds"
             for commitment in terms["commitments"]
         ]
-        return f"{'; '.join(each)}; used for {_used(terms, currency)}"
+        return f"{'; '.join(parts)}; used for {_used(terms, currency)}"
     else:
         base = money_text(Money.from_minor(terms["base"], currency))
         off = f"{terms['percent']} %" if terms["percent"] else price_text(Decimal(terms["off"]), currency)
@@ -176,7 +168,7 @@ def _flat_computation(line: InvoiceLine, currency: str) -> str:
         f"{money_text(Money.from_minor(terms['billed'], currency))} billed before" if terms["billed"] else "",
         f"on the invoice {money_text(Money.from_minor(line.amount, currency))}",
     ]
-    return "; ".join(each for each in parts if each)
+    return "; ".join(filter(None, parts))
 
 
 def _part(terms: Mapping[str, Any]) -> str:

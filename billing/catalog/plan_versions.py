@@ -1,4 +1,6 @@
-"""Writing what a version of a plan says beside its prices. What was used or billed is never changed, only followed.
+"""Writing the terms of a version of a plan: allowances, fees, a commitment, discounts.
+
+What was used or billed is never changed, only followed.
 
 Each term is for all who are on the version, or, with `tenant`, for that one alone: then it has dates, and stands in
 the place of the plan's of its name while it holds. One may be given to a tenant at any time, for what is past too:
@@ -7,6 +9,7 @@ what it changes in periods that are billed comes as a correction.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -34,6 +37,8 @@ from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 
 T = TypeVar("T", Allowance, Commitment, Discount, Fee)
+
+Term = Allowance | Commitment | Discount | Fee
 
 COMMITMENT = "Minimum commitment"
 
@@ -94,19 +99,18 @@ def set_commitment(
     *,
     version: PlanVersion,
     amount: Decimal,
-    factor: Decimal | None = None,
+    overage_factor: Decimal | None = None,
     name: str = COMMITMENT,
     tenant: Tenant | None = None,
     valid_from: date | None = None,
     valid_until: date | None = None,
 ) -> Commitment:
-    """The use of each period comes to that at least; what lies above counts `factor` times. As `set_allowance`.
+    """The use of each period comes to that at least; what lies above counts `overage_factor` times. As `set_allowance`.
 
     A tenant's own has the plan's factor unless told otherwise; it may be nothing, and then has none: all use lies
     above it, and would cost more than with the plan's. Raises PlanError for a plan's own of nothing too.
     """
-    if factor is None:
-        factor = _factor(version, amount, tenant, valid_from)
+    factor = _factor(version, amount, tenant, valid_from) if overage_factor is None else overage_factor
     _checked(lambda: (rules.Commitment(amount, factor), PerUnit(amount)))
     if amount == 0 and tenant is None:
         raise PlanError("A commitment is above zero; leave it out instead.")
@@ -145,7 +149,7 @@ def set_discount(
 
 
 @transaction.atomic
-def end_term(*, term: Allowance | Commitment | Discount | Fee, on: date | None) -> None:
+def end_term(*, term: Term, on: date | None) -> None:
     """Have what has dates hold up to that day, exclusive, or without an end; asked again, nothing changes.
 
     PlanError for what has no dates.
@@ -163,13 +167,29 @@ def end_term(*, term: Allowance | Commitment | Discount | Fee, on: date | None) 
 
 
 @transaction.atomic
-def drop_term(*, term: Allowance | Commitment | Discount | Fee) -> None:
+def drop_term(*, term: Term) -> None:
     """Delete what was given to one tenant and never billed. PlanError for what was: it can be ended."""
     if term.tenant_id is None:
         raise PlanError(_NEW_VERSION.format(version=term.version))
     if stated(term):
         raise PlanError(_END.format(term=term, tenant=term.tenant))
     term.delete()
+
+
+SETTERS: Mapping[type[Term], Callable[..., Term]] = {
+    Allowance: set_allowance,
+    Fee: set_fee,
+    Commitment: set_commitment,
+    Discount: set_discount,
+}
+"""What writes each kind of term; all but `version`, `name`, `tenant` and the dates are columns of that kind alone."""
+
+_SHARED = {"id", "version", "name", "tenant", "valid_from", "valid_until"}
+
+
+def own_columns(model: type[Term]) -> list[str]:
+    """What terms of this kind alone have: `amount` and `in_advance` of a fee."""
+    return [field.name for field in model._meta.concrete_fields if field.name not in _SHARED]
 
 
 class _Dates:
@@ -229,7 +249,7 @@ def _refuse_dates(name: str, begins: date | None, ends: date | None) -> None:
         raise PlanError(f"{name} would end on {ends}, before it begins.")
 
 
-def _refuse_second(row: Allowance | Commitment | Discount | Fee, ends: date | None) -> None:
+def _refuse_second(row: Term, ends: date | None) -> None:
     """Courtesy: constraints such as `tenant_has_one_own_fee_at_a_time` are the law."""
     if row.tenant is None:
         return
@@ -258,7 +278,7 @@ _END = (
 )
 
 
-def stated(row: Allowance | Commitment | Discount | Fee) -> bool:
+def stated(row: Term) -> bool:
     """Whether a line states what is the tenant's own, whoever pays, as the database asks before it lets it change."""
     if row.tenant is None or row.valid_from is None:
         return False
@@ -267,9 +287,7 @@ def stated(row: Allowance | Commitment | Discount | Fee) -> bool:
     return any(end > midnight(row.valid_from, zone=ZoneInfo(zone)) for end, zone in ends)
 
 
-def _stating(
-    lines: QuerySet[InvoiceLine], row: Allowance | Commitment | Discount | Fee
-) -> QuerySet[InvoiceLine]:
+def _stating(lines: QuerySet[InvoiceLine], row: Term) -> QuerySet[InvoiceLine]:
     if isinstance(row, Allowance):
         prices = row.version.prices.filter(allowance__name=row.name)
         return lines.filter(kind=LineKind.USAGE, price_id__in=prices.values("pk"))

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 from django.db import connection
 from django.db.models import Q, QuerySet, Sum
 
+from billing.catalog.plan_versions import SETTERS, Term
 from billing.models import (
-    Allowance,
     BillingPeriod,
     Commitment,
     Discount,
@@ -29,8 +29,6 @@ from billing.models import (
 from billing.rules.period import shifted
 from portal.core.tenants.models import Tenant
 
-Term = Allowance | Commitment | Discount | Fee
-MODELS: Sequence[type[Term]] = (Allowance, Fee, Commitment, Discount)
 KINDS = {LineKind.FEE: Fee, LineKind.COMMITMENT: Commitment, LineKind.DISCOUNT: Discount}
 
 
@@ -153,11 +151,11 @@ def _tenants(plan: Plan, counts: Mapping[int, tuple[set[int], set[int]]]) -> tup
 
 
 def _fill(versions: Sequence[Version]) -> None:
-    own = {each.row.pk: each for each in versions}
+    own = {version.row.pk: version for version in versions}
     prices = Price.objects.filter(version__in=own).select_related("version__plan", "tenant", "allowance")
     for price in prices.order_by("position", "pk"):
         own[price.version_id].prices.append(price)
-    for model in MODELS:
+    for model in SETTERS:
         rows = model._default_manager.filter(version__in=own).select_related("tenant")
         for row in rows.order_by("pk"):
             own[row.version_id].terms.append(row)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from clusters.models import Account
-from portal.config_file.toml_table import Table
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Ownership, Tenant
 from portal.core.tenants.ownership import OwnershipConflictError
@@ -14,14 +13,14 @@ from portal.core.tenants.ownership import OwnershipConflictError
 
 @dataclass(slots=True)
 class Claim:
-    """That the tenant owns the account; a bound that the file does not give is None and not said."""
+    """That the tenant owns the account; a bound that the file does not have is None."""
 
-    table: Table
+    label: str
     tenant: Tenant
     project: str
     since: datetime | None
     until: datetime | None
-    standing: Ownership | None = None
+    stored: Ownership | None = None
 
     def spans(self, other: Ownership) -> bool:
         """Whether both hold at some instant."""
@@ -35,22 +34,22 @@ def settle(*, account: Account, claims: list[Claim]) -> None:
     A bound that the file leaves out ends where the next claim begins, or else stays as it is; for a
     new owner it is open. Raises OwnershipConflictError where two would own it at once.
     """
-    standing = list(
+    rows = list(
         Ownership.objects.filter(account=account).select_related("tenant", "project").order_by("since", "pk")
     )
-    standing.sort(key=lambda row: row.since is not None)
+    rows.sort(key=lambda row: row.since is not None)
     claims.sort(key=lambda claim: (claim.since is not None, claim.since))
     for claim in claims:
-        _find(claim, standing, taken=[other.standing for other in claims])
-        if claim.since is None and claim.standing is not None:
-            claim.since = claim.standing.since
+        _find(claim, rows, claimed=[other.stored for other in claims])
+        if claim.since is None and claim.stored is not None:
+            claim.since = claim.stored.since
     _bound(claims)
-    moved = [(claim, claim.standing) for claim in claims if claim.standing is not None]
+    moved = [(claim, claim.stored) for claim in claims if claim.stored is not None]
     moved.sort(key=lambda pair: _grows(*pair))  # what shrinks makes room first
-    for claim, kept in moved:
-        ownership.amend(ownership=kept, since=claim.since, until=claim.until)
+    for claim, row in moved:
+        ownership.amend(ownership=row, since=claim.since, until=claim.until)
     for claim in claims:
-        if claim.standing is None:
+        if claim.stored is None:
             ownership.assign(
                 account=account,
                 tenant=claim.tenant,
@@ -60,36 +59,36 @@ def settle(*, account: Account, claims: list[Claim]) -> None:
             )
 
 
-def _find(claim: Claim, standing: list[Ownership], *, taken: list[Ownership | None]) -> None:
-    """Which standing ownership the claim is about: the one that begins with it, else one that it overlaps."""
+def _find(claim: Claim, rows: list[Ownership], *, claimed: list[Ownership | None]) -> None:
+    """Which stored ownership the claim is about: the one that begins with it, else one that it overlaps."""
     mine = [
         row
-        for row in standing
-        if row.tenant == claim.tenant and claim.project in {"", row.project.name} and row not in taken
+        for row in rows
+        if row.tenant == claim.tenant and claim.project in {"", row.project.name} and row not in claimed
     ]
     alike = [row for row in mine if row.since == claim.since]
-    claim.standing = next(iter(alike or [row for row in mine if claim.spans(row)]), None)
+    claim.stored = next(iter(alike or [row for row in mine if claim.spans(row)]), None)
 
 
 def _bound(claims: list[Claim]) -> None:
-    """Give each claim without an end the next one's beginning, or the end that stands."""
+    """Give each claim without an end the next one's beginning, or the end that is stored."""
     for claim, following in zip(claims, [*claims[1:], None], strict=True):
         if following is not None:
             if following.since is None or claim.since == following.since:
                 raise OwnershipConflictError(
-                    f"{claim.table.name} and {following.table.name} begin at the same moment; "
+                    f"{claim.label} and {following.label} begin at the same moment; "
                     f"say with `since` from when the later one owns it."
                 )
             if claim.until is not None and claim.until > following.since:
                 raise OwnershipConflictError(
-                    f"{claim.table.name} ends after {following.table.name} begins; an account has one owner."
+                    f"{claim.label} ends after {following.label} begins; an account has one owner."
                 )
         if claim.until is None and following is not None:
             claim.until = following.since
-        elif claim.until is None and claim.standing is not None:
-            claim.until = claim.standing.until
+        elif claim.until is None and claim.stored is not None:
+            claim.until = claim.stored.until
 
 
-def _grows(claim: Claim, kept: Ownership) -> bool:
-    earlier = kept.since is not None and (claim.since is None or claim.since < kept.since)
-    return earlier or (kept.until is not None and (claim.until is None or claim.until > kept.until))
+def _grows(claim: Claim, row: Ownership) -> bool:
+    earlier = row.since is not None and (claim.since is None or claim.since < row.since)
+    return earlier or (row.until is not None and (claim.until is None or claim.until > row.until))

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, ClassVar
 
-from billing.models import OperatingCost
-from billing.reports import operating_costs
 from billing.reports.operating_costs import Cost
-from portal.config_file.toml_table import Table
+from portal.config_file.entries import Entry, Rule, key
 
 
-def read(table: Table) -> Cost | None:
-    """One [[operating_cost]]; None where something of it is wrong."""
-    cluster, model = table.text("cluster", longest=100), table.text("gpu_model", longest=200)
-    currency = table.text("currency", required=True)
-    amount = table.decimal("per_gpu_hour", required=True)
-    since = table.day("from")
-    if "from" not in table.data:
-        table.wrong("from", "is missing; write the UTC day on which it begins.")
-    table.done()
-    if currency is None or amount is None or since is None:
-        return None
-    return Cost(cluster or "", model or "", currency, amount, since)
+class CostEntry(Entry, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "operating_cost"
+    cluster: Annotated[str, Rule(longest=100)] = ""
+    gpu_model: Annotated[str, Rule(longest=200)] = ""
+    currency: str
+    amount: Decimal = key(name="per_gpu_hour")
+    since: Annotated[date, Rule(missing="; write the UTC day on which it begins.")] = key(name="from")
 
-
-def write(costs: Iterable[Cost]) -> None:
-    """Raises OperatingCostError, with a sentence for each that cannot be."""
-    operating_costs.set_costs(costs)
-
-
-def told() -> Iterable[tuple[int, str, dict[str, str]]]:
-    """Of each cost its key, its name for people, and what it says."""
-    for row in OperatingCost.objects.select_related("cluster").order_by("pk"):
-        where = row.cluster.name if row.cluster else "every cluster"
-        name = f"operating cost of {row.gpu_model or 'every model'} in {where} from {row.valid_from}"
-        yield row.pk, name, {"per GPU-hour": f"{row.amount.normalize():f} {row.currency}"}
+    @property
+    def cost(self) -> Cost:
+        return Cost(**self.columns())

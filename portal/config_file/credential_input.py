@@ -1,4 +1,4 @@
-"""What stands beside a configuration file, never in it: keys, tokens, certificates, by where they are."""
+"""Credentials of a configuration file, which names where they are: keys, tokens and certificates are never in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ WRITE = 'write "file:PATH" or "env:NAME"'
 
 
 def same(sealed: Sealed, secret: Secret) -> bool:
-    """Whether that is what is kept; what no key opens is not."""
+    """Whether that is what is stored; what no key opens is not."""
     try:
         return Secret(sealed.reveal()) == secret
     except VaultError:
@@ -34,7 +35,7 @@ def same(sealed: Sealed, secret: Secret) -> bool:
 
 
 def certificates(table: Table, key: str) -> str | None:
-    """In PEM, or the name of their file; "" takes them away, and None is not said or was refused."""
+    """In PEM, or the name of their file; "" takes them away, and None is not there or was refused."""
     content = _content(table, key)
     if not content:
         return None if content is None else ""
@@ -50,7 +51,7 @@ def certificates(table: Table, key: str) -> str | None:
 
 @sensitive_variables()
 def secret(table: Table, key: str, *, one_line: bool = False) -> Secret | None:
-    """The text that `env:NAME` holds, or the name of a file that holds one; None is not said or was refused."""
+    """The text that `env:NAME` holds, or the name of a file that holds one; None is not there or was refused."""
     content = _content(table, key)
     if content is None:
         return None
@@ -66,87 +67,89 @@ def secret(table: Table, key: str, *, one_line: bool = False) -> Secret | None:
 
 
 @sensitive_variables()
-def signing_key(table: Table) -> Secret | None:
+def signing_key(table: Table, key: str) -> Secret | None:
     """jwt_hs256.key is bytes; in an environment variable they stand in base64."""
-    content = _content(table, "jwt_key")
+    content = _content(table, key)
     if not content:
         return None if content is None else Secret("")
-    if name := _file_name(table, "jwt_key"):
+    if name := _file_name(table, key):
         return Secret(name)
     try:
         base64.b64decode(content.strip(), validate=True)
     except ValueError:
         table.wrong(
-            "jwt_key", "names a variable whose value is not base64; make it with `base64 -w0 jwt_hs256.key`."
+            key, "names a variable whose value is not base64; make it with `base64 -w0 jwt_hs256.key`."
         )
         return None
     return Secret(content.decode().strip())
 
 
 @sensitive_variables()
-def headers(table: Table) -> Secret | None:
-    """By name, as one object of JSON; empty takes them away, and None is not said or was refused."""
-    if not table.given("headers"):
+def headers(table: Table, key: str) -> Secret | None:
+    """By name, as one object of JSON; empty takes them away, and None is not there or was refused."""
+    if not table.has(key):
         return None
-    within = table.table("headers")
-    told: dict[str, str] = {}
+    within = table.table(key)
+    values: dict[str, str] = {}
     for name in list(within.data):
         value = secret(within, name, one_line=True)
         if not HEADER.fullmatch(name):
             within.wrong(name, "is no name of a header.")
         elif value is not None:
-            told[name] = value.reveal()
-    return Secret(json.dumps(told, sort_keys=True) if told else "")
+            values[name] = value.reveal()
+    return Secret(json.dumps(values, sort_keys=True) if values else "")
 
 
-def options(table: Table) -> dict[str, Any] | None:
-    """As the connector of the kind reads them; None is not said or was refused."""
-    if not table.given("options"):
-        return None
-    told = table.data["options"]
+def options(table: Table, key: str) -> dict[str, Any] | None:
+    """As the connector of the kind reads them; None is not there or was refused."""
+    return table.data[key] if _read_by(table, key, options_from) else None
+
+
+def shares(table: Table, key: str) -> dict[str, Any] | None:
+    """A cluster's own rows of MIG slices; None is not there or was refused."""
+    return table.data[key] if _read_by(table, key, lambda data: own_shares(data, key)) else None
+
+
+def _read_by(table: Table, key: str, read: Callable[[Any], object]) -> bool:
+    """Whether the connector can read it; not where it is not there."""
+    if not table.has(key):
+        return False
     try:
-        options_from(told)
+        read(table.data[key])
     except ConnectorError as error:
         table.errors.append(f"{table.name}: {error}")
-        return None
-    return dict(told)
-
-
-def shares(table: Table) -> dict[str, Any] | None:
-    """A cluster's own rows of MIG slices; None is not said or was refused."""
-    if not table.given("shares"):
-        return None
-    try:
-        own_shares(table.data["shares"], "shares")
-    except ConnectorError as error:
-        table.errors.append(f"{table.name}: {error}")
-        return None
-    return {model: dict(profiles) for model, profiles in table.data["shares"].items()}
+        return False
+    return True
 
 
 @sensitive_variables()
-def aws(table: Table) -> Secret | None:
+def aws(table: Table, key: str) -> Secret | None:
     """Region and keys rest together, since they are of use together only."""
-    if not table.given("aws"):
+    if not table.has(key):
         return None
-    within = table.table("aws")
+    within = table.table(key)
     if not within.data:
         return Secret("")
-    told = {"region": Secret(within.text("region", required=True) or "")}
-    for key in ("access_key", "secret_key", "session_token"):
-        value = secret(within, key)
+    region = within.text("region", filled=True)
+    if region is None and "region" not in within.data:
+        within.wrong("region", "is missing.")
+    values = {"region": Secret(region or "")}
+    for name in ("access_key", "secret_key", "session_token"):
+        value = secret(within, name)
         if value is not None:
-            told[key] = value
-        elif key != "session_token" and key not in within.data:
-            within.wrong(key, f"is missing; {WRITE}.")
-    within.done()
-    return Secret(json.dumps({key: value.reveal() for key, value in told.items() if value}, sort_keys=True))
+            values[name] = value
+        elif name != "session_token" and name not in within.data:
+            within.wrong(name, f"is missing; {WRITE}.")
+    within.refuse_other_keys()
+    return Secret(
+        json.dumps({name: value.reveal() for name, value in values.items() if value}, sort_keys=True)
+    )
 
 
 @sensitive_variables()
 def _content(table: Table, key: str) -> bytes | None:
-    """What the named file or variable holds; b"" for "", which takes away what is kept."""
-    if not table.given(key):
+    """What the named file or variable holds; b"" for "", which takes away what is stored."""
+    if not table.has(key):
         return None
     value = table.data[key]
     if value == "":
@@ -167,6 +170,6 @@ def _content(table: Table, key: str) -> bytes | None:
 
 
 def _file_name(table: Table, key: str) -> str:
-    """What is kept of a file: its whole name, since workers begin elsewhere; "" for what is no file."""
+    """What is stored of a file: its whole name, since workers begin elsewhere; "" for what is no file."""
     path = credential_files.path_of(str(table.data[key]))
     return "" if path is None else f"{credential_files.PREFIX}{path.absolute()}"

@@ -1,34 +1,52 @@
-"""What a file changed: the configuration before beside the configuration after, in plain words."""
+"""What a file changed: the configuration before and the configuration after, in plain words."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from hashlib import sha256
+from operator import attrgetter
+from typing import Any
+
+from django.db.models import Model
 
 from billing.catalog import billing_periods, line_descriptions
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.models import (
     Allowance,
+    ApprovalLimit,
     BillingPeriod,
+    CloseSchedule,
     Commitment,
+    CreditsGo,
     Discount,
+    DunningPolicy,
     Fee,
+    GrantRule,
+    OperatingCost,
+    Payer,
     Plan,
     PlanVersion,
     Price,
     Seller,
     Settles,
     Subscription,
+    TaxRate,
+    WalletScheme,
 )
+from billing.rules.dunning import Policy
+from billing.rules.money import Money
 from clusters.declared import in_order
 from clusters.models import Account, Cluster, ClusterKind, Connection, Telemetry
-from portal.config_file import approvals, costs, dunning, payers, schedules, taxes, wallets
+from portal.config_file.plan_entries import Term
 from portal.core.tenants.models import Membership, Ownership, Tenant, User
+from portal.excerpt import quoted
 
 NO_PASSWORD = "none yet: they set one with 'Forgot your password?' on the sign-in page"  # noqa: S105 - a sentence
+POLICY = tuple(Policy.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +54,7 @@ class Thing:
     """A row as people see it, and whose usage it prices."""
 
     label: str
-    fields: dict[str, str]
+    fields: Mapping[str, str]
     plan: int | None = None
     tenant: int | None = None
     account: int | None = None
@@ -62,48 +80,22 @@ Snapshot = dict[tuple[str, int], Thing]
 
 def snapshot() -> Snapshot:
     """All of the configuration, in one query per table."""
-    found: Snapshot = {}
-    for kind, things in (
-        ("seller", _sellers()),
-        ("tax rate", _told(taxes.rates_told())),
-        ("cost", _told(costs.told())),
-        ("cluster", _clusters()),
-        ("connection", _connections()),
-        ("telemetry", _telemetry()),
-        ("plan", _plans()),
-        ("version", _versions()),
-        *((kind, _terms(model)) for kind, model in TERMS.items()),
-        ("price", _prices()),
-        ("tenant", _tenants()),
-        ("person", _people()),
-        ("member", _members()),
-        ("account", _accounts()),
-        ("ownership", _ownerships()),
-        ("subscription", _subscriptions()),
-        ("payer", _payers()),
-        ("approval limit", _told(approvals.told())),
-        ("dunning", _told(dunning.told())),
-        ("close schedule", _told(schedules.rows())),
-        ("wallets", _told(wallets.schemes_told())),
-        ("grant", _told(wallets.rules_told())),
-    ):
-        found.update({(kind, pk): thing for pk, thing in things})
-    return found
+    return {key: thing for kind in KINDS for key, thing in kind.things()}
 
 
 def difference(before: Snapshot, after: Snapshot) -> list[Change]:
     """One change for each thing that is new, and for each field of the others that differs."""
     changes = []
     for key, thing in after.items():
-        known = before.get(key)
-        if known is None:
-            told = ", ".join(f"{name} {value}" for name, value in thing.fields.items() if value)
-            changes.append(Change(thing.label, "", "", told))
+        earlier = before.get(key)
+        if earlier is None:
+            fields = ", ".join(f"{name} {value}" for name, value in thing.fields.items() if value)
+            changes.append(Change(thing.label, "", "", fields))
             continue
         for name, value in thing.fields.items():
-            if known.fields[name] != value:
+            if earlier.fields[name] != value:
                 since = _since(key[1]) if key[0] == "tenant" and name in {"timezone", "anchor_day"} else ""
-                changes.append(Change(thing.label, name, known.fields[name], value + since))
+                changes.append(Change(thing.label, name, earlier.fields[name], value + since))
     return changes
 
 
@@ -134,181 +126,238 @@ def affected(before: Snapshot, after: Snapshot) -> Affected:
     )
 
 
-Things = Iterable[tuple[int, Thing]]
+def text_of(value: Any) -> str:
+    """A column's value as a line of changes has it; "" for none."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True) if value else ""
+    return " / ".join(str(value).splitlines())
 
 
-def _sellers() -> Things:
-    for row in Seller.objects.order_by("pk"):
-        told = seller_fields(row) | {"corrections": row.corrections, "zero_invoices": row.zero_invoices}
-        yield row.pk, Thing("seller", {name: _one_line(value) for name, value in told.items()})
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A table of the configuration: how its rows are called, and what of them is compared, in this order."""
+
+    name: str
+    model: type[Model]
+    label: str | Callable[[Any], str]  # a format of the row, and of the slug of its tenant
+    columns: str | Callable[[Any], Mapping[str, Any]]  # `key=attribute`, or names where both are the same
+    related: str = ""
+    prices: str = ""  # as columns: the ids of the plan, tenant or account whose usage is rated again for it
+    order: str = "pk"
+    prefetched: str = ""
+
+    def things(self) -> Iterable[tuple[tuple[str, int], Thing]]:
+        """One query, and one for what is prefetched."""
+        rows = self.model._default_manager.order_by(*self.order.split())
+        rows = rows.prefetch_related(*self.prefetched.split())
+        for row in rows.select_related(*self.related.split()) if self.related else rows:
+            fields = _columns(row, self.columns) if isinstance(self.columns, str) else self.columns(row)
+            texts = {name: text_of(value) for name, value in fields.items()}
+            yield (self.name, row.pk), Thing(self._named(row), texts, **_columns(row, self.prices))
+
+    def _named(self, row: Any) -> str:
+        if not isinstance(self.label, str):
+            return self.label(row)
+        tenant = getattr(row, "tenant", None)
+        return self.label.format(row, tenant.slug if tenant else "everyone")
 
 
-def _clusters() -> Things:
-    for row in Cluster.objects.prefetch_related("declared_nodes").order_by("pk"):
-        shares = json.dumps(row.shares, sort_keys=True) if row.shares else ""
-        nodes = "; ".join(node.sentence for node in in_order(row.declared_nodes.all()))
-        fields = {"kind": row.kind, "timezone": row.timezone, "shares": shares, "nodes": nodes}
-        yield row.pk, Thing(f"cluster {row.name}", fields)
+def _columns(row: Any, columns: str) -> dict[str, Any]:
+    pairs = [column.partition("=") for column in columns.split()]
+    return {name: attrgetter(path or name)(row) for name, _, path in pairs}
 
 
-def _connections() -> Things:
-    for row in Connection.objects.select_related("cluster").order_by("pk"):
-        own = {
-            "slurm_cluster": row.slurm_cluster,
-            "first_usage_from": _instant(row.first_usage_from),
-            "every": f"{row.every} s",
-            "look_back": f"{row.look_back} h",
-            "coverage_needed": _percent(row),
-        }
-        yield row.pk, Thing(f"connection of {row.cluster.name}", _reach(row, own))
+def _seller(row: Seller) -> Mapping[str, Any]:
+    return {**seller_fields(row), "corrections": row.corrections, "zero_invoices": row.zero_invoices}
 
 
-def _telemetry() -> Things:
-    for row in Telemetry.objects.select_related("cluster").order_by("pk"):
-        yield row.pk, Thing(f"telemetry of {row.cluster.name}", _reach(row, {}))
+def _cost_label(row: OperatingCost) -> str:
+    cluster = row.cluster.name if row.cluster else "every cluster"
+    return f"operating cost of {row.gpu_model or 'every model'} in {cluster} from {row.valid_from}"
 
 
-def _reach(row: Connection | Telemetry, own: Mapping[str, str]) -> dict[str, str]:
-    """How it is reached, with what only its kind has. Of secrets, when one was last entered; of certificates, which."""
+def _cost(row: OperatingCost) -> Mapping[str, Any]:
+    return {"per GPU-hour": f"{text_of(row.amount)} {row.currency}"}
+
+
+def _cluster(row: Cluster) -> Mapping[str, Any]:
+    nodes = "; ".join(node.sentence for node in in_order(row.declared_nodes.all()))
+    return {"kind": row.kind, "timezone": row.timezone, "shares": row.shares, "nodes": nodes}
+
+
+def _connection(row: Connection) -> Mapping[str, Any]:
+    # What a Prometheus has to have seen; other sources have a record of all.
+    watched = row.cluster.kind == ClusterKind.PROMETHEUS
+    return _endpoint(
+        row,
+        slurm_cluster=row.slurm_cluster,
+        first_usage_from=row.first_usage_from,
+        every=f"{row.every} s",
+        look_back=f"{row.look_back} h",
+        coverage_needed=f"{row.coverage_needed} %" if watched else "",
+    )
+
+
+def _endpoint(row: Connection | Telemetry, **own: Any) -> Mapping[str, Any]:
+    """With what only its kind has. Of secrets, when one was last entered; of certificates, which."""
     return {
         "url": row.base_url,
         "unix_socket": row.unix_socket,
         "ca": _fingerprint(row.ca),
         "client_certificate": _fingerprint(row.client_certificate),
         "user": row.user,
-        "options": json.dumps(row.options, sort_keys=True) if row.options else "",
+        "options": row.options,
         **own,
-        "enabled": "yes" if row.enabled else "no",
+        "enabled": row.enabled,
         "secrets": f"entered {row.credentials_changed_at:%Y-%m-%d %H:%M:%S.%f} UTC",
     }
-
-
-def _percent(row: Connection) -> str:
-    """What a Prometheus has to have seen; other sources keep a record of all."""
-    return f"{row.coverage_needed} %" if row.cluster.kind == ClusterKind.PROMETHEUS else ""
 
 
 def _fingerprint(pem: str) -> str:
     return f"PEM with SHA-256 {sha256(pem.encode()).hexdigest()[:16]}…" if pem else ""
 
 
-def _plans() -> Things:
-    for row in Plan.objects.order_by("pk"):
-        yield (
-            row.pk,
-            Thing(
-                f"plan {row.name}",
-                {"currency": row.currency, "paid by": "" if row.settles == Settles.INVOICE else row.settles},
-            ),
-        )
+def _plan(row: Plan) -> Mapping[str, Any]:
+    return {"currency": row.currency, "paid by": "" if row.settles == Settles.INVOICE else row.settles}
 
 
-def _versions() -> Things:
-    for row in PlanVersion.objects.select_related("plan").order_by("pk"):
-        charges = ", ".join(row.charges) or "nothing"
-        yield row.pk, Thing(f"plan {row}", {"charges": charges}, plan=row.plan_id)
+def _version(row: PlanVersion) -> Mapping[str, Any]:
+    return {"charges": row.charges or "nothing"}
 
 
-def _prices() -> Things:
-    for row in Price.objects.select_related("version__plan", "allowance").order_by(
-        "version", "position", "pk"
-    ):
-        label = f"plan {row.version}, price of {row.meter} {row.selector or 'for any use'}"
-        fields = {
-            "unit price": f"{row.unit_price.normalize():f}",
-            "model": line_descriptions.scale(row),
-            "allowance": row.allowance.name if row.allowance else "",
-            "until": str(row.valid_until or ""),
-            "place": str(row.position + 1),
-        }
-        yield row.pk, Thing(f"{label} from {row.valid_from}", fields, plan=row.version.plan_id)
+def _price_label(row: Price) -> str:
+    selector = row.selector or "for any use"
+    return f"plan {row.version}, price of {row.meter} {selector} from {row.valid_from}"
 
 
-TERMS: Mapping[str, type[Allowance | Commitment | Discount | Fee]] = {
-    "allowance": Allowance,
-    "fee": Fee,
-    "commitment": Commitment,
-    "discount": Discount,
-}
+def _price(row: Price) -> Mapping[str, Any]:
+    return {
+        "unit price": row.unit_price,
+        "model": line_descriptions.scale(row),
+        "allowance": row.allowance and row.allowance.name,
+        "until": row.valid_until,
+        "place": row.position + 1,
+    }
 
 
-def _terms(model: type[Allowance | Commitment | Discount | Fee]) -> Things:
+def _term(model: type[Term]) -> Kind:
     """No usage is rated again for them: they are read when an invoice is made."""
-    rows = model._default_manager.select_related("version__plan", "tenant")
-    for row in rows.order_by("version", "pk"):
-        noun = model._meta.model_name
-        yield (
-            row.pk,
-            Thing(f"plan {row.version}, {noun} {row.name}{_alone(row)}", line_descriptions.term(row)),
-        )
+    noun = model.__name__.lower()
+
+    def label(row: Term) -> str:
+        alone = f" of {row.tenant.slug} from {row.valid_from}" if row.tenant else ""
+        return f"plan {row.version}, {noun} {row.name}{alone}"
+
+    return Kind(noun, model, label, line_descriptions.term, "version__plan tenant", order="version pk")
 
 
-def _alone(row: Allowance | Commitment | Discount | Fee) -> str:
-    return f" of {row.tenant.slug} from {row.valid_from}" if row.tenant else ""
+def _tenant(row: Tenant) -> Mapping[str, Any]:
+    columns = {"name": row.name, "timezone": row.timezone, "anchor_day": row.anchor_day} | buyer_fields(row)
+    others = ("tax_rate", "payment_terms_days", "corrections", "zero_invoices", "country", "region")
+    columns |= {name: getattr(row, name) for name in (*others, "tax_treatment", "tax_reason")}
+    columns["tax_category"] = "" if row.tax_category == "standard" else row.tax_category
+    return {name: value for name, value in columns.items() if name != "slug"}
 
 
-def _tenants() -> Things:
-    for row in Tenant.objects.order_by("pk"):
-        told = {"name": row.name, "timezone": row.timezone, "anchor_day": str(row.anchor_day)} | buyer_fields(
-            row
-        )
-        fields = {name: _one_line(value) for name, value in told.items() if name != "slug"}
-        fields["tax_rate"] = f"{row.tax_rate.normalize():f}"
-        fields["payment_terms_days"] = str(row.payment_terms_days)
-        fields["corrections"] = row.corrections
-        fields["zero_invoices"] = row.zero_invoices
-        fields |= taxes.told(row)
-        yield row.pk, Thing(f"tenant {row.slug}", fields)
+def _person(row: User) -> Mapping[str, Any]:
+    return {"password": "" if row.has_usable_password() else NO_PASSWORD}
 
 
-def _people() -> Things:
-    for row in User.objects.order_by("pk").only("email", "password"):
-        fields = {"password": "" if row.has_usable_password() else NO_PASSWORD}
-        yield row.pk, Thing(f"person {row.email}", fields)
+def _bound_label(row: ApprovalLimit) -> str:
+    return f"approval limit of {row.tenant.slug if row.tenant else 'everyone'}, {row.measure} {row.currency}".strip()
 
 
-def _members() -> Things:
-    for row in Membership.objects.select_related("tenant", "user").order_by("pk"):
-        yield row.pk, Thing(f"member {row.user.email} of {row.tenant.slug}", {"role": row.role})
+def _bound(row: ApprovalLimit) -> Mapping[str, Any]:
+    return {"limit": row.limit or "none"}
 
 
-def _accounts() -> Things:
-    for row in Account.objects.select_related("cluster").order_by("pk"):
-        yield row.pk, Thing(f"account {row}", {})
+def _schedule(row: CloseSchedule) -> Mapping[str, Any]:
+    days = {name: getattr(row, name) or "by hand" for name in ("preview_day", "issue_day")}
+    return {**days, "since": row.since}
 
 
-def _ownerships() -> Things:
-    rows = Ownership.objects.select_related("account__cluster", "tenant", "project").order_by("pk")
-    for row in rows:
-        yield (
-            row.pk,
-            Thing(
-                f"account {row.account} of {row.tenant.slug}",
-                {"project": row.project.name, "since": _instant(row.since), "until": _instant(row.until)},
-                account=row.account_id,
-            ),
-        )
+def _scheme(row: WalletScheme) -> Mapping[str, Any]:
+    return {
+        "for": row.scope,
+        "overdraft": Money.from_minor(row.overdraft, row.unit).text,
+        "from": row.since,
+        "credits": "" if row.credits == CreditsGo.WALLET else row.credits,
+    }
 
 
-def _subscriptions() -> Things:
-    for row in Subscription.objects.select_related("tenant", "plan").order_by("pk"):
-        fields = {"plan": row.plan.name, "since": _instant(row.since), "until": _instant(row.until)}
-        yield row.pk, Thing(f"subscription of {row.tenant.slug}", fields, tenant=row.tenant_id)
+def _grant_label(row: GrantRule) -> str:
+    return f"grant {quoted(row.name)} of {row.scheme.tenant.slug} in {row.scheme.unit}"
 
 
-def _payers() -> Things:
-    for pk, tenant, label, fields in payers.told():
-        yield pk, Thing(label, fields, tenant=tenant)
+def _grant(row: GrantRule) -> Mapping[str, Any]:
+    amount, cap = (
+        None if minor is None else Money.from_minor(minor, row.scheme.unit).text
+        for minor in (row.amount, row.cap)
+    )
+    return {
+        "amount": amount,
+        "every": row.every,
+        "from": row.begins_at,
+        "until": row.ends_at,
+        "cap": cap,
+        "priority": row.priority,
+        "lasts_days": row.lasts_days,
+    }
 
 
-def _told(rows: Iterable[tuple[int, str, dict[str, str]]]) -> Things:
-    for pk, label, fields in rows:
-        yield pk, Thing(label, fields)
-
-
-def _instant(moment: datetime | None) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if moment else ""
-
-
-def _one_line(text: str) -> str:
-    return " / ".join(text.splitlines())
+KINDS = (
+    Kind("seller", Seller, "seller", _seller),
+    Kind("tax rate", TaxRate, "tax rate {0}", lambda row: {"rate": f"{text_of(row.rate)} %"}),
+    Kind("cost", OperatingCost, _cost_label, _cost, "cluster"),
+    Kind("cluster", Cluster, "cluster {0.name}", _cluster, prefetched="declared_nodes"),
+    Kind("connection", Connection, "connection of {0.cluster.name}", _connection, "cluster"),
+    Kind("telemetry", Telemetry, "telemetry of {0.cluster.name}", _endpoint, "cluster"),
+    Kind("plan", Plan, "plan {0.name}", _plan),
+    Kind("version", PlanVersion, "plan {0}", _version, "plan", "plan=plan_id"),
+    *(_term(model) for model in (Allowance, Fee, Commitment, Discount)),
+    Kind(
+        "price",
+        Price,
+        _price_label,
+        _price,
+        "version__plan allowance",
+        "plan=version.plan_id",
+        "version position pk",
+    ),
+    Kind("tenant", Tenant, "tenant {0.slug}", _tenant),
+    Kind("person", User, "person {0.email}", _person),
+    Kind("member", Membership, "member {0.user.email} of {1}", "role", "tenant user"),
+    Kind("account", Account, "account {0}", "", "cluster"),
+    Kind(
+        "ownership",
+        Ownership,
+        "account {0.account} of {1}",
+        "project=project.name since until",
+        "account__cluster tenant project",
+        "account=account_id",
+    ),
+    Kind(
+        "subscription",
+        Subscription,
+        "subscription of {1}",
+        "plan=plan.name since until",
+        "tenant plan",
+        "tenant=tenant_id",
+    ),
+    Kind("payer", Payer, "{0.payer.slug} pays for {1}", "since until", "tenant payer", "tenant=tenant_id"),
+    Kind("approval limit", ApprovalLimit, _bound_label, _bound, "tenant"),
+    Kind("dunning", DunningPolicy, "dunning of {1} from {0.since}", " ".join(POLICY), "tenant"),
+    Kind("close schedule", CloseSchedule, "close schedule of {1}", _schedule, "tenant"),
+    Kind("wallets", WalletScheme, "wallets of {1} in {0.unit}", _scheme, "tenant"),
+    Kind("grant", GrantRule, _grant_label, _grant, "scheme__tenant"),
+)

@@ -1,28 +1,40 @@
-"""Plans of a file, for trying them on what was used: nothing of them is kept."""
+"""Versions of plans before they are in force: tried on past usage, which keeps nothing of them, and published."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any
 
+from django.db import transaction
+
+from billing.catalog import plans
+from billing.catalog.plans import PlanError
+from billing.models import Plan, PlanVersion
 from portal.config_file.apply import write_plans
-from portal.config_file.schema import ConfigError, File, PlanEntry, PriceEntry
+from portal.config_file.plan_entries import PlanEntry
+from portal.config_file.schema import ConfigError, File, parse
+from portal.core.outbox import outbox
 from portal.excerpt import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    version: PlanVersion
+    tenants: int  # whose usage is rated again
 
 
 def draft_of(file: File, name: str) -> list[PlanEntry]:
     """All versions that the file has of the plan. ConfigError where it has none."""
-    found = [entry for entry in file.plans if entry.name == name]
-    if not found:
-        known = ", ".join(sorted({entry.name for entry in file.plans})) or "none"
-        raise ConfigError(f"The file has no plan {quoted(name)}; it has: {known}.")
-    return found
+    entries = [entry for entry in file.plans if entry.name == name]
+    if not entries:
+        names = ", ".join(sorted({entry.name for entry in file.plans})) or "none"
+        raise ConfigError(f"The file has no plan {quoted(name)}; it has: {names}.")
+    return entries
 
 
 def the_plan(file: File, name: str) -> str:
-    """The name of the plan that is meant: the one asked for, or the only one. ConfigError where several could be."""
+    """The name of the plan that is meant: `name`, or the only one. ConfigError where several could be."""
     names = sorted({entry.name for entry in file.plans})
     if not name and len(names) > 1:
         raise ConfigError(f"The file has several plans: say with --plan which one, of {', '.join(names)}.")
@@ -34,35 +46,57 @@ def begun(entries: Sequence[PlanEntry], first: date) -> list[PlanEntry]:
 
     One that holds by then stays where it is.
     """
-    back = max(timedelta(0), min(entry.since for entry in entries) - first)
-    return [_moved(entry, back) for entry in entries] if back else list(entries)
+    back = max(timedelta(0), min(entry.begins for entry in entries) - first)
+    return [entry.moved(back) for entry in entries]
 
 
 def write(entries: Sequence[PlanEntry], name: str) -> None:
-    """Have a plan of that name be as the versions say. ConfigError, telling the plan as people call it, where not."""
-    told = [replace(entry, name=name) for entry in entries]
+    """Have a plan of that name be as the versions say. ConfigError, with the name that people know it by, where not."""
     try:
-        write_plans(told)
+        write_plans([entry.replaced(name=name) for entry in entries])
     except ConfigError as error:
         raise ConfigError(*(text.replace(name, entries[0].name) for text in error.sentences)) from error
 
 
-def _moved(entry: PlanEntry, back: timedelta) -> PlanEntry:
-    terms = replace(
-        entry.terms,
-        allowances=[_moved_terms(each, back) for each in entry.terms.allowances],
-        fees=[_moved_terms(each, back) for each in entry.terms.fees],
-        commitments=[_moved_terms(each, back) for each in entry.terms.commitments],
-        discounts=[_moved_terms(each, back) for each in entry.terms.discounts],
+def one_plan(text: str) -> PlanEntry:
+    """The one version that the text says. ConfigError for anything else."""
+    file = parse(text)
+    if file.replaced(plans=[]) != parse("") or len(file.plans) != 1:
+        raise ConfigError("Write one [[plan]] here, with its prices, and nothing else.")
+    (entry,) = file.plans
+    if entry.since is None:
+        raise ConfigError(f"{entry.label}: from is missing; write the day on which this version begins.")
+    return entry
+
+
+@transaction.atomic
+def publish(text: str) -> Published:
+    """Have the plan say this from its day on, and whoever was on it be rated again by a worker.
+
+    A version that is in use stays as it is, and is refused; one that is not is replaced. Published again, nothing
+    changes but its history. Raises ConfigError, having changed nothing.
+    """
+    entry = one_plan(text)
+    plan = Plan.objects.select_for_update().filter(name=entry.name).first()
+    before = plan.versions.filter(effective_from=entry.begins).first() if plan else None
+    try:
+        if before is not None:
+            _refuse_used(before)
+            plans.delete_version(version=before)
+    except PlanError as error:
+        raise ConfigError(str(error)) from error
+    write_plans([entry])
+    version = PlanVersion.objects.select_related("plan").get(
+        plan__name=entry.name, effective_from=entry.begins
     )
-    prices = [_moved_price(price, back) for price in entry.prices]
-    return replace(entry, since=entry.since - back, prices=prices, terms=terms)
+    tenants = list(plans.subscribers(version.plan).values_list("pk", flat=True))
+    if tenants:
+        outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants)
+    return Published(version, len(tenants))
 
 
-def _moved_price(price: PriceEntry, back: timedelta) -> PriceEntry:
-    return replace(price, since=price.since - back, until=price.until - back if price.until else None)
-
-
-def _moved_terms(said: dict[str, Any], back: timedelta) -> dict[str, Any]:
-    moved = {name: said[name] - back for name in ("valid_from", "valid_until") if said[name] is not None}
-    return {**said, **moved}
+def _refuse_used(version: PlanVersion) -> None:
+    if plans.billed(version):
+        raise ConfigError(
+            f"Plan {version} is in use, so it stays as it is: publish the draft with a later `from`."
+        )

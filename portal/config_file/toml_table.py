@@ -1,4 +1,4 @@
-"""Reading TOML tables key by key, so that every mistake of a file is told at once, each in one sentence."""
+"""Reading TOML tables key by key, so that every mistake of a file is reported at once, each in one sentence."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, overload
+from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ValidationError
 
 from billing.rules.money import decimal_of
+from billing.rules.period import midnight
 from portal.excerpt import excerpt, quoted
 
 Moment = date | datetime
 """As TOML writes it: a day of the zone that the reader knows, or an instant in UTC."""
 
+Check = Callable[[Any], None]
+"""Raises ValidationError with a sentence for a value that it refuses."""
+
 FIRST_DAY = date(1970, 1, 1)
-LAST_YEAR = (
-    9998  # of an instant, which is told in the zones of several tenants; a day may be in the year after
-)
+LAST_YEAR = 9998  # of an instant, which is shown in zones where it may be in the year after
+
+
+class ConfigError(Exception):
+    """A file cannot be applied; `sentences` say all that is wrong with it. Nothing was changed."""
+
+    def __init__(self, *sentences: str) -> None:
+        self.sentences = sentences
+        super().__init__("\n".join(sentences))
 
 
 class Written(str):
@@ -50,36 +61,28 @@ class Table:
     name: str  # as people would point at it: 'tenant "vision-lab"'
     data: dict[str, Any]
     errors: list[str]
-    asked: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)  # that may stand in it, as they were read
+    outer: Table | None = None
 
     def wrong(self, key: str, sentence: str) -> None:
         self.errors.append(f"{self.name}: {key} {sentence}")
 
-    def given(self, key: str) -> bool:
-        self.asked.append(key)
+    def has(self, key: str) -> bool:
+        self.keys.append(key)
         return key in self.data
 
     def text(
-        self,
-        key: str,
-        *,
-        required: bool = False,
-        filled: bool = False,
-        longest: int = 255,
-        check: Callable[[str], None] | None = None,
+        self, key: str, *, filled: bool = False, longest: int = 255, check: Check | None = None
     ) -> str | None:
-        """Text of one line, stripped. What is `filled` may be left out, and is not empty where it is said.
-
-        `check` raises ValidationError for what it refuses; it does not see an empty text.
-        """
-        if not self._there(key, required=required):
+        """Text of one line, stripped; what is `filled` is not empty. `check` does not see an empty text."""
+        if not self.has(key):
             return None
         value: str = self.data[key]
         if kind_of(value) != "text":
             self.wrong(key, f"is {kind_of(value)}; write text in quotes.")
             return None
         value = value.strip()
-        if (required or filled) and not value:
+        if filled and not value:
             self.wrong(key, "is empty.")
         elif len(value) > longest:
             self.wrong(key, f"has {len(value)} characters; {longest} fit.")
@@ -97,32 +100,32 @@ class Table:
         """Text of several lines: a list of texts, or one with line breaks in it."""
         if isinstance(self.data.get(key), str):
             self.data[key] = self.data[key].splitlines()
-        found = self.texts(key)
-        return None if found is None else "\n".join(line for line in found if line)
+        texts = self.texts(key)
+        return None if texts is None else "\n".join(line for line in texts if line)
 
     def texts(self, key: str) -> list[str] | None:
         """One text or a list of texts."""
-        if not self._there(key):
+        if not self.has(key):
             return None
         value = self.data[key]
         values = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, str) and not isinstance(each, Written) for each in values):
+        if not all(kind_of(text) == "text" for text in values):
             self.wrong(key, "has to be text in quotes, or a list of such texts.")
             return None
-        if not all(each.isprintable() for each in values):
+        if not all(text.isprintable() for text in values):
             self.wrong(key, "has control characters in it.")
             return None
-        return [each.strip() for each in values]
+        return [text.strip() for text in values]
 
-    def choice(self, key: str, allowed: Collection[str], *, required: bool = False) -> str | None:
-        value = self.text(key, required=required)
+    def choice(self, key: str, allowed: Collection[str], *, filled: bool = False) -> str | None:
+        value = self.text(key, filled=filled)
         if value is not None and value not in allowed:
             self.wrong(key, f"is {quoted(value)}; allowed: {', '.join(allowed)}.")
             return None
         return value
 
     def whole(self, key: str, *, lowest: int, highest: int) -> int | None:
-        if not self._there(key):
+        if not self.has(key):
             return None
         value = self.data[key]
         if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
@@ -131,7 +134,7 @@ class Table:
         return value
 
     def flag(self, key: str) -> bool | None:
-        if not self._there(key):
+        if not self.has(key):
             return None
         value = self.data[key]
         if not isinstance(value, bool):
@@ -139,9 +142,9 @@ class Table:
             return None
         return value
 
-    def decimal(self, key: str, *, required: bool = False) -> Decimal | None:
+    def decimal(self, key: str, check: Check | None = None) -> Decimal | None:
         """An exact number: text like "1.10", or a whole number."""
-        if not self._there(key, required=required):
+        if not self.has(key):
             return None
         value = self.data[key]
         if isinstance(value, Written):
@@ -149,16 +152,22 @@ class Table:
             self.wrong(key, f'is {short} without quotes, which is not exact; write "{short}" as text.')
         elif isinstance(value, (int, str)) and not isinstance(value, bool):
             try:
-                return decimal_of(str(value).strip())
+                number = decimal_of(str(value).strip())
+                if check is not None:
+                    check(number)
+            except ValidationError as error:
+                self.wrong(key, f"is {number}; {error.messages[0]}")
             except ValueError:
                 self.wrong(key, f'is {quoted(str(value))}; write a number as text, like "1.10".')
+            else:
+                return number
         else:
             self.wrong(key, f'is {kind_of(value)}; write a number as text, like "1.10".')
         return None
 
     def day(self, key: str) -> date | None:
         """A civil date."""
-        if not self._there(key):
+        if not self.has(key):
             return None
         value = self.data[key]
         if not isinstance(value, date) or isinstance(value, datetime):
@@ -171,7 +180,7 @@ class Table:
 
     def moment(self, key: str) -> Moment | None:
         """A date, or an instant with its offset, which comes back in UTC."""
-        if not self._there(key):
+        if not self.has(key):
             return None
         value = self.data[key]
         if not isinstance(value, date):
@@ -188,34 +197,40 @@ class Table:
             return value.astimezone(UTC)
         return None
 
-    def table(self, key: str) -> Table:
-        """A table within; an empty one where there is none."""
+    def table(self, key: str, name: str = "") -> Table:
+        """A table within; an empty one where there is none. `name`, where it has one of its own."""
         value = self.data.get(key, {})
-        if self.given(key) and not isinstance(value, dict):
+        if self.has(key) and not isinstance(value, dict):
             self.wrong(key, f"is {kind_of(value)}; write a table.")
             value = {}
-        return Table(f"{self.name}, {key}", value, self.errors)
+        return Table(name or f"{self.name}, {key}", value, self.errors, outer=self)
 
-    def tables(self, key: str, names: Callable[[int, Mapping[str, Any]], str]) -> list[Table]:
-        """A list of tables; `names` says how to point at each, by its place from 1 and its content."""
-        if not self.given(key):
+    def tables(self, key: str, name: Callable[[int, Mapping[str, Any]], str]) -> list[Table]:
+        """A list of tables; `name` says how to point at each, by its place from 1 and its content."""
+        if not self.has(key):
             return []
         value = self.data[key]
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             self.wrong(key, f"is {kind_of(value)}; write a list of tables.")
             return []
-        return [Table(names(place, each), each, self.errors) for place, each in enumerate(value, 1)]
+        return [
+            Table(name(place, data), data, self.errors, outer=self) for place, data in enumerate(value, 1)
+        ]
 
-    def done(self) -> None:
-        """Refuse the keys that nobody asked for."""
+    def refuse_other_keys(self) -> None:
+        """Refuse the keys that nothing has read."""
         for key in self.data:
-            if key not in self.asked:
-                allowed = ", ".join(sorted(set(self.asked)))
+            if key not in self.keys:
+                allowed = ", ".join(sorted(set(self.keys)))
                 self.errors.append(f"{self.name}: there is no key {quoted(key)}; allowed: {allowed}.")
 
-    def _there(self, key: str, *, required: bool = False) -> bool:
-        if self.given(key):
-            return True
-        if required:
-            self.wrong(key, "is missing.")
-        return False
+
+@overload
+def instant(moment: Moment, zone: ZoneInfo) -> datetime: ...
+@overload
+def instant(moment: None, zone: ZoneInfo) -> None: ...
+@overload
+def instant(moment: Moment | None, zone: ZoneInfo) -> datetime | None: ...
+def instant(moment: Moment | None, zone: ZoneInfo) -> datetime | None:
+    """A day is the zone's midnight."""
+    return moment if moment is None or isinstance(moment, datetime) else midnight(moment, zone=zone)

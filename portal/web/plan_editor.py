@@ -19,9 +19,10 @@ from billing.rules.money import Money
 from billing.simulation import what_if
 from billing.simulation.what_if import Months, Tried
 from portal.config_file import drafts
+from portal.config_file.drafts import one_plan, publish
 from portal.config_file.export import plan_text
-from portal.config_file.publishing import one_plan, publish
-from portal.config_file.schema import ConfigError, PlanEntry
+from portal.config_file.plan_entries import PlanEntry
+from portal.config_file.schema import ConfigError
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import BadInputError
@@ -116,7 +117,7 @@ def _previewed(page: EditorPage, *, trial: bool) -> EditorPage:
         page,
         checked=True,
         plan=entry.name,
-        begins=say.day(entry.since),
+        begins=say.day(entry.begins),
         curves=_curves(entry),
         bills=bills,
         no_bills=why,

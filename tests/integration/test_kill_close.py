@@ -60,7 +60,7 @@ def two_alike(dice: random.Random) -> None:
     plan = a_plan(prices=[("gpu-hour", {}, "1.37", LONG_AGO)])
     version = plan.versions.get()
     plan_versions.set_fee(version=version, name="Access", amount=Decimal("9.99"), in_advance=True)
-    plan_versions.set_commitment(version=version, amount=Decimal(40), factor=Decimal("1.5"))
+    plan_versions.set_commitment(version=version, amount=Decimal(40), overage_factor=Decimal("1.5"))
     clusters = [a_cluster(name, complete_through="2024-09-01") for name in ("calm", "storm")]
     for cluster in clusters:
         for number in range(TENANTS):

@@ -99,7 +99,7 @@ def test_the_evidence_of_a_payers_invoice_has_sums_of_others_and_no_jobs(
     cluster: Cluster, physics: Tenant, tmp_path: Path
 ) -> None:
     version = a_version(GRADUATED, name="steps", allowance="30")
-    plan_versions.set_commitment(version=version, amount=Decimal(600), factor=Decimal("1.5"))
+    plan_versions.set_commitment(version=version, amount=Decimal(600), overage_factor=Decimal("1.5"))
     for slug in ("lab-a", "lab-b"):
         child = a_tenant(slug, plan=version.plan, accounts=[(cluster, slug)])
         pays(physics, child, "2026-03-16")

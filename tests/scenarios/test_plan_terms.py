@@ -151,7 +151,7 @@ def test_tiers_count_what_lies_beyond_the_allowance() -> None:
 
 def a_commitment(amount: str, factor: str = "1") -> PlanVersion:
     version = a_version(TWO_DOLLARS, name="committed")
-    plan_versions.set_commitment(version=version, amount=Decimal(amount), factor=Decimal(factor))
+    plan_versions.set_commitment(version=version, amount=Decimal(amount), overage_factor=Decimal(factor))
     return version
 
 

@@ -179,7 +179,7 @@ def test_own_hours_are_of_an_allowance_that_the_plan_has() -> None:
 
 def committed(amount: str, factor: str = "1") -> PlanVersion:
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_commitment(version=version, amount=Decimal(amount), factor=Decimal(factor))
+    plan_versions.set_commitment(version=version, amount=Decimal(amount), overage_factor=Decimal(factor))
     return version
 
 
@@ -196,7 +196,11 @@ def test_the_use_of_a_period_is_compared_with_what_both_commitments_come_to(
     version = committed("620.00", "2")
     cluster, vision = a_lab(version)
     plan_versions.set_commitment(
-        version=version, amount=Decimal("310.00"), factor=Decimal(1), tenant=vision, valid_from=MID_MARCH
+        version=version,
+        amount=Decimal("310.00"),
+        overage_factor=Decimal(1),
+        tenant=vision,
+        valid_from=MID_MARCH,
     )
     used(cluster, hours)
     closed("2026-03", vision)
@@ -215,10 +219,10 @@ def test_a_commitment_of_nothing_frees_of_the_plans_factor_too(
 ) -> None:
     """Use of 800.00, where the plan commits to 1,000.00 and counts what lies above 1.5 times."""
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_commitment(version=version, amount=Decimal(1000), factor=Decimal("1.5"))
+    plan_versions.set_commitment(version=version, amount=Decimal(1000), overage_factor=Decimal("1.5"))
     cluster, vision = a_lab(version)
     plan_versions.set_commitment(
-        version=version, amount=Decimal(0), factor=factor, tenant=vision, valid_from=MARCH
+        version=version, amount=Decimal(0), overage_factor=factor, tenant=vision, valid_from=MARCH
     )
     used(cluster, 400)
     closed("2026-03", vision)

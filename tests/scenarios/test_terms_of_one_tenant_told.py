@@ -167,7 +167,7 @@ def test_a_version_is_written_back_with_what_is_for_one_tenant() -> None:
     assert apply(text) == ["Nothing to change."]
     following = plan_text(version, since=date(2026, 4, 15))
     assert 'tenant = "vision-lab"\nuntil = 2026-05-01' in following  # from the version's day on
-    assert parse(following).plans[0].terms.fees[2]["amount"] == 0
+    assert parse(following).plans[0].fees[2].amount == 0
     assert 'amount = "49"' not in plan_text(version, since=date(2026, 5, 1))
 
 

@@ -40,7 +40,7 @@ def with_fee(version: PlanVersion, *, in_advance: bool = False) -> PlanVersion:
 
 
 def with_commitment(version: PlanVersion, factor: str = "1") -> PlanVersion:
-    plan_versions.set_commitment(version=version, amount=Decimal(1000), factor=Decimal(factor))
+    plan_versions.set_commitment(version=version, amount=Decimal(1000), overage_factor=Decimal(factor))
     return version
 
 

@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from billing.models import Plan, PlanVersion, Price
+from portal.config_file.drafts import one_plan
 from portal.config_file.export import plan_text
-from portal.config_file.publishing import one_plan
 from portal.config_file.schema import parse
 from portal.core.outbox.models import OutboxMessage
 from tests import builders, stories
