@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from billing.catalog import plan_versions, plans
 from billing.models import Plan, PlanVersion
-from billing.rules.pricing import PerUnit, PriceModel
+from billing.rules.meters import PerUnit, PriceModel
 from billing.rules.tiers import Graduated, Package, Tier, Volume
 from tests.builders import LONG_AGO
 

@@ -28,8 +28,8 @@ from billing.models import (
 from billing.models.plans import SELECTORS
 from billing.rules import hours as clock
 from billing.rules.formatting import plain_price
+from billing.rules.meters import MAX_PRICE_DECIMALS, Meter
 from billing.rules.money import rounded_text
-from billing.rules.pricing import MAX_PRICE_DECIMALS, Meter
 from billing.rules.tiers import Scale, first_price, of_terms
 from portal.admin import Choosing, ReadOnlyInline, Recorded
 from portal.core.outbox import outbox

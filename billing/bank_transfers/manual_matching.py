@@ -11,7 +11,7 @@ from django.db import transaction
 from billing.bank_transfers import matching, transfer_posting
 from billing.bank_transfers.matching import REFUSALS
 from billing.bank_transfers.transfer_posting import OnCredit, OnInvoice, Share
-from billing.catalog.tenant_lock import lock_each
+from billing.catalog.tenant_lock import lock_tenants
 from billing.models import DocumentKind, Invoice, RefusedEntry, Transfer, TransferState
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
@@ -33,7 +33,7 @@ def _held(
     In order of id, as whoever matches them does: of two who want both, one waits for the other.
     """
     with transaction.atomic():
-        lock_each(tenants)
+        lock_tenants(tenants)
         keys = [each.pk for each in transfers]
         by_pk = {
             row.pk: row for row in Transfer.objects.select_for_update().filter(pk__in=keys).order_by("pk")

@@ -13,7 +13,7 @@ from django.db.models.functions import Concat
 from billing.bank_transfers import transfer_posting
 from billing.bank_transfers.entities import hashed, known
 from billing.bank_transfers.transfer_posting import OnCredit, OnInvoice, OnWallet, Share
-from billing.catalog.tenant_lock import lock_each
+from billing.catalog.tenant_lock import lock_tenants
 from billing.models import (
     DocumentKind,
     Invoice,
@@ -48,7 +48,7 @@ def match_new(*, moment: datetime) -> None:
     For a caller that is in none. One that fails holds up no other, and is tried again. Raises LeftOverError at the end.
     """
     transfers = Transfer.objects.filter(state=TransferState.NEW).only("amount", "currency", "booked_on")
-    batch.each(sorted(transfers, key=turn), lambda row: match(transfer=row.pk, moment=moment))
+    batch.run_isolated(sorted(transfers, key=turn), lambda row: match(transfer=row.pk, moment=moment))
 
 
 def turn(row: Transfer) -> tuple[date, bool, int]:
@@ -65,7 +65,7 @@ def match(*, transfer: int, moment: datetime) -> Transfer:
     concerned = [each.tenant for each in invoices] + [each.tenant for each in wallets]
     for other in others:
         concerned += [part.tenant for part in other.parts.select_related("tenant")]
-    lock_each(concerned)
+    lock_tenants(concerned)
     keys = [seen.pk, *(each.pk for each in others)]
     rows = {row.pk: row for row in Transfer.objects.select_for_update().filter(pk__in=keys).order_by("pk")}
     row = rows[seen.pk]

@@ -232,7 +232,7 @@ def _match(done: Imported, moment: datetime, most: int | None, left: Sequence[Tr
         matched[row.pk] = matching.match(transfer=row.pk, moment=moment)
 
     with suppress(batch.LeftOverError):
-        batch.each(sorted([*done.rows, *left], key=matching.turn)[:most], one)
+        batch.run_isolated(sorted([*done.rows, *left], key=matching.turn)[:most], one)
     done.rows = [matched.get(row.pk, row) for row in done.rows]
     done.finished = [matched[row.pk] for row in left if row.pk in matched]
 

@@ -26,7 +26,7 @@ AROUND = timedelta(days=75)
 class Lacking(Enum):
     """What becomes of periods in which something is owed and that are not kept yet."""
 
-    MADE = "made"  # a close is to bill them
+    CREATED = "created"  # a close is to bill them
     SUPPOSED = "supposed"  # as if they were there; nothing is written
     LEFT_OUT = "left out"
 
@@ -46,10 +46,10 @@ def marks() -> list[int]:
 
 def ensure(*, tenant: Tenant, since: datetime, until: datetime) -> None:
     """Make the periods that cover [since, until), at whole seconds; existing ones stay as they are."""
-    ensure_each([(tenant, since, until)])
+    ensure_spans([(tenant, since, until)])
 
 
-def ensure_each(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
+def ensure_spans(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
     """As `ensure`, for several tenants, each told once. One query where all are kept."""
     reaches = _reaches(tenant for tenant, *_ in spans)
     _keep(
@@ -61,8 +61,8 @@ def ensure_each(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
     )
 
 
-def lacking_each(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> list[BillingPeriod]:
-    """What `ensure_each` would make, and does not: their ids are below zero, so nothing refers to them. One query."""
+def missing_periods(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> list[BillingPeriod]:
+    """What `ensure_spans` would make, and does not: their ids are below zero, so nothing refers to them. One query."""
     reaches = _reaches(tenant for tenant, *_ in spans)
     periods: list[BillingPeriod] = []
     for tenant, since, until in spans:
@@ -151,10 +151,10 @@ def starting_in(*, tenant: Tenant, year: int, month: int) -> BillingPeriod | Non
 
     Where changes of the anchor day make several start in it: the first that is not closed, else the last.
     """
-    return starting_in_each([tenant], year=year, month=month).get(tenant.pk)
+    return periods_starting_in([tenant], year=year, month=month).get(tenant.pk)
 
 
-def starting_in_each(
+def periods_starting_in(
     tenants: Iterable[Tenant], *, year: int, month: int, making: bool = True
 ) -> dict[int, BillingPeriod]:
     """As `starting_in`, by tenant; those without such a period are left out. One query where all are kept.
@@ -180,7 +180,7 @@ def starting_in_each(
     return {tenant.pk: period for tenant, period in periods.items() if period is not None}
 
 
-def open_each(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, list[BillingPeriod]]:
+def open_periods(tenants: Iterable[Tenant], *, year: int, month: int) -> dict[int, list[BillingPeriod]]:
     """By tenant the periods that start in that month and are open, in order: changed anchor days make several.
 
     One query. For a caller that has asked for the periods of that month before, so that they are kept.

@@ -13,8 +13,8 @@ from billing.models.plans import SELECTORS
 from billing.rules import hours as clock
 from billing.rules.fees import amount_of
 from billing.rules.formatting import grouped, hours_text, money_text, price_text
+from billing.rules.meters import Meter
 from billing.rules.money import Money
-from billing.rules.pricing import Meter
 from billing.rules.tiers import Graduated, Package, Scale, Tier, Volume, of_terms
 
 

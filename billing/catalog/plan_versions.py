@@ -30,8 +30,8 @@ from billing.models import (
     Settles,
 )
 from billing.rules import fees as rules
+from billing.rules.meters import PerUnit
 from billing.rules.period import midnight
-from billing.rules.pricing import PerUnit
 from billing.rules.tiers import Tier
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted

@@ -30,8 +30,8 @@ from billing.models import (
 from billing.models.plans import RATED_BY, SELECTORS, USES, model_of, take_model
 from billing.rules import hours as clock
 from billing.rules.hours import Hours
+from billing.rules.meters import Meter, PerUnit, PriceModel
 from billing.rules.money import TOKENS, is_currency
-from billing.rules.pricing import Meter, PerUnit, PriceModel
 from billing.rules.tiers import as_terms
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted

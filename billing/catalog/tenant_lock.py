@@ -9,10 +9,10 @@ from portal.core.tenants.models import Tenant
 
 def lock(tenant: Tenant) -> Tenant:
     """The tenant, locked until the transaction ends: nothing is rated or issued for it meanwhile."""
-    return lock_each([tenant])[tenant.pk]
+    return lock_tenants([tenant])[tenant.pk]
 
 
-def lock_each(tenants: Iterable[Tenant]) -> dict[int, Tenant]:
+def lock_tenants(tenants: Iterable[Tenant]) -> dict[int, Tenant]:
     """As `lock`, by id. In order of id, as every holder of several locks does; KeyError by whoever misses one."""
     ids = [tenant.pk for tenant in tenants]
     rows = Tenant.objects.select_for_update(no_key=True).filter(pk__in=ids)

@@ -31,7 +31,7 @@ from billing.rules.statement import TermKind
 from portal.core.tenants.models import Tenant
 
 Named = Commitment | Discount | Fee
-Said = Allowance | Named
+AnyTerm = Allowance | Named
 T = TypeVar("T", Allowance, Commitment, Discount, Fee)
 
 
@@ -66,7 +66,7 @@ class Terms:
         """For how many seconds of the period the tenant was on the version."""
         return self._on(version, period.start, period.end)
 
-    def held(self, row: Said, period: Period) -> int:
+    def seconds_in_force(self, row: AnyTerm, period: Period) -> int:
         """For how many of these the term holds too: the plan's own where none of the tenant's stands in its place."""
         seconds = 0
         for start, end in self._dated(row, period.start, period.end):
@@ -79,19 +79,19 @@ class Terms:
     def _on(self, version: int, start: datetime, end: datetime) -> int:
         return sum(span.seconds(start, end) for span in self.spans if span.version == version)
 
-    def _dated(self, row: Said, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    def _dated(self, row: AnyTerm, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
         """The parts of [start, end) that its dates leave."""
         for low, high in self.days.between(row.valid_from, row.valid_until):
             if max(low, start) < min(high, end):
                 yield max(low, start), min(high, end)
 
-    def _instead(self, row: Said) -> Iterator[Said]:
+    def _instead(self, row: AnyTerm) -> Iterator[AnyTerm]:
         """The tenant's own that stand in the place of the plan's: of its name; of a commitment any, as there is one."""
         for own in self._of_kind(row)[row.version_id]:
             if own.tenant_id is not None and (isinstance(row, Commitment) or own.name == row.name):
                 yield own
 
-    def _of_kind(self, row: Said) -> Mapping[int, Sequence[Said]]:
+    def _of_kind(self, row: AnyTerm) -> Mapping[int, Sequence[AnyTerm]]:
         if isinstance(row, Allowance):
             return self.allowances
         if isinstance(row, Fee):
@@ -130,7 +130,7 @@ class Terms:
         """Since when something is owed whether or not anything is used; None where nothing ever is."""
         starts = []
         for span in self.spans:
-            flat: list[Said] = [*self.fees[span.version], *self.commitments[span.version]]
+            flat: list[AnyTerm] = [*self.fees[span.version], *self.commitments[span.version]]
             for row in flat:
                 end = span.until or NEVER
                 starts += [low for low, _ in self._dated(row, span.since, end)][:1]
@@ -148,8 +148,10 @@ def paid_by(
     """The same for the time that `payer` paid; None: that they paid themselves. `stretches` are all of theirs."""
     by_tenant = third_party_payers.by_tenant(stretches)
     return {
-        pk: each.during(third_party_payers.time_of(payer, by_tenant[pk])) if pk in by_tenant else each
-        for pk, each in terms.items()
+        pk: tenant_terms.during(third_party_payers.time_of(payer, by_tenant[pk]))
+        if pk in by_tenant
+        else tenant_terms
+        for pk, tenant_terms in terms.items()
         if payer is None or pk in by_tenant
     }
 

@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from billing.catalog import billing_periods
 from billing.catalog.plans import PlanError
-from billing.catalog.tenant_lock import lock_each
+from billing.catalog.tenant_lock import lock_tenants
 from billing.models import Archive, Payer, Settles, Subscription
 from billing.rules.days import NEVER
 from portal.core.tenants.models import Tenant
@@ -48,7 +48,7 @@ def pay_for(*, payer: Tenant, tenant: Tenant, since: date, until: date | None = 
     says one. Raises PayerError where somebody else pays later, where one of them has left or is on both sides at one
     time, and where their plans are in different currencies.
     """
-    tenants = lock_each([payer, tenant])
+    tenants = lock_tenants([payer, tenant])
     payer, tenant = tenants[payer.pk], tenants[tenant.pk]
     if until is not None and until <= since:
         raise PayerError(
@@ -86,7 +86,7 @@ def end_payer(*, row: Payer, on: date) -> Payer:
 
     A later day than before has it pay on. Raises PayerError where somebody else pays then, or one of them has left.
     """
-    lock_each([row.payer, row.tenant])
+    lock_tenants([row.payer, row.tenant])
     row = Payer.objects.select_related("tenant", "payer").get(pk=row.pk)
     following = Payer.objects.filter(tenant=row.tenant, since__gt=row.since, since__lt=on).first()
     if following is not None and following.until != following.since:
@@ -103,7 +103,7 @@ def refuse_other_currency(tenant: Tenant) -> None:
     """Raises PayerError where the tenant, or whom it pays for, is on a plan of another currency than the payer's."""
     for row in Payer.objects.filter(Q(tenant=tenant) | Q(payer=tenant)).select_related("tenant", "payer"):
         stretches = _stretches([row])
-        used, paid = (_currencies(each, stretches) for each in (row.tenant, row.payer))
+        used, paid = (_currencies(party, stretches) for party in (row.tenant, row.payer))
         if used and paid and used != paid:
             raise PayerError(
                 f"{row.tenant.slug} is on a plan in {' and '.join(sorted(used))} and {row.payer.slug}, which pays for "
@@ -124,10 +124,10 @@ def own_time(stretches: Iterable[Stretch]) -> list[tuple[datetime, datetime | No
     """When a tenant paid for itself: all time but these stretches of its own, in order."""
     spans: list[tuple[datetime, datetime | None]] = []
     begins: datetime | None = datetime.min.replace(tzinfo=UTC)
-    for each in sorted(stretches, key=lambda each: each.since):
-        if begins is not None and begins < each.since:
-            spans.append((begins, each.since))
-        begins = each.until
+    for stretch in sorted(stretches, key=lambda stretch: stretch.since):
+        if begins is not None and begins < stretch.since:
+            spans.append((begins, stretch.since))
+        begins = stretch.until
     return [*spans, (begins, None)] if begins is not None else spans
 
 
@@ -135,14 +135,14 @@ def time_of(payer: int | None, stretches: Iterable[Stretch]) -> list[tuple[datet
     """When `payer` paid, of the stretches of one tenant; None: when it paid for itself."""
     if payer is None:
         return own_time(stretches)
-    return [(each.since, each.until) for each in stretches if each.payer == payer]
+    return [(stretch.since, stretch.until) for stretch in stretches if stretch.payer == payer]
 
 
 def by_tenant(stretches: Iterable[Stretch]) -> Mapping[int, list[Stretch]]:
     """By whom is paid for."""
     groups: dict[int, list[Stretch]] = defaultdict(list)
-    for each in stretches:
-        groups[each.tenant].append(each)
+    for stretch in stretches:
+        groups[stretch.tenant].append(stretch)
     return groups
 
 
@@ -196,9 +196,9 @@ def _currencies(tenant: Tenant, stretches: Iterable[Stretch]) -> set[str]:
         .select_related("plan")
     )
     return {
-        each.plan.currency
-        for each in plans
+        subscription.plan.currency
+        for subscription in plans
         for stretch in stretches
-        if (stretch.until is None or each.since < stretch.until)
-        and (each.until is None or each.until > stretch.since)
+        if (stretch.until is None or subscription.since < stretch.until)
+        and (subscription.until is None or subscription.until > stretch.since)
     }

@@ -23,7 +23,7 @@ from billing.rules.bank_details import bank_details
 from billing.rules.formatting import country_name, hours_text, money_text, price_text
 from billing.rules.money import Money
 from billing.rules.period import Period, label
-from billing.wallets import paying
+from billing.wallets import invoice_payments
 
 TITLES: Mapping[str, str] = {
     DocumentKind.INVOICE: "Invoice",
@@ -127,7 +127,7 @@ def drawn_text(invoice: Invoice) -> str:
     grants = ", ".join(
         f"{_minor(amount, invoice.currency)} of {grant.why or grant.key}"
         + (f" (until {grant.expires_on - timedelta(days=1)})" if grant.expires_on else "")
-        for grant, amount in paying.entries(invoice)
+        for grant, amount in invoice_payments.entries(invoice)
     )
     return (
         f"Paid from the wallet: {grants}. Taxes are on the full net: a prepaid balance is a means of payment."

@@ -23,7 +23,7 @@ from billing.models import (
 from billing.models.invoices import InvoiceQuerySet
 from billing.rules.money import exponent
 from billing.rules.statement import TermKind
-from billing.wallets import paying
+from billing.wallets import invoice_payments
 
 Sums = dict[tuple[Any, ...], tuple[Fraction, int]]
 """What lines hold under one key, in resource-seconds and in minor units."""
@@ -79,7 +79,7 @@ def document_of(invoice: Invoice, lines: list[InvoiceLine]) -> dict[str, Any]:
         "prepaid": invoice.prepaid,
         "wallet": [
             {"grant": grant.key, "expires": str(grant.expires_on or ""), "amount": amount}
-            for grant, amount in (paying.entries(invoice) if invoice.prepaid else [])
+            for grant, amount in (invoice_payments.entries(invoice) if invoice.prepaid else [])
         ],
         "from_credit": invoice.from_credit,
         "due": invoice.asked,

@@ -13,7 +13,7 @@ from django.db import connection
 from billing.models import DESCRIBED, InvoiceLine
 from billing.rating import billed_usage
 from billing.rating.resources_sql import amount
-from billing.rules.pricing import Meter
+from billing.rules.meters import Meter
 
 AT_ONCE = 1000  # cuts in memory
 

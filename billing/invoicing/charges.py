@@ -17,10 +17,10 @@ from billing.catalog.terms import Terms
 from billing.models import Allowance, Price
 from billing.models.plans import model_of
 from billing.rules.fees import Commitment, Discount, Fee, Included, committed, included
+from billing.rules.line_amounts import shared
+from billing.rules.meters import PerUnit
 from billing.rules.money import Money
 from billing.rules.period import Period, unbroken
-from billing.rules.pricing import PerUnit
-from billing.rules.sharing import shared
 from billing.rules.statement import Billed, Key, LineKey, Owed, Share, TermKey, TermKind
 
 InOrder = Callable[[Period, Mapping[int, Fraction], Fraction], Mapping[int, Fraction]]
@@ -123,9 +123,9 @@ def _allowance_parts(terms: Terms, allowance: Allowance, period: Period) -> Give
     rows = [
         row
         for row in terms.allowances[allowance.version_id]
-        if row.name == allowance.name and terms.held(row, period)
+        if row.name == allowance.name and terms.seconds_in_force(row, period)
     ]
-    return [(row.hours, terms.held(row, period)) for row in rows]
+    return [(row.hours, terms.seconds_in_force(row, period)) for row in rows]
 
 
 def _hours(allowance_parts: Given, period: Period) -> Fraction:
@@ -184,7 +184,7 @@ def _flat(books: ChargeInputs, terms: Terms, service: Period, use: Mapping[Key, 
 
 def _fees(books: ChargeInputs, terms: Terms, service: Period, version: int) -> Iterator[tuple[Key, Owed]]:
     for fee in terms.fees[version]:
-        seconds = terms.held(fee, service)
+        seconds = terms.seconds_in_force(fee, service)
         if seconds and (fee.in_advance or service <= books.period):
             amount = Fee(fee.amount).owed(terms.currencies[version], Fraction(seconds, service.whole_seconds))
             share_terms = {"fee": _plain(fee.amount), "seconds": seconds, "of": service.whole_seconds}
@@ -194,7 +194,9 @@ def _fees(books: ChargeInputs, terms: Terms, service: Period, version: int) -> I
 def _commitment(terms: Terms, service: Period, version: int, use: Money) -> dict[Key, Owed]:
     """One line, of the plan's commitment and the tenant's own in its place: use is not told apart in a period."""
     rows = terms.commitments[version]
-    active_rows = [(row, terms.held(row, service)) for row in rows if terms.held(row, service)]
+    active_rows = [
+        (row, terms.seconds_in_force(row, service)) for row in rows if terms.seconds_in_force(row, service)
+    ]
     if not active_rows:
         return {}
     seconds, of = terms.seconds(version, service), service.whole_seconds
@@ -220,7 +222,7 @@ def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iter
     for discount in terms.discounts[version]:
         if discount.percent == 0:  # a tenant's own, which has it get none
             continue
-        seconds = terms.held(discount, service)
+        seconds = terms.seconds_in_force(discount, service)
         of = service.whole_seconds if discount.percent is None else terms.seconds(version, service)
         amount = Discount(discount.percent, discount.amount).owed(base, Fraction(seconds, of))
         share_terms = {

@@ -133,9 +133,9 @@ def _steps(*, moment: datetime, making: bool) -> Iterator[Step]:
     ]
     lacking: list[BillingPeriod] = []
     if making:
-        billing_periods.ensure_each(reach)
+        billing_periods.ensure_spans(reach)
     else:
-        lacking = billing_periods.lacking_each(reach)
+        lacking = billing_periods.missing_periods(reach)
     open_periods = _open_periods(schedules, moment=moment, since=min(since.values()))
     done: dict[int, set[CloseKind]] = defaultdict(set)
     scheduled = ScheduledClose.objects.filter(period__in=[period.pk for period, _ in open_periods])

@@ -9,7 +9,7 @@ from typing import Any
 from billing.invoicing.close_results import STUCK, Closed, Outcome
 from billing.invoicing.period_comparison import Change
 from billing.models import DocumentKind
-from billing.rules.changing import Moved
+from billing.rules.changes import Moved
 from billing.rules.formatting import money_text
 
 KINDS = {

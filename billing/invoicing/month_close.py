@@ -114,7 +114,7 @@ def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence
     """
     by_slug = {one.tenant: [one] for one in outcomes}
     going = [tenant for tenant in tenants if by_slug[tenant.slug][0].outcome in _DONE]
-    rest = billing_periods.open_each(going, year=run.year, month=run.month) if going else {}
+    rest = billing_periods.open_periods(going, year=run.year, month=run.month) if going else {}
     names = {
         tenant.slug: [billing_periods.name(period) for period in rest.get(tenant.pk, ())] for tenant in going
     }
@@ -130,8 +130,8 @@ def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence
 
 
 def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
-    locked = numbering.lock_each(tenants)
-    periods = billing_periods.starting_in_each(locked.values(), year=run.year, month=run.month)
+    locked = numbering.lock_tenants(tenants)
+    periods = billing_periods.periods_starting_in(locked.values(), year=run.year, month=run.month)
     month_periods = [periods[tenant.pk] for tenant in tenants if tenant.pk in periods]
     accounts = owned(month_periods)
     outcomes = _close_periods(run, locked, month_periods, accounts)

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 
 from django.db import connection, transaction
 
-from billing.catalog.tenant_lock import lock, lock_each
+from billing.catalog.tenant_lock import lock, lock_tenants
 from billing.dunning import issue_notices
 from billing.models import (
     MOVES,
@@ -18,11 +18,11 @@ from billing.models import (
     InvoiceState,
 )
 from billing.receivables import credit_balance
-from billing.wallets import paying
+from billing.wallets import invoice_payments
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 
-__all__ = ["InvoicingError", "discard", "issue_each", "lock", "lock_each", "standing_each"]
+__all__ = ["InvoicingError", "discard", "issue_each", "lock", "lock_tenants", "standing_each"]
 
 
 class InvoicingError(Exception):
@@ -59,7 +59,7 @@ def issue_each(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: dateti
         invoice.issued_on, invoice.due_on = on, on + timedelta(days=days)
         invoice.state = InvoiceState.ISSUED
     issued = [invoice for _, invoice, _ in drafts]
-    paying.settle_each(issued, moment=moment)
+    invoice_payments.settle_invoices(issued, moment=moment)
     credit_balance.promise_each(issued, at=moment)
     with connection.cursor() as cursor:
         cursor.execute(

@@ -228,7 +228,7 @@ def _to_close(last: BillingPeriod, total: Money, moment: datetime) -> str:
         following = BillingPeriod.objects.filter(tenant=last.tenant_id, start=last.end).first()
         last = (
             following
-            or billing_periods.lacking_each([(last.tenant, last.end, last.end + timedelta(seconds=1))])[0]
+            or billing_periods.missing_periods([(last.tenant, last.end, last.end + timedelta(seconds=1))])[0]
         )
     when = "" if last.end <= moment else f", which can be closed from {last.end:%Y-%m-%d %H:%M} UTC on"
     return f"close the months until {billing_periods.name(last)}{when}."

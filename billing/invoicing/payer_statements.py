@@ -67,10 +67,10 @@ def of_periods(
     pair_terms = {who: _said(tenant_terms, who, of_tenant.get(who.tenant, [])) for who in pairs}
     needed = _needed(payer_periods, books, pair_terms, of_tenant, tenants)
     supposed: list[BillingPeriod] = []
-    if needed and lacking is Lacking.MADE:
-        billing_periods.ensure_each(needed)
+    if needed and lacking is Lacking.CREATED:
+        billing_periods.ensure_spans(needed)
     elif needed and lacking is Lacking.SUPPOSED:
-        supposed = billing_periods.lacking_each(needed)
+        supposed = billing_periods.missing_periods(needed)
     ended = _ended(payer_periods, pairs, supposed) if pairs else {}
     for who in sorted(pairs & ended.keys(), key=lambda who: (who.payer, tenants[who.tenant].slug)):
         books[who] = Book(

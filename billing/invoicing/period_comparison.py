@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from billing.catalog import billing_periods
 from billing.invoicing.invoice_drafts import DraftInvoice
 from billing.models import BillingPeriod, Invoice, InvoiceLine
-from billing.rules.changing import Moved, Subject, moved
+from billing.rules.changes import Moved, Subject, moved
 from billing.rules.money import Money
 
 CORRECTIONS: Subject = ("", "Corrections of earlier periods")

@@ -18,9 +18,9 @@ from billing.models import (
     Settles,
     Verdict,
 )
+from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.period import Period
-from billing.rules.pricing import Meter
 from billing.rules.statement import Billed, Key, LineKey, TermKey, TermKind
 from portal.core.tenants.models import Project
 

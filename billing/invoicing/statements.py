@@ -101,7 +101,7 @@ def pending_each(
     periods: Sequence[BillingPeriod],
     rated: Mapping[int, Sequence[Rated]],
     *,
-    lacking: Lacking = Lacking.MADE,
+    lacking: Lacking = Lacking.CREATED,
 ) -> dict[int, Statement | MixedCurrenciesError]:
     """As `pending`, by tenant, of whom each has one of the periods; `rated` is `standing.rated_up_to` of them.
 

@@ -23,7 +23,7 @@ from billing.models import (
 )
 from billing.rules.money import Money
 from billing.rules.period import midnight
-from billing.wallets import paying
+from billing.wallets import invoice_payments
 
 
 class VoidError(Exception):
@@ -57,7 +57,7 @@ def void(*, invoice: Invoice, reason: str, by: str, on: date, moment: datetime |
     _refuse(invoice)
     Voiding.objects.create(invoice=invoice, tenant_id=invoice.tenant_id, on=on, reason=reason.strip(), by=by)
     BillingPeriod.objects.filter(pk=invoice.period_id).update(closed_at=None)  # grants wait for it again
-    paying.take_back(invoice=invoice, at=moment or midnight(on, zone=ZoneInfo(invoice.timezone)))
+    invoice_payments.take_back(invoice=invoice, at=moment or midnight(on, zone=ZoneInfo(invoice.timezone)))
     Invoice.objects.filter(pk=invoice.pk).update(state=InvoiceState.VOID)
     invoice.state = InvoiceState.VOID
     return invoice

@@ -16,8 +16,8 @@ from django.db import models
 from django.db.models import F, Func, Q, Value
 
 from billing.models.rated import Resource
+from billing.rules.meters import MAX_PRICE_DECIMALS, PerUnit, PriceModel
 from billing.rules.money import TOKENS, rounded_text
-from billing.rules.pricing import MAX_PRICE_DECIMALS, PerUnit, PriceModel
 from billing.rules.tiers import Scale, as_terms, first_price, of_terms
 from portal.core.audit import track
 from portal.core.tenants.models import Tenant, same

@@ -119,7 +119,7 @@ def book_credit(attempt: PaymentAttempt, amount: int, *, cause: str, at: datetim
     else:
         day = at.astimezone(wallet.tenant.zone).date()
         moved = Booking([Piece(None, amount)], EntrySide.GRANTED, at, memo=memo, day=day)
-        replay.settle(wallet=wallet, moment=at, change=Change(beside=[moved], since=day))
+        replay.settle(wallet=wallet, moment=at, change=Change(bookings=[moved], since=day))
     MovedCredit.objects.create(attempt=attempt, cause=cause, amount=amount, at=at)
 
 

@@ -31,8 +31,8 @@ from billing.models import (
 from billing.proof import checks_sql as sql
 from billing.proof.line_amounts import lines_that_cost_something_else
 from billing.proof.names import mark, named
+from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money, decimal_text
-from billing.rules.pricing import SECONDS_PER_HOUR
 from billing.rules.tax import tax_on
 from billing.wallets import replay
 from clusters import usage

@@ -15,9 +15,9 @@ from billing.invoicing import charges, close_readiness, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
 from billing.models import BillingPeriod, Price
 from billing.queries.costs import per_currency
+from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.period import Period
-from billing.rules.pricing import Meter
 from billing.rules.statement import Key, Line, LineKey, Owed, TermKey, TermKind
 from portal.core.tenants.asking import Ask
 from portal.core.tenants.models import Tenant

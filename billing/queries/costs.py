@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from django.db import connection
 
+from billing.rules.meters import Meter, PerUnit
 from billing.rules.money import Money
-from billing.rules.pricing import Meter, PerUnit
 
 
 @dataclass(frozen=True, slots=True)

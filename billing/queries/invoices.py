@@ -28,7 +28,7 @@ from billing.queries.costs import per_currency
 from billing.receivables import invoice_balances
 from billing.receivables.settlement import Balance, standing
 from billing.rules.money import Money
-from billing.wallets import paying
+from billing.wallets import invoice_payments
 from portal.core.tenants.asking import Ask, Rows, of_tenant
 from portal.core.tenants.models import Tenant
 
@@ -211,7 +211,7 @@ def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
         list(invoice.credit_notes.issued().order_by("pk")),
         Voiding.objects.filter(invoice=invoice).first() if is_void else None,
         invoice.replacements.exclude(number=None).order_by("pk").last() if is_void else None,
-        paying.entries(invoice) if invoice.prepaid > 0 and not is_void else [],
+        invoice_payments.entries(invoice) if invoice.prepaid > 0 and not is_void else [],
         digest,
         has_einvoice,
         list(

@@ -22,9 +22,9 @@ from billing.documents.csv import FORMULA, cell
 from billing.documents.line_jobs import BILLED
 from billing.models import Invoice, InvoiceLine
 from billing.rating import billed_usage
+from billing.rules.line_amounts import per_hour
+from billing.rules.meters import MAX_PRICE_DECIMALS
 from billing.rules.money import Money, rounded_text
-from billing.rules.pricing import MAX_PRICE_DECIMALS
-from billing.rules.sharing import per_hour
 
 PAGE = 25
 BLOCK = 65_536  # bytes: each piece of an answer passes through all of the server

@@ -120,7 +120,7 @@ def use_waiting(*, moment: datetime) -> None:
             use(tenant=found.tenant, currency=found.currency, at=moment, on=moment.date())
 
     with suppress(batch.LeftOverError):
-        batch.each(waiting(on=moment.date()), pay)
+        batch.run_isolated(waiting(on=moment.date()), pay)
 
 
 def promise_each(invoices: Sequence[Invoice], *, at: datetime | None) -> None:

@@ -32,7 +32,7 @@ from billing.models import (
     PaymentDispute,
     WriteOff,
 )
-from billing.rules.dunning import BUILT_IN
+from billing.rules.dunning import DEFAULTS
 
 
 class Sums(TypedDict):
@@ -63,7 +63,7 @@ def with_sums(invoices: QuerySet[Invoice]) -> QuerySet[WithAnnotations[Invoice, 
         to_wallet=_noted(-F("prepaid")),
         written_off=_lost(_open()),
         late_from=Coalesce(
-            _past_due(tenant=OuterRef("tenant")), _past_due(tenant=None), Value(BUILT_IN.past_due)
+            _past_due(tenant=OuterRef("tenant")), _past_due(tenant=None), Value(DEFAULTS.past_due)
         ),
         under_way=Exists(under_way()),
         disputed=Coalesce(Subquery(worst), Value(""), output_field=CharField()),

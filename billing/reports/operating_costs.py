@@ -12,8 +12,8 @@ from django.db import transaction
 
 from billing.catalog.plans import LARGEST_PRICE
 from billing.models import OperatingCost
+from billing.rules.meters import MAX_PRICE_DECIMALS
 from billing.rules.money import decimal_of, is_currency
-from billing.rules.pricing import MAX_PRICE_DECIMALS
 from clusters.models import Cluster
 from portal.excerpt import quoted
 

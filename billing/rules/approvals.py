@@ -26,7 +26,7 @@ def mean(totals: Sequence[Money]) -> Money | None:
     counted = [total for total in totals if total.amount > 0]
     if not counted:
         return None
-    return Money.of(sum((each.amount for each in counted), Fraction(0)) / len(counted), counted[0].currency)
+    return Money.of(sum((total.amount for total in counted), Fraction(0)) / len(counted), counted[0].currency)
 
 
 def beyond(bounds: ApprovalLimits, *, total: Money, lines: int, usual: Money | None) -> Iterator[str]:
@@ -38,14 +38,14 @@ def beyond(bounds: ApprovalLimits, *, total: Money, lines: int, usual: Money | N
     ):
         times = rounded_text(total.amount / usual.amount, 2)
         yield (
-            f"{_said(total)} is {times} times the usual {_said(usual.rounded())}, and "
+            f"{_text(total)} is {times} times the usual {_text(usual.rounded())}, and "
             f"{decimal_text(bounds.times_usual, 6)} times is the most that is issued unseen."
         )
     if bounds.total is not None and total.amount > bounds.total.amount:
-        yield f"{_said(total)} is more than {_said(bounds.total)}, the most that is issued unseen."
+        yield f"{_text(total)} is more than {_text(bounds.total)}, the most that is issued unseen."
     if bounds.lines is not None and lines > bounds.lines:
         yield f"It has {lines} lines, and {bounds.lines} are the most that are issued unseen."
 
 
-def _said(money: Money) -> str:
+def _text(money: Money) -> str:
     return f"{money.text} {money.currency}"

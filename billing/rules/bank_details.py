@@ -52,14 +52,14 @@ def _code(holder: str, account: str, bic: str, reference: str, name: str, amount
         return ()
     from segno import helpers  # for those who show one
 
-    told = {"reference": reference} if reference else {"text": name[:140]}
+    purpose = {"reference": reference} if reference else {"text": name[:140]}
     code = helpers.make_epc_qr(
         name=holder.strip()[:_NAME],
         iban=account,
         amount=Decimal(amount.text),
         bic=bic if len(bic) in {8, 11} else None,
         encoding="utf-8",
-        **told,
+        **purpose,
     )
     return tuple("".join("1" if dark else "0" for dark in row) for row in code.matrix)
 

@@ -13,14 +13,14 @@ class OverCreditError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Withdrawal:
     """Whole minor units taken from lines, by their id, and what no line was left for; signs as billed."""
 
     parts: Mapping[int, Money]
     excess: Money
 
 
-def take_back(amount: Money, lefts: Sequence[tuple[int, Money]]) -> Taken:
+def take_back(amount: Money, lefts: Sequence[tuple[int, Money]]) -> Withdrawal:
     """Take `amount` from the lines in that order, from each what is left of it.
 
     A line of the other sign than `amount` gives nothing.
@@ -31,7 +31,7 @@ def take_back(amount: Money, lefts: Sequence[tuple[int, Money]]) -> Taken:
         if part.amount:
             parts[line] = part
             rest -= part
-    return Taken(parts, rest)
+    return Withdrawal(parts, rest)
 
 
 def spread(amount: Money, lefts: Sequence[tuple[int, Money]]) -> dict[int, Money]:
@@ -39,13 +39,13 @@ def spread(amount: Money, lefts: Sequence[tuple[int, Money]]) -> dict[int, Money
 
     Raises OverCreditError beyond what is left in all, lines below zero counted.
     """
-    left = sum((each for _, each in lefts), Money.zero(amount.currency))
+    left = sum((amount_left for _, amount_left in lefts), Money.zero(amount.currency))
     if amount > left:
         raise OverCreditError(f"Only {left.text} {left.currency} are left to credit, before tax.")
     if amount == left:
-        return {line: each for line, each in lefts if each.amount}
-    charged = [(line, each) for line, each in lefts if each.amount > 0]
-    shares = split(amount, [each.minor for _, each in charged])
+        return {line: amount_left for line, amount_left in lefts if amount_left.amount}
+    charged = [(line, amount_left) for line, amount_left in lefts if amount_left.amount > 0]
+    shares = split(amount, [amount_left.minor for _, amount_left in charged])
     return {line: share for (line, _), share in zip(charged, shares, strict=True) if share.amount}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from billing.rules.meters import SECONDS_PER_HOUR, PriceModel
 from billing.rules.money import Money
-from billing.rules.pricing import SECONDS_PER_HOUR, PriceModel
 from billing.rules.tiers import Graduated, Package, Volume
 
 ABOVE = Fraction(1, 10**6)  # of a unit: just above a bound

@@ -29,15 +29,15 @@ class Days:
 
         They are more than one where a move across the date line has a day come twice.
         """
-        found: list[tuple[datetime, datetime]] = []
+        stretches: list[tuple[datetime, datetime]] = []
         for since, end, zone in self._stretches():
             low = since if first is None else max(since, midnight(first, zone=zone))
             high = end if until is None else min(end, midnight(until, zone=zone))
-            if low < high and found and found[-1][1] == low:
-                found[-1] = (found[-1][0], high)
+            if low < high and stretches and stretches[-1][1] == low:
+                stretches[-1] = (stretches[-1][0], high)
             elif low < high:
-                found.append((low, high))
-        return found
+                stretches.append((low, high))
+        return stretches
 
     def _stretches(self) -> Iterator[tuple[datetime, datetime, ZoneInfo]]:
         at = ALWAYS

@@ -53,7 +53,7 @@ class Policy:
         return self.suspends and self.announce > 0
 
 
-BUILT_IN = Policy()
+DEFAULTS = Policy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +76,13 @@ def policy_of(due_on: date, *versions: Iterable[Terms]) -> Policy:
 
     A version holds for what is due from its first day on, so that no change moves what has begun.
     """
-    policy = BUILT_IN
+    policy = DEFAULTS
     for kind in versions:
-        held = [terms for terms in kind if terms.since <= due_on]
-        if held:
-            newest = max(held, key=lambda terms: terms.since)
-            said = {each.name: getattr(newest, each.name) for each in fields(Policy)}
-            policy = replace(policy, **{name: value for name, value in said.items() if value is not None})
+        started = [terms for terms in kind if terms.since <= due_on]
+        if started:
+            newest = max(started, key=lambda terms: terms.since)
+            values = {column.name: getattr(newest, column.name) for column in fields(Policy)}
+            policy = replace(policy, **{name: value for name, value in values.items() if value is not None})
     return policy
 
 
@@ -161,9 +161,9 @@ def still_holds(policy: Policy, *, announced_on: date, ended_on: date | None, to
     return today <= max(named, ended_on or named) + HOLDS
 
 
-def times_reopened(left: int, taken: Sequence[int]) -> int:
+def times_reopened(left: int, amounts: Sequence[int]) -> int:
     """How often something was left again after nothing was: by what is left now, and what was taken off in order."""
-    stands = accumulate(taken, sub, initial=left + sum(taken))
+    stands = accumulate(amounts, sub, initial=left + sum(amounts))
     return sum(before <= 0 < after for before, after in pairwise(stands))
 
 
@@ -173,12 +173,12 @@ def in_order(payments: Iterable[tuple[date, int]], notes: Iterable[tuple[date, i
     Each with its day. A note stands before the first payment of a later day: what it takes off was owed until then.
     """
     waiting = deque(sorted(notes))
-    taken: list[int] = []
+    amounts: list[int] = []
     for day, amount in payments:
         while waiting and waiting[0][0] < day:
-            taken.append(waiting.popleft()[1])
-        taken.append(amount)
-    return [*taken, *(amount for _, amount in waiting)]
+            amounts.append(waiting.popleft()[1])
+        amounts.append(amount)
+    return [*amounts, *(amount for _, amount in waiting)]
 
 
 def morning(day: date, zone: ZoneInfo) -> datetime:

@@ -12,8 +12,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
-from billing.rules.pricing import SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,12 @@ def committed(parts: Sequence[tuple[Commitment, Fraction]], use: Money, *, whole
     The use of a period is not told apart: it is compared with the sum of the parts. What lies above counts by each
     factor for its share of `whole`, and once for what is left of that.
     """
-    floor = Money(sum((Fraction(each.amount) * part for each, part in parts), Fraction(0)), use.currency)
+    floor = Money(
+        sum((Fraction(commitment.amount) * part for commitment, part in parts), Fraction(0)), use.currency
+    )
     if use <= floor:
         return (floor - use).rounded()
-    more = sum((part * (Fraction(each.factor) - 1) for each, part in parts), Fraction(0))
+    more = sum((part * (Fraction(commitment.factor) - 1) for commitment, part in parts), Fraction(0))
     return ((use - floor) * (more / whole)).rounded() if more else Money.zero(use.currency)
 
 
@@ -94,7 +96,7 @@ def amount_of(terms: Mapping[str, Any], currency: str) -> Money:
             use = Money.from_minor(terms["use"], currency)
             return Commitment(Decimal(terms["commitment"]), Decimal(terms["factor"])).owed(use, part)
         if "commitments" in terms:
-            parts = [_commitment(each, int(terms["of"])) for each in terms["commitments"]]
+            parts = [_commitment(entry, int(terms["of"])) for entry in terms["commitments"]]
             return committed(parts, Money.from_minor(terms["use"], currency), whole=part)
         percent, amount = (
             None if terms[name] is None else Decimal(terms[name]) for name in ("percent", "off")
@@ -104,9 +106,9 @@ def amount_of(terms: Mapping[str, Any], currency: str) -> Money:
         raise ValueError(f"These are no terms of a line: {terms}.") from error
 
 
-def _commitment(told: Mapping[str, Any], of: int) -> tuple[Commitment, Fraction]:
-    rule = Commitment(Decimal(told["commitment"]), Decimal(told["factor"]))
-    return rule, Fraction(int(told["seconds"]), of)
+def _commitment(terms: Mapping[str, Any], of: int) -> tuple[Commitment, Fraction]:
+    rule = Commitment(Decimal(terms["commitment"]), Decimal(terms["factor"]))
+    return rule, Fraction(int(terms["seconds"]), of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +135,12 @@ def included(*, rollover: bool, periods: Sequence[tuple[Fraction, Fraction]]) ->
 
     What a period leaves is good for the next one only, and only with `rollover`.
     """
-    found: list[Included] = []
+    results: list[Included] = []
     left = Fraction(0)
     for hours, used in periods:
-        found.append(Included(hours * SECONDS_PER_HOUR, left, used))
-        left = found[-1].left if rollover else Fraction(0)
-    return found
+        results.append(Included(hours * SECONDS_PER_HOUR, left, used))
+        left = results[-1].left if rollover else Fraction(0)
+    return results
 
 
 def _not_negative(amount: Decimal, subject: str) -> None:

@@ -48,13 +48,15 @@ class Coming:
 
 def pace(days: Sequence[Fraction]) -> Pace | None:
     """The pace of these whole days, the newest last; of more than LAST the newest count. None for too few."""
-    told = list(days[-LAST:])
-    if len(told) < FEWEST:
+    recent = list(days[-LAST:])
+    if len(recent) < FEWEST:
         return None
-    mean = sum(told, Fraction(0)) / len(told)
-    if len(told) < LAST:
-        return Pace(len(told), mean, None)
-    return Pace(len(told), mean, sum(((day - mean) ** 2 for day in told), Fraction(0)) / (len(told) - 1))
+    mean = sum(recent, Fraction(0)) / len(recent)
+    if len(recent) < LAST:
+        return Pace(len(recent), mean, None)
+    return Pace(
+        len(recent), mean, sum(((day - mean) ** 2 for day in recent), Fraction(0)) / (len(recent) - 1)
+    )
 
 
 def root(of: Fraction) -> Fraction:

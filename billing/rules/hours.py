@@ -72,26 +72,26 @@ class Hours:
 
     def __str__(self) -> str:
         """`mon-fri 22:00-06:00 + sat-sun 00:00-24:00`, with the clock where it is not the tenant's."""
-        told = " + ".join(str(window) for window in self.windows)
-        return f"{told} by the cluster's clock" if self.zone is HoursZone.CLUSTER else told
+        text = " + ".join(str(window) for window in self.windows)
+        return f"{text} by the cluster's clock" if self.zone is HoursZone.CLUSTER else text
 
     @property
     def text(self) -> str:
         """As an invoice says it: `Mon–Fri 22:00–06:00 and Sat–Sun 00:00–24:00`."""
-        told = re.sub(rf"\b({'|'.join(DAYS)})\b", lambda word: word[0].capitalize(), str(self))
-        return told.replace("-", "\N{EN DASH}").replace(",", ", ").replace(" + ", " and ")
+        text = re.sub(rf"\b({'|'.join(DAYS)})\b", lambda word: word[0].capitalize(), str(self))
+        return text.replace("-", "\N{EN DASH}").replace(",", ", ").replace(" + ", " and ")
 
     def between(self, since: int, until: int, *, zone: ZoneInfo) -> list[tuple[int, int]]:
         """The stretches of [since, until) in which a window is open, in order and apart. Epoch seconds."""
-        found: list[tuple[int, int]] = []
-        for start, end in sorted(self._each(since, until, zone)):
-            if found and start <= found[-1][1]:
-                found[-1] = found[-1][0], max(end, found[-1][1])
+        stretches: list[tuple[int, int]] = []
+        for start, end in sorted(self._windows(since, until, zone)):
+            if stretches and start <= stretches[-1][1]:
+                stretches[-1] = stretches[-1][0], max(end, stretches[-1][1])
             else:
-                found.append((start, end))
-        return found
+                stretches.append((start, end))
+        return stretches
 
-    def _each(self, since: int, until: int, zone: ZoneInfo) -> Iterator[tuple[int, int]]:
+    def _windows(self, since: int, until: int, zone: ZoneInfo) -> Iterator[tuple[int, int]]:
         day = datetime.fromtimestamp(since, UTC).date() - timedelta(days=3)
         last = datetime.fromtimestamp(until, UTC).date() + timedelta(days=2)
         while day <= last:
@@ -109,18 +109,18 @@ def slices(
     hours: Mapping[int, Sequence[tuple[int, int]]], since: int, until: int
 ) -> list[tuple[int, int, tuple[int, ...]]]:
     """[since, until) cut wherever one of these opens or closes: (from, to, which are open), in order without gaps."""
-    borders = sorted({since, until, *(at for each in hours.values() for one in each for at in one)})
+    borders = sorted({since, until, *(at for spans in hours.values() for one in spans for at in one)})
     opens: dict[int, list[int]] = {}
     closes: dict[int, list[int]] = {}
-    for key, each in hours.items():
-        for start, end in each:
+    for key, spans in hours.items():
+        for start, end in spans:
             opens.setdefault(start, []).append(key)
             closes.setdefault(end, []).append(key)
-    found, standing = [], set[int]()
+    cuts, open_keys = [], set[int]()
     for start, end in pairwise(borders):
-        standing = (standing - set(closes.get(start, ()))) | set(opens.get(start, ()))
-        found.append((start, end, tuple(sorted(standing))))
-    return found
+        open_keys = (open_keys - set(closes.get(start, ()))) | set(opens.get(start, ()))
+        cuts.append((start, end, tuple(sorted(open_keys))))
+    return cuts
 
 
 def of_terms(terms: Mapping[str, Any]) -> Hours | None:
@@ -136,7 +136,7 @@ def of_terms(terms: Mapping[str, Any]) -> Hours | None:
     zone = terms.get("zone", HoursZone.TENANT)
     if zone not in list(HoursZone):
         raise ValueError(f"zone is {quoted(zone)}; allowed: {', '.join(HoursZone)}.")
-    return Hours(tuple(_window(each) for each in windows), HoursZone(zone))
+    return Hours(tuple(_window(window) for window in windows), HoursZone(zone))
 
 
 def as_terms(hours: Hours | None) -> dict[str, Any]:
@@ -146,37 +146,37 @@ def as_terms(hours: Hours | None) -> dict[str, Any]:
     return {
         "zone": hours.zone.value,
         "windows": [
-            {"days": _named(each.days), "from": _clock(each.start), "to": _clock(each.end)}
-            for each in hours.windows
+            {"days": _named(window.days), "from": _clock(window.start), "to": _clock(window.end)}
+            for window in hours.windows
         ],
     }
 
 
-def _window(told: Mapping[str, Any]) -> Window:
+def _window(data: Mapping[str, Any]) -> Window:
     if (
-        not isinstance(told, dict)
-        or set(told) - _KEYS
-        or not all(isinstance(each, str) for each in told.values())
+        not isinstance(data, dict)
+        or set(data) - _KEYS
+        or not all(isinstance(value, str) for value in data.values())
     ):
         raise ValueError('A window is written like { days = "mon-fri", from = "22:00", to = "06:00" }.')
     return Window(
-        days_of(told.get("days", EVERY_DAY)),
-        seconds_of(told.get("from", "00:00")),
-        seconds_of(told.get("to", "24:00")) or DAY,
+        days_of(data.get("days", EVERY_DAY)),
+        seconds_of(data.get("from", "00:00")),
+        seconds_of(data.get("to", "24:00")) or DAY,
     )
 
 
 def days_of(text: str) -> tuple[int, ...]:
     """`"mon-fri"`, `"sat, sun"`, `"fri-mon"` as days of the week, 0 being Monday. ValueError otherwise."""
-    found: set[int] = set()
+    days: set[int] = set()
     for part in text.lower().split(","):
         first, dash, last = (word.strip() for word in part.partition("-"))
         if first not in DAYS or (dash and last not in DAYS):
             raise ValueError(f'{quoted(text)} names no days; write days like "mon-fri" or "sat, sun".')
         start = DAYS.index(first)
         count = (DAYS.index(last) - start) % 7 if dash else 0
-        found |= {(start + day) % 7 for day in range(count + 1)}
-    return tuple(sorted(found))
+        days |= {(start + day) % 7 for day in range(count + 1)}
+    return tuple(sorted(days))
 
 
 def seconds_of(text: str) -> int:

@@ -86,8 +86,8 @@ def day_after(at: datetime, *, zone: ZoneInfo) -> datetime:
     """The first instant of the local day that follows the one of `at`, in UTC (ValueError if `at` is naive)."""
     local = _aware(at).astimezone(zone)
     today = datetime(local.year, local.month, local.day)  # noqa: DTZ001 - a clock on a wall, without a zone
-    found = instant(today + timedelta(days=1), zone=zone)
-    return found if found > at else instant(today + timedelta(days=2), zone=zone)
+    midnight_after = instant(today + timedelta(days=1), zone=zone)
+    return midnight_after if midnight_after > at else instant(today + timedelta(days=2), zone=zone)
 
 
 def instant(local: datetime, *, zone: ZoneInfo) -> datetime:
@@ -146,13 +146,13 @@ def label(period: Period, zone: ZoneInfo) -> str:
 
 def unbroken(periods: Iterable[Period]) -> list[list[Period]]:
     """Periods in order, told apart where one does not begin where the one before it ends."""
-    found: list[list[Period]] = []
+    runs: list[list[Period]] = []
     for period in periods:
-        if found and found[-1][-1].end == period.start:
-            found[-1].append(period)
+        if runs and runs[-1][-1].end == period.start:
+            runs[-1].append(period)
         else:
-            found.append([period])
-    return found
+            runs.append([period])
+    return runs
 
 
 def _period(month: int, zone: ZoneInfo, anchor_day: int) -> Period:

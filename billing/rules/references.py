@@ -41,31 +41,31 @@ def numbers_in(texts: Iterable[str], series: Iterable[str]) -> list[str]:
     `series`: what numbers begin with, `INV-2026`. By a creditor reference whose check digits are right, or by the
     number itself as a word of its own.
     """
-    known = tuple(sorted(series))
-    found: dict[str, None] = {}
+    names = tuple(sorted(series))
+    numbers: dict[str, None] = {}
     for text in texts:
-        wanted = text[:_LONGEST].upper()
-        for body in _bodies(wanted):
-            for name in known:
+        beginning = text[:_LONGEST].upper()
+        for body in _bodies(beginning):
+            for name in names:
                 rest = body.removeprefix(_compact(name))
                 if rest != body and (number := _number(name, rest)):
-                    found[number] = None
-        for name in known:
-            for match in _written(name).finditer(wanted):
+                    numbers[number] = None
+        for name in names:
+            for match in _written(name).finditer(beginning):
                 if number := _number(name, _digits(match[1])):
-                    found[number] = None
-    return list(found)
+                    numbers[number] = None
+    return list(numbers)
 
 
 def wallets_in(texts: Iterable[str]) -> list[int]:
     """The wallets that the texts name by a creditor reference whose check digits are right."""
-    found: dict[int, None] = {}
+    ids: dict[int, None] = {}
     for text in texts:
         for body in _bodies(text[:_LONGEST].upper()):
             rest = body.removeprefix(WALLET)
             if rest != body and rest.isdecimal() and rest.isascii() and len(rest) < 16:
-                found[int(rest)] = None
-    return list(found)
+                ids[int(rest)] = None
+    return list(ids)
 
 
 def _bodies(text: str) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _bodies(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _written(series: str) -> re.Pattern[str]:
-    spread = r"[\W_]*".join(re.escape(each) for each in _compact(series))
+    spread = r"[\W_]*".join(re.escape(character) for character in _compact(series))
     return re.compile(rf"(?<![A-Z0-9]){spread}[\W_]*(\d(?: ?\d)*)", re.ASCII)
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from billing.rules.money import Money
 
 if TYPE_CHECKING:
+    from billing.rules.meters import Meter, PriceModel
     from billing.rules.period import Period
-    from billing.rules.pricing import Meter, PriceModel
 
 
 @dataclass(frozen=True, slots=True, order=True)

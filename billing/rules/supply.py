@@ -72,14 +72,16 @@ class Rates:
     """All rates that are listed."""
 
     def __init__(self, rates: list[Rate]) -> None:
-        self._found: dict[tuple[str, str, str], list[Rate]] = {}
+        self._by_place: dict[tuple[str, str, str], list[Rate]] = {}
         for rate in sorted(rates, key=lambda rate: rate.since):
-            self._found.setdefault((rate.country, rate.region, rate.category), []).append(rate)
+            self._by_place.setdefault((rate.country, rate.region, rate.category), []).append(rate)
 
     def on(self, day: date, *, country: str, category: str, region: str = "") -> Decimal | None:
         """In per cent; the region's where it has one, else the country's; None where none is listed."""
         for where in dict.fromkeys((region, "")):
-            holding = [rate for rate in self._found.get((country, where, category), []) if rate.since <= day]
+            holding = [
+                rate for rate in self._by_place.get((country, where, category), []) if rate.since <= day
+            ]
             if holding:
                 return holding[-1].rate
         return None

@@ -57,9 +57,9 @@ def credited(lines: Iterable[tuple[Tax, Money]], *, left: Iterable[TaxRow]) -> l
     any number of credit notes adds up to the invoice's, and to no cent more. KeyError for a tax that
     the invoice does not have.
     """
-    standing = {row.kind: row for row in left}
+    rows = {row.kind: row for row in left}
     return [
-        TaxRow(kind, net, tax_on(standing[kind].net + net, rate=kind.rate) - standing[kind].tax)
+        TaxRow(kind, net, tax_on(rows[kind].net + net, rate=kind.rate) - rows[kind].tax)
         for kind, net in _nets(lines)
     ]
 
@@ -68,4 +68,4 @@ def _nets(lines: Iterable[tuple[Tax, Money]]) -> list[tuple[Tax, Money]]:
     nets: dict[Tax, Money] = {}
     for kind, amount in lines:
         nets[kind] = nets[kind] + amount if kind in nets else amount
-    return sorted(nets.items(), key=lambda each: (-each[0].rate, each[0].category))
+    return sorted(nets.items(), key=lambda item: (-item[0].rate, item[0].category))

@@ -15,8 +15,8 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
+from billing.rules.meters import SECONDS_PER_HOUR, PerUnit, PriceModel
 from billing.rules.money import Money, decimal_of
-from billing.rules.pricing import SECONDS_PER_HOUR, PerUnit, PriceModel
 from portal.excerpt import quoted
 
 LARGEST_QUANTITY = 10**12
@@ -112,7 +112,7 @@ class Volume:
         for tier, following in pairwise(self.tiers):
             if tier.end is not None and tier.up_to is not None and following.unit_price < tier.unit_price:
                 at, above = (
-                    PerUnit(each.unit_price).amount(tier.end, currency) for each in (tier, following)
+                    PerUnit(neighbor.unit_price).amount(tier.end, currency) for neighbor in (tier, following)
                 )
                 falls.append((tier.up_to, at, above))
         return falls

@@ -61,22 +61,22 @@ def burn(amount: int, grants: Iterable[Grant], *, day: date) -> list[Piece]:
         raise ValueError(f"Nobody can use {amount}.")
     pieces = []
     for grant in _in_burn_order(grants, day):
-        taken = min(amount, grant.left)
-        if taken > 0:
-            pieces.append(Piece(grant.key, taken))
-            amount -= taken
+        part = min(amount, grant.left)
+        if part > 0:
+            pieces.append(Piece(grant.key, part))
+            amount -= part
     if amount:
         pieces.append(Piece(None, amount))
     return pieces
 
 
-def give_back(amount: int, taken: Sequence[Piece]) -> list[Piece]:
-    """To where `amount` returns of what was `taken`, in that order: what was taken last comes back first.
+def give_back(amount: int, drawn: Sequence[Piece]) -> list[Piece]:
+    """To where `amount` returns of what was `drawn`, in that order: what was taken last comes back first.
 
     ValueError where more would return than was taken.
     """
     pieces = []
-    for piece in reversed(taken):
+    for piece in reversed(drawn):
         returned = min(amount, piece.amount)
         if returned > 0:
             pieces.append(Piece(piece.grant, returned))
@@ -94,15 +94,15 @@ def pay(parts: Iterable[tuple[date, int]], grants: Iterable[Grant], *, limit: in
     grants were first taken from.
     """
     left = {grant.key: replace(grant, usable_from=date.min) for grant in grants}
-    taken: dict[int, int] = {}
+    paid: dict[int, int] = {}
     for day, amount in parts:
         for piece in burn(min(amount, limit), left.values(), day=day):
             if piece.grant is not None:
                 grant = left[piece.grant]
                 left[piece.grant] = replace(grant, left=grant.left - piece.amount)
-                taken[piece.grant] = taken.get(piece.grant, 0) + piece.amount
+                paid[piece.grant] = paid.get(piece.grant, 0) + piece.amount
                 limit -= piece.amount
-    return [Piece(grant, amount) for grant, amount in taken.items()]
+    return [Piece(grant, amount) for grant, amount in paid.items()]
 
 
 def granted(amount: int, *, cap: int | None, balance: int) -> int:

@@ -72,7 +72,9 @@ class Course:
     left: dict[int, int] = field(default_factory=dict)
     debts: dict[date, int] = field(default_factory=dict)  # by service day what nothing has paid
     paid: dict[tuple[date, int], int] = field(default_factory=lambda: defaultdict(int))  # by day and grant
-    given: dict[tuple[datetime, str], int] = field(default_factory=dict)  # of rules with a cap, by their turn
+    granted: dict[tuple[datetime, str], int] = field(
+        default_factory=dict
+    )  # of rules with a cap, by their turn
     _order: list[Grant] = field(default_factory=list)
 
     def open(self, grants: Iterable[Grant], debts: Mapping[date, int]) -> None:
@@ -122,7 +124,7 @@ def run(
     course: Course,
     *,
     use: Mapping[date, int],
-    taken: Mapping[date, int],
+    withdrawn: Mapping[date, int],
     grants: Iterable[Grant],
     dues: Iterable[Due] = (),
     balance: Balance | None = None,
@@ -133,30 +135,30 @@ def run(
     `dues` are of rules with a cap, for which the balance is needed. `gone`: by day the grants whose rest is gone then.
     """
     by_day: dict[date, list[Grant | Due]] = defaultdict(list)
-    given: list[Grant | Due] = [*grants, *dues]
-    for each in given:
-        by_day[(each.grant if isinstance(each, Due) else each).usable_from].append(each)
-    for day in sorted({*by_day, *use, *taken, *(gone or ())}):
+    entries: list[Grant | Due] = [*grants, *dues]
+    for entry in entries:
+        by_day[(entry.grant if isinstance(entry, Due) else entry).usable_from].append(entry)
+    for day in sorted({*by_day, *use, *withdrawn, *(gone or ())}):
         if balance is not None:
             balance.pass_day(sum(course.left.get(key, 0) for key in (gone or {}).get(day, ())))
-        for each in sorted(by_day[day], key=_turn):
-            if isinstance(each, Grant):
-                course.give(each)
+        for entry in sorted(by_day[day], key=_turn):
+            if isinstance(entry, Grant):
+                course.give(entry)
                 continue
             if balance is None:
                 raise TypeError("a cap needs a balance to look at")
-            amount = granted(each.grant.left, cap=each.cap, balance=balance.at(each.at, day))
+            amount = granted(entry.grant.left, cap=entry.cap, balance=balance.at(entry.at, day))
             balance.opening += amount
-            course.given[each.grant.turn] = amount
-            if amount or each.drawn:
-                course.give(replace(each.grant, left=amount - each.drawn))
-        course.use(day, use.get(day, 0) + taken.get(day, 0))
+            course.granted[entry.grant.turn] = amount
+            if amount or entry.drawn:
+                course.give(replace(entry.grant, left=amount - entry.drawn))
+        course.use(day, use.get(day, 0) + withdrawn.get(day, 0))
         if balance is not None:
             balance.pass_day(use.get(day, 0))
     return course
 
 
-def _turn(each: Grant | Due) -> tuple[datetime, bool, str]:
+def _turn(entry: Grant | Due) -> tuple[datetime, bool, str]:
     """Of one instant, those with a cap come last: they look at the others."""
-    at, name = (each.grant if isinstance(each, Due) else each).turn
-    return at, isinstance(each, Due), name
+    at, name = (entry.grant if isinstance(entry, Due) else entry).turn
+    return at, isinstance(entry, Due), name

@@ -20,9 +20,9 @@ from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs, InOrder
 from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
 from billing.rating import engine
+from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.period import Period
-from billing.rules.pricing import Meter
 from billing.rules.statement import Key as StatementKey
 from billing.rules.statement import LineKey
 
@@ -111,12 +111,12 @@ def count_cuts() -> None:
         cursor.execute("ANALYZE suppose_cut")
 
 
-def added(told: Sequence[Sum]) -> dict[Used, Fraction]:
+def added(sums: Sequence[Sum]) -> dict[Used, Fraction]:
     """By key."""
-    found: dict[Used, Fraction] = {}
-    for each in told:
-        found[each.key] = found.get(each.key, Fraction(0)) + each.seconds
-    return found
+    totals: dict[Used, Fraction] = {}
+    for sum_ in sums:
+        totals[sum_.key] = totals.get(sum_.key, Fraction(0)) + sum_.seconds
+    return totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Owing:
     books: ChargeInputs
 
 
-def standing_use(periods: Iterable[int]) -> dict[Used, Fraction]:
+def rated_use(periods: Iterable[int]) -> dict[Used, Fraction]:
     """What is charged in these billing periods as it is rated, wallets' use included. One query."""
     totals = PeriodTotal.objects.filter(
         period__in=list(periods), verdict=Verdict.CHARGED, price_id__isnull=False
@@ -144,10 +144,10 @@ def paid_by(used: Mapping[Used, Fraction], payer: int | None) -> dict[Used, Frac
     return {key: seconds for key, seconds in used.items() if key.payer == payer}
 
 
-def owed_each(
+def owed_by_tenant(
     periods: Iterable[BillingPeriod],
     used: Mapping[Used, Fraction],
-    said: Mapping[int, Terms],
+    terms_by_tenant: Mapping[int, Terms],
     in_order: Ordered,
 ) -> dict[int, Owing]:
     """By tenant what such use in its periods costs, with its terms: by the rule of the statement. One query."""
@@ -156,7 +156,7 @@ def owed_each(
     for period in periods:
         by_tenant[period.tenant_id][billing_periods.as_rule(period)] = period
     seconds: dict[int, dict[LineKey, Fraction]] = defaultdict(dict)
-    services = {each.pk: rule for own in by_tenant.values() for rule, each in own.items()}
+    services = {period.pk: rule for own in by_tenant.values() for rule, period in own.items()}
     for key, value in used.items():
         if key.price is not None:
             line = LineKey(services[key.period], key.project, Meter(prices[key.price].meter), key.price)
@@ -169,7 +169,7 @@ def owed_each(
                 prices=prices,
                 period=max(own),
                 periods=sorted(own),
-                terms=said.get(tenant),
+                terms=terms_by_tenant.get(tenant),
                 in_order=_by_period(own, in_order),
             )
         )
@@ -179,11 +179,11 @@ def owed_each(
 
 def _owing(books: ChargeInputs) -> Owing:
     amounts: dict[StatementKey, Money] = {}
-    for key, each in charges.owed(books).items():
+    for key, owed in charges.owed(books).items():
         if isinstance(key, LineKey):
-            amounts[key] = each.amount(currency_of(books.prices[key.price_id]))
-        elif each.share is not None:
-            amounts[key] = each.share.amount
+            amounts[key] = owed.amount(currency_of(books.prices[key.price_id]))
+        elif owed.share is not None:
+            amounts[key] = owed.share.amount
     return Owing(amounts, books)
 
 

@@ -21,8 +21,8 @@ from billing.catalog.terms import Terms
 from billing.models import BillingPeriod, Price
 from billing.models.rated import Resource
 from billing.queries.costs import per_currency
+from billing.rules.meters import Meter
 from billing.rules.money import Money
-from billing.rules.pricing import Meter
 from billing.rules.statement import Key, LineKey
 from billing.simulation import engine
 from billing.simulation.engine import Owing, Used
@@ -72,31 +72,31 @@ class Quote:
     total: list[Money]  # one per currency; none where nothing of it is charged
 
 
-def quote(*, tenant: Tenant, cluster: str, held: UsageFact, now: datetime) -> Quote:
-    """What the tenant's job would cost that holds that from `held.started` to `held.ended`, on the named cluster.
+def quote(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) -> Quote:
+    """What the tenant's job would cost that runs from `job.started` to `job.ended`, on the named cluster.
 
-    `held.account` is one that the tenant owns then; "" for any of them. It starts within two years of `now`, or in
+    `job.account` is one that the tenant owns then; "" for any of them. It starts within two years of `now`, or in
     a billing period that is kept. Keeps nothing, and waits for nobody who rates. Raises QuoteError.
     """
-    if held.started is None or held.ended is None or not 0 < held.ended - held.started <= LONGEST:
+    if job.started is None or job.ended is None or not 0 < job.ended - job.started <= LONGEST:
         raise QuoteError("A job is quoted for more than no time and for at most 366 days.")
-    started, ended = (datetime.fromtimestamp(at, UTC) for at in (held.started, held.ended))
+    started, ended = (datetime.fromtimestamp(at, UTC) for at in (job.started, job.ended))
     _refuse_far(tenant, started, now)
     with transaction.atomic():
-        account = _account(tenant, cluster, held.account, started)
+        account = _account(tenant, cluster, job.account, started)
         billing_periods.ensure(tenant=tenant, since=started, until=ended)
-        if not usage.load_supposed(account.account_id, held):
-            raise QuoteError(f"There is no account {quoted(held.account)} on {cluster}.")
+        if not usage.load_supposed(account.account_id, job):
+            raise QuoteError(f"There is no account {quoted(job.account)} on {cluster}.")
         engine.prepare()
         touched = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended, end__gt=started)
-        told = engine.sums(list(touched.values_list("pk", flat=True)), in_order=True)
-        added = {key: seconds for key, seconds in engine.added(told).items() if key.tenant == tenant.pk}
+        sums = engine.sums(list(touched.values_list("pk", flat=True)), in_order=True)
+        added = {key: seconds for key, seconds in engine.added(sums).items() if key.tenant == tenant.pk}
         owed = _owed(tenant, added, ended)
         transaction.set_rollback(True)
     parts, changed = _parts(added, owed)
-    sums = _unpriced(added)
+    unpriced = _unpriced(added)
     total = per_currency([*(part.amount for part in parts), *(amount for _, amount in changed)])
-    return Quote(started, ended, account.account.name, account.project.name, parts, changed, sums, total)
+    return Quote(started, ended, account.account.name, account.project.name, parts, changed, unpriced, total)
 
 
 def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:
@@ -106,8 +106,8 @@ def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:
         raise QuoteError(
             f"A job is quoted that starts by {latest:%Y-%m-%d}: what holds later is not known yet."
         )
-    kept = BillingPeriod.objects.filter(tenant=tenant).aggregate(first=Min("start"))["first"]
-    earliest = min(now - REACH, kept or now)
+    first = BillingPeriod.objects.filter(tenant=tenant).aggregate(first=Min("start"))["first"]
+    earliest = min(now - REACH, first or now)
     if started < earliest:
         raise QuoteError(
             f"A job is quoted that starts from {earliest:%Y-%m-%d} on: nothing is known of before."
@@ -115,7 +115,7 @@ def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:
 
 
 def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership:
-    found = (
+    rows = (
         Ownership.objects.filter(
             Q(since=None) | Q(since__lte=at),
             Q(until=None) | Q(until__gt=at),
@@ -125,7 +125,7 @@ def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership
         .select_related("account", "project")
         .order_by("account__name")
     )
-    chosen = found.filter(account__name=name).first() if name else found.first()
+    chosen = rows.filter(account__name=name).first() if name else rows.first()
     if chosen is None:
         what = f"the account {quoted(name)}" if name else "any account"
         raise QuoteError(f"{tenant.name} does not own {what} on {quoted(cluster)} at that time.")
@@ -134,35 +134,39 @@ def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership
 
 def _owed(tenant: Tenant, added: Mapping[Used, Fraction], ended: datetime) -> list[tuple[Owing, Owing]]:
     """What is owed without the job and with it, over all periods that bear on it, by each who pays for it."""
-    said = terms.of_tenants([tenant.pk])
+    terms_by_tenant = terms.of_tenants([tenant.pk])
     stretches = third_party_payers.stretches_of(tenants=[tenant.pk])
-    periods = _periods(tenant, added, said, ended)
-    standing = engine.standing_use(each.pk for each in periods)
+    periods = _periods(tenant, added, terms_by_tenant, ended)
+    rated = engine.rated_use(period.pk for period in periods)
     charged = {key: seconds for key, seconds in added.items() if key.price is not None}
-    both = dict(standing)
+    both = dict(rated)
     for key, seconds in charged.items():
         both[key] = both.get(key, Fraction(0)) + seconds
-    found = []
+    pairs = []
     for payer in sorted({key.payer for key in added} or {None}, key=lambda pk: pk or 0):
-        own = terms.paid_by(said, payer, stretches)
+        own = terms.paid_by(terms_by_tenant, payer, stretches)
         pair = [
-            engine.owed_each(periods, engine.paid_by(used, payer), own, partial(in_order, payer=payer))
-            for used, in_order in ((standing, allowances.in_order), (both, allowances.in_order_with_supposed))
+            engine.owed_by_tenant(periods, engine.paid_by(used, payer), own, partial(in_order, payer=payer))
+            for used, in_order in ((rated, allowances.in_order), (both, allowances.in_order_with_supposed))
         ]
-        found.append((pair[0][tenant.pk], pair[1][tenant.pk]))
-    return found
+        pairs.append((pair[0][tenant.pk], pair[1][tenant.pk]))
+    return pairs
 
 
 def _periods(
-    tenant: Tenant, added: Iterable[Used], said: Mapping[int, Terms], ended: datetime
+    tenant: Tenant, added: Iterable[Used], terms_by_tenant: Mapping[int, Terms], ended: datetime
 ) -> Sequence[BillingPeriod]:
     """Those that the job falls into; all up to its end where something may be carried over from one to the next."""
-    kept = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended)
-    rolls = tenant.pk in said and any(
-        each.rollover for listed in said[tenant.pk].allowances.values() for each in listed
+    periods = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended)
+    rolls = tenant.pk in terms_by_tenant and any(
+        allowance.rollover
+        for listed in terms_by_tenant[tenant.pk].allowances.values()
+        for allowance in listed
     )
     return list(
-        kept if rolls else kept.filter(pk__in={key.period for key in added}) or kept.order_by("-start")[:1]
+        periods
+        if rolls
+        else periods.filter(pk__in={key.period for key in added}) or periods.order_by("-start")[:1]
     )
 
 
@@ -188,10 +192,15 @@ def _parts(
     for pk, value in seconds.items():
         price = prices[pk]
         amount = sum(grown[pk], Money.zero(engine.currency_of(price)))
-        told = (line_descriptions.describe(price), Meter(price.meter), price, line_descriptions.scale(price))
-        parts.append(Part(*told, value, amount))
+        description = (
+            line_descriptions.describe(price),
+            Meter(price.meter),
+            price,
+            line_descriptions.scale(price),
+        )
+        parts.append(Part(*description, value, amount))
     parts.sort(key=lambda part: (list(Meter).index(part.meter), part.description, part.price.pk))
-    return parts, [(name, each) for name, amounts in changed.items() for each in per_currency(amounts)]
+    return parts, [(name, amount) for name, amounts in changed.items() for amount in per_currency(amounts)]
 
 
 def _grown(before: Owing, after: Owing) -> dict[Key, Money]:

@@ -77,8 +77,8 @@ def whom(*, plan: str, months: Months) -> list[Tenant]:
     since, until = _first(*first), _first(*shifted(last, 1))
     then = Subscription.objects.filter(since__lt=until).filter(Q(until=None) | Q(until__gt=since))
     named = then.filter(plan__name=plan)
-    asked = named if named.exists() else then
-    return list(Tenant.objects.filter(pk__in=asked.values("tenant")).order_by("slug"))
+    on_plan = named if named.exists() else then
+    return list(Tenant.objects.filter(pk__in=on_plan.values("tenant")).order_by("slug"))
 
 
 def size(*, tenants: Sequence[Tenant], months: Months) -> int:
@@ -98,10 +98,10 @@ def try_plan(
     an allowance would have carried over from before does not count. Keeps nothing. Whatever `draft` raises
     is raised on.
     """
-    found = []
+    tried = []
     for group in _groups(tenants):
-        found += _try(group, months, draft, progress or (lambda _: None))
-    return found
+        tried += _try(group, months, draft, progress or (lambda _: None))
+    return tried
 
 
 def _groups(tenants: Iterable[Tenant]) -> Iterator[list[Tenant]]:
@@ -121,15 +121,15 @@ def _try(tenants: list[Tenant], months: Months, draft: Draft, progress: Progress
         _put_on(plan, tenants, periods)
         engine.prepare()
         shared = plan.versions.filter(prices__allowance__isnull=False).exists()
-        told = []
+        sums = []
         for after, last in usage.slices_of_window(accounts, since=since, until=until):
             count = usage.load_window(after, last, accounts, since=since, until=until)
             if count:
-                told += engine.sums([each.pk for each in periods], in_order=shared)
+                sums += engine.sums([period.pk for period in periods], in_order=shared)
             progress(count)
         if shared:
             engine.count_cuts()
-        used = engine.added(told)
+        used = engine.added(sums)
         tried = _owed_supposed(periods, used)
         transaction.set_rollback(True)
     return [_tried(tenant, periods, now, tried, used) for tenant in tenants]
@@ -138,15 +138,15 @@ def _try(tenants: list[Tenant], months: Months, draft: Draft, progress: Progress
 def _reach(tenants: Sequence[Tenant], months: Months) -> tuple[list[int], int, int, list[BillingPeriod]]:
     """The accounts, the epoch seconds [since, until) and the periods that are looked at."""
     periods: list[BillingPeriod] = []
-    asked, last = months
-    while asked <= last:
-        year, month = asked
-        periods += billing_periods.starting_in_each(tenants, year=year, month=month, making=False).values()
-        asked = shifted(asked, 1)
+    at, last = months
+    while at <= last:
+        year, month = at
+        periods += billing_periods.periods_starting_in(tenants, year=year, month=month, making=False).values()
+        at = shifted(at, 1)
     owned = Ownership.objects.filter(tenant__in=tenants).values_list("account", flat=True).distinct()
-    since = min((int(each.start.timestamp()) for each in periods), default=0)
-    until = max((int(each.end.timestamp()) for each in periods), default=0)
-    return sorted(owned), since, until, sorted(periods, key=lambda each: (each.tenant_id, each.start))
+    since = min((int(period.start.timestamp()) for period in periods), default=0)
+    until = max((int(period.end.timestamp()) for period in periods), default=0)
+    return sorted(owned), since, until, sorted(periods, key=lambda period: (period.tenant_id, period.start))
 
 
 def _scratch() -> str:
@@ -159,21 +159,21 @@ def _scratch() -> str:
 def _put_on(plan: Plan, tenants: Sequence[Tenant], periods: Sequence[BillingPeriod]) -> None:
     reach = {
         pk: (
-            min(each.start for each in periods if each.tenant_id == pk),
-            max(each.end for each in periods if each.tenant_id == pk),
+            min(period.start for period in periods if period.tenant_id == pk),
+            max(period.end for period in periods if period.tenant_id == pk),
         )
-        for pk in {each.tenant_id for each in periods}
+        for pk in {period.tenant_id for period in periods}
     }
-    standing = Subscription.objects.filter(tenant__in=tenants)
+    subscriptions = Subscription.objects.filter(tenant__in=tenants)
     within = [
-        each
-        for each in standing
-        if each.tenant_id in reach
-        and each.since < reach[each.tenant_id][1]
-        and (each.until is None or each.until > reach[each.tenant_id][0])
+        row
+        for row in subscriptions
+        if row.tenant_id in reach
+        and row.since < reach[row.tenant_id][1]
+        and (row.until is None or row.until > reach[row.tenant_id][0])
     ]
-    Subscription.objects.filter(pk__in=[each.pk for each in within]).update(plan=plan)
-    lacking = reach.keys() - {each.tenant_id for each in within}
+    Subscription.objects.filter(pk__in=[row.pk for row in within]).update(plan=plan)
+    lacking = reach.keys() - {row.tenant_id for row in within}
     Subscription.objects.bulk_create(
         Subscription(tenant_id=pk, plan=plan, since=reach[pk][0], until=reach[pk][1])
         for pk in sorted(lacking)
@@ -186,54 +186,60 @@ Lines = dict[int, dict[Line, list[Money]]]  # by tenant
 
 def _owed_now(periods: Sequence[BillingPeriod]) -> Lines:
     """What is owed by the plans that the tenants were on, wallets' use included: that, if anything, was billed."""
-    tenants = {each.tenant_id for each in periods}
-    said = terms.of_tenants(tenants)
-    last = max(each.end for each in periods)
-    before = BillingPeriod.objects.filter(tenant__in=said.keys(), start__lt=last) if said else []
-    known = {each.pk: each for each in [*periods, *before]}  # which may carry something over
-    return _lines(_owed(list(known.values()), engine.standing_use(known), said, allowances.in_order), periods)
+    tenants = {period.tenant_id for period in periods}
+    terms_by_tenant = terms.of_tenants(tenants)
+    last = max(period.end for period in periods)
+    before = (
+        BillingPeriod.objects.filter(tenant__in=terms_by_tenant.keys(), start__lt=last)
+        if terms_by_tenant
+        else []
+    )
+    by_id = {period.pk: period for period in [*periods, *before]}  # which may carry something over
+    return _lines(
+        _owed(list(by_id.values()), engine.rated_use(by_id), terms_by_tenant, allowances.in_order), periods
+    )
 
 
 def _owed_supposed(periods: Sequence[BillingPeriod], used: Mapping[Used, Fraction]) -> Lines:
-    said = terms.of_tenants({each.tenant_id for each in periods})
+    terms_by_tenant = terms.of_tenants({period.tenant_id for period in periods})
     charged = {key: seconds for key, seconds in used.items() if key.price is not None}
-    return _lines(_owed(periods, charged, said, allowances.in_order_supposed), periods)
+    return _lines(_owed(periods, charged, terms_by_tenant, allowances.in_order_supposed), periods)
 
 
 def _owed(
     periods: Sequence[BillingPeriod],
     used: Mapping[Used, Fraction],
-    said: Mapping[int, Terms],
+    terms_by_tenant: Mapping[int, Terms],
     in_order: Callable[..., Mapping[int, Fraction]],
 ) -> list[tuple[int, Owing]]:
     """What the tenants' use comes to, whoever pays: each who does has the tiers and terms for its own time."""
-    stretches = third_party_payers.stretches_of(tenants={each.tenant_id for each in periods})
-    paying = {each.payer for each in stretches} | {key.payer for key in used if key.payer is not None}
-    found: list[tuple[int, Owing]] = []
+    stretches = third_party_payers.stretches_of(tenants={period.tenant_id for period in periods})
+    paying = {stretch.payer for stretch in stretches} | {key.payer for key in used if key.payer is not None}
+    owed: list[tuple[int, Owing]] = []
     for payer in (None, *sorted(paying)):
-        own = terms.paid_by(said, payer, stretches)
+        own = terms.paid_by(terms_by_tenant, payer, stretches)
         ordered = partial(in_order, payer=payer)
-        found += engine.owed_each(periods, engine.paid_by(used, payer), own, ordered).items()
-    return found
+        owed += engine.owed_by_tenant(periods, engine.paid_by(used, payer), own, ordered).items()
+    return owed
 
 
-def _lines(found: Sequence[tuple[int, Owing]], periods: Sequence[BillingPeriod]) -> Lines:
-    shown = {(each.tenant_id, billing_periods.as_rule(each)): each.pk for each in periods}
-    told: Lines = {}
-    for tenant, each in found:
-        lines = told.setdefault(tenant, {})
-        named = each.books.terms.by_key() if each.books.terms else {}
-        for key, amount in each.amounts.items():
+def _lines(owed: Sequence[tuple[int, Owing]], periods: Sequence[BillingPeriod]) -> Lines:
+    shown = {(period.tenant_id, billing_periods.as_rule(period)): period.pk for period in periods}
+    lines_by_tenant: Lines = {}
+    for tenant, owing in owed:
+        lines = lines_by_tenant.setdefault(tenant, {})
+        named = owing.books.terms.by_key() if owing.books.terms else {}
+        for key, amount in owing.amounts.items():
             if (period := shown.get((tenant, key.service))) is None:
                 continue
             if isinstance(key, LineKey):
-                line = f"{key.project}: {line_descriptions.describe(each.books.prices[key.price_id])}"
+                line = f"{key.project}: {line_descriptions.describe(owing.books.prices[key.price_id])}"
             elif amount.amount:
                 line = named[key.kind, key.term_id].name
             else:
                 continue
             lines.setdefault((period, line), []).append(amount)
-    return told
+    return lines_by_tenant
 
 
 def _tried(
@@ -243,24 +249,26 @@ def _tried(
     tried: Lines,
     used: Mapping[Used, Fraction],
 ) -> Tried:
-    found = Tried(tenant.slug)
+    result = Tried(tenant.slug)
     before, after = now.get(tenant.pk, {}), tried.get(tenant.pk, {})
     for period in periods:
         if period.tenant_id == tenant.pk:
             lines = dict.fromkeys(line for at, line in (*before, *after) if at == period.pk)
             for line in lines:
-                found.rows += _rows(period, line, before.get((period.pk, line)), after.get((period.pk, line)))
+                result.rows += _rows(
+                    period, line, before.get((period.pk, line)), after.get((period.pk, line))
+                )
     sums: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for key, seconds in used.items():
         if key.tenant == tenant.pk and key.price is None:
             sums[key.resource, key.gpu_model] += seconds / 3600
-    found.unpriced = [(resource, model, hours) for (resource, model), hours in sorted(sums.items())]
-    return found
+    result.unpriced = [(resource, model, hours) for (resource, model), hours in sorted(sums.items())]
+    return result
 
 
 def _rows(period: BillingPeriod, line: str, now: list[Money] | None, tried: list[Money] | None) -> list[Row]:
     """One, or one per currency where the plan is in another one."""
-    sums = [{each.currency: each for each in per_currency(amounts or [])} for amounts in (now, tried)]
+    sums = [{amount.currency: amount for amount in per_currency(amounts or [])} for amounts in (now, tried)]
     return [
         Row(period, line, sums[0].get(currency), sums[1].get(currency))
         for currency in sorted(sums[0].keys() | sums[1].keys())

@@ -17,10 +17,10 @@ class LeftOverError(Exception):
     """Some were not done, and are tried again with the next round; the log has why of each."""
 
 
-def each(found: Iterable[T], do: Callable[[T], object]) -> None:
-    """Do it to each, one after the other; each is a transaction. Raises LeftOverError when all have been tried."""
+def run_isolated(items: Iterable[T], do: Callable[[T], object]) -> None:
+    """Do it to one after the other, each in a transaction. Raises LeftOverError when all have been tried."""
     failed: list[tuple[T, Exception]] = []
-    for one in found:
+    for one in items:
         try:
             do(one)
         except Exception as error:  # whatever it is, the others are done
@@ -30,5 +30,5 @@ def each(found: Iterable[T], do: Callable[[T], object]) -> None:
             failed.append((one, error))
     if failed:
         first, reason = failed[0]
-        beside = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        raise LeftOverError(f"Left over: {first}{beside}. {type(reason).__name__}: {reason}") from reason
+        others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise LeftOverError(f"Left over: {first}{others}. {type(reason).__name__}: {reason}") from reason

@@ -16,8 +16,8 @@ from django.db import transaction
 from django.db.models import Max, Sum
 
 from billing.models.wallets import Wallet, WalletBooking, WalletScheme, WalletScope, WalletTotal
+from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
-from billing.rules.pricing import SECONDS_PER_HOUR
 from billing.wallets import batch, replay
 from billing.wallets.caps import used_by
 from billing.wallets.entries import locked
@@ -39,7 +39,7 @@ def book_due(*, moment: datetime) -> int:
     """
     due = list(WalletBooking.objects.filter(due=True).order_by("pk").values_list("pk", flat=True))
     tenants = Tenant.objects.filter(pk__in=due).order_by("pk")
-    batch.each(tenants, lambda tenant: book(tenant=tenant, moment=moment))
+    batch.run_isolated(tenants, lambda tenant: book(tenant=tenant, moment=moment))
     return len(due)
 
 

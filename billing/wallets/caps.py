@@ -10,9 +10,9 @@ from fractions import Fraction
 from django.db.models import Q, Sum
 
 from billing.models.wallets import EntrySide, Wallet, WalletEntry, WalletScope, WalletTotal
+from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
 from billing.rules.period import midnight
-from billing.rules.pricing import SECONDS_PER_HOUR
 from billing.rules.wallet_course import Balance
 from billing.wallets.entries import Booking
 
@@ -25,13 +25,13 @@ def balance(
     since: date,
     days: Iterable[date],
     before: int,
-    given: Iterable[tuple[datetime, int]],
-    beside: Iterable[Booking],
+    grants: Iterable[tuple[datetime, int]],
+    bookings: Iterable[Booking],
     granted_at: Mapping[int, datetime],
 ) -> Balance:
     """What the wallet held when `since` began, and what moved it after that. Three queries.
 
-    `before` is the balance then, but for what invoices took and gave back since; `given` the grants of since then
+    `before` is the balance then, but for what invoices took and gave back since; `grants` those of since then
     that follow no cap; `days` those on which caps look. What is taken back of a grant counts as never given.
     """
     begins = midnight(since, zone=wallet.tenant.zone)
@@ -39,8 +39,8 @@ def balance(
     invoices = entries.filter(side=EntrySide.INVOICE, at__gte=begins)
     paid = [(at, -int(amount)) for at, amount in invoices.values_list("at", "amount")]
     spent = entries.filter(side__in=(EntrySide.SPENT, EntrySide.GRANTED), day__gte=since)
-    flows = [*given, *paid, *((at, -int(amount)) for at, amount in spent.values_list("at", "amount"))]
-    for booking in beside:
+    flows = [*grants, *paid, *((at, -int(amount)) for at, amount in spent.values_list("at", "amount"))]
+    for booking in bookings:
         at = booking.at if booking.grant is None else granted_at[booking.grant]
         flows.append((at, sum(piece.amount for piece in booking.pieces)))
     return Balance(
@@ -51,7 +51,7 @@ def balance(
     )
 
 
-def given_each(wallet: Wallet, since: date) -> dict[int, int]:
+def granted_amounts(wallet: Wallet, since: date) -> dict[int, int]:
     """What was given by each grant from `since` on, less what was taken back of it. One query."""
     rows = WalletEntry.objects.filter(
         wallet=wallet, side=EntrySide.GRANTED, day=None, grant__usable_from__gte=since
@@ -78,7 +78,7 @@ def _hours(wallet: Wallet, days: Iterable[date]) -> dict[date, list[tuple[dateti
     exact: dict[tuple[date, int], Fraction] = defaultdict(Fraction)
     for day, hour, den, amount in rows.values_list("day", "hour", "share_den").annotate(sum=Sum("amount")):
         exact[day, hour] += Fraction(amount) / den / SECONDS_PER_HOUR
-    found: dict[date, list[tuple[datetime, Fraction]]] = defaultdict(list)
+    by_day: dict[date, list[tuple[datetime, Fraction]]] = defaultdict(list)
     for (day, hour), used in sorted(exact.items()):
-        found[day].append((datetime.fromtimestamp((hour + 1) * HOUR, UTC), used))
-    return found
+        by_day[day].append((datetime.fromtimestamp((hour + 1) * HOUR, UTC), used))
+    return by_day

@@ -21,5 +21,5 @@ def take_back(*, grant: WalletGrant, amount: int, why: str, moment: datetime) ->
     a second call takes as much again.
     """
     row = locked([grant.wallet_id])[grant.wallet_id]
-    taken = Booking([Piece(grant.pk, -amount)], EntrySide.GRANTED, moment, memo=why, grant=grant.pk)
-    replay.settle(wallet=row, moment=moment, change=Change(beside=[taken], since=grant.usable_from))
+    withdrawal = Booking([Piece(grant.pk, -amount)], EntrySide.GRANTED, moment, memo=why, grant=grant.pk)
+    replay.settle(wallet=row, moment=moment, change=Change(bookings=[withdrawal], since=grant.usable_from))

@@ -41,8 +41,8 @@ class Booking:
 
 def locked(wallets: Iterable[int]) -> dict[int, Wallet]:
     """The wallets by id, locked until the transaction ends; in order of id, as by every other holder of several."""
-    found = Wallet.objects.select_for_update(no_key=True, of=("self",)).filter(pk__in=list(wallets))
-    return {wallet.pk: wallet for wallet in found.select_related("scheme", "tenant").order_by("pk")}
+    rows = Wallet.objects.select_for_update(no_key=True, of=("self",)).filter(pk__in=list(wallets))
+    return {wallet.pk: wallet for wallet in rows.select_related("scheme", "tenant").order_by("pk")}
 
 
 def grants_of(wallet: Wallet) -> list[Grant]:

@@ -41,15 +41,15 @@ def grant(
     if amount > LARGEST:
         raise WalletError(f"A grant is of {LARGEST:,} smallest units at most: that is a slip of the hand.")
     row = locked([wallet.pk])[wallet.pk]
-    known = WalletGrant.objects.filter(wallet=row, key=key).first()
-    if known is not None:
-        if known.amount != amount:
+    existing = WalletGrant.objects.filter(wallet=row, key=key).first()
+    if existing is not None:
+        if existing.amount != amount:
             raise WalletError(f"{quoted(key)} was granted before with another amount: use another reference.")
-        return known
+        return existing
     today = moment.astimezone(row.tenant.zone).date()
     if expires_on is not None and expires_on <= today:
         raise WalletError(f"A grant that expires on {expires_on} would pay for nothing any more.")
-    given = WalletGrant.objects.create(
+    row_granted = WalletGrant.objects.create(
         wallet=row,
         tenant_id=row.tenant_id,
         kind=kind,
@@ -63,10 +63,12 @@ def grant(
         who=who,
         why=why,
     )
-    booking = Booking([Piece(given.pk, amount)], EntrySide.GRANTED, moment, memo=why or key, grant=given.pk)
-    replay.settle(wallet=row, moment=moment, change=Change(beside=[booking], since=today))
-    given.refresh_from_db()
-    return given
+    booking = Booking(
+        [Piece(row_granted.pk, amount)], EntrySide.GRANTED, moment, memo=why or key, grant=row_granted.pk
+    )
+    replay.settle(wallet=row, moment=moment, change=Change(bookings=[booking], since=today))
+    row_granted.refresh_from_db()
+    return row_granted
 
 
 @transaction.atomic
@@ -85,12 +87,12 @@ def tend(*, moment: datetime) -> None:
     """
     due = _accruing(moment) | _expiring(moment)
     wallets = Wallet.objects.filter(pk__in=due).order_by("pk").iterator()
-    batch.each(wallets, lambda wallet: accrue(wallet=wallet, moment=moment))
+    batch.run_isolated(wallets, lambda wallet: accrue(wallet=wallet, moment=moment))
 
 
 def _accruing(moment: datetime) -> set[int]:
     """The wallets that some rule gives something by now. One query, however many they are."""
-    found = set()
+    wallets = set()
     with connection.cursor() as cursor:
         cursor.execute(_RULES)
         for wallet, every, opened, through, ends, zone, anchor_day in cursor:
@@ -104,8 +106,8 @@ def _accruing(moment: datetime) -> set[int]:
             )
             first = next(nexts, None)
             if first is not None and (ends is None or first < ends):
-                found.add(wallet)
-    return found
+                wallets.add(wallet)
+    return wallets
 
 
 _RULES = """

@@ -16,38 +16,38 @@ from django.db import transaction
 from billing.models.wallets import Accrual, EntrySide, GrantRule, Wallet, WalletDay, WalletGrant
 from billing.rules.wallet import Every, Piece
 from billing.rules.wallet_course import Balance, Course, Due, gone_on, run
-from billing.wallets import caps, dues
-from billing.wallets.books import Books, read
+from billing.wallets import caps, due_grants
 from billing.wallets.entries import Booking, grant_of, post
+from billing.wallets.wallet_ledger import Ledger, read_ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is new: use by day, in full, and bookings beside, which touch no day and no grant before `since`."""
+    """What is new: use by day, in full, and bookings, which touch no day and no grant before `since`."""
 
     use: Mapping[date, int] = field(default_factory=dict)
-    beside: Sequence[Booking] = ()
+    bookings: Sequence[Booking] = ()
     since: date | None = None
     expires: bool = True  # whether time passes for what expires
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """The books, the grants that join them by negative keys, and what the wallet's course makes of both."""
+    """The ledger, the grants that join them by negative keys, and what the wallet's course makes of both."""
 
     wallet: Wallet
-    books: Books
+    ledger: Ledger
     change: Change
     moment: datetime | None  # None: nothing expires that has not, as for a proof
-    made: dict[int, WalletGrant]
+    fresh_rows: dict[int, WalletGrant]
     course: Course = field(default_factory=Course)
 
     @property
     def rows(self) -> dict[int, WalletGrant]:
-        return self.books.rows | self.made
+        return self.ledger.rows | self.fresh_rows
 
-    def given(self, row: WalletGrant) -> int:
-        return self.course.given.get((row.granted_at, row.key), row.amount)
+    def granted(self, row: WalletGrant) -> int:
+        return self.course.granted.get((row.granted_at, row.key), row.amount)
 
     def expired(self, key: int, row: WalletGrant) -> int:
         return self.course.left.get(key, 0) if self.is_gone(row) else 0
@@ -56,7 +56,7 @@ class _Outcome:
         """Whether what is left of it is out of the balance."""
         if self.moment is None:
             return row.expired_at is not None
-        if row.expires_on is not None and row.expires_on > self.books.waits_from:
+        if row.expires_on is not None and row.expires_on > self.ledger.waits_from:
             return False
         today = self.moment.astimezone(self.wallet.tenant.zone).date()
         return row.expired_at is not None or (self.change.expires and gone_on(row.expires_on) <= today)
@@ -68,7 +68,7 @@ def settle(*, wallet: Wallet, moment: datetime, change: Change | None = None) ->
     For a caller that holds the wallet's row.
     """
     change, zone = change or Change(), wallet.tenant.zone
-    fresh = dues.fresh(wallet, moment=moment)
+    fresh = due_grants.fresh(wallet, moment=moment)
     days = [*change.use, *(at.astimezone(zone).date() for at, _ in fresh)]
     days += [change.since] if change.since is not None else []
     since = min(days, default=moment.astimezone(zone).date())
@@ -89,8 +89,8 @@ def settle(*, wallet: Wallet, moment: datetime, change: Change | None = None) ->
 
 def differences(wallet: Wallet) -> list[str]:
     """Where the entries are not what the whole course of the wallet makes of its days and grants; for the proof."""
-    found = _outcome(wallet, date.min, [], Change(), None)
-    return [booking.memo for booking in _bookings(found, found.rows)]
+    outcome = _outcome(wallet, date.min, [], Change(), None)
+    return [booking.memo for booking in _bookings(outcome, outcome.rows)]
 
 
 def _outcome(
@@ -101,125 +101,132 @@ def _outcome(
     moment: datetime | None,
 ) -> _Outcome:
     capped = {rule.pk: rule for rule in GrantRule.objects.filter(scheme=wallet.scheme_id, cap__isnull=False)}
-    books = read(wallet, since=since, beside=change.beside)
-    made = [dues.grant_by(rule, wallet, at) for at, rule in fresh]
-    keys = {row.key for row in [*made, *books.rows.values()]}
-    made += dues.hours_again(wallet, since=since, capped=capped.values(), keys=keys)
-    found = _Outcome(wallet, books, change, moment, {-place: row for place, row in enumerate(made, start=1)})
-    _run(found, capped)
-    for key, row in list(found.made.items()):
-        row.amount = found.given(row)
+    ledger = read_ledger(wallet, since=since, bookings=change.bookings)
+    fresh_rows = [due_grants.grant_by(rule, wallet, at) for at, rule in fresh]
+    keys = {row.key for row in [*fresh_rows, *ledger.rows.values()]}
+    fresh_rows += due_grants.hours_again(wallet, since=since, capped=capped.values(), keys=keys)
+    outcome = _Outcome(
+        wallet, ledger, change, moment, {-place: row for place, row in enumerate(fresh_rows, start=1)}
+    )
+    _run(outcome, capped)
+    for key, row in list(outcome.fresh_rows.items()):
+        row.amount = outcome.granted(row)
         if not row.amount and row.rule is not None and row.rule.every == Every.HOUR:
-            del found.made[key]  # such hours are found again without a row
-    return found
+            del outcome.fresh_rows[key]  # such hours are found again without a row
+    return outcome
 
 
-def _run(found: _Outcome, capped: Mapping[int, GrantRule]) -> None:
-    books, since = found.books, found.books.since
-    pools = books.pools | {key: row.amount for key, row in found.made.items()}
-    grants = {key: grant_of(row, pools[key], key) for key, row in found.rows.items()}
-    found.course.open([grant for grant in grants.values() if grant.usable_from < since], books.debts())
+def _run(outcome: _Outcome, capped: Mapping[int, GrantRule]) -> None:
+    ledger, since = outcome.ledger, outcome.ledger.since
+    pools = ledger.pools | {key: row.amount for key, row in outcome.fresh_rows.items()}
+    grants = {key: grant_of(row, pools[key], key) for key, row in outcome.rows.items()}
+    outcome.course.open([grant for grant in grants.values() if grant.usable_from < since], ledger.debts())
     later = {key: grant for key, grant in grants.items() if grant.usable_from >= since}
-    asked = {
-        key: Due(replace(grant, left=rule.amount), rule.cap, drawn=found.rows[key].amount - grant.left)
+    capped_dues = {
+        key: Due(replace(grant, left=rule.amount), rule.cap, drawn=outcome.rows[key].amount - grant.left)
         for key, grant in later.items()
-        if (rule := capped.get(found.rows[key].rule_id or 0)) is not None and rule.cap is not None
+        if (rule := capped.get(outcome.rows[key].rule_id or 0)) is not None and rule.cap is not None
     }
     gone: dict[date, list[int]] = defaultdict(list)
-    for key, row in found.rows.items():
-        if found.is_gone(row):
+    for key, row in outcome.rows.items():
+        if outcome.is_gone(row):
             gone[gone_on(row.expires_on)].append(key)
     run(
-        found.course,
-        use=books.booked | dict(found.change.use),
-        taken={day: amount - books.booked.get(day, 0) for day, amount in books.taken().items()},
-        grants=[grant for key, grant in later.items() if key not in asked],
-        dues=asked.values(),
-        balance=_balance(found, asked, gone) if asked else None,
+        outcome.course,
+        use=ledger.booked | dict(outcome.change.use),
+        withdrawn={day: amount - ledger.booked.get(day, 0) for day, amount in ledger.drawn().items()},
+        grants=[grant for key, grant in later.items() if key not in capped_dues],
+        dues=capped_dues.values(),
+        balance=_balance(outcome, capped_dues, gone) if capped_dues else None,
         gone={day: keys for day, keys in gone.items() if day > since},
     )
 
 
-def _balance(found: _Outcome, asked: Mapping[int, Due], gone: Mapping[date, Sequence[int]]) -> Balance:
+def _balance(
+    outcome: _Outcome, capped_dues: Mapping[int, Due], gone: Mapping[date, Sequence[int]]
+) -> Balance:
     """What caps look at. The first balance is today's, without what came since and with what went since."""
-    books, since = found.books, found.books.since
-    given = caps.given_each(found.wallet, since)
-    used = sum(books.taken().values()) + sum(
-        piece.amount for each in found.change.beside if each.day for piece in each.pieces
+    ledger, since = outcome.ledger, outcome.ledger.since
+    granted = caps.granted_amounts(outcome.wallet, since)
+    used = sum(ledger.drawn().values()) + sum(
+        piece.amount for booking in outcome.change.bookings if booking.day for piece in booking.pieces
     )
-    back = sum(row.expired for row in books.rows.values() if gone_on(row.expires_on) > since)
-    over = sum(books.rows[key].left for day, keys in gone.items() if day <= since for key in keys)
-    fresh = {key: row.amount for key, row in found.made.items()}
+    back = sum(row.expired for row in ledger.rows.values() if gone_on(row.expires_on) > since)
+    over = sum(ledger.rows[key].left for day, keys in gone.items() if day <= since for key in keys)
+    fresh = {key: row.amount for key, row in outcome.fresh_rows.items()}
     return caps.balance(
-        found.wallet,
+        outcome.wallet,
         since=since,
-        days={due.grant.usable_from for due in asked.values()},
-        before=found.wallet.balance - sum(given.values()) + used + back - over,
-        given=[
-            (row.granted_at, (given | fresh).get(key, 0))
-            for key, row in found.rows.items()
-            if row.usable_from >= since and key not in asked
+        days={due.grant.usable_from for due in capped_dues.values()},
+        before=outcome.wallet.balance - sum(granted.values()) + used + back - over,
+        grants=[
+            (row.granted_at, (granted | fresh).get(key, 0))
+            for key, row in outcome.rows.items()
+            if row.usable_from >= since and key not in capped_dues
         ],
-        beside=found.change.beside,
-        granted_at={row.pk: row.granted_at for row in books.rows.values()},
+        bookings=outcome.change.bookings,
+        granted_at={row.pk: row.granted_at for row in ledger.rows.values()},
     )
 
 
-def _write(found: _Outcome, moment: datetime) -> None:
+def _write(outcome: _Outcome, moment: datetime) -> None:
     """The grants that are new, the entries that differ, and what is left of each grant."""
-    made = WalletGrant.objects.bulk_create(found.made.values())
-    numbers = dict(zip(found.made, (row.pk for row in made), strict=True))
-    bookings = list(_bookings(found, found.rows))
-    changed: dict[int, WalletGrant] = {numbers.get(key, key): row for key, row in found.made.items()}
-    for key, row in found.rows.items():
-        given, expired = found.given(row), found.expired(key, row)
-        expires = found.is_gone(row)
-        if (given, expired) != (row.amount, row.expired) or (row.expired_at is not None and not expires):
-            row.amount, row.expired = given, expired
+    fresh_rows = WalletGrant.objects.bulk_create(outcome.fresh_rows.values())
+    numbers = dict(zip(outcome.fresh_rows, (row.pk for row in fresh_rows), strict=True))
+    bookings = list(_bookings(outcome, outcome.rows))
+    changed: dict[int, WalletGrant] = {numbers.get(key, key): row for key, row in outcome.fresh_rows.items()}
+    for key, row in outcome.rows.items():
+        granted, expired = outcome.granted(row), outcome.expired(key, row)
+        expires = outcome.is_gone(row)
+        if (granted, expired) != (row.amount, row.expired) or (row.expired_at is not None and not expires):
+            row.amount, row.expired = granted, expired
             row.expired_at = (row.expired_at or moment) if expires else None
             changed[numbers.get(key, key)] = row
     post(
-        found.wallet, *found.change.beside, *(_numbered(each, numbers) for each in bookings), changed=changed
+        outcome.wallet,
+        *outcome.change.bookings,
+        *(_numbered(booking, numbers) for booking in bookings),
+        changed=changed,
     )
 
 
-def _bookings(found: _Outcome, rows: Mapping[int, WalletGrant]) -> Iterator[Booking]:
+def _bookings(outcome: _Outcome, rows: Mapping[int, WalletGrant]) -> Iterator[Booking]:
     """What differs from the entries: what was given, what days were paid by, and what expired."""
     for key, row in rows.items():
-        new = key in found.made
-        more = found.given(row) - (0 if new else row.amount)
+        new = key in outcome.fresh_rows
+        more = outcome.granted(row) - (0 if new else row.amount)
         if more or new:
             memo = row.why or row.key
-            at = row.granted_at if new else found.moment or row.granted_at
+            at = row.granted_at if new else outcome.moment or row.granted_at
             memo = memo if new else f"{memo}, counted again"
             yield Booking([Piece(key, more)], EntrySide.GRANTED, at, memo=memo, grant=key)
-    yield from _days(found)
+    yield from _days(outcome)
     for key, row in rows.items():
-        more = found.expired(key, row) - row.expired
+        more = outcome.expired(key, row) - row.expired
         if more:
             memo = f"{row.why or row.key} " + ("expired" if more > 0 else "was used before it expired")
-            at = found.moment or row.granted_at
+            at = outcome.moment or row.granted_at
             yield Booking([Piece(key, -more)], EntrySide.EXPIRED, at, memo=memo, grant=key)
 
 
-def _days(found: _Outcome) -> Iterator[Booking]:
+def _days(outcome: _Outcome) -> Iterator[Booking]:
     """By day what was used more or less, and what other grants pay now."""
-    wanted: dict[date, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
-    for (day, grant), amount in found.books.dayed.items():
-        wanted[day][grant] -= amount
-    for (day, key), amount in found.course.paid.items():
-        wanted[day][key] -= amount
-    for day, amount in found.course.debts.items():
-        wanted[day][None] -= amount
-    use, booked = found.change.use, found.books.booked
-    for day, by_grant in sorted(wanted.items()):
+    amounts: dict[date, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
+    for (day, grant), amount in outcome.ledger.dayed.items():
+        amounts[day][grant] -= amount
+    for (day, key), amount in outcome.course.paid.items():
+        amounts[day][key] -= amount
+    for day, amount in outcome.course.debts.items():
+        amounts[day][None] -= amount
+    use, booked = outcome.change.use, outcome.ledger.booked
+    for day, by_grant in sorted(amounts.items()):
         pieces = [Piece(grant, amount) for grant, amount in by_grant.items() if amount]
         more = use.get(day, booked.get(day, 0)) - booked.get(day, 0)
         memo = (
             f"Less use of {day}" if more < 0 else f"Use of {day}" if more else f"Use of {day}, paid otherwise"
         )
         if pieces:
-            at = found.moment or found.wallet.opened_at
+            at = outcome.moment or outcome.wallet.opened_at
             yield Booking(pieces, EntrySide.USED if more else None, at, memo=memo, day=day)
 
 

@@ -25,8 +25,10 @@ def available(wallets: Iterable[Wallet], *, day: date) -> dict[int, int]:
     rows = {wallet.pk: wallet for wallet in wallets}
     pays = Q(usable_from__lte=day) & (Q(expires_on=None) | Q(expires_on__gt=day))
     idle = WalletGrant.objects.filter(~pays, wallet__in=rows, left__gt=0).values_list("wallet")
-    found = dict(idle.annotate(sum=Sum("left")))
-    return {pk: row.balance - found.get(pk, 0) - row.held + row.scheme.overdraft for pk, row in rows.items()}
+    unusable = dict(idle.annotate(sum=Sum("left")))
+    return {
+        pk: row.balance - unusable.get(pk, 0) - row.held + row.scheme.overdraft for pk, row in rows.items()
+    }
 
 
 @transaction.atomic
@@ -55,10 +57,10 @@ def hold(*, wallet: Wallet, amount: int, key: str, moment: datetime) -> WalletHo
 def release(*, wallet: Wallet, key: str, moment: datetime) -> None:
     """Give the hold free; released already or never placed, nothing."""
     row = locked([wallet.pk])[wallet.pk]
-    standing = WalletHold.objects.filter(wallet=row, key=key, released_at=None).first()
-    if standing is not None:
-        Wallet.objects.filter(pk=row.pk).update(held=F("held") - standing.amount)
-        WalletHold.objects.filter(pk=standing.pk).update(released_at=moment)
+    active = WalletHold.objects.filter(wallet=row, key=key, released_at=None).first()
+    if active is not None:
+        Wallet.objects.filter(pk=row.pk).update(held=F("held") - active.amount)
+        WalletHold.objects.filter(pk=active.pk).update(released_at=moment)
 
 
 @transaction.atomic
@@ -72,7 +74,7 @@ def spend(*, wallet: Wallet, amount: int, moment: datetime, memo: str) -> None:
     replay.settle(wallet=row, moment=moment)
     _allow(row, amount, today)
     spent = Booking([Piece(None, -amount)], EntrySide.SPENT, moment, memo=memo, day=today)
-    replay.settle(wallet=row, moment=moment, change=Change(beside=[spent], since=today))
+    replay.settle(wallet=row, moment=moment, change=Change(bookings=[spent], since=today))
 
 
 def _today(wallet: Wallet, moment: datetime) -> date:

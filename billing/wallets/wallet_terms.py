@@ -73,7 +73,7 @@ def set_scheme(
         raise WalletError(
             f"A plan of {tenant.slug} has its wallet in {unit} pay invoices first: that is one wallet, for the tenant."
         )
-    open_known(scheme)
+    open_wallets(scheme)
     return scheme
 
 
@@ -85,25 +85,25 @@ def set_rule(*, scheme: WalletScheme, rule: Rule) -> GrantRule:
     rule. Raises WalletError otherwise.
     """
     scheme = WalletScheme.objects.select_for_update(no_key=True).get(pk=scheme.pk)
-    standing = GrantRule.objects.filter(scheme=scheme, name=rule.name).first()
-    row = standing or GrantRule(scheme=scheme, name=rule.name)
-    wanted = {name: getattr(rule, name) for name in _TERMS}
-    given = Accrual.objects.filter(rule=row).order_by("-through").first() if standing else None
-    if given is not None:
-        if any(getattr(row, name) != value for name, value in wanted.items()):
+    existing = GrantRule.objects.filter(scheme=scheme, name=rule.name).first()
+    row = existing or GrantRule(scheme=scheme, name=rule.name)
+    columns = {name: getattr(rule, name) for name in _TERMS}
+    accrued = Accrual.objects.filter(rule=row).order_by("-through").first() if existing else None
+    if accrued is not None:
+        if any(getattr(row, name) != value for name, value in columns.items()):
             raise WalletError(
                 f"{quoted(rule.name)} has given already, so it can only be ended: give it an `until` and other terms "
                 "another name."
             )
-        if rule.ends_at is not None and rule.ends_at <= given.through:
+        if rule.ends_at is not None and rule.ends_at <= accrued.through:
             raise WalletError(
-                f"{quoted(rule.name)} has given until {given.through:%Y-%m-%d %H:%M} UTC: end it after that."
+                f"{quoted(rule.name)} has given until {accrued.through:%Y-%m-%d %H:%M} UTC: end it after that."
             )
-    _write(row, wanted | {"ends_at": rule.ends_at})
+    _write(row, columns | {"ends_at": rule.ends_at})
     return row
 
 
-def open_known(scheme: WalletScheme) -> None:
+def open_wallets(scheme: WalletScheme) -> None:
     """Open the wallets whose owners need no usage to be known."""
     if scheme.scope == WalletScope.TENANT:
         wallet_of(scheme, Owner(None, ""))
@@ -115,8 +115,8 @@ def open_known(scheme: WalletScheme) -> None:
 _TERMS = ("amount", "every", "begins_at", "cap", "priority", "lasts_days")
 
 
-def _write(row: WalletScheme | GrantRule, wanted: Mapping[str, object]) -> None:
-    if not row.pk or any(getattr(row, name) != value for name, value in wanted.items()):
-        for name, value in wanted.items():
+def _write(row: WalletScheme | GrantRule, columns: Mapping[str, object]) -> None:
+    if not row.pk or any(getattr(row, name) != value for name, value in columns.items()):
+        for name, value in columns.items():
             setattr(row, name, value)
         row.save()

@@ -146,8 +146,10 @@ class _Writer:
         """Account by account over all tenants of the file, since a hand-over concerns two of them."""
         claims: dict[tuple[str, str], list[Claim]] = {}
         for tenant in self.file.tenants:
-            owner = self.tenants.get(tenant.slug)
-            for entry in tenant.accounts if owner is not None else ():
+            if tenant.slug not in self.tenants:
+                continue
+            owner = self.tenants[tenant.slug]
+            for entry in tenant.accounts:
                 since, until = (instant(moment, owner.zone) for moment in (entry.since, entry.until))
                 claim = Claim(entry.label, owner, entry.project, since, until)
                 claims.setdefault((entry.cluster, entry.account), []).append(claim)

@@ -14,6 +14,7 @@ from typing import Any
 from django.db.models import Model
 
 from billing.catalog import billing_periods, line_descriptions
+from billing.catalog.plan_versions import Term
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.models import (
     Allowance,
@@ -41,7 +42,6 @@ from billing.rules.dunning import Policy
 from billing.rules.money import Money
 from clusters.declared import in_order
 from clusters.models import Account, Cluster, ClusterKind, Connection, Telemetry
-from portal.config_file.plan_entries import Term
 from portal.core.tenants.models import Membership, Ownership, Tenant, User
 from portal.excerpt import quoted
 

@@ -8,10 +8,11 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar
 
+from billing.catalog.plan_versions import Term
 from billing.models import PlanVersion, Price, Settles
 from billing.models.plans import SELECTORS
 from billing.rules.hours import HoursZone
-from billing.rules.pricing import Meter
+from billing.rules.meters import Meter
 from billing.rules.tiers import Scale
 from portal.config_file.entries import Entry, fields_of
 from portal.config_file.plan_entries import (
@@ -21,7 +22,6 @@ from portal.config_file.plan_entries import (
     FeeEntry,
     PlanEntry,
     PriceEntry,
-    Term,
     TermEntry,
     TierEntry,
     WindowEntry,
@@ -83,9 +83,10 @@ def _terms(kind: type[T], version: PlanVersion, since: date | None) -> list[T]:
 
 
 def _term(kind: type[T], row: Term, since: date | None) -> T:
-    values = {field.name: getattr(row, field.name) for field in fields_of(kind)}
+    values: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields_of(kind)}
     if row.tenant is None:
-        return kind(**{name: None if value is False else value for name, value in values.items()})
+        values = {name: None if value is False else value for name, value in values.items()}
+        return kind(**values)
     begins = max(values["valid_from"], since or values["valid_from"])
     if kind is AllowanceEntry:
         values["rollover"] = None  # it is the plan's

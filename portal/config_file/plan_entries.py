@@ -14,8 +14,8 @@ from billing.catalog.plan_versions import Term
 from billing.models import Allowance, Commitment, Discount, Fee, Resource, Settles
 from billing.models.plans import SELECTORS
 from billing.rules.hours import EVERY_DAY, Hours, HoursZone, Window, days_of, seconds_of
+from billing.rules.meters import Meter
 from billing.rules.money import TOKENS, is_currency
-from billing.rules.pricing import Meter
 from billing.rules.tiers import Scale
 from portal.config_file.entries import Entry, Rule, key
 from portal.config_file.toml_table import Table
@@ -145,6 +145,7 @@ class TermEntry(Entry, frozen=True, kw_only=True):
 
     named_by: ClassVar[str] = "name"
     model: ClassVar[type[Term]]
+    missing_day: ClassVar[str] = "the day from which it is the tenant's own"
     tenant: Annotated[str, Rule(longest=50)] | None = None
     valid_from: date | None = key(name="from", default=None)
     valid_until: date | None = key(name="until", default=None)
@@ -152,25 +153,19 @@ class TermEntry(Entry, frozen=True, kw_only=True):
     @classmethod
     def complete(cls, table: Table, values: dict[str, Any]) -> None:
         values["tenant"] = values.get("tenant") or None
-        for_all = values["tenant"] is None and cls is not DiscountEntry
-        first = _first_day(table.outer)
-        if for_all:
-            for name in table.data.keys() & {"from", "until"}:
+        if values["tenant"] is None and cls is not DiscountEntry:
+            for name in sorted(table.data.keys() & {"from", "until"}):
                 table.wrong(
                     name, "goes with `tenant`: what is for all holds as long as this version of the plan."
                 )
-        elif "from" not in table.data and first is None:
-            day = "the day from which it is the tenant's own" if cls is not DiscountEntry else FOR_ALL
-            table.wrong("from", f"is missing; write from = 2017-01-01, {day}.")
-        elif "from" not in table.data:
+        elif "from" not in table.data and (first := _first_day(table.outer)):
             values["valid_from"] = first
+        elif "from" not in table.data:
+            table.wrong("from", f"is missing; write from = 2017-01-01, {cls.missing_day}.")
 
     def moved(self, back: timedelta) -> Self:
         begins, ends = self.valid_from, self.valid_until
         return self.replaced(valid_from=begins and begins - back, valid_until=ends and ends - back)
-
-
-FOR_ALL = "for the discount or for its plan"
 
 
 class AllowanceEntry(TermEntry, frozen=True, kw_only=True):
@@ -199,6 +194,7 @@ class CommitmentEntry(TermEntry, frozen=True, kw_only=True):
 class DiscountEntry(TermEntry, frozen=True, kw_only=True):
     noun: ClassVar[str] = "discount"
     model: ClassVar = Discount
+    missing_day: ClassVar[str] = "for the discount or for its plan"
     name: Name
     percent: Decimal | None = None
     amount: Decimal | None = None

@@ -1,4 +1,4 @@
-"""Tables that stand for everyone (in the seller, or at the top) and for one tenant: `approval_limits`, `dunning` and `close`."""
+"""Tables for everyone, in the seller or at the top, and for one tenant: `approval_limits`, `dunning` and `close`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ApprovalEntry(Entry, frozen=True, kw_only=True):
             **{(ApprovalMetric.TOTAL, code): limit for code, limit in self.totals.items()},
         }
         for (measure, currency), limit in limits.items():
-            bound = {"tenant": tenant, "measure": measure, "currency": currency}
+            bound: dict[str, Any] = {"tenant": tenant, "measure": measure, "currency": currency}
             if limit is not None and not ApprovalLimit.objects.filter(**bound, limit=limit).exists():
                 ApprovalLimit.objects.update_or_create(**bound, defaults={"limit": limit})
 

@@ -112,7 +112,7 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
         phases = values.get("phases", [])
         if phases and "plan" in values:
             table.wrong("plan", "is said beside phases, which say the plans; leave one of them out.")
-        if len(phases) == len(table.data.get("phase", ())):
+        if phases and len(phases) == len(table.data["phase"]):
             values["phases"] = _dated(phases, table.errors)
         _check_payer(table, values)
 

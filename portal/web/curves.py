@@ -6,7 +6,7 @@ from billing.catalog import line_descriptions
 from billing.models import Price
 from billing.models.plans import model_of
 from billing.rules.curve import Point, cliffs, curve
-from billing.rules.pricing import Meter
+from billing.rules.meters import Meter
 from portal.web import drawing
 from portal.web import format as say
 from portal.web.shapes import Curve, CurveRow

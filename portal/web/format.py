@@ -13,9 +13,9 @@ from babel.dates import format_date
 
 from billing.models import BillingPeriod
 from billing.rules.formatting import LOCALE, hours_text, money_text, price_text
+from billing.rules.meters import Meter
 from billing.rules.money import Money, exponent, rounded_text
 from billing.rules.period import Period, label
-from billing.rules.pricing import Meter
 
 TINY = 6  # decimals of what is too small for its currency's own
 NOTHING = "–"

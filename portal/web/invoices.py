@@ -24,8 +24,8 @@ from billing.queries.line_usage import Cursor, JobOnLine, Page
 from billing.receivables.settlement import Settlement
 from billing.rules.bank_details import BankDetails, bank_details, drawn
 from billing.rules.formatting import country_name
+from billing.rules.meters import Meter, PerUnit
 from billing.rules.money import Money
-from billing.rules.pricing import Meter, PerUnit
 from portal.core.tenants.access import Action
 from portal.core.tenants.asking import together
 from portal.web import format as say

@@ -15,7 +15,7 @@ from billing.models import RatedJob, Resource, Verdict
 from billing.queries import jobs as reading
 from billing.queries.jobs import Choices, Cursor, Job, Wanted
 from billing.queries.overview import days_of
-from billing.rules.pricing import Meter
+from billing.rules.meters import Meter
 from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web.access_decorators import Visit, answer, tenant_page

@@ -93,7 +93,7 @@ def _begun(request: HttpRequest) -> EditorPage:
     if not name:
         return EditorPage(text=NEW.format(tomorrow=tomorrow), plan="")
     versions = PlanVersion.objects.filter(plan__name=name).select_related("plan").order_by("effective_from")
-    version = next((each for each in versions if each.effective_from.isoformat() == key), None)
+    version = next((row for row in versions if row.effective_from.isoformat() == key), None)
     if version is None and key:
         raise Http404("no such version")
     last = versions.last()
@@ -147,7 +147,7 @@ def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bi
         (size, tenant) for size, tenant in chosen if what_if.size(tenants=[tenant], months=months) <= EXAMPLE
     ]
     trials = _try(entry, [tenant for _, tenant in small], months)
-    by_slug = {each.tenant: each for each in trials}
+    by_slug = {trial.tenant: trial for trial in trials}
     bills = tuple(_bill(by_slug[tenant.slug], size) for size, tenant in small)
     why = (
         ""
@@ -177,11 +177,11 @@ def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
             f"or save the draft and run try_plan FILE.toml --from {page.since}{until}."
         )
     trials = _try(entry, tenants, months)
-    now = per_currency(amount for each in trials for amount in each.now)
-    tried = per_currency(amount for each in trials for amount in each.tried)
+    now = per_currency(amount for trial in trials for amount in trial.now)
+    tried = per_currency(amount for trial in trials for amount in trial.tried)
     return replace(
         page,
-        trial=tuple(_bill(each, "") for each in trials),
+        trial=tuple(_bill(trial, "") for trial in trials),
         trial_total=(say.sums(now), say.sums(tried)),
         trial_of=page.since if page.until in {"", page.since} else f"{page.since} to {page.until}",
     )

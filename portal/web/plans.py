@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from billing.catalog import line_descriptions, plans
+from billing.catalog.plan_versions import Term
 from billing.catalog.plans import PlanError
 from billing.models import Allowance, Commitment, Fee, Price, Settles
 from billing.queries import plans as reading
@@ -171,7 +172,7 @@ def _price(price: Price, used: bool, today: date) -> PriceLine:
     )
 
 
-def _said(term: reading.Term, currency: str) -> str:
+def _said(term: Term, currency: str) -> str:
     """What it comes to per period, and when a tenant's own, or a discount, holds."""
     if isinstance(term, Allowance):
         text = f"{_plain(term.hours)} hours included" + (", what is left rolls over" if term.rollover else "")

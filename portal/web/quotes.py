@@ -42,7 +42,7 @@ def _told(request: HttpRequest, visit: Visit) -> _Told:
         job = quotes.job_of(fields, started=_start(fields["at"], visit))
         cluster = fields["cluster"] or next((mark.cluster for mark in visit.marks), "")
         own_work_tables()
-        price_quote = quote(tenant=visit.tenant, cluster=cluster, held=job, now=visit.moment)
+        price_quote = quote(tenant=visit.tenant, cluster=cluster, job=job, now=visit.moment)
         return _Told(fields, price_quote)
     except (QuoteError, BadInputError) as error:
         return _Told(fields, error=str(error))

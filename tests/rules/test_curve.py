@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from billing.rules.curve import Point, cliffs, curve
-from billing.rules.pricing import PriceModel
+from billing.rules.meters import PriceModel
 from billing.rules.tiers import Volume
 from tests.terms import GRADUATED, TENS, TWO_DOLLARS, VOLUME, tiers
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from billing.rules.dunning import (
-    BUILT_IN,
+    DEFAULTS,
     Policy,
     Terms,
     day_of,
@@ -35,7 +35,7 @@ def told(policy: Policy) -> list[str]:
 
 
 def test_without_a_policy_there_are_three_reminders_and_nobody_is_suspended() -> None:
-    assert told(BUILT_IN) == [
+    assert told(DEFAULTS) == [
         "18 Apr reminder 1",
         "25 Apr reminder 2",
         "06 May reminder 3",
@@ -65,11 +65,11 @@ def test_case_078_suspension_comes_after_its_announcement_however_late_that_was(
     assert suspended_from(SUSPENDING, due_on=DUE, announced_on=None) is None
     assert suspended_from(SUSPENDING, due_on=DUE, announced_on=date(2026, 5, 8)) == date(2026, 5, 15)
     assert suspended_from(SUSPENDING, due_on=DUE, announced_on=date(2026, 6, 1)) == date(2026, 6, 8)
-    assert suspended_from(BUILT_IN, due_on=DUE, announced_on=date(2026, 5, 8)) is None
+    assert suspended_from(DEFAULTS, due_on=DUE, announced_on=date(2026, 5, 8)) is None
 
 
 def test_past_due_is_the_day_after_unless_the_policy_gives_days_of_grace() -> None:
-    assert past_due_from(BUILT_IN, due_on=DUE) == date(2026, 4, 16)
+    assert past_due_from(DEFAULTS, due_on=DUE) == date(2026, 4, 16)
     assert past_due_from(SUSPENDING, due_on=DUE) == date(2026, 4, 29)
 
 
@@ -81,7 +81,7 @@ def test_a_change_of_policy_moves_nothing_that_is_due_already() -> None:
     lab = [Terms(since=date(2026, 4, 1), suspend=60)]
     assert policy_of(DUE, everyone, lab) == Policy(reminders=(5,), suspend=60)
     assert policy_of(date(2026, 5, 1), everyone, lab) == Policy(reminders=(1, 2), suspend=60)
-    assert policy_of(date(2025, 12, 31), everyone, lab) == BUILT_IN
+    assert policy_of(date(2025, 12, 31), everyone, lab) == DEFAULTS
 
 
 def test_a_day_begins_at_eight_in_the_morning_where_the_invoice_was_issued() -> None:

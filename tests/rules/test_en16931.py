@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.rules.en16931 import FINEST, Item, can_state, item
+from billing.rules.meters import PerUnit
 from billing.rules.money import Money
-from billing.rules.pricing import PerUnit
 
 HOUR = 3600
 CURRENCIES = st.sampled_from(["EUR", "USD", "JPY"])

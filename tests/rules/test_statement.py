@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from billing.rules.meters import Meter, PerUnit
 from billing.rules.money import CurrencyMismatchError, Money
 from billing.rules.period import Period, period_starting_in
-from billing.rules.pricing import Meter, PerUnit
 from billing.rules.statement import Billed, Line, LineKey, Owed, statement
 from billing.rules.tax import Tax, breakdown
 

@@ -11,7 +11,7 @@ from django.test import Client
 from billing.models import DunningPolicy
 from billing.receivables import dunning_policies
 from billing.receivables.dunning_policies import Policies, PolicyError
-from billing.rules.dunning import BUILT_IN, Policy
+from billing.rules.dunning import DEFAULTS, Policy
 from portal.core.tenants.models import Tenant
 from tests import builders
 from tests.history import history
@@ -43,7 +43,7 @@ def test_a_policy_of_everyone_and_what_differs_for_one_tenant_with_their_dates(t
     )
     assert any("dunning of vision-lab from 2026-03-01: new" in line for line in changes)
     assert op.applies(file) == ["Nothing to change."]
-    assert policy(date(2025, 12, 31)) == BUILT_IN
+    assert policy(date(2025, 12, 31)) == DEFAULTS
     assert policy(date(2026, 2, 28)) == Policy(reminders=(5, 15), suspend=45)
     assert policy(date(2026, 3, 1)) == Policy(reminders=(5, 15), suspend=0, retries=(2,), receipts=True)
 

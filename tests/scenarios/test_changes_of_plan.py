@@ -15,7 +15,7 @@ from billing.documents.build import document_of
 from billing.invoicing import statements
 from billing.models import BillingPeriod, Fee, Invoice, PlanVersion
 from billing.rating import engine
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from tests.builders import a_job, a_tenant, at, ingest
 from tests.on_terms import a_lab, billed, used
 from tests.stories import close, closed, invoice_of, lines_of, prove, total

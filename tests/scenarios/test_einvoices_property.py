@@ -14,7 +14,7 @@ from billing.invoicing import line_taxes
 from billing.models import BillingPeriod, DocumentKind, Invoice, InvoiceLine, InvoiceTax, LineKind
 from billing.rules import supply
 from billing.rules import tax as tax_rules
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from tests.en16931 import holds
 from tests.tiers import examples
 

@@ -10,7 +10,7 @@ import pytest
 from billing.catalog import plan_versions, subscriptions
 from billing.catalog.plans import PlanError
 from billing.models import Wallet
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from billing.wallets import booking, grants
 from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.configuring_terms import apply, refused

@@ -14,7 +14,7 @@ from billing.catalog import plan_versions, plans
 from billing.documents import build
 from billing.models import Invoice, Price
 from billing.rating import engine
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from portal.core.tenants.models import Corrections, Membership, Role, Tenant, User
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.stories import closed, invoice_of, lines_of, prove

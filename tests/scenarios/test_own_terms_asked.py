@@ -13,7 +13,7 @@ from django.core.management import call_command
 
 from billing.catalog import plan_versions, plans
 from billing.models import PlanVersion
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from billing.simulation import what_if
 from billing.simulation.quotes import quote
 from clusters.models import Cluster
@@ -69,7 +69,7 @@ def test_a_quote_is_by_the_tenants_own_price_hours_commitment_and_discount(clust
     vision = Tenant.objects.get()
     job = a_job(gpus=12, started="2026-03-26 10:00", ended="2026-03-26 11:00")
 
-    estimate = quote(tenant=vision, cluster="gpu1", held=job, now=NOW)
+    estimate = quote(tenant=vision, cluster="gpu1", job=job, now=NOW)
 
     (part,) = estimate.parts
     assert (part.price.unit_price, part.amount.text) == (Decimal("1.50"), "15.00")  # 2 hours are left
@@ -87,7 +87,7 @@ def test_where_its_own_price_ends_a_quote_goes_on_by_the_plans(
     estimate = quote(
         tenant=Tenant.objects.get(),
         cluster="gpu1",
-        held=a_job(gpus=1, started="2026-03-26 22:00", ended="2026-03-27 03:00"),
+        job=a_job(gpus=1, started="2026-03-26 22:00", ended="2026-03-27 03:00"),
         now=NOW,
     )
 

@@ -19,7 +19,7 @@ from billing.invoicing import close_readiness, offboarding, statements
 from billing.invoicing.statements import MixedCurrenciesError, Statement
 from billing.models import Archive, BillingPeriod, Invoice, Payer, PlanVersion
 from billing.queries import accrued_charges, line_usage, spending
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from billing.simulation import quotes, what_if
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
@@ -63,7 +63,7 @@ def test_a_quote_is_by_the_tiers_that_hold_for_who_pays_then(cluster: Cluster, p
     pays(physics, vision, "2026-04-16")
     job = a_job(gpus=10, started="2026-04-15 23:00", ended="2026-04-16 01:00")
 
-    estimate = quotes.quote(tenant=vision, cluster="gpu1", held=job, now=at("2026-04-10"))
+    estimate = quotes.quote(tenant=vision, cluster="gpu1", job=job, now=at("2026-04-10"))
 
     assert [each.text for each in estimate.total] == [
         "55.00"
@@ -142,7 +142,7 @@ def test_who_uses_and_who_pays_are_told_together_after_late_use_of_a_month_that_
     used(cluster, 1, day="2026-04-20")
 
     spent = spending.spending(moment=at("2026-04-25"))
-    april = billing_periods.starting_in_each([physics, vision], year=2026, month=4)
+    april = billing_periods.periods_starting_in([physics, vision], year=2026, month=4)
     both = statements.pending_each([*april.values()], close_readiness.rated_up_to([*april.values()]))
 
     assert [(each.tenant, each.amount.text) for each in spent] == [("vision-lab", "3.00")]
@@ -164,7 +164,7 @@ def test_who_uses_and_who_pays_are_told_together_where_their_months_end_apart(
     used(cluster, 3, day="2026-03-10")
     used(cluster, 4, day="2026-03-20")
     used(cluster, 1, day="2026-04-20")
-    april = billing_periods.starting_in_each([physics, vision], year=2026, month=4)
+    april = billing_periods.periods_starting_in([physics, vision], year=2026, month=4)
 
     both = statements.pending_each([*april.values()], close_readiness.rated_up_to([*april.values()]))
 

@@ -9,7 +9,7 @@ import pytest
 
 from billing.catalog import plan_versions, plans, subscriptions
 from billing.models import PlanVersion, Price, Settles
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_job, at, ingest
 from tests.configuring_terms import apply, refused

@@ -13,7 +13,7 @@ from billing.catalog import plans
 from billing.models import DayTotal, Plan, Price, RatedUsage
 from billing.rating import engine
 from billing.rules import hours as clock
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from clusters.models import Account
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.configuring_terms import apply, refused

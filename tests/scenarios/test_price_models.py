@@ -8,7 +8,7 @@ import pytest
 
 from billing.documents.build import document_of
 from billing.models import Invoice, Price
-from billing.rules.pricing import PriceModel
+from billing.rules.meters import PriceModel
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_tenant, ingest

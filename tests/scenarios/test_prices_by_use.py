@@ -18,7 +18,7 @@ from billing.rating import engine
 from billing.reports.reporting import of_cluster, of_tenant
 from billing.reports.shapes import By
 from billing.rules.hours import of_terms
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from clusters.connectors.base import BusyHour, BusySource, UsageFact
 from clusters.models import Account, Cluster
 from portal.core.tenants.models import Tenant

@@ -11,7 +11,7 @@ import pytest
 from billing.catalog import plans
 from billing.catalog.plans import PlanError
 from billing.models import Price
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from tests.builders import LONG_AGO, a_cluster, a_job, a_tenant, ingest
 from tests.configuring_terms import apply, refused
 from tests.stories import closed, invoice_of, printed, prove

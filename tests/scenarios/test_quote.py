@@ -18,7 +18,7 @@ from billing.catalog import plans
 from billing.invoicing import statements
 from billing.models import PlanVersion, RatedUsage
 from billing.rules.hours import Hours, Window
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from billing.simulation.quotes import Quote, QuoteError, quote
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
@@ -35,7 +35,7 @@ NOW = builders.at("2026-03-20")
 
 
 def asked(lab: Tenant, **fields: Any) -> Quote:
-    return quote(tenant=lab, cluster="gpu1", held=builders.a_job(**{"account": "", **fields}), now=NOW)
+    return quote(tenant=lab, cluster="gpu1", job=builders.a_job(**{"account": "", **fields}), now=NOW)
 
 
 def text(quoted: Quote) -> str:
@@ -204,7 +204,7 @@ def test_a_job_that_runs_as_it_was_quoted_costs_what_it_was_quoted(plan: str, jo
         lab = _a_month_in_use(MODELS[plan]())
         begin = int((START + timedelta(seconds=after)).timestamp())
         fact = builders.a_job(**job, started=begin, submitted=begin, ended=begin + lasts)
-        quoted = quote(tenant=lab, cluster="gpu1", held=fact, now=NOW)
+        quoted = quote(tenant=lab, cluster="gpu1", job=fact, now=NOW)
         before = _owed(lab)
         builders.ingest(Cluster.objects.get(), fact)
         grown = {currency: amount - before.get(currency, 0) for currency, amount in _owed(lab).items()}

@@ -11,8 +11,8 @@ from billing.catalog import plan_versions, plans, third_party_payers
 from billing.catalog.plans import PlanError
 from billing.models import Invoice, InvoiceLine, Plan, RatedUsage
 from billing.rating import engine
+from billing.rules.meters import PerUnit
 from billing.rules.money import Money
-from billing.rules.pricing import PerUnit
 from clusters.models import Cluster
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant

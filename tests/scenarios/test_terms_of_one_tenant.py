@@ -196,11 +196,7 @@ def test_the_use_of_a_period_is_compared_with_what_both_commitments_come_to(
     version = committed("620.00", "2")
     cluster, vision = a_lab(version)
     plan_versions.set_commitment(
-        version=version,
-        amount=Decimal("310.00"),
-        overage_factor=Decimal(1),
-        tenant=vision,
-        valid_from=MID_MARCH,
+        version=version, amount=Decimal(310), overage_factor=Decimal(1), tenant=vision, valid_from=MID_MARCH
     )
     used(cluster, hours)
     closed("2026-03", vision)

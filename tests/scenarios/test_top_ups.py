@@ -65,7 +65,7 @@ def spend(amount: int, moment: datetime) -> None:
     with transaction.atomic():
         row = entries.locked([wallet().pk])[wallet().pk]
         used = Booking([Piece(None, -amount)], EntrySide.SPENT, moment, memo="Use", day=moment.date())
-        replay.settle(wallet=row, moment=moment, change=Change(beside=[used], since=moment.date()))
+        replay.settle(wallet=row, moment=moment, change=Change(bookings=[used], since=moment.date()))
 
 
 def rule(scenario: Scenario, *, below: int = 1000, amount: int = 2000, most: int = 10_000) -> AutomaticTopUp:

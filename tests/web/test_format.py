@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from billing.rules.meters import Meter
 from billing.rules.money import Money
-from billing.rules.pricing import Meter
 from portal.web import format as say
 
 BERLIN = ZoneInfo("Europe/Berlin")

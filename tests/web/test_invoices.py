@@ -17,7 +17,7 @@ from billing.documents.csv import cell
 from billing.models import Invoice, InvoiceLine, Plan, PlanVersion
 from billing.queries import invoices as reading
 from billing.rating import engine
-from billing.rules.pricing import PerUnit
+from billing.rules.meters import PerUnit
 from portal.core.tenants.models import User
 from tests import builders, stories
 from tests.web.house import House, a_house, page, signed_in

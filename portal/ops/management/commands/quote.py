@@ -55,7 +55,7 @@ class Command(OperatorCommand):
         started = moment(options["at"], tenant.zone) if options["at"] else now
         try:
             job = quotes.job_of({name: options[name] for name in TOLD}, started=started)
-            price_quote = quote(tenant=tenant, cluster=cluster.name, held=job, now=now)
+            price_quote = quote(tenant=tenant, cluster=cluster.name, job=job, now=now)
         except QuoteError as error:
             raise BadInputError(str(error)) from error
         data = {"tenant": tenant.slug, "cluster": cluster.name, **quotes.as_data(price_quote)}

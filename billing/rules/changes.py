@@ -41,4 +41,4 @@ def moved(
         for subject in sorted({*before, *now})
     }
     differing = [(subject, pair) for subject, pair in pairs.items() if pair.difference.amount]
-    return dict(sorted(differing, key=lambda each: -abs(each[1].difference.amount)))
+    return dict(sorted(differing, key=lambda pair: -abs(pair[1].difference.amount)))

@@ -1,4 +1,4 @@
-"""What a wallet's books say from a day on: its grants, what each day used, and which grant has paid for it."""
+"""What the ledger of a wallet says from a day on: its grants, what each day used, and which grant has paid for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from billing.wallets.entries import Booking, pays_first
 
 
 @dataclass(slots=True)
-class Books:
+class Ledger:
     """Days before `since` stand as they are, but for debts that grants of later days have paid."""
 
     since: date
@@ -29,47 +29,47 @@ class Books:
     booked: dict[date, int]  # use by day, from `since` on
     waits_from: date  # what expires after that day waits for open periods
 
-    def taken(self) -> dict[date, int]:
+    def drawn(self) -> dict[date, int]:
         """By day from `since` on what was taken for it: used, spent, or gone with a grant that nobody knows."""
-        found: dict[date, int] = defaultdict(int)
+        amounts: dict[date, int] = defaultdict(int)
         for (day, _), amount in self.dayed.items():
-            found[day] -= amount
-        return {day: amount for day, amount in found.items() if day >= self.since}
+            amounts[day] -= amount
+        return {day: amount for day, amount in amounts.items() if day >= self.since}
 
     def debts(self) -> dict[date, int]:
         """What was unpaid of earlier days when `since` began."""
-        found: dict[date, int] = defaultdict(int)
+        amounts: dict[date, int] = defaultdict(int)
         for (day, _), amount in self.dayed.items():
             if day < self.since:
-                found[day] -= amount
-        return {day: amount for day, amount in found.items() if amount}
+                amounts[day] -= amount
+        return {day: amount for day, amount in amounts.items() if amount}
 
 
-def read(wallet: Wallet, *, since: date, beside: Iterable[Booking]) -> Books:
-    """The books of a locked wallet, as they will be with `beside`, which touches no day and no grant before `since`."""
+def read_ledger(wallet: Wallet, *, since: date, bookings: Iterable[Booking]) -> Ledger:
+    """The ledger of a locked wallet, as it will be with `bookings`, which touch no day and no grant before `since`."""
     entries = WalletEntry.objects.filter(wallet=wallet, side=EntrySide.BALANCE).order_by("day", "grant")
-    found: Counter[tuple[date, int | None]] = Counter()
+    amounts: Counter[tuple[date, int | None]] = Counter()
     debts = Q(grant=None) | Q(grant__usable_from__gte=since)
     for which in (entries.filter(day__gte=since), entries.filter(debts, day__lt=since)):
         for day, grant, amount in which.values_list("day", "grant").annotate(sum=Sum("amount")):
-            found[day, grant] += int(amount)
+            amounts[day, grant] += int(amount)
     waits_from = _waits_from(wallet)
-    pays = Q(usable_from__gte=since) | Q(left__gt=0) | Q(pk__in={grant for _, grant in found if grant})
+    pays = Q(usable_from__gte=since) | Q(left__gt=0) | Q(pk__in={grant for _, grant in amounts if grant})
     not_gone = since if since == date.min else since - SWEEP_AFTER
     pays |= Q(expired__gt=0, expires_on__gt=min(not_gone, waits_from))
     rows = {row.pk: row for row in WalletGrant.objects.filter(pays, wallet=wallet)}
     pools = {pk: row.left + row.expired for pk, row in rows.items()}
-    for (_, grant), amount in found.items():
+    for (_, grant), amount in amounts.items():
         if grant is not None:
             pools[grant] -= amount
-    for booking in beside:
+    for booking in bookings:
         for piece in booking.pieces:
             if piece.grant is not None:
                 pools[piece.grant] += piece.amount
             elif booking.day is not None:
-                found[booking.day, None] += piece.amount
+                amounts[booking.day, None] += piece.amount
     booked = WalletDay.objects.filter(wallet=wallet, day__gte=since).values_list("day", "booked")
-    return Books(since, rows, pools, dict(found), dict(booked), waits_from)
+    return Ledger(since, rows, pools, dict(amounts), dict(booked), waits_from)
 
 
 def _waits_from(wallet: Wallet) -> date:

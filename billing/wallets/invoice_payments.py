@@ -37,7 +37,7 @@ from billing.wallets.replay import Change
 _DAY = timedelta(days=1)
 
 
-def settle_each(documents: Sequence[Invoice], *, moment: datetime | None) -> None:
+def settle_invoices(documents: Sequence[Invoice], *, moment: datetime | None) -> None:
     """Let wallets pay what they can of invoices that are about to be issued, and take back what credit notes give.
 
     For a caller that holds the tenants' locks and has given the documents their numbers and days. `moment` None:
@@ -48,7 +48,9 @@ def settle_each(documents: Sequence[Invoice], *, moment: datetime | None) -> Non
         for note in documents
         if note.kind == DocumentKind.CREDIT_NOTE and note.original is not None and note.original.prepaid
     ]
-    wallets = _wallets([each for each in documents if each.kind != DocumentKind.CREDIT_NOTE and each.total])
+    wallets = _wallets(
+        [document for document in documents if document.kind != DocumentKind.CREDIT_NOTE and document.total]
+    )
     _book_use(set(wallets.values()), moment)
     rows = locked(set(wallets.values()) | _paid_by(notes))
     for document in documents:
@@ -75,11 +77,11 @@ def take_back(*, invoice: Invoice, at: datetime) -> None:
     Its period opens again, so what returns to a grant that has expired pays for the days of that period once more,
     and for no other.
     """
-    taken = _taken(invoice)
-    if not taken:
+    drawn = _drawn(invoice)
+    if not drawn:
         return
     (row,) = locked(_paid_by_invoices([invoice.pk])).values()
-    pieces = give_back(sum(piece.amount for piece in taken), taken)
+    pieces = give_back(sum(piece.amount for piece in drawn), drawn)
     _give_again(
         row, Booking(pieces, EntrySide.INVOICE, at, f"{invoice.number} became void", invoice=invoice.pk)
     )
@@ -88,8 +90,8 @@ def take_back(*, invoice: Invoice, at: datetime) -> None:
 def entries(invoice: Invoice) -> list[tuple[WalletGrant, int]]:
     """The grants that paid on the invoice when it was issued, in that order, and how much, in smallest units."""
     rows = WalletEntry.objects.filter(invoice=invoice, side=EntrySide.BALANCE, amount__lt=0)
-    found = rows.select_related("grant").order_by("pk")
-    return [(row.grant, -row.amount) for row in found if row.grant is not None]
+    by_grant = rows.select_related("grant").order_by("pk")
+    return [(row.grant, -row.amount) for row in by_grant if row.grant is not None]
 
 
 def _wallets(invoices: Sequence[Invoice]) -> dict[int, int]:
@@ -97,33 +99,33 @@ def _wallets(invoices: Sequence[Invoice]) -> dict[int, int]:
     plans = Subscription.objects.filter(
         tenant__in={invoice.tenant_id for invoice in invoices}, plan__settles=Settles.WALLET_FIRST
     )
-    found: dict[tuple[int, str], list[tuple[datetime, datetime | None]]] = defaultdict(list)
+    spans: dict[tuple[int, str], list[tuple[datetime, datetime | None]]] = defaultdict(list)
     for tenant, currency, since, until in plans.values_list("tenant", "plan__currency", "since", "until"):
-        found[tenant, currency].append((since, until))
-    meant = {
+        spans[tenant, currency].append((since, until))
+    selections = {
         invoice.pk: (invoice.tenant_id, invoice.currency)
         for invoice in invoices
         if any(
             since < invoice.period_end and (until is None or until >= invoice.period_end)
-            for since, until in found.get((invoice.tenant_id, invoice.currency), [])
+            for since, until in spans.get((invoice.tenant_id, invoice.currency), [])
         )
     }
-    if not meant:
+    if not selections:
         return {}
     wallets = Wallet.objects.filter(
-        tenant__in={tenant for tenant, _ in meant.values()}, scheme__scope=WalletScope.TENANT
+        tenant__in={tenant for tenant, _ in selections.values()}, scheme__scope=WalletScope.TENANT
     )
-    known = {(tenant, unit): pk for pk, tenant, unit in wallets.values_list("pk", "tenant", "unit")}
-    return {invoice: known[key] for invoice, key in meant.items() if key in known}
+    by_unit = {(tenant, unit): pk for pk, tenant, unit in wallets.values_list("pk", "tenant", "unit")}
+    return {invoice: by_unit[key] for invoice, key in selections.items() if key in by_unit}
 
 
 def _draw(wallet: Wallet, invoice: Invoice, at: datetime) -> None:
     replay.settle(wallet=wallet, moment=at, change=Change(expires=False))
     grants = grants_of(wallet)
     ends = min((grant.expires_on for grant in grants if grant.expires_on), default=None)
-    taken = pay(_parts(invoice, ends), grants, limit=max(0, wallet.balance - wallet.held))
-    pieces = [Piece(piece.grant, -piece.amount) for piece in taken]
-    paid = sum(piece.amount for piece in taken)
+    pieces_paid = pay(_parts(invoice, ends), grants, limit=max(0, wallet.balance - wallet.held))
+    pieces = [Piece(piece.grant, -piece.amount) for piece in pieces_paid]
+    paid = sum(piece.amount for piece in pieces_paid)
     post(
         wallet,
         Booking(pieces, EntrySide.INVOICE, at, memo=f"Paid on {invoice.number}", invoice=invoice.pk),
@@ -142,14 +144,14 @@ def _return(rows: Mapping[int, Wallet], note: Invoice, at: datetime) -> None:
     if row.scheme.credits != CreditsGo.WALLET:
         return
     paid = int(original.payments.aggregate(sum=Sum("amount"))["sum"] or 0)
-    given = original.credit_notes.issued().aggregate(total=Sum("total"), prepaid=Sum("prepaid"))
-    taken = _taken(original)
-    drawn = original.prepaid + int(given["prepaid"] or 0)
-    due = original.total + int(given["total"] or 0) + note.total - paid - drawn
+    credited = original.credit_notes.issued().aggregate(total=Sum("total"), prepaid=Sum("prepaid"))
+    drawn_pieces = _drawn(original)
+    drawn = original.prepaid + int(credited["prepaid"] or 0)
+    due = original.total + int(credited["total"] or 0) + note.total - paid - drawn
     amount = min(drawn, -due, -note.total)  # what was overpaid before is no part of the note
     if amount <= 0:
         return
-    pieces = give_back(amount, taken)
+    pieces = give_back(amount, drawn_pieces)
     _give_again(row, Booking(pieces, EntrySide.INVOICE, at, f"Given back by {note.number}", invoice=note.pk))
     note.prepaid = -amount
     Invoice.objects.filter(pk=note.pk).update(prepaid=-amount)
@@ -159,17 +161,17 @@ def _give_again(wallet: Wallet, booking: Booking) -> None:
     """What comes back pays days that its grants could have paid for, and expires with them."""
     grants = WalletGrant.objects.filter(pk__in=[piece.grant for piece in booking.pieces])
     since = grants.aggregate(first=Min("usable_from"))["first"]
-    replay.settle(wallet=wallet, moment=booking.at, change=Change(beside=[booking], since=since))
+    replay.settle(wallet=wallet, moment=booking.at, change=Change(bookings=[booking], since=since))
 
 
-def _taken(invoice: Invoice) -> list[Piece]:
+def _drawn(invoice: Invoice) -> list[Piece]:
     """What the invoice took and nothing gave back, in the order in which it was taken."""
     notes = invoice.credit_notes.filter(state=InvoiceState.ISSUED).values_list("pk", flat=True)
     rows = WalletEntry.objects.filter(invoice__in=[invoice.pk, *notes], side=EntrySide.BALANCE)
-    found: dict[int | None, int] = {}
+    amounts: dict[int | None, int] = {}
     for grant, amount in rows.order_by("pk").values_list("grant", "amount"):
-        found[grant] = found.get(grant, 0) - amount
-    return [Piece(grant, amount) for grant, amount in found.items() if amount > 0]
+        amounts[grant] = amounts.get(grant, 0) - amount
+    return [Piece(grant, amount) for grant, amount in amounts.items() if amount > 0]
 
 
 def _paid_by(notes: Sequence[Invoice]) -> set[int]:
@@ -177,8 +179,8 @@ def _paid_by(notes: Sequence[Invoice]) -> set[int]:
 
 
 def _paid_by_invoices(invoices: Iterable[int]) -> set[int]:
-    found = WalletEntry.objects.filter(invoice__in=list(invoices), side=EntrySide.INVOICE)
-    return set(found.values_list("wallet", flat=True))
+    rows = WalletEntry.objects.filter(invoice__in=list(invoices), side=EntrySide.INVOICE)
+    return set(rows.values_list("wallet", flat=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,24 +198,24 @@ def _parts(invoice: Invoice, ends: date | None) -> list[tuple[date, int]]:
     Its total is spread over its service periods by what their lines come to, and over the days of each by what
     their use costs at the price of its first unit, or evenly where there is none.
     """
-    services = [each for each in _services(invoice) if each.net > 0]
-    last = max((each.days[-1] for each in services), default=None)
+    services = [service for service in _services(invoice) if service.net > 0]
+    last = max((service.days[-1] for service in services), default=None)
     if last is None or ends is None or ends > last:
         return [(last or invoice.period_end.date(), invoice.total)]
     total = Money.from_minor(invoice.total, invoice.currency)
     costs = _costs(services, payer=invoice.tenant_id)
-    found: dict[date, int] = defaultdict(int)
-    for service, share in zip(services, split(total, [each.net for each in services]), strict=True):
+    by_day: dict[date, int] = defaultdict(int)
+    for service, share in zip(services, split(total, [service.net for service in services]), strict=True):
         weights = _weights([costs[service.user, day] for day in service.days])
         for day, part in zip(service.days, split(share, weights), strict=True):
-            found[day] += part.minor
-    return sorted(found.items())
+            by_day[day] += part.minor
+    return sorted(by_day.items())
 
 
 def _services(invoice: Invoice) -> Iterator[_Service]:
     columns = ("tenant", "start", "end", "timezone")
-    found = invoice.lines.values_list(*(f"service_period__{name}" for name in columns))
-    for user, start, end, zone, net in found.annotate(net=Sum("amount")).order_by("service_period__start"):
+    lines = invoice.lines.values_list(*(f"service_period__{name}" for name in columns))
+    for user, start, end, zone, net in lines.annotate(net=Sum("amount")).order_by("service_period__start"):
         first, last = start.astimezone(ZoneInfo(zone)).date(), last_day(end, zone=ZoneInfo(zone))
         days = [first + _DAY * place for place in range((last - first).days + 1)]
         yield _Service(user, days, int(net))
@@ -221,11 +223,11 @@ def _services(invoice: Invoice) -> Iterator[_Service]:
 
 def _costs(services: Sequence[_Service], *, payer: int) -> Mapping[tuple[int, date], Fraction]:
     """By user and day what the use costs, in some unit, on the days on which `payer` paid for it. Two queries."""
-    users = {each.user for each in services}
-    first, last = min(each.days[0] for each in services), max(each.days[-1] for each in services)
+    users = {service.user for service in services}
+    first, last = min(service.days[0] for service in services), max(service.days[-1] for service in services)
     others: dict[int, list[Payer]] = defaultdict(list)
-    for each in Payer.objects.filter(tenant__in=users):
-        others[each.tenant_id].append(each)
+    for row in Payer.objects.filter(tenant__in=users):
+        others[row.tenant_id].append(row)
     exact: dict[tuple[int, date], Fraction] = defaultdict(Fraction)
     rows = DayTotal.objects.filter(tenant__in=users, day__range=(first, last))
     for user, day, share_den, amount in rows.values_list("tenant", "day", "share_den").annotate(
@@ -239,9 +241,9 @@ def _costs(services: Sequence[_Service], *, payer: int) -> Mapping[tuple[int, da
 
 def _weights(costs: Sequence[Fraction]) -> list[int]:
     """The same in whole numbers; all alike where nothing was used."""
-    common = lcm(*(each.denominator for each in costs))
-    found = [int(each * common) for each in costs]
-    return found if any(found) else [1] * len(costs)
+    common = lcm(*(cost.denominator for cost in costs))
+    whole = [int(cost * common) for cost in costs]
+    return whole if any(whole) else [1] * len(costs)
 
 
 def _beginning(document: Invoice) -> datetime:

@@ -13,8 +13,8 @@ from fractions import Fraction
 from math import lcm
 from typing import Any, TypeVar
 
+from billing.rules.meters import SECONDS_PER_HOUR, PriceModel
 from billing.rules.money import Money, split
-from billing.rules.pricing import SECONDS_PER_HOUR, PriceModel
 from billing.rules.statement import Owed, Share
 from billing.rules.tiers import as_terms, of_terms
 

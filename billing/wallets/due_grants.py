@@ -15,12 +15,12 @@ _SECOND = timedelta(seconds=1)
 def fresh(wallet: Wallet, *, moment: datetime) -> list[tuple[datetime, GrantRule]]:
     """What rules have made due up to `moment` and was not looked at yet, in order."""
     through = dict(Accrual.objects.filter(wallet=wallet).values_list("rule", "through"))
-    found = [
+    instants = [
         (at, rule)
         for rule in GrantRule.objects.filter(scheme=wallet.scheme_id)
         for at in _instants(wallet, rule, after=through.get(rule.pk), until=moment)
     ]
-    return sorted(found, key=lambda each: (each[0], each[1].name))
+    return sorted(instants, key=lambda pair: (pair[0], pair[1].name))
 
 
 def hours_again(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from billing.rules.meters import Meter, PerUnit
 from billing.rules.money import Money
-from billing.rules.pricing import Meter, PerUnit
 from billing.rules.tax import tax_on
 
 HOUR = 3600
