@@ -22,7 +22,10 @@ COMMANDS = sorted(
     if path.stem != "__init__"
 )
 PAGES = sorted(
-    [*DOCS.rglob("*.md"), *(ROOT / name for name in ("README.md", "DEVELOPERS.md", "CHANGELOG.md"))]
+    [
+        *DOCS.rglob("*.md"),
+        *(ROOT / name for name in ("README.md", "DEVELOPERS.md", "CHANGELOG.md", "bench/README.md")),
+    ]
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
