@@ -172,7 +172,7 @@ def _queries(tenant: Tenant) -> None:
         assert periods is not None
         period = periods.period
         overview.overview(tenant, period, None, today=overview.days_of(period)[1])
-        invoices.ask_newest(tenant, on=world.MOMENT.date(), limit=6).asked()
+        invoices.newest(tenant, on=world.MOMENT.date(), size=6)
 
 
 def _scan() -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
+from django.db import connection
+
 from billing.catalog.billing_periods import Lacking
 from billing.invoicing import charges, close_readiness, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
@@ -19,7 +21,6 @@ from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement import Key, Line, LineKey, Owed, TermKey, TermKind
-from portal.core.tenants.asking import Ask
 from portal.core.tenants.models import Tenant
 
 EARLIER, AHEAD, BY_HAND, BILLED = (
@@ -41,8 +42,8 @@ class Paid:
 
 
 @dataclass(frozen=True, slots=True)
-class BesideUse:
-    """What a tenant has beside use at prices of single units."""
+class OtherCharges:
+    """What a tenant has besides use at prices of single units."""
 
     terms: bool  # of its plans, or of whom it pays for and who pays for it
     by_hand: bool  # lines that no invoice has yet
@@ -53,16 +54,21 @@ class BesideUse:
 class Accrued:
     """What the use of a period, and the terms of its plans, come to so far, whoever pays.
 
-    `beside` is what its invoice would hold besides, were it made now: with it, it comes to `due` before tax.
+    `extras` are what its invoice would hold besides, were it made now: with them, it comes to `due` before tax.
     """
 
     use: Mapping[tuple[str, int], Money]  # by project and price, as its lines have it
     terms: list[tuple[str, Money]]
-    beside: list[tuple[str, Money]]
+    extras: list[tuple[str, Money]]
     due: list[Money]
     books: Sequence[ChargeInputs]
     paid: list[Paid]  # for others, in periods of theirs that end with this one
     others: Sequence[statements.Statement]  # of each of these, once
+
+    @property
+    def use_sums(self) -> list[Money]:
+        """Of use alone, one per currency."""
+        return per_currency(self.use.values())
 
     @property
     def sums(self) -> list[Money]:
@@ -74,13 +80,13 @@ class Accrued:
         return per_currency([each for books in self.books for each in scaled(books, factor)])
 
 
-def accrued(*, tenant: Tenant, period: BillingPeriod, beside_use: BesideUse | None = None) -> Accrued | None:
+def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
     """What the tenant's period has come to; None where prices of single units alone tell all of it.
 
-    That is: each line of use is its quantity times its price, there is nothing beside them, and nobody pays for
-    another. One query then, or none where that is `known`; else those of a close.
+    That is: each line of use is its quantity times its price, there is nothing else, and nobody pays for
+    another. One query then, else those of a close as well.
     """
-    if _is_plain(beside_use or ask_beside(tenant).asked(), period):
+    if _is_plain(_other_charges(tenant), period):
         return None
     rated = close_readiness.rated_up_to([period])
     statement = statements.pending_each([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
@@ -157,7 +163,7 @@ def _paid(statement: statements.Statement) -> Iterator[Paid]:
         yield Paid(statement.user.name if statement.user else "", project, seconds, amount)
 
 
-def accrued_each(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]]:
+def accrued_by_tenant(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]]:
     """By tenant, of whom each has one of the periods, what its use has come to so far, one amount per currency.
 
     As many queries as for a close of all of them; nothing is made.
@@ -182,15 +188,17 @@ def priced_by_totals(*, moment: datetime) -> list[BillingPeriod]:
     return list(BillingPeriod.objects.raw(_BY_TOTALS, {"moment": moment}))
 
 
-def ask_beside(tenant: Tenant) -> Ask[BesideUse]:
-    return Ask(_BESIDE, {"tenant": tenant.pk}, lambda rows: BesideUse(*rows[0]), kept=True)
+def _other_charges(tenant: Tenant) -> OtherCharges:
+    with connection.cursor() as cursor:
+        cursor.execute(_OTHER_CHARGES, {"tenant": tenant.pk})
+        return OtherCharges(*cursor.fetchone())
 
 
-def _is_plain(beside_use: BesideUse, period: BillingPeriod) -> bool:
-    if beside_use.terms:
+def _is_plain(other: OtherCharges, period: BillingPeriod) -> bool:
+    if other.terms:
         return False
-    left = beside_use.left_since is not None and beside_use.left_since <= period.start
-    return period.closed_at is not None or not (beside_use.by_hand or left)
+    left = other.left_since is not None and other.left_since <= period.start
+    return period.closed_at is not None or not (other.by_hand or left)
 
 
 def _amounts(owed: Mapping[Key, Owed], prices: Mapping[int, Price]) -> dict[Key, Money]:
@@ -261,7 +269,7 @@ OR EXISTS (SELECT 1 FROM billing_discount d
 """
 
 # The last: what was rated beyond the invoices that cover it.
-_BESIDE = f"""
+_OTHER_CHARGES = f"""
 SELECT EXISTS (
     SELECT 1 FROM billing_payer y WHERE y.tenant_id = %(tenant)s OR y.payer_id = %(tenant)s
 ) OR EXISTS (

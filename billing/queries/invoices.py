@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS
-from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Sum
+from django.db.models import Exists, OuterRef
 
 from billing.models import (
     Evidence,
@@ -26,14 +24,21 @@ from billing.models.invoices import InvoiceQuerySet
 from billing.queries import line_usage
 from billing.queries.costs import per_currency
 from billing.receivables import invoice_balances
-from billing.receivables.settlement import Balance, standing
+from billing.receivables.settlement import Balance, Settlement, standing
 from billing.rules.money import Money
 from billing.wallets import invoice_payments
-from portal.core.tenants.asking import Ask, Rows, of_tenant
+from portal.core import pagination
 from portal.core.tenants.models import Tenant
 
 PAGE = 24
-TOLD = (NoticeState.SENT, NoticeState.SENDING)
+LISTED = (
+    *("kind", "state", "number", "tenant", "currency", "total", "prepaid"),
+    *("period_start", "period_end", "timezone", "issued_on", "due_on"),
+)
+"""What a list shows of an invoice: the others are wide."""
+OPEN = (Settlement.DUE, Settlement.PAST_DUE, Settlement.PROCESSING, Settlement.CHARGED_BACK)
+"""An invoice of which something is to be paid."""
+SENT = (NoticeState.SENT, NoticeState.SENDING)
 """Notices that went out: what is only kept here, its tenant never had."""
 
 
@@ -43,6 +48,10 @@ class ListedInvoice:
 
     invoice: Invoice
     balance: Balance
+
+    @property
+    def is_open(self) -> bool:
+        return self.balance.settlement in OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,93 +92,32 @@ class Detail:
     notices: list[Notice]  # that were written about it, the newest first
 
 
-def newest(tenant: Tenant, *, on: date, after: str = "") -> tuple[list[ListedInvoice], str]:
-    """A page of invoices, the newest first, and the number behind which the next one begins, or ""."""
-    last = _visible(tenant).filter(number=after).first() if after else None
-    if last is None:
-        rows = ask_newest(tenant, on=on, limit=PAGE + 1).asked()
-    else:
-        older_invoices = _visible(tenant).filter(period_start__lte=last.period_start)
-        older_invoices = older_invoices.filter(Q(period_start__lt=last.period_start) | Q(pk__lt=last.pk))
-        invoices = invoice_balances.with_sums(older_invoices).order_by("-period_start", "-pk")[: PAGE + 1]
-        rows = [ListedInvoice(invoice, standing(invoice=invoice, on=on)) for invoice in invoices]
-    return rows[:PAGE], rows[PAGE - 1].invoice.number or "" if len(rows) > PAGE else ""
+def newest(tenant: Tenant, *, on: date, after: str = "", size: int = 0) -> tuple[list[ListedInvoice], str]:
+    """A page of `size` invoices, or of PAGE, the newest first, and the cursor of the next one. One query."""
+    invoices = invoice_balances.with_sums(_visible(tenant)).only(*LISTED)
+    page = pagination.page(invoices, "-period_start", "-id", after=after, size=size or PAGE)
+    return [ListedInvoice(row, standing(invoice=row, on=on)) for row in page.rows], page.next
 
 
-def ask_newest(tenant: Tenant, *, on: date, limit: int) -> Ask[list[ListedInvoice]]:
-    """The newest first, as a list shows them: what an invoice has besides is read when it is asked for."""
-
-    def made(rows: Rows) -> list[ListedInvoice]:
-        invoices = []
-        for row in rows:
-            invoice: Any = Invoice.from_db(DEFAULT_DB_ALIAS, _LISTED, row[: len(_LISTED)])
-            for name, value in zip(_SUMS, row[len(_LISTED) :], strict=True):
-                setattr(invoice, name, value)
-            invoices.append(ListedInvoice(invoice, standing(invoice=invoice, on=on)))
-        return invoices
-
-    return Ask(f"{_newest_of()} LIMIT %(limit)s", {"tenant": tenant.pk, "limit": limit}, made, kept=True)
-
-
-_SHOWN = {
-    *("id", "kind", "state", "number", "tenant_id", "currency", "total", "prepaid"),
-    *("period_start", "period_end", "timezone", "issued_on", "due_on"),
-}
-_LISTED = [field.attname for field in Invoice._meta.concrete_fields if field.attname in _SHOWN]
-_SUMS = list(invoice_balances.Sums.__annotations__)
-
-
-@of_tenant
-def _newest_of(tenant: int) -> QuerySet[Any, Any]:
-    invoices = invoice_balances.with_sums(_visible(tenant)).order_by("-period_start", "-pk")
-    return invoices.values_list(*_LISTED, *_SUMS)
-
-
-def open_sums(tenant: Tenant) -> Open:
-    """What is to be paid in all. One query."""
-    return ask_open(tenant).asked()
-
-
-def ask_open(tenant: Tenant) -> Ask[Open]:
-    return Ask(_open_of(), {"tenant": tenant.pk}, _open, kept=True)
-
-
-@of_tenant
-def _open_of(tenant: int) -> QuerySet[Any, Any]:
-    invoices = invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__gt=0).order_by()
-    processing, waits = Exists(invoice_balances.under_way()), ~Exists(invoice_balances.under_way())
-    return invoices.values_list("currency").annotate(
-        Sum("left"), Count("pk"), processing=Count("pk", filter=processing), first=Min("due_on", filter=waits)
+def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
+    """All that is to be paid, and all that is to be paid back. One query."""
+    invoices = invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).exclude(left=0)
+    rows = list(
+        invoices.annotate(is_processing=Exists(invoice_balances.under_way()))
+        .order_by("number")
+        .values_list("currency", "left", "number", "due_on", "is_processing")
     )
-
-
-def _open(rows: Rows) -> Open:
-    """In all currencies: a row has the sum of one, how many invoices have it, of how many a payment is under way, and
-    the first day on which another one is due.
-    """
+    to_pay = [row for row in rows if row[1] > 0]
+    back = [row for row in rows if row[1] < 0]
     return Open(
-        per_currency(Money.from_minor(int(left), currency) for currency, left, *_ in rows),
-        sum(count for _, _, count, *_ in rows),
-        sum(processing for *_, processing, _ in rows),
-        min((due for *_, due in rows if due), default=None),
-    )
-
-
-def ask_owed_back(tenant: Tenant) -> Ask[OwedBack]:
-    return Ask(_owed_back_of(), {"tenant": tenant.pk}, _owed_back, kept=True)
-
-
-@of_tenant
-def _owed_back_of(tenant: int) -> QuerySet[Any, Any]:
-    invoices = invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).filter(left__lt=0).order_by()
-    return invoices.values_list("currency").annotate(Sum("left"), Count("pk"), Min("number"))
-
-
-def _owed_back(rows: Rows) -> OwedBack:
-    return OwedBack(
-        per_currency(Money.from_minor(-int(left), currency) for currency, left, *_ in rows),
-        sum(count for _, _, count, _ in rows),
-        min((number for *_, number in rows), default=""),
+        per_currency(Money.from_minor(left, currency) for currency, left, *_ in to_pay),
+        len(to_pay),
+        sum(is_processing for *_, is_processing in to_pay),
+        min((due for *_, due, is_processing in to_pay if due and not is_processing), default=None),
+    ), OwedBack(
+        per_currency(Money.from_minor(-left, currency) for currency, left, *_ in back),
+        len(back),
+        (back[0][2] or "") if back else "",
     )
 
 
@@ -215,7 +163,7 @@ def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
         digest,
         has_einvoice,
         list(
-            Notice.objects.filter(invoice=invoice, state__in=TOLD).defer("text", "html").order_by("-sent_at")
+            Notice.objects.filter(invoice=invoice, state__in=SENT).defer("text", "html").order_by("-sent_at")
         ),
     )
 
@@ -232,6 +180,6 @@ def einvoice(invoice: Invoice) -> bytes | None:
     return bytes(xml) if xml is not None else None
 
 
-def _visible(tenant: Tenant | int) -> InvoiceQuerySet:
+def _visible(tenant: Tenant) -> InvoiceQuerySet:
     invoices = Invoice.objects.filter(tenant=tenant)
     return invoices.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID])

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from billing.models import BillingPeriod, PeriodTotal, RatedJob, UserTotal, Verdict
-from billing.queries.costs import Tag, Tags, cost, tags
+from billing.models import BillingPeriod, PeriodTotal, RatedJob, Resource, UserTotal, Verdict
+from billing.queries.costs import TAG, Tag, cost, per_currency, tag, tags
+from billing.rules.meters import Meter
 from billing.rules.money import Money
-from portal.core.tenants.asking import Ask, Rows
-from portal.core.tenants.models import Project, Tenant
+from portal.core import pagination
+from portal.core.tenants.models import Tenant
 
 PAGE = 50
 NEWEST = 300  # jobs that suggestions for a quote are taken from
 MOST_USERS = 200  # suggestions
-_NONE: Mapping[int, Any] = MappingProxyType({})
+NEWEST_FIRST = ("-shown_at", "-record_id")
+METERS = {
+    Resource.GPU: ("GPU", Meter.GPU_HOUR),
+    Resource.CPU: ("CPU", Meter.CPU_CORE_HOUR),
+    Resource.MEMORY: ("Memory", Meter.MEMORY_GIB_HOUR),
+    Resource.GPU_MEMORY: ("GPU memory", Meter.GPU_MEMORY_GIB_HOUR),
+    Resource.BILLING: ("Slurm billing", Meter.BILLING_HOUR),
+}
 LOOK_BACK = 92 * 86_400  # seconds before a period in which a job that still ran in it may have started
 
 
@@ -31,16 +38,30 @@ class Job:
     """A job and what it costs so far: exact, None where no price was applied to it."""
 
     row: RatedJob
-    project: str
     gpu_seconds: Fraction
     cost: Money | None
     verdict: Verdict
     by_total: bool = False  # `cost` is at the first unit's price; the total of the period decides
 
+    @property
+    def number(self) -> str:
+        """The scheduler's; ours where it has none."""
+        return self.row.job_id or str(self.row.record_id)
+
+    @property
+    def duration(self) -> int | None:
+        """Seconds from its start to its end, or as far as it was seen."""
+        finish = self.row.ended if self.row.ended is not None else self.row.seen_until
+        return None if self.row.started is None or finish is None else finish - self.row.started
+
+    @property
+    def running(self) -> bool:
+        return self.row.started is not None and self.row.ended is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which jobs to list; an empty text asks for all."""
+class JobFilter:
+    """Which jobs to list; an empty text means all."""
 
     period: BillingPeriod | None = None  # in which it started, or was submitted while it waits
     project: int | None = None
@@ -50,16 +71,8 @@ class Wanted:
     q: str = ""  # beginning of the job id, or part of the name
 
     @property
-    def anything(self) -> bool:
-        return self != Wanted()
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """The last job of a page; the next one holds what stands behind it."""
-
-    shown_at: int
-    record_id: int
+    def is_set(self) -> bool:
+        return self != JobFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,14 @@ class Piece:
     tag: Tag | None
     invoice: str  # number, "" where it is on none
     paid_by: str  # another tenant, on whose invoice it is or will be
+
+    @property
+    def resource_name(self) -> str:
+        return METERS[Resource(self.resource)][0]
+
+    @property
+    def meter(self) -> Meter:
+        return METERS[Resource(self.resource)][1]
 
     @property
     def resource_seconds(self) -> Fraction:
@@ -112,51 +133,43 @@ def choices(tenant: Tenant) -> Choices:
     )
 
 
-def newest(
-    tenant: Tenant, filters: Wanted, *, after: Cursor | None = None
-) -> tuple[list[Job], Cursor | None]:
-    """A page of jobs, the newest first, and where the next one begins. Four queries."""
-    rows = list(_matching(tenant, filters, after).order_by("-shown_at", "-record_id")[: PAGE + 1])
-    more = Cursor(rows[PAGE - 1].shown_at, rows[PAGE - 1].record_id) if len(rows) > PAGE else None
-    return costed(tenant, rows[:PAGE]), more
+def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list[Job], str]:
+    """A page of jobs, the newest first, and the cursor of the next one. Two queries."""
+    matching = _matching(tenant, filters).select_related("project")
+    page = pagination.page(matching, *NEWEST_FIRST, after=after, size=PAGE)
+    return costed(tenant, page.rows), page.next
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Jobs that are not costed yet, and the names of their projects."""
-
-    rows: list[RatedJob]
-    projects: dict[int, str]
-
-
-def ask_costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> Ask[Found]:
-    """The jobs that ran in the period and have cost most in all."""
-    start, end = int(period.start.timestamp()), int(period.end.timestamp())
-    values = {"tenant": tenant.pk, "start": start, "end": end, "before": start - LOOK_BACK, "limit": limit}
-
-    def made(raw_rows: Rows) -> Found:
-        rows = [RatedJob.from_db(connection.alias, _COLUMNS, row[:-1]) for row in raw_rows]
-        return Found(rows, {job.project_id: row[-1] for job, row in zip(rows, raw_rows, strict=True)})
-
-    return Ask(_COSTLIEST, values, made)
+def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
+    """The jobs that ran in the period and have cost most in all. Two queries."""
+    start, end = _seconds(period)
+    jobs = RatedJob.objects.filter(tenant=tenant).order_by("-cost_rank", "-gpu_units", "-record_id")
+    ran = jobs.filter(Q(ended__gt=start) | Q(ended=None), shown_at__gte=start - LOOK_BACK, shown_at__lt=end)
+    # Which ones they are is read from the index alone: whole rows take long to sort.
+    rows = jobs.filter(record_id__in=ran.values("record_id")[:limit]).select_related("project")
+    return costed(tenant, list(rows))
 
 
-def ask_count(tenant: Tenant, period: BillingPeriod) -> Ask[int]:
-    """How many jobs started in the period."""
-    start, end = int(period.start.timestamp()), int(period.end.timestamp())
-    return Ask(_COUNT, [tenant.pk, start, end], lambda rows: int(rows[0][0]), kept=True)
+def count(tenant: Tenant, period: BillingPeriod) -> int:
+    """How many jobs started in the period. One query."""
+    start, end = _seconds(period)
+    return RatedJob.objects.filter(tenant=tenant, shown_at__gte=start, shown_at__lt=end).count()
+
+
+def _seconds(period: BillingPeriod) -> tuple[int, int]:
+    return int(period.start.timestamp()), int(period.end.timestamp())
 
 
 def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
-    """Raises RatedJob.DoesNotExist. Six queries."""
-    row = RatedJob.objects.get(tenant=tenant, record_id=record_id)
+    """Raises RatedJob.DoesNotExist. Four queries."""
+    row = RatedJob.objects.select_related("project").get(tenant=tenant, record_id=record_id)
     return costed(tenant, [row])[0], _pieces(tenant, row)
 
 
-def _matching(tenant: Tenant, filters: Wanted, after: Cursor | None) -> QuerySet[RatedJob]:
+def _matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
     jobs = RatedJob.objects.filter(tenant=tenant)
     if filters.period is not None:
-        start, end = int(filters.period.start.timestamp()), int(filters.period.end.timestamp())
+        start, end = _seconds(filters.period)
         jobs = jobs.filter(shown_at__gte=start, shown_at__lt=end)
     if filters.project is not None:
         jobs = jobs.filter(project=filters.project)
@@ -168,11 +181,6 @@ def _matching(tenant: Tenant, filters: Wanted, after: Cursor | None) -> QuerySet
         jobs = jobs.filter(state__in={filters.state, filters.state.upper(), filters.state.capitalize()})
     if filters.q:
         jobs = jobs.filter(Q(job_id__startswith=filters.q) | Q(name__icontains=filters.q))
-    if after is not None:
-        jobs = jobs.filter(
-            Q(shown_at__lt=after.shown_at) | Q(shown_at=after.shown_at, record_id__lt=after.record_id),
-            shown_at__lte=after.shown_at,
-        )
     return jobs
 
 
@@ -188,65 +196,33 @@ class Shapes:
 
 def shapes(tenant: Tenant) -> Shapes:
     """One query, over at most NEWEST jobs."""
-    newest = RatedJob.objects.filter(tenant=tenant).order_by("-shown_at", "-record_id")
+    newest = RatedJob.objects.filter(tenant=tenant).order_by(*NEWEST_FIRST)
     rows = list(newest.values_list("gpu_model", "mig_profile", "queue", "qos")[:NEWEST])
     return Shapes(*(tuple(dict.fromkeys(row[place] for row in rows if row[place])) for place in range(4)))
 
 
-def costed(
-    tenant: Tenant, rows: Sequence[RatedJob], *, prices: Tags = _NONE, projects: Mapping[int, str] = _NONE
-) -> list[Job]:
-    """Each job with the sum of its rated usage. Three queries, less those for prices and projects that are given."""
+def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
+    """Each job, which has its project, with the sum of its rated usage. One query."""
     if not rows:
         return []
-    return summed(tenant, rows, ask_sums(tenant, rows).asked(), prices=prices, projects=projects)
+    parts: dict[int, list[tuple[str, Tag | None, Fraction]]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(_SUMS, {"tenant": tenant.pk, **_span(rows)})
+        for record_id, verdict, share_den, units, *price in cursor.fetchall():
+            price_tag = tag(*price) if price[0] is not None else None
+            parts[record_id].append((verdict, price_tag, Fraction(int(units), share_den)))
+    return [_costed(row, parts[row.record_id]) for row in rows]
 
 
-Sums = Mapping[int, list[tuple[str, int | None, Fraction]]]
-"""By job: verdict, price and resource-seconds."""
-
-
-def ask_sums(tenant: Tenant, rows: Sequence[RatedJob]) -> Ask[Sums]:
-    """The rated usage of each of these jobs."""
-
-    def made(raw_rows: Rows) -> Sums:
-        sums: dict[int, list[tuple[str, int | None, Fraction]]] = defaultdict(list)
-        for record_id, verdict, price_id, share_den, units in raw_rows:
-            sums[record_id].append((verdict, price_id, Fraction(int(units), share_den)))
-        return sums
-
-    return Ask(_SUMS, {"tenant": tenant.pk, **_span(rows)}, made, kept=True)
-
-
-def summed(
-    tenant: Tenant,
-    rows: Sequence[RatedJob],
-    sums: Sums,
-    *,
-    prices: Tags = _NONE,
-    projects: Mapping[int, str] = _NONE,
-) -> list[Job]:
-    """Each job with what `ask_sums` was answered. Two queries at most, for prices and projects that are not given."""
-    prices = tags((price for parts in sums.values() for _, price, _ in parts), prices=prices)
-    project_ids = {row.project_id for row in rows}
-    if not project_ids <= projects.keys():
-        project_rows = Project.objects.filter(tenant=tenant, pk__in=project_ids)
-        projects = dict(project_rows.values_list("pk", "name"))
-    jobs = []
-    for row in rows:
-        parts = sums.get(row.record_id, [])
-        amounts = [cost(prices[price], seconds) for _, price, seconds in parts if price and price in prices]
-        jobs.append(
-            Job(
-                row,
-                projects[row.project_id],
-                Fraction(row.gpu_units * row.share_num, row.share_den),
-                sum(amounts[1:], amounts[0]) if len({a.currency for a in amounts}) == 1 else None,
-                _verdict(row, {verdict for verdict, _, _ in parts}),
-                any(prices[price].by_total for _, price, _ in parts if price and price in prices),
-            )
-        )
-    return jobs
+def _costed(row: RatedJob, parts: Sequence[tuple[str, Tag | None, Fraction]]) -> Job:
+    amounts = per_currency(cost(price, seconds) for _, price, seconds in parts if price)
+    return Job(
+        row,
+        Fraction(row.gpu_units * row.share_num, row.share_den),
+        amounts[0] if len(amounts) == 1 else None,
+        _verdict(row, {verdict for verdict, _, _ in parts}),
+        len(amounts) == 1 and any(price.by_total for _, price, _ in parts if price),
+    )
 
 
 def _verdict(row: RatedJob, verdicts: set[str]) -> Verdict:
@@ -294,33 +270,19 @@ def _month(second: int) -> date:
     return datetime.fromtimestamp(second, UTC).date().replace(day=1)
 
 
-_COLUMNS = [field.attname for field in RatedJob._meta.concrete_fields]
-_ROW = ", ".join(f'j."{column}"' for column in _COLUMNS)
-
-# The first are found from the index alone: whole rows take long to sort.
-_COSTLIEST = f"""
-SELECT {_ROW}, p.name
+_SUMS = f"""
+SELECT u.record_id, u.verdict, u.share_den, u.units, {TAG}
 FROM (
-    SELECT record_id FROM billing_ratedjob
-    WHERE tenant_id = %(tenant)s AND shown_at >= %(before)s AND shown_at < %(end)s
-      AND (ended > %(start)s OR ended IS NULL)
-    ORDER BY cost_rank DESC, gpu_units DESC, record_id DESC LIMIT %(limit)s
-) first
-JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = first.record_id
-JOIN tenants_project p ON p.id = j.project_id
-ORDER BY j.cost_rank DESC, j.gpu_units DESC, j.record_id DESC
+    SELECT record_id, verdict, price_id, share_den, sum(units::numeric * share_num) AS units
+    FROM billing_ratedusage
+    WHERE tenant_id = %(tenant)s AND record_id = ANY(%(records)s)
+      AND service_month >= %(since)s AND service_month <= %(until)s
+    GROUP BY record_id, verdict, price_id, share_den
+    HAVING sum(units::numeric * share_num) <> 0
+) u
+LEFT JOIN (billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id)
+    ON c.id = u.price_id
 """  # noqa: S608 - built from constants
-
-_COUNT = "SELECT count(*) FROM billing_ratedjob WHERE tenant_id = %s AND shown_at >= %s AND shown_at < %s"
-
-_SUMS = """
-SELECT record_id, verdict, price_id, share_den, sum(units::numeric * share_num)
-FROM billing_ratedusage
-WHERE tenant_id = %(tenant)s AND record_id = ANY(%(records)s)
-  AND service_month >= %(since)s AND service_month <= %(until)s
-GROUP BY record_id, verdict, price_id, share_den
-HAVING sum(units::numeric * share_num) <> 0
-"""
 
 # An invoice covers what was rated up to `rated_through`, in its own period and those before it.
 _PIECES = """

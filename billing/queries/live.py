@@ -11,16 +11,17 @@ from fractions import Fraction
 from typing import Any
 
 from django.db import connection
-from django.db.models import Q, Sum
+from django.db.models import Sum
 
 from billing.models import DayTotal, PeriodTotal, RatedJob, Resource, Verdict
 from billing.queries import live_sql as sql
 from billing.queries.costs import Tag, Tags, cost, per_currency, tags
-from billing.queries.jobs import PAGE, Cursor, Job, costed
+from billing.queries.jobs import NEWEST_FIRST, PAGE, Job, costed
 from billing.rules.money import Money
 from clusters import requested_resources
 from clusters.requested_resources import Asked
 from clusters.usage import Mark
+from portal.core import pagination
 from portal.core.tenants.models import Tenant
 
 UNSEEN = 5400  # seconds behind its cluster's watermark from which a run counts as no longer seen: passes over a live
@@ -51,7 +52,24 @@ class OpenJob:
     requested: str  # as the scheduler prints it
     time_limit: int | None  # seconds
     unseen: bool = False  # open, as far as is known, but its cluster's last pass did not see it
-    until: int | None = None  # the second up to which it is taken to have run on
+    until: int | None = None  # the second up to which it is taken to have run, or waited, on
+
+    @property
+    def since(self) -> int | None:
+        """The second in which it started, or was submitted while it waits."""
+        row = self.job.row
+        return row.started if row.started is not None else row.submitted
+
+    @property
+    def lasted(self) -> int | None:
+        """Seconds that it ran or waited."""
+        return None if self.since is None or self.until is None else max(0, self.until - self.since)
+
+    @property
+    def limit_at(self) -> int | None:
+        """The second in which its time limit is reached."""
+        started = self.job.row.started
+        return started + self.time_limit if started is not None and self.time_limit else None
 
     @property
     def per_hour(self) -> Money | None:
@@ -103,26 +121,27 @@ class Live:
     waiting: int
     unpriced: int  # of the running ones
     unseen: int  # beside those that run or wait
-    held: list[RunningGpus]  # the most GPUs first
+    running_gpus: list[RunningGpus]  # the most GPUs first
     per_hour: list[Money]  # of all that runs, per currency
     today: Money | None  # what all jobs of the day have cost; None in several currencies or none
     runs: list[OpenJob]  # newest first
-    more_runs: Cursor | None
+    more_runs: str  # cursor, "" for none
     waits: list[OpenJob]  # longest waiting first
-    more_waits: Cursor | None
+    more_waits: str
+    is_first: bool  # both lists begin at their top
     by_totals: bool  # amounts are at first units' prices: totals of the period decide
 
 
 def live(
     tenant: Tenant,
-    marks: Iterable[Mark],
+    marks: Sequence[Mark],
     *,
     moment: datetime,
     today: date,
-    runs_after: Cursor | None = None,
-    waits_after: Cursor | None = None,
+    runs_after: str = "",
+    waits_after: str = "",
 ) -> Live:
-    """A page of what runs and one of what waits, with the totals of all. At most fourteen queries."""
+    """A page of what runs and one of what waits, with the totals of all. At most twelve queries."""
     since = {
         m.cluster: int(m.complete_through.timestamp()) - UNSEEN if m.complete_through else 0 for m in marks
     }
@@ -135,28 +154,41 @@ def live(
     }
     ((waiting, running, unpriced, unseen),) = _rows(sql.COUNTS, values)
     groups = _rows(sql.NOW, values)
-    runs, more_runs = _page(tenant, running=True, after=runs_after)
-    waits, more_waits = _page(tenant, running=False, after=waits_after)
+    is_open = RatedJob.objects.filter(tenant=tenant, ended__isnull=True).select_related("project")
+    running_page = pagination.page(
+        is_open.filter(started__isnull=False), *NEWEST_FIRST, after=runs_after, size=PAGE
+    )
+    waiting_page = pagination.page(
+        is_open.filter(started__isnull=True), "shown_at", "record_id", after=waits_after, size=PAGE
+    )
+    runs, waits = running_page.rows, waiting_page.rows
     jobs = costed(tenant, [*runs, *waits])
-    requests = _asked(jobs)
+    requests = _requests(jobs)
     cuts = _cuts(tenant, runs)
     like = _like(tenant, [(job, requests[job.row.record_id][0]) for job in jobs[len(runs) :]])
     day, charged = _today(tenant, moment, today)
     price_ids = [group[6] for group in groups] + [price for _, _, price in _flat([cuts, like])]
     prices = tags([*price_ids, *charged])
-    opened = [_open(job, requests[job.row.record_id], cuts, like, prices, since, gone) for job in jobs]
+    now = int(moment.timestamp())
+    through = {job.row.cluster: now for job in jobs} | {
+        m.cluster: int(m.complete_through.timestamp()) for m in marks if m.complete_through
+    }
+    opened = [
+        _open(job, requests[job.row.record_id], cuts, like, prices, since, gone, through) for job in jobs
+    ]
     return Live(
         running,
         waiting,
         unpriced,
         unseen,
-        _held(groups),
+        _running_gpus(groups),
         per_currency(_amounts(groups, prices)),
         _money(day, {prices[price].currency for price in charged if price in prices}),
         opened[: len(runs)],
-        more_runs,
+        running_page.next,
         opened[len(runs) :],
-        more_waits,
+        waiting_page.next,
+        running_page.is_first and waiting_page.is_first,
         any(tag.by_total for tag in prices.values()),
     )
 
@@ -167,26 +199,10 @@ def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-def _page(tenant: Tenant, *, running: bool, after: Cursor | None) -> tuple[list[RatedJob], Cursor | None]:
-    jobs = RatedJob.objects.filter(tenant=tenant, ended__isnull=True, started__isnull=not running)
-    if after is not None and running:
-        jobs = jobs.filter(
-            Q(shown_at__lt=after.shown_at) | Q(shown_at=after.shown_at, record_id__lt=after.record_id)
-        )
-    elif after is not None:
-        jobs = jobs.filter(
-            Q(shown_at__gt=after.shown_at) | Q(shown_at=after.shown_at, record_id__gt=after.record_id)
-        )
-    order = ("-shown_at", "-record_id") if running else ("shown_at", "record_id")
-    rows = list(jobs.order_by(*order)[: PAGE + 1])
-    more = Cursor(rows[PAGE - 1].shown_at, rows[PAGE - 1].record_id) if len(rows) > PAGE else None
-    return rows[:PAGE], more
-
-
-def _asked(jobs: Sequence[Job]) -> dict[int, tuple[Asked, str, int | None]]:
+def _requests(jobs: Sequence[Job]) -> dict[int, tuple[Asked, str, int | None]]:
     """Per job what it holds or wants, as text too, and its time limit."""
     records = [job.row.record_id for job in jobs]
-    rows_by_record = {record: rest for record, *rest in _rows(sql.ASKED, {"records": records})}
+    rows_by_record = {record: rest for record, *rest in _rows(sql.REQUESTED, {"records": records})}
     requests = {}
     for job in jobs:
         row = job.row
@@ -247,6 +263,7 @@ def _open(
     prices: Tags,
     since: Mapping[str, int],
     gone: Collection[int],
+    read_through: Mapping[str, int],
 ) -> OpenJob:
     row = job.row
     holds, requested, limit = request
@@ -266,8 +283,8 @@ def _open(
     unweighed = any(part.resource.is_measure and not part.quantity for part in parts)
     if unseen or (row.started is None and (unweighed or resources - {part.resource for part in parts})):
         parts = ()
-    until = row.seen_until
-    if until is not None and not unseen:
+    until = row.seen_until if row.started is not None else read_through[row.cluster]
+    if row.started is not None and until is not None and not unseen:
         until = max(until, since[row.cluster] + UNSEEN)
     return OpenJob(job, parts, holds, requested, limit, unseen, until)
 
@@ -289,7 +306,7 @@ def _per_hour(parts: Iterable[Part]) -> Money | None:
     return amounts[0] if len(amounts) == 1 else None
 
 
-def _held(groups: Iterable[Sequence[Any]]) -> list[RunningGpus]:
+def _running_gpus(groups: Iterable[Sequence[Any]]) -> list[RunningGpus]:
     counts: dict[tuple[str, str, Fraction], int] = defaultdict(int)
     for model, profile, num, den, resource, _, _, gpus, *_ in groups:
         if resource == Resource.GPU:

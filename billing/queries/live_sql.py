@@ -43,7 +43,7 @@ SELECT o.record_id, c.resource, c.verdict, c.price_id
 FROM unnest(%(records)s::bigint[], %(finishes)s::bigint[]) AS o (record_id, finish) CROSS JOIN LATERAL ({_CUT}) c
 """
 
-ASKED = (
+REQUESTED = (
     "SELECT record_id, requested, time_limit, shares FROM billing_openjob WHERE record_id = ANY (%(records)s)"
 )
 

@@ -12,7 +12,7 @@ from math import lcm
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from django.db import DEFAULT_DB_ALIAS
+from django.db import connection
 
 from billing.models import BillingPeriod, Resource, Verdict
 from billing.queries import invoices, jobs, wallets
@@ -21,11 +21,11 @@ from billing.queries.costs import TAG, Tag, Tags, cost, per_currency, tag
 from billing.queries.jobs import Job
 from billing.rules.forecast import LAST
 from billing.rules.money import Money, split
-from portal.core.tenants.asking import Ask, Rows, together
 from portal.core.tenants.models import Tenant
 
 SERIES = 7  # projects that a chart tells apart; the others are one
 COSTLIEST = 8  # jobs
+DAY = timedelta(days=1)
 DAYS_BEFORE = timedelta(days=LAST)  # by which a forecast may have to look back beyond the period
 
 
@@ -55,6 +55,11 @@ class Use:
     verdict: Verdict
     gpu_seconds: Fraction
     cost: list[Money]  # rounded as invoice lines are
+
+    @property
+    def amount(self) -> Fraction:
+        """In all currencies, to compare uses by."""
+        return sum((amount.amount for amount in self.cost), Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Overview:
     uses: list[Use]  # by cost, then by GPU time, the largest first
     series: list[tuple[int, str]]  # projects by the same order
     days: list[Day]  # of the period, and of the DAYS_BEFORE it
-    terms: list[tuple[str, Money]]  # what the plans charge, and take off, beside use
+    terms: list[tuple[str, Money]]  # what the plans charge, and take off, besides use
     before: Elapsed | None  # the same days of the period before, unless charged in another currency
     before_period: BillingPeriod | None
     started: int  # jobs
@@ -109,17 +114,11 @@ class Around:
 
 def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
     """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
-    return ask_around(tenant, moment=moment, day=day).asked()
-
-
-def ask_around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Ask[Around | None]:
-    def made(rows: Rows) -> Around | None:
-        periods: dict[int, BillingPeriod] = {
-            place: BillingPeriod.from_db(DEFAULT_DB_ALIAS, _PERIOD, row) for place, *row in rows
-        }
-        return Around(periods[0], periods.get(-1), periods.get(1)) if periods else None
-
-    return Ask(_AROUND, {"tenant": tenant.pk, "moment": moment, "day": day}, made, kept=True)
+    periods: list[Any] = list(
+        BillingPeriod.objects.raw(_AROUND, {"tenant": tenant.pk, "moment": moment, "day": day})
+    )
+    by_place: dict[int, BillingPeriod] = {period.place: period for period in periods}
+    return Around(by_place[0], by_place.get(-1), by_place.get(1)) if by_place else None
 
 
 def overview(
@@ -129,33 +128,24 @@ def overview(
     *,
     today: date,
     accrued: Accrued | None = None,
-    extra_asks: Sequence[Ask[Any]] = (),
 ) -> Overview:
-    """Nine queries in two round trips. `today` is a day of the period's zone: later ones are not compared with.
+    """Ten queries. `today` is a day of the period's zone: later ones are not compared with.
 
     `accrued`: what the period has come to by its statement, where prices of single units do not tell it all.
-    `beside`: what is asked along with it.
     """
     first, end = days_of(period)
-    begun = days_of(before)[0] if before else first
-    elapsed = min(end, today + timedelta(days=1)) - first
-    totals = _ask_totals(tenant, [p for p in (period, before) if p])
-    earlier = _ask_elapsed(tenant, begun, min(begun + elapsed, first) if today < end else first)
-    costliest = jobs.ask_costliest(tenant, period, limit=COSTLIEST)
-    started, balances = jobs.ask_count(tenant, period), wallets.ask_balances(tenant)
-    open_, owed_back = invoices.ask_open(tenant), invoices.ask_owed_back(tenant)
-    together(totals, earlier, costliest, started, balances, open_, owed_back, *extra_asks)
-    rows, prices = totals.answer
+    running = today < end
+    rows, prices = _totals(tenant, [p for p in (period, before) if p])
     own = [row for row in rows if row.period == period.pk]
     currencies = _currencies(own, prices)
     currency = currencies.pop() if len(currencies) == 1 else ""
     uses, series = _uses(own, prices, accrued)
     terms = accrued.terms if accrued else []
-    days = _ask_days(tenant, first - DAYS_BEFORE if today < end else first, end, [pk for pk, _ in series])
-    costliest_jobs = costliest.answer
-    sums = jobs.ask_sums(tenant, costliest_jobs.rows)
-    together(days, sums)
+    begun = days_of(before)[0] if before else first
+    days = _days(tenant, min(begun, first - DAYS_BEFORE), end, [pk for pk, _ in series])
+    elapsed_end = min(begun + (min(end, today + DAY) - first), first) if running else first
     comparable = before and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}
+    to_pay, owed_back = invoices.outstanding(tenant)
     return Overview(
         period=period,
         first=first,
@@ -167,17 +157,15 @@ def overview(
         gpu_seconds=sum((use.gpu_seconds for use in uses), Fraction(0)),
         uses=uses,
         series=series,
-        days=days.answer,
+        days=[day for day in days if day.day >= (first - DAYS_BEFORE if running else first)],
         terms=terms,
-        before=earlier.answer if comparable else None,
+        before=_elapsed(day for day in days if begun <= day.day < elapsed_end) if comparable else None,
         before_period=before,
-        started=started.answer,
-        costliest=jobs.summed(
-            tenant, costliest_jobs.rows, sums.answer, prices=prices, projects=costliest_jobs.projects
-        ),
-        balances=balances.answer,
-        open=open_.answer,
-        owed_back=owed_back.answer,
+        started=jobs.count(tenant, period),
+        costliest=jobs.costliest(tenant, period, limit=COSTLIEST),
+        balances=wallets.balances(tenant),
+        open=to_pay,
+        owed_back=owed_back,
     )
 
 
@@ -187,19 +175,17 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
     return period.start.astimezone(zone).date(), period.end.astimezone(zone).date()
 
 
-def _ask_totals(tenant: Tenant, periods: list[BillingPeriod]) -> Ask[tuple[list[Row], Tags]]:
+def _totals(tenant: Tenant, periods: list[BillingPeriod]) -> tuple[list[Row], Tags]:
     """The totals of these periods, and the prices that they were rated by."""
-
-    def made(raw_rows: Rows) -> tuple[list[Row], Tags]:
-        rows, prices = [], dict[int, Tag]()
-        for columns in raw_rows:
+    rows, prices = [], dict[int, Tag]()
+    with connection.cursor() as cursor:
+        cursor.execute(_TOTALS, [tenant.pk, [period.pk for period in periods]])
+        for columns in cursor.fetchall():
             row = Row(*columns[:PRICED])
             rows.append(row)
             if row.price is not None and row.price not in prices and columns[PRICED] is not None:
                 prices[row.price] = tag(*columns[PRICED:])
-        return rows, prices
-
-    return Ask(_TOTALS, [tenant.pk, [period.pk for period in periods]], made, kept=True)
+    return rows, prices
 
 
 def _currencies(rows: Sequence[Row], prices: Tags) -> set[str]:
@@ -226,7 +212,7 @@ def _uses(
     uses = {
         key: Use(key[1], key[2], key[-1], hours[key], per_currency(costs[key]))
         for key in seen
-        # CPU and memory beside a charged GPU are waived without a word; a waived GPU is told.
+        # CPU and memory next to a charged GPU are waived without a word; a waived GPU is shown.
         if key[-1] != Verdict.WAIVED or hours[key] or (key[0], key[2]) not in shown
     }
     ordered = sorted(uses, key=lambda key: (*_weight([uses[key]]), key[1], key[2]))
@@ -261,17 +247,16 @@ def _weight(uses: Iterable[Use]) -> tuple[Fraction, Fraction]:
     """Sorts the costly first, then the busy."""
     uses = list(uses)
     return (
-        -sum((money.amount for use in uses for money in use.cost), Fraction(0)),
+        -sum((use.amount for use in uses), Fraction(0)),
         -sum((use.gpu_seconds for use in uses), Fraction(0)),
     )
 
 
-def _ask_days(tenant: Tenant, first: date, end: date, projects: list[int]) -> Ask[list[Day]]:
-    values = {"tenant": tenant.pk, "first": first, "end": end, "projects": projects}
-    return Ask(_DAYS, values, _days, kept=True)
-
-
-def _days(rows: Rows) -> list[Day]:
+def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[Day]:
+    """What was used on each day of [first, end), apart for each of these projects."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DAYS, {"tenant": tenant.pk, "first": first, "end": end, "projects": projects})
+        rows = cursor.fetchall()
     sums: dict[tuple[date, int | None], list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
     for day, series, share_den, gpu, amount in rows:
         entry = sums[day, series]
@@ -280,35 +265,29 @@ def _days(rows: Rows) -> list[Day]:
     return [Day(day, project, gpu, amount) for (day, project), (gpu, amount) in sums.items()]
 
 
-def _ask_elapsed(tenant: Tenant, first: date, end: date) -> Ask[Elapsed]:
-    return Ask(_ELAPSED, {"tenant": tenant.pk, "first": first, "end": end}, _elapsed, kept=True)
-
-
-def _elapsed(rows: Rows) -> Elapsed:
+def _elapsed(days: Iterable[Day]) -> Elapsed:
+    days = list(days)
     return Elapsed(
-        sum((Fraction(int(gpu or 0), share_den) for share_den, gpu, _ in rows), Fraction(0)),
-        sum((_amount(amount, share_den) for share_den, _, amount in rows), Fraction(0)),
+        sum((day.gpu_seconds for day in days), Fraction(0)), sum((day.amount for day in days), Fraction(0))
     )
 
 
-_PERIOD = [field.attname for field in BillingPeriod._meta.concrete_fields]
-_COLUMNS = ", ".join(f'p."{field.column}"' for field in BillingPeriod._meta.concrete_fields)
-_AROUND = f"""
-WITH asked AS (
+_AROUND = """
+WITH selected AS (
     SELECT * FROM billing_billingperiod WHERE tenant_id = %(tenant)s AND start <= %(moment)s
       AND (%(day)s::date IS NULL OR (start AT TIME ZONE timezone)::date = %(day)s::date)
     ORDER BY start DESC LIMIT 1
 )
-SELECT 0, {_COLUMNS} FROM asked p
-UNION ALL SELECT -1, {_COLUMNS} FROM asked, LATERAL (
-    SELECT * FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < asked.start
+SELECT *, 0 AS place FROM selected
+UNION ALL SELECT p.*, -1 FROM selected, LATERAL (
+    SELECT * FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < selected.start
     ORDER BY b.start DESC LIMIT 1
 ) p
-UNION ALL SELECT 1, {_COLUMNS} FROM asked, LATERAL (
+UNION ALL SELECT p.*, 1 FROM selected, LATERAL (
     SELECT * FROM billing_billingperiod a
-    WHERE a.tenant_id = %(tenant)s AND a.start > asked.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
+    WHERE a.tenant_id = %(tenant)s AND a.start > selected.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
 ) p
-"""  # noqa: S608 - the names are the model's
+"""
 
 PRICED = len(Row._fields)
 _TOTALS = f"""
@@ -324,11 +303,6 @@ SELECT day, CASE WHEN project_id = ANY (%(projects)s::bigint[]) THEN project_id 
        sum(units) FILTER (WHERE resource = 'gpu'), sum(amount)
 FROM billing_daytotal WHERE tenant_id = %(tenant)s AND day >= %(first)s AND day < %(end)s
 GROUP BY day, series, share_den ORDER BY day, series, share_den
-"""
-
-_ELAPSED = """
-SELECT share_den, sum(units) FILTER (WHERE resource = 'gpu'), sum(amount)
-FROM billing_daytotal WHERE tenant_id = %(tenant)s AND day >= %(first)s AND day < %(end)s GROUP BY share_den
 """
 
 

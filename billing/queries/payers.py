@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from portal.core.tenants.asking import Ask
+from django.db import connection
+
 from portal.core.tenants.models import Tenant
 
 
@@ -20,12 +21,14 @@ class Paying:
     mine: bool
 
 
-def ask_told(tenant: Tenant) -> Ask[list[Paying]]:
-    """Within the tenant's scope, the newest first."""
-    return Ask(_TOLD, [tenant.pk], lambda rows: [Paying(*row) for row in rows], kept=True)
+def paying(tenant: Tenant) -> list[Paying]:
+    """Within the tenant's scope, the newest first. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PAYING, [tenant.pk])
+        return [Paying(*row) for row in cursor.fetchall()]
 
 
-_TOLD = """
+_PAYING = """
 SELECT tenant, payer, since, until, tenant_id = %s FROM billing_paying
 WHERE until IS NULL OR until > since ORDER BY since DESC, tenant, payer
 """

@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Sum
 
 from billing.models import PeriodTotal, Resource, Verdict
-from billing.queries.accrued_charges import accrued_each, priced_by_totals
+from billing.queries.accrued_charges import accrued_by_tenant, priced_by_totals
 from billing.queries.costs import cost, per_currency, tags
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
@@ -56,7 +56,7 @@ def spending(*, moment: datetime) -> list[Spend]:
     slugs = dict(
         Tenant.objects.filter(pk__in=[each.tenant_id for each in by_totals]).values_list("pk", "slug")
     )
-    accrued = {slugs[tenant]: amounts for tenant, amounts in accrued_each(by_totals).items()}
+    accrued = {slugs[tenant]: amounts for tenant, amounts in accrued_by_tenant(by_totals).items()}
     lines: dict[tuple[str, int, int], Fraction] = defaultdict(Fraction)
     for slug, project, price, share_den, units in _rows(_SPENDING, {"moment": moment}):
         lines[slug, project, price] += Fraction(int(units), share_den)

@@ -70,10 +70,10 @@ def going(*, tenant: Tenant, accrued: Accrued) -> list[Going]:
 
 
 def read_through(*, tenant: Tenant, accrued: Accrued, moment: datetime) -> datetime | None:
-    """How far all clusters are read of the tenant and of whom it pays for; None where one never was. Two queries."""
+    """How far all clusters are read of the tenant and of whom it pays for; None where one never was. One query."""
     tenants = [tenant.pk, *(each.user.pk for each in accrued.others if each.user)]
     owned = Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant__in=tenants)
-    marks = [mark.complete_through for mark in usage.marks(list(owned.values_list("account", flat=True)))]
+    marks = [mark.complete_through for mark in usage.marks(owned.values_list("account", flat=True))]
     watermarks = [mark for mark in marks if mark is not None]
     return min(watermarks) if watermarks and len(watermarks) == len(marks) else None
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from django.db import connection
-from django.db.models import Sum
+from django.db.models import Count, Sum
 
 from billing.models import EntrySide, Wallet, WalletEntry, WalletGrant
-from portal.core.tenants.asking import Ask
+from portal.core import pagination
+from portal.core.pagination import Page
 from portal.core.tenants.models import Tenant
 
 PAGE = 50  # rows of a list
@@ -39,27 +40,18 @@ class WalletStatement:
     grants: Sequence[WalletGrant]  # with something left, in burn order
 
 
-def wallets(tenant: Tenant, *, after: int = 0) -> tuple[list[Wallet], int]:
-    """The tenant's wallets in the order of their opening, and the cursor of what follows."""
-    selection = Wallet.objects.filter(tenant=tenant, pk__gt=after).select_related(
-        "project", "scheme", "tenant"
-    )
-    rows = list(selection.order_by("pk")[: PAGE + 1])
-    return rows[:PAGE], rows[PAGE - 1].pk if len(rows) > PAGE else 0
+def wallets(tenant: Tenant, *, after: str = "") -> Page[Wallet]:
+    """The tenant's wallets in the order of their opening. One query."""
+    rows = Wallet.objects.filter(tenant=tenant).select_related("project", "scheme", "tenant")
+    return pagination.page(rows, "id", after=after, size=PAGE)
 
 
 def balances(tenant: Tenant) -> list[tuple[str, int, int]]:
     """By unit, the sum of the tenant's wallets and how many they are. One query."""
-    return ask_balances(tenant).asked()
-
-
-def ask_balances(tenant: Tenant) -> Ask[list[tuple[str, int, int]]]:
-    return Ask(
-        _BALANCES,
-        [tenant.pk],
-        lambda rows: [(unit, int(balance), count) for unit, balance, count in rows],
-        kept=True,
-    )
+    units = Wallet.objects.filter(tenant=tenant).order_by("unit").values_list("unit")
+    return [
+        (unit, int(balance), count) for unit, balance, count in units.annotate(Sum("balance"), Count("pk"))
+    ]
 
 
 def statement(tenant: Tenant, wallet: int, *, before: int = 0) -> WalletStatement | None:
@@ -154,10 +146,6 @@ _BALANCE = """
 SELECT balance - (SELECT coalesce(sum(amount), 0) FROM billing_walletentry
                   WHERE wallet_id = %s AND side = 'balance' AND {later})
 FROM billing_wallet WHERE id = %s
-"""
-
-_BALANCES = """
-SELECT unit, sum(balance), count(*) FROM billing_wallet WHERE tenant_id = %s GROUP BY unit ORDER BY unit
 """
 
 _MONTH = """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import partial, wraps
-from typing import Any
+from functools import wraps
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from django.contrib import messages
@@ -24,46 +24,34 @@ from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 
+from billing.models import WalletScheme
 from clusters import usage
 from clusters.usage import Mark
-from portal.core.tenants.access import Action, DeniedError, entered, entered_among, named_tenants_of
-from portal.core.tenants.asking import Ask, together
+from portal.core.tenants.access import Action, DeniedError, entered, tenants_of
 from portal.core.tenants.models import Tenant, User
-from portal.core.tenants.ownership import ask_accounts
-from portal.core.tenants.scope import acting_scope, asking_scope, stream_in_scope, tenant_scope
+from portal.core.tenants.ownership import accounts_of
+from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
 from portal.web.shapes import Area, Shell, TenantLink
 
 Page = Callable[..., HttpResponseBase]
 SWITCHER = 20  # tenants that the switcher names; the list of tenants has them all
 
 
-@dataclass(frozen=True, kw_only=True)
-class Visit:
-    """One request to a tenant's page."""
+class TenantRequest(HttpRequest):
+    """A request for a tenant's page, by somebody who may open it: what `tenant_page` adds to Django's."""
 
     tenant: Tenant
-    shell: Shell
+    frame: Shell
     may: frozenset[Action]
     moment: datetime  # the clock, read once
-    marks: tuple[Mark, ...]  # of the clusters that the tenant owns an account on now, by name
-
-    @property
-    def zone(self) -> ZoneInfo:
-        return self.tenant.zone
-
-    @property
-    def today(self) -> date:
-        return self.moment.astimezone(self.zone).date()
-
-    @property
-    def complete_through(self) -> datetime | None:
-        """The moment up to which all of these clusters have been read; None where one never was."""
-        moments = [mark.complete_through for mark in self.marks if mark.complete_through is not None]
-        return min(moments) if moments and len(moments) == len(self.marks) else None
+    zone: ZoneInfo  # the tenant's
+    today: date  # in it
+    marks: Sequence[Mark]  # of the clusters that the tenant owns an account on now, by name
+    complete_through: datetime | None  # up to which all of these have been read; None where one never was
 
 
 TenantView = Callable[..., HttpResponseBase]
-"""Takes the request, the visit and what the address holds behind the slug, by name."""
+"""Takes the tenant's request and what the address holds behind the slug, by name."""
 
 
 OperatorView = Callable[..., HttpResponse]
@@ -73,31 +61,16 @@ OperatorView = Callable[..., HttpResponse]
 class ScopedStream(StreamingHttpResponse):
     """An answer whose pieces are made inside the tenant's scope, after the view has returned."""
 
-    def __init__(self, visit: Visit, pieces: Iterable[bytes], **rest: Any) -> None:
-        super().__init__(stream_in_scope(visit.tenant, pieces), **rest)
+    def __init__(self, tenant: Tenant, pieces: Iterable[bytes], **rest: Any) -> None:
+        super().__init__(stream_in_scope(tenant, pieces), **rest)
 
 
-AskedBeside = Callable[[HttpRequest, Tenant, datetime], Sequence[Ask[Any]]]
-"""What a page asks of a tenant at a moment."""
+def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
+    """The view of a tenant's page, called with a TenantRequest and without the slug, inside the tenant's scope.
 
-
-def tenant_page(
-    action: Action,
-    *,
-    area: Area,
-    extra_queries: AskedBeside | None = None,
-    outside: Callable[..., Any] | None = None,
-    at_once: bool = False,
-) -> Callable[[TenantView], Page]:
-    """The view of a tenant's page, called with the visit in place of the slug, inside the tenant's scope.
-
-    Whoever is not signed in is asked to; whoever may not do `action` gets 404. `outside` is called before that
-    scope is entered, in the one of acting, and the view with what it gives as `told`: what is computed by plans that
-    tenants may not read is computed there. It takes the request, the visit and the answers to `beside`, asked along
-    with what the visit needs. A page that asks all it needs `at_once`, or nearly, takes the scope for each question
-    instead of for a transaction.
+    Whoever is not signed in is asked to; whoever may not do `action` gets 404. What is computed by plans that tenants
+    may not read, the view computes in an `acting_scope`.
     """
-    scope = asking_scope if at_once else tenant_scope
 
     def decorate(view: TenantView) -> Page:
         @require_safe
@@ -105,13 +78,9 @@ def tenant_page(
         def page(request: HttpRequest, *, slug: str, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
-            asks = partial(extra_queries, request) if extra_queries is not None else None
-            visit, answers = _visit(request.user, slug, action, area, asks)
-            if outside is not None:
-                with acting_scope(visit.tenant):
-                    kwargs["told"] = outside(request, visit, *answers)
-            with scope(visit.tenant):
-                response = view(request, visit, **kwargs)
+            tenant_request = _admit(request, slug, action, area)
+            with tenant_scope(tenant_request.tenant):
+                response = view(tenant_request, **kwargs)
             if response.streaming and not isinstance(response, ScopedStream):
                 raise TypeError("A tenant's answer is streamed inside its scope: see ScopedStream.")
             patch_cache_control(response, private=True, no_store=True)
@@ -120,6 +89,29 @@ def tenant_page(
         return page
 
     return decorate
+
+
+def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> TenantRequest:
+    """The request with all that the tenant's pages may not read themselves. Four queries."""
+    user = cast("User", request.user)
+    tenant, may = entered(user=user, slug=slug, action=action)
+    moment = datetime.now(UTC)
+    with acting_scope(tenant):
+        marks = usage.marks(accounts_of(tenant, at=moment))
+        wallets = WalletScheme.objects.filter(tenant=tenant).exists()
+    admitted = cast("TenantRequest", request)
+    admitted.tenant, admitted.may, admitted.marks = tenant, may, marks
+    admitted.moment, admitted.zone = moment, tenant.zone
+    admitted.today = moment.astimezone(tenant.zone).date()
+    moments = [mark.complete_through for mark in marks if mark.complete_through]
+    admitted.complete_through = min(moments) if moments and len(moments) == len(marks) else None
+    admitted.frame = replace(
+        shell_of(user, area=area),
+        tenant=TenantLink(slug=tenant.slug, name=tenant.name),
+        invoices=Action.READ_INVOICES in may,
+        wallets=wallets,
+    )
+    return admitted
 
 
 def tenant_act(action: Action) -> Callable[[Callable[..., HttpResponse]], Page]:
@@ -188,18 +180,7 @@ def answer(request: HttpRequest, shell: Shell, page: object, *, whole: str, part
 
 def shell_of(user: User, *, area: Area) -> Shell:
     """Of a page outside of any tenant. One query."""
-    return _shell(user, area, named_tenants_of(user, limit=SWITCHER + 1))
-
-
-def _shell(
-    user: User,
-    area: Area,
-    named: Iterable[tuple[str, str]],
-    tenant: Tenant | None = None,
-    may: frozenset[Action] = frozenset(),
-    *,
-    wallets: bool = False,
-) -> Shell:
+    named = tenants_of(user).values_list("slug", "name")[: SWITCHER + 1]
     links = [TenantLink(slug=slug, name=name) for slug, name in named]
     return Shell(
         user=user.get_full_name() or user.email,
@@ -207,9 +188,7 @@ def _shell(
         operator=user.is_staff,
         tenants=tuple(links[:SWITCHER]),
         more_tenants=len(links) > SWITCHER,
-        tenant=TenantLink(slug=tenant.slug, name=tenant.name) if tenant else None,
-        invoices=Action.READ_INVOICES in may,
-        wallets=wallets,
+        tenant=None,
         area=area,
     )
 
@@ -234,34 +213,3 @@ def _shown(request: HttpRequest, header: str) -> str:
     """The page of ours that the header says is in the window; the start where it says none."""
     match = re.match(r"https?://[^/?#]+(/[^#]*)", request.headers.get(header, ""))
     return match[1] if match else reverse("home")
-
-
-_WALLETS = "SELECT EXISTS (SELECT FROM billing_walletscheme WHERE tenant_id = %s)"
-
-
-def _visit(
-    user: User,
-    slug: str,
-    action: Action,
-    area: Area,
-    extra_queries: Callable[[Tenant, datetime], Sequence[Ask[Any]]] | None,
-) -> tuple[Visit, Sequence[object]]:
-    """Everything that the tenant's pages may not read, and the answers to `beside`. Two round trips."""
-    moment = datetime.now(UTC)
-    owned = ask_accounts(slug, at=moment)
-    (tenant, may), named, accounts = entered_among(
-        user=user, slug=slug, action=action, limit=SWITCHER + 1, beside=owned
-    )
-    marks = Ask(usage.MARKS, [accounts], lambda rows: tuple(Mark(*row) for row in rows), kept=True)
-    wallets = Ask(_WALLETS, [tenant.pk], lambda rows: bool(rows[0][0]), kept=True)
-    asks = extra_queries(tenant, moment) if extra_queries else ()
-    with acting_scope(tenant):
-        together(marks, wallets, *asks)
-    visit = Visit(
-        tenant=tenant,
-        shell=_shell(user, area, named, tenant, may, wallets=wallets.answer),
-        may=may,
-        moment=moment,
-        marks=marks.answer,
-    )
-    return visit, [ask.answer for ask in asks]

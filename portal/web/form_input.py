@@ -1,13 +1,28 @@
-"""What somebody typed into a form that was refused: its page shows it once more, to be corrected."""
+"""What forms offer, and what somebody typed into one that was refused: its page shows it once more."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from django.http import HttpRequest
 
 KEY = "form_input"
 LONGEST = 4000  # characters of a field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One choice of a select."""
+
+    value: str
+    label: str
+    selected: bool = False
+
+
+def options(choices: Iterable[tuple[object, str]], selected: object) -> list[Option]:
+    """Of values and their labels."""
+    return [Option(value=str(value), label=label, selected=value == selected) for value, label in choices]
 
 
 def keep(request: HttpRequest, *names: str) -> None:

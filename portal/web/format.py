@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -80,7 +80,17 @@ def seconds(resource_seconds: Fraction) -> str:
     return text if resource_seconds.denominator == 1 else f"{text}/{resource_seconds.denominator}"
 
 
-def held(units: int, share: Fraction, meter: Meter) -> str:
+def gpus(count: int, model: str, mig_profile: str, share: Fraction) -> str:
+    """`16 × H100`, `3 × 1g.5gb of A100`, `3 × 1/7 × A100`; "" for none."""
+    if not count:
+        return ""
+    model = model or "GPU"
+    if mig_profile:
+        return f"{count} × {mig_profile} of {model}"
+    return f"{count} × {model}" if share == 1 else f"{count} × {share} × {model}"
+
+
+def usage(units: int, share: Fraction, meter: Meter) -> str:
     """Seconds × units as they were counted, and what makes the meter's seconds of them."""
     return f"{whole(units)} {counted_in(share, meter)}"
 
@@ -110,6 +120,11 @@ def plain(value: Fraction) -> str:
 def percent(part: Fraction, of: Fraction) -> str:
     """`34.5 %`; a dash of nothing."""
     return f"{rounded_text(part * 100 / of, 1)} %" if of else NOTHING
+
+
+def at_second(second: int | None, zone: ZoneInfo) -> str:
+    """As `moment`, of a second since 1970; "" for none."""
+    return "" if second is None else moment(datetime.fromtimestamp(second, UTC), zone)
 
 
 def moment(at: datetime, zone: ZoneInfo) -> str:
@@ -155,6 +170,11 @@ def age(since: datetime, *, now: datetime) -> str:
 def period(of: BillingPeriod) -> str:
     """`November 2026`, or the first and last day where it is no whole month."""
     return span(of.start, of.end, of.timezone)
+
+
+def period_key(of: BillingPeriod) -> str:
+    """A period in an address: its first day, `2026-11-01`."""
+    return of.start.astimezone(ZoneInfo(of.timezone)).date().isoformat()
 
 
 def span(start: datetime, end: datetime, timezone: str) -> str:

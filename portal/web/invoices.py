@@ -11,7 +11,7 @@ from itertools import groupby
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 
 from billing.catalog import line_descriptions
 from billing.documents import build
@@ -19,7 +19,7 @@ from billing.documents.parties import address_lines
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, InvoiceTax, LineKind, Notice
 from billing.queries import invoices as reading
 from billing.queries import line_usage
-from billing.queries.invoices import Detail, ListedInvoice
+from billing.queries.invoices import Detail
 from billing.queries.line_usage import Cursor, JobOnLine, Page
 from billing.receivables.settlement import Settlement
 from billing.rules.bank_details import BankDetails, bank_details, drawn
@@ -27,9 +27,8 @@ from billing.rules.formatting import country_name
 from billing.rules.meters import Meter, PerUnit
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
-from portal.core.tenants.asking import together
 from portal.web import format as say
-from portal.web.access_decorators import Visit, answer, tenant_page
+from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.downloads import found_line
 from portal.web.pay_offers import offer, open_offer
 from portal.web.payment import moved_by, refused_addresses
@@ -38,8 +37,6 @@ from portal.web.shapes import (
     BankTransfer,
     Fact,
     InvoicePage,
-    InvoiceRow,
-    InvoicesPage,
     Line,
     LineGroup,
     LineJob,
@@ -52,66 +49,45 @@ from portal.web.shapes import (
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
-def invoices(request: HttpRequest, visit: Visit) -> HttpResponse:
-    page = _list(visit, request.GET.get("before", ""))
-    return answer(request, visit.shell, page, whole="tenant/invoices.html")
+def invoices(request: TenantRequest) -> HttpResponse:
+    after = request.GET.get("before", "")
+    rows, more = reading.newest(request.tenant, on=request.today, after=after)
+    to_pay, owed_back = reading.outstanding(request.tenant)
+    page = {
+        "rows": rows,
+        "older": urlencode({"before": more}) if more else "",
+        "to_pay": to_pay,
+        "owed_back": owed_back,
+        "offer": open_offer(request, to_pay) if not after else None,
+        "refused": refused_addresses(request.tenant) if not after else (),
+    }
+    return answer(request, request.frame, page, whole="tenant/invoices.html")
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
-def invoice(request: HttpRequest, visit: Visit, number: str) -> HttpResponse:
-    return answer(request, visit.shell, _page(visit, number), whole="tenant/invoice.html")
+def invoice(request: TenantRequest, number: str) -> HttpResponse:
+    return answer(request, request.frame, _page(request, number), whole="tenant/invoice.html")
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
-def line(request: HttpRequest, visit: Visit, number: str, position: int) -> HttpResponse:
-    page = _line_page(visit, number, position, request.GET.get("before", ""))
-    return answer(request, visit.shell, page, whole="tenant/line.html", part="tenant/_line_jobs.html")
+def line(request: TenantRequest, number: str, position: int) -> HttpResponse:
+    page = _line_page(request, number, position, request.GET.get("before", ""))
+    return answer(request, request.frame, page, whole="tenant/line.html", part="tenant/_line_jobs.html")
 
 
-def invoice_row(listed_invoice: ListedInvoice) -> InvoiceRow:
-    """An invoice of a list, as shown."""
-    row, stand = listed_invoice.invoice, listed_invoice.balance
-    return InvoiceRow(
-        number=row.number or "",
-        period=say.span(row.period_start, row.period_end, row.timezone),
-        issued=say.day(row.issued_on) if row.issued_on else "",
-        due=say.day(row.due_on) if row.due_on and row.kind != DocumentKind.CREDIT_NOTE else "",
-        badge=INVOICE_BADGES[stand.settlement.value],
-        total=say.minor(row.total, row.currency),
-        open=say.money(stand.due) if stand.settlement in OPEN else "",
-    )
-
-
-OPEN = ("due", "past_due", "processing", "charged_back")
-
-
-def _list(visit: Visit, after: str) -> InvoicesPage:
-    rows, more = reading.newest(visit.tenant, on=visit.today, after=after.replace("\0", ""))
-    to_pay, owed_back = reading.ask_open(visit.tenant), reading.ask_owed_back(visit.tenant)
-    together(to_pay, owed_back)
-    return InvoicesPage(
-        rows=tuple(invoice_row(row) for row in rows),
-        older=f"?{urlencode({'before': more})}" if more else "",
-        open=say.sums(to_pay.answer.sums) if to_pay.answer.count else "",
-        owed_back=say.sums(owed_back.answer.sums) if owed_back.answer.count else "",
-        offer=open_offer(visit, to_pay.answer) if not after else None,
-        refused=refused_addresses(visit.tenant) if not after else (),
-    )
-
-
-def _page(visit: Visit, number: str) -> InvoicePage:
+def _page(request: TenantRequest, number: str) -> InvoicePage:
     try:
-        detail = reading.detail(visit.tenant, number, on=visit.today)
+        detail = reading.detail(request.tenant, number, on=request.today)
     except Invoice.DoesNotExist as missing:
         raise Http404("no such invoice") from missing
     page = shown(detail)
-    return replace(page, offer=offer(visit, detail.invoice, detail.balance, due=bool(page.due)))
+    return replace(page, offer=offer(request, detail.invoice, detail.balance, due=bool(page.due)))
 
 
 def shown(detail: Detail) -> InvoicePage:
     """The document, and how it stands."""
     row, stand = detail.invoice, detail.balance
-    is_open, processing = stand.settlement in OPEN, stand.settlement is Settlement.PROCESSING
+    is_open, processing = stand.settlement in reading.OPEN, stand.settlement is Settlement.PROCESSING
     nothing = Money.zero(row.currency)
     moved = moved_by(row, detail.payments)
     return InvoicePage(
@@ -325,8 +301,8 @@ def _note(detail: Detail) -> str:
     )
 
 
-def _line_page(visit: Visit, number: str, position: int, before: str) -> LinePage:
-    row = found_line(visit, number, position)
+def _line_page(request: TenantRequest, number: str, position: int, before: str) -> LinePage:
+    row = found_line(request, number, position)
     if not row.seconds_num or not row.meter:
         raise Http404("a line without jobs")
     currency = row.invoice.currency
@@ -349,7 +325,7 @@ def _line_page(visit: Visit, number: str, position: int, before: str) -> LinePag
         formula=line_descriptions.computation(row, currency)
         if row.terms
         else _formula(row, whole, unit, currency),
-        jobs=tuple(_line_job(job, row, whole, visit.zone) for job in behind_it.jobs),
+        jobs=tuple(_line_job(job, row, whole, request.zone) for job in behind_it.jobs),
         more=older,
     )
 

@@ -23,12 +23,12 @@ from billing.receivables.settlement import Balance
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
 from portal.web import format as say
-from portal.web.access_decorators import Visit
+from portal.web.access_decorators import TenantRequest
 from portal.web.payment import label_of, means_of
 from portal.web.shapes import OpenOffer, PayOffer
 
 
-def offer(visit: Visit, invoice: Invoice, stand: Balance, *, due: bool) -> PayOffer | None:
+def offer(request: TenantRequest, invoice: Invoice, stand: Balance, *, due: bool) -> PayOffer | None:
     """How the invoice can be paid by card, or why not now; None where it cannot, or need not. Six queries."""
     if not gateway_access.is_configured() or not due:
         return None
@@ -36,27 +36,27 @@ def offer(visit: Visit, invoice: Invoice, stand: Balance, *, due: bool) -> PayOf
     newest = tried.select_related("method").order_by("-is_under_way", "-made_at").first()
     under_way = newest is not None and newest.is_under_way
     confirm = newest is not None and newest.state == AttemptState.OFFERED and bool(newest.asked_by)
-    note, tone = _note(visit, invoice, newest, under_way=under_way, confirm=confirm)
-    may_pay = Action.PAY in visit.may and not under_way
+    note, tone = _note(request, invoice, newest, under_way=under_way, confirm=confirm)
+    may_pay = Action.PAY in request.may and not under_way
     return PayOffer(
         note=note,
         tone=tone,
         button=may_pay,
         sandbox=gateway_access.is_sandbox(),
         amount=say.money(stand.due),
-        card=_card(visit) if may_pay else "",
+        card=_card(request) if may_pay else "",
         key=str(uuid4()),
         seen=_written([stand.due]),
         confirm=str(newest.pk) if newest is not None and confirm and may_pay else "",
     )
 
 
-def open_offer(visit: Visit, to_pay: Open) -> OpenOffer | None:
+def open_offer(request: TenantRequest, to_pay: Open) -> OpenOffer | None:
     """Where several invoices are open, a card is saved, and the visitor may pay. One query at most."""
     count = to_pay.count - to_pay.processing
-    if not gateway_access.is_configured() or Action.PAY not in visit.may or count < 2:
+    if not gateway_access.is_configured() or Action.PAY not in request.may or count < 2:
         return None
-    card = _card(visit)
+    card = _card(request)
     if not card:
         return None
     amount = say.sums(to_pay.sums) if not to_pay.processing else ""
@@ -75,13 +75,15 @@ def _written(amounts: Iterable[Money]) -> str:
     return " ".join(f"{amount.currency}={amount.minor}" for amount in amounts)
 
 
-def _card(visit: Visit) -> str:
-    saved = SavedMethod.objects.filter(tenant=visit.tenant, preferred=True, state=MethodState.USABLE).first()
+def _card(request: TenantRequest) -> str:
+    saved = SavedMethod.objects.filter(
+        tenant=request.tenant, preferred=True, state=MethodState.USABLE
+    ).first()
     return label_of(saved) if saved else ""
 
 
 def _note(
-    visit: Visit, invoice: Invoice, newest: PaymentAttempt | None, *, under_way: bool, confirm: bool
+    request: TenantRequest, invoice: Invoice, newest: PaymentAttempt | None, *, under_way: bool, confirm: bool
 ) -> tuple[str, str]:
     """What is said of the last charge, and how gravely."""
     if newest is not None and under_way:
@@ -91,30 +93,30 @@ def _note(
         return f"A payment of {amount} is being processed. You do not need to do anything.", "info"
     if confirm or (newest is not None and newest.state == AttemptState.NEEDS_ACTION):
         return "Your bank asks you to confirm the payment.", "danger"
-    when = _next_charge(visit, invoice)
+    when = _next_charge(request, invoice)
     if newest is not None and newest.state == AttemptState.FAILED:
         message = newest.message or "The bank gave no reason."
         return f"{means_of(newest)} was refused: {message} {when}".strip(), "danger"
     return when, "info"
 
 
-def _next_charge(visit: Visit, invoice: Invoice) -> str:
+def _next_charge(request: TenantRequest, invoice: Invoice) -> str:
     """When the card is charged for it by itself, where it was refused for this or another invoice; "" where not."""
-    if BillingAccount.objects.filter(tenant=visit.tenant, automatic=False).exists():
+    if BillingAccount.objects.filter(tenant=request.tenant, automatic=False).exists():
         return ""
-    policies = Policies([visit.tenant.pk])
-    rest = retries.card_rests([visit.tenant.pk], policies).get(visit.tenant.pk)
+    policies = Policies([request.tenant.pk])
+    rest = retries.card_rests([request.tenant.pk], policies).get(request.tenant.pk)
     refused = retries.refusals([invoice.pk]).get(invoice.pk, [])
     if refused and invoice.due_on is not None:
-        own = retries.next_try(refused, policies.of(visit.tenant.pk, invoice.due_on).retries)
+        own = retries.next_try(refused, policies.of(request.tenant.pk, invoice.due_on).retries)
         if own is None:
             return "It is not charged again by itself."
         moment = max(own, rest.until) if rest else own
-        return f"It is charged again on {say.day(moment.astimezone(visit.zone).date())}."
-    if rest is None or rest.until <= visit.moment or rest.attempt.invoice_id == invoice.pk:
+        return f"It is charged again on {say.day(moment.astimezone(request.zone).date())}."
+    if rest is None or rest.until <= request.moment or rest.attempt.invoice_id == invoice.pk:
         return ""
     card, other = means_of(rest.attempt), rest.attempt.invoice
-    day = say.day(rest.until.astimezone(visit.zone).date())
+    day = say.day(rest.until.astimezone(request.zone).date())
     return (
         f"{card} was refused for {other.number if other else 'another invoice'}. It is charged from {day} on."
     )

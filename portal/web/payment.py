@@ -36,7 +36,7 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant, User
 from portal.web import form_input
 from portal.web import format as say
-from portal.web.access_decorators import Visit, answer, tenant_act, tenant_page, tenant_return
+from portal.web.access_decorators import TenantRequest, answer, tenant_act, tenant_page, tenant_return
 from portal.web.shapes import AttemptRow, Badge, MethodRow, PaymentPage
 
 SHOWN = 12
@@ -66,32 +66,32 @@ METHOD_BADGES = {
 
 
 @tenant_page(Action.READ_INVOICES, area="payment")
-def payment(request: HttpRequest, visit: Visit) -> HttpResponse:
-    account = BillingAccount.objects.filter(tenant=visit.tenant).first()
-    saved = SavedMethod.objects.filter(tenant=visit.tenant).exclude(state=MethodState.GONE)
-    tried = PaymentAttempt.objects.filter(tenant=visit.tenant)
+def payment(request: TenantRequest) -> HttpResponse:
+    account = BillingAccount.objects.filter(tenant=request.tenant).first()
+    saved = SavedMethod.objects.filter(tenant=request.tenant).exclude(state=MethodState.GONE)
+    tried = PaymentAttempt.objects.filter(tenant=request.tenant)
     tried = tried.exclude(state=AttemptState.OFFERED, page_used=False)
     page = PaymentPage(
         methods=tuple(_method(row) for row in saved.order_by("-preferred", "-added_at")),
         attempts=tuple(
-            _attempt(row, visit)
+            _attempt(row, request)
             for row in tried.select_related("invoice", "method").order_by("-made_at")[:SHOWN]
         ),
         automatic=account is None or account.automatic,
         ready=gateway_access.is_configured(),
         sandbox=gateway_access.is_sandbox(),
-        may_pay=Action.PAY in visit.may,
+        may_pay=Action.PAY in request.may,
         credit=" + ".join(
             say.minor(amount, currency)
-            for (_, currency), amount in credit_balance.balances([visit.tenant.pk]).items()
+            for (_, currency), amount in credit_balance.balances([request.tenant.pk]).items()
         ),
-        email=visit.tenant.email,
-        email_field=form_input.last(request, reverse("payment_contact", args=[visit.tenant.slug])).get(
-            "email", visit.tenant.email
+        email=request.tenant.email,
+        email_field=form_input.last(request, reverse("payment_contact", args=[request.tenant.slug])).get(
+            "email", request.tenant.email
         ),
-        refused=refused_addresses(visit.tenant),
+        refused=refused_addresses(request.tenant),
     )
-    return answer(request, visit.shell, page, whole="tenant/payment.html")
+    return answer(request, request.frame, page, whole="tenant/payment.html")
 
 
 @tenant_act(Action.PAY)
@@ -334,9 +334,9 @@ def badge_of(row: PaymentAttempt) -> Badge:
     return PROCESSING if used else BADGES[AttemptState(row.state)]
 
 
-def _attempt(row: PaymentAttempt, visit: Visit) -> AttemptRow:
+def _attempt(row: PaymentAttempt, request: TenantRequest) -> AttemptRow:
     return AttemptRow(
-        at=say.moment(row.made_at, visit.zone),
+        at=say.moment(row.made_at, request.zone),
         invoice=(row.invoice.number or "") if row.invoice else "",
         method=means_of(row),
         amount=say.minor(row.amount, row.currency),

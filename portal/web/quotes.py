@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 
 from billing.queries.jobs import Shapes, shapes
 from billing.simulation.quotes import Part, Quote, QuoteError, quote
 from portal.core.tenants.access import Action
-from portal.core.tenants.scope import own_work_tables
+from portal.core.tenants.scope import acting_scope, own_work_tables
 from portal.ops import quotes
 from portal.ops.cli import BadInputError, moment
 from portal.web import format as say
-from portal.web.access_decorators import Visit, answer, tenant_page
+from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.shapes import Fact, Option, QuoteAnswer, QuoteField, QuotePage, QuoteRow
 
 LONGEST = 100  # characters of a value
@@ -25,50 +24,41 @@ NAMES = (
 )
 
 
-@dataclass(frozen=True)
-class _Told:
-    """What was asked, and what came of it; neither where nothing was asked yet."""
-
-    asked: Mapping[str, str]
-    quote: Quote | None = None
-    error: str = ""
-
-
-def _told(request: HttpRequest, visit: Visit) -> _Told:
+@tenant_page(Action.READ, area="quote")
+def job_quote(request: TenantRequest) -> HttpResponse:
     fields = {name: request.GET.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
-    if "hours" not in request.GET:
-        return _Told(fields)
-    try:
-        job = quotes.job_of(fields, started=_start(fields["at"], visit))
-        cluster = fields["cluster"] or next((mark.cluster for mark in visit.marks), "")
-        own_work_tables()
-        price_quote = quote(tenant=visit.tenant, cluster=cluster, job=job, now=visit.moment)
-        return _Told(fields, price_quote)
-    except (QuoteError, BadInputError) as error:
-        return _Told(fields, error=str(error))
-
-
-@tenant_page(Action.READ, area="quote", outside=_told)
-def job_quote(request: HttpRequest, visit: Visit, told: _Told) -> HttpResponse:
-    return answer(request, visit.shell, _page(visit, told), whole="tenant/quote.html")
-
-
-def _start(text: str, visit: Visit) -> datetime:
-    return moment(text, visit.zone) if text else visit.moment.replace(microsecond=0)
-
-
-def _page(visit: Visit, estimate: _Told) -> QuotePage:
-    names = [mark.cluster for mark in visit.marks]
-    return QuotePage(
-        zone=visit.tenant.timezone,
-        complete_through=say.moment(visit.complete_through, visit.zone) if visit.complete_through else "",
+    price_quote, error = None, ""
+    if "hours" in request.GET:
+        try:
+            price_quote = _quote(request, fields)
+        except (QuoteError, BadInputError) as refusal:
+            error = str(refusal)
+    page = QuotePage(
+        zone=request.tenant.timezone,
+        complete_through=say.moment(request.complete_through, request.zone)
+        if request.complete_through
+        else "",
         clusters=tuple(
-            Option(value=name, label=name, selected=name == estimate.asked["cluster"]) for name in names
+            Option(value=mark.cluster, label=mark.cluster, selected=mark.cluster == fields["cluster"])
+            for mark in request.marks
         ),
-        fields=_fields(estimate.asked, shapes(visit.tenant)),
-        error=estimate.error,
-        answer=_answer(estimate.quote, visit) if estimate.quote else None,
+        fields=_fields(fields, shapes(request.tenant)),
+        error=error,
+        answer=_answer(price_quote, request) if price_quote else None,
     )
+    return answer(request, request.frame, page, whole="tenant/quote.html")
+
+
+def _quote(request: TenantRequest, fields: Mapping[str, str]) -> Quote:
+    job = quotes.job_of(fields, started=_start(fields["at"], request))
+    cluster = fields["cluster"] or next((mark.cluster for mark in request.marks), "")
+    with acting_scope(request.tenant):
+        own_work_tables()
+        return quote(tenant=request.tenant, cluster=cluster, job=job, now=request.moment)
+
+
+def _start(text: str, request: TenantRequest) -> datetime:
+    return moment(text, request.zone) if text else request.moment.replace(microsecond=0)
 
 
 def _fields(fields: Mapping[str, str], suggestions: Shapes) -> tuple[QuoteField, ...]:
@@ -99,13 +89,13 @@ def _fields(fields: Mapping[str, str], suggestions: Shapes) -> tuple[QuoteField,
     )
 
 
-def _answer(price_quote: Quote, visit: Visit) -> QuoteAnswer:
+def _answer(price_quote: Quote, request: TenantRequest) -> QuoteAnswer:
     unpriced = ", ".join(
         f"{say.hours(seconds)} {resource}-hours" for resource, seconds in price_quote.unpriced
     )
     return QuoteAnswer(
         total="" if price_quote.unpriced else say.sums(price_quote.total) if price_quote.total else "Nothing",
-        window=f"{say.moment(price_quote.started, visit.zone)} – {say.moment(price_quote.ended, visit.zone)}",
+        window=f"{say.moment(price_quote.started, request.zone)} – {say.moment(price_quote.ended, request.zone)}",
         account=price_quote.account,
         rows=tuple(_row(part) for part in price_quote.parts),
         terms=tuple(Fact(label=name, value=say.money(amount)) for name, amount in price_quote.terms),

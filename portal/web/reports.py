@@ -18,7 +18,7 @@ from clusters.models import Cluster
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.web import format as say
-from portal.web.access_decorators import Visit, answer, operator_page, tenant_page
+from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
 from portal.web.reporting import margin_of, nodes, nodes_of, shown, tiles, total
 from portal.web.shapes import Option, PeriodChoice, ReportPage, Shell, Tile
 
@@ -98,26 +98,28 @@ def reports_csv(request: HttpRequest, shell: Shell) -> HttpResponse:
 
 
 @tenant_page(Action.READ, area="efficiency")
-def efficiency(request: HttpRequest, visit: Visit) -> HttpResponse:
-    selection = _of_tenant(request, visit)
-    slug = visit.tenant.slug
+def efficiency(request: TenantRequest) -> HttpResponse:
+    selection = _of_tenant(request)
+    slug = request.tenant.slug
     page = _page(
         selection,
         offered=tuple(by for by in By if by is not By.TENANT),
-        make=lambda: _tenant_report(selection, visit, PODS),
+        make=lambda: _tenant_report(selection, request, PODS),
         address=reverse("efficiency", args=[slug]),
         csv=reverse("efficiency_csv", args=[slug]),
     )
-    return answer(request, visit.shell, page, whole="tenant/efficiency.html")
+    return answer(request, request.frame, page, whole="tenant/efficiency.html")
 
 
 @tenant_page(Action.READ, area="efficiency")
-def efficiency_csv(request: HttpRequest, visit: Visit) -> HttpResponse:
-    selection = _of_tenant(request, visit)
+def efficiency_csv(request: TenantRequest) -> HttpResponse:
+    selection = _of_tenant(request)
     if selection.error:
         raise Http404(selection.error)
     return _csv(
-        _tenant_report(selection, visit, PODS_IN_CSV), f"{visit.tenant.slug}-{selection.by.value}", selection
+        _tenant_report(selection, request, PODS_IN_CSV),
+        f"{request.tenant.slug}-{selection.by.value}",
+        selection,
     )
 
 
@@ -131,8 +133,8 @@ def _of_operator(request: HttpRequest) -> tuple[Asked, list[Cluster], Cluster | 
     return selection, clusters, chosen or (clusters[0] if clusters else None)
 
 
-def _of_tenant(request: HttpRequest, visit: Visit) -> Asked:
-    selection = _asked(request.GET, visit.zone, visit.moment, by=By.PROJECT)
+def _of_tenant(request: TenantRequest) -> Asked:
+    selection = _asked(request.GET, request.zone, request.moment, by=By.PROJECT)
     if selection.by is By.TENANT:
         raise Http404("a tenant's page tells of one")
     return selection
@@ -170,8 +172,10 @@ def _cluster_report(selection: Asked, cluster: Cluster, limit: int) -> Report:
     return of_cluster(cluster, since=selection.since, until=selection.until, by=selection.by, limit=limit)
 
 
-def _tenant_report(selection: Asked, visit: Visit, limit: int) -> Report:
-    return of_tenant(visit.tenant, since=selection.since, until=selection.until, by=selection.by, limit=limit)
+def _tenant_report(selection: Asked, request: TenantRequest, limit: int) -> Report:
+    return of_tenant(
+        request.tenant, since=selection.since, until=selection.until, by=selection.by, limit=limit
+    )
 
 
 def _page(

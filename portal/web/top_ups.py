@@ -28,9 +28,10 @@ from billing.rules.money import TOKENS, Money
 from billing.rules.references import WALLET
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import acting_scope
 from portal.web import form_input
 from portal.web import format as say
-from portal.web.access_decorators import Visit, tenant_act
+from portal.web.access_decorators import TenantRequest, tenant_act
 from portal.web.invoices import bank_transfer
 from portal.web.payment import LATER, back_of, badge_of, label_of, means_of, person_of
 from portal.web.shapes import Badge
@@ -96,21 +97,14 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
     return redirect("wallet", tenant.slug, wallet)
 
 
-def seller(request: HttpRequest, visit: Visit) -> Mapping[str, str]:
-    """Where transfers go to; read before the tenant's scope, which does not see the seller."""
-    del request, visit
-    row = Seller.objects.order_by("pk").values_list("name", "iban", "bic").first()
-    return dict(zip(("name", "iban", "bic"), row or ("", "", ""), strict=True))
-
-
-def panel(request: HttpRequest, visit: Visit, row: Wallet, *, seller: Mapping[str, str]) -> TopUpPanel | None:
+def panel(request: TenantRequest, row: Wallet) -> TopUpPanel | None:
     """None for a wallet in tokens. Six queries. Cards, who bought and what a bank said are for who reads invoices."""
     if row.unit == TOKENS:
         return None
     card, tried = None, PaymentAttempt.objects.none()
-    if Action.READ_INVOICES in visit.may:
+    if Action.READ_INVOICES in request.may:
         card = SavedMethod.objects.filter(
-            tenant=visit.tenant, preferred=True, state=MethodState.USABLE
+            tenant=request.tenant, preferred=True, state=MethodState.USABLE
         ).first()
         tried = PaymentAttempt.objects.filter(top_up__wallet=row).select_related("top_up", "method")
     return TopUpPanel(
@@ -119,11 +113,11 @@ def panel(request: HttpRequest, visit: Visit, row: Wallet, *, seller: Mapping[st
         amount=form_input.last(request, _form("wallet_top_up", row)).get("amount", ""),
         card=label_of(card) if card else "",
         by_card=gateway_access.is_configured(),
-        may_pay=Action.PAY in visit.may,
+        may_pay=Action.PAY in request.may,
         sandbox=gateway_access.is_sandbox(),
-        rows=tuple(_row(attempt, visit) for attempt in tried.order_by("-made_at")[:SHOWN]),
-        automatic=_automatic(row, visit, form_input.last(request, _form("wallet_automatic", row))),
-        transfer=_transfer(row, seller),
+        rows=tuple(_row(attempt, request) for attempt in tried.order_by("-made_at")[:SHOWN]),
+        automatic=_automatic(row, request, form_input.last(request, _form("wallet_automatic", row))),
+        transfer=_transfer(request, row),
     )
 
 
@@ -131,7 +125,7 @@ def _form(name: str, row: Wallet) -> str:
     return reverse(name, args=[row.tenant.slug, row.pk])
 
 
-def _automatic(row: Wallet, visit: Visit, fields: Mapping[str, str]) -> AutomaticPanel:
+def _automatic(row: Wallet, request: TenantRequest, fields: Mapping[str, str]) -> AutomaticPanel:
     rule = AutomaticTopUp.objects.filter(wallet=row).select_related("tenant", "wallet").first()
     if rule is None or not rule.active:
         sentence = "Off: the wallet is topped up when somebody does so."
@@ -143,36 +137,43 @@ def _automatic(row: Wallet, visit: Visit, fields: Mapping[str, str]) -> Automati
     below, amount, most = (
         (Money.from_minor(each, row.unit).text for each in amounts) if amounts else ("",) * 3
     )
-    stand = automatic.standing(rule, moment=visit.moment) if rule and rule.active else None
+    stand = automatic.standing(rule, moment=request.moment) if rule and rule.active else None
     return AutomaticPanel(
         active=bool(rule and rule.active),
         told=sentence,
         below=fields.get("below", below),
         amount=fields.get("amount", amount),
         most=fields.get("most", most),
-        trouble=_trouble(stand, visit) if stand else "",
+        trouble=_trouble(stand, request) if stand else "",
     )
 
 
-def _trouble(stand: automatic.Readiness, visit: Visit) -> str:
+def _trouble(stand: automatic.Readiness, request: TenantRequest) -> str:
     reason = stand.stopped or stand.full
     return (
-        reason if Action.READ_INVOICES in visit.may else "It waits: whoever pays sees why." if reason else ""
+        reason
+        if Action.READ_INVOICES in request.may
+        else "It waits: whoever pays sees why."
+        if reason
+        else ""
     )
 
 
-def _transfer(row: Wallet, seller: Mapping[str, str]) -> BankTransfer | None:
+def _transfer(request: TenantRequest, row: Wallet) -> BankTransfer | None:
     """The account and the wallet's reference; how much is for the payer to say."""
+    with acting_scope(request.tenant):  # in which the seller can be read
+        account = Seller.objects.order_by("pk").values_list("name", "iban", "bic").first()
+    seller = dict(zip(("name", "iban", "bic"), account or ("", "", ""), strict=True))
     bank = bank_details(seller=seller, name=f"{WALLET}{row.pk}", amount=None)
     return bank_transfer(bank, amount="any") if bank is not None else None
 
 
-def _row(attempt: PaymentAttempt, visit: Visit) -> TopUpRow:
+def _row(attempt: PaymentAttempt, request: TenantRequest) -> TopUpRow:
     state = AttemptState(attempt.state)
     badge = Badge(label="Credited", tone="ok") if state is AttemptState.SUCCEEDED else badge_of(attempt)
     by = attempt.top_up.asked_by if attempt.top_up else ""
     return TopUpRow(
-        at=say.moment(attempt.made_at, visit.zone),
+        at=say.moment(attempt.made_at, request.zone),
         by="By itself" if by == automatic.BY else by,
         method=means_of(attempt),
         amount=say.minor(attempt.amount, attempt.currency),

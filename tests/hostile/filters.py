@@ -10,8 +10,6 @@ from typing import Any
 
 from django.db import connection
 
-from portal.core.tenants import asking
-
 _VALUE = r"(?:%s|%\(\w+\)s|\$\d+|\d+)"
 _NAME = r'(?:"?\w+"?\.)?"?(?:tenant_id|payer_id)"?'
 _FILTERS = (
@@ -47,15 +45,5 @@ def filters_removed() -> Iterator[Removed]:
         removed.count += count
         return execute(text, params, many, context)
 
-    _forget_prepared()
-    try:
-        with connection.execute_wrapper(forgotten):
-            yield removed
-    finally:
-        _forget_prepared()
-
-
-def _forget_prepared() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("DEALLOCATE ALL")
-    asking._known.clear()
+    with connection.execute_wrapper(forgotten):
+        yield removed

@@ -191,15 +191,15 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
     assert mine is not None
     assert theirs is not None
     assert [each.text for each in mine.sums] == ["24.00"]
-    assert [(name, each.text) for name, each in mine.beside] == [("Paid by Physics", "-14.00")]
+    assert [(name, each.text) for name, each in mine.extras] == [("Paid by Physics", "-14.00")]
     assert [each.text for each in mine.due] == ["10.00"]
     assert [each.text for each in theirs.sums] == ["2.00"]
-    assert [(name, each.text) for name, each in theirs.beside] == [("Used by Vision Lab", "14.00")]
+    assert [(name, each.text) for name, each in theirs.extras] == [("Used by Vision Lab", "14.00")]
     assert [(row.user, row.project, row.gpu_seconds, row.amount.text) for row in theirs.paid] == [
         ("Vision Lab", "vision", hours(7), "14.00")
     ]
     assert [each.text for each in theirs.due] == ["16.00"]
-    assert accrued_charges.accrued_each(march.values()) == {vision.pk: mine.sums, physics.pk: theirs.sums}
+    assert accrued_charges.accrued_by_tenant(march.values()) == {vision.pk: mine.sums, physics.pk: theirs.sums}
     close("2026-03")
     after = accrued_charges.accrued(tenant=physics, period=march[physics.pk])
     assert after is not None

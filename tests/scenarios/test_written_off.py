@@ -68,7 +68,7 @@ def test_case_095_what_is_written_off_is_told_apart_and_the_sums_close(lab: Tena
     pay(lab, "1.00")
     give_up(lab)
     assert sums(lab) == ("1.00", "0.00", "3.00", "0.00", "written_off")
-    assert reading.open_sums(lab).count == 0
+    assert reading.outstanding(lab)[0].count == 0
     (row,), _ = reading.newest(lab, on=ON)
     assert row.balance.written_off.text == "3.00"
     assert [sentence for sentence in left(lab, moment=at("2026-07-20")) if "due" in sentence] == []

@@ -140,7 +140,7 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
     charges = accrued(tenant=lab, period=april)
     assert charges is not None
     assert [each.text for each in charges.sums] == ["52.00"]
-    assert [(name, amount.text) for name, amount in charges.beside] == [
+    assert [(name, amount.text) for name, amount in charges.extras] == [
         ("Billed already", "-50.00"),
         ("Earlier periods, not billed yet", "10.00"),
         ("Fees billed in advance", "50.00"),
@@ -162,9 +162,9 @@ def test_fees_of_years_without_use_are_told_and_looking_writes_nothing() -> None
         charges = accrued(tenant=lab, period=period)
     assert not [each["sql"] for each in queries if each["sql"].startswith(("INSERT", "SAVEPOINT"))]
     assert charges is not None
-    (_, earlier) = charges.beside[0]
+    (_, earlier) = charges.extras[0]
     # Each month the commitment of 1,000.00 and the fee of 50.00, less 10 %.
-    assert (charges.beside[0][0], earlier.text) == ("Earlier periods, not billed yet", "69930.00")
+    assert (charges.extras[0][0], earlier.text) == ("Earlier periods, not billed yet", "69930.00")
     assert charges.due == [rehearsed(lab)]
 
 

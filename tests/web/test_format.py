@@ -84,7 +84,7 @@ def test_moments_are_local() -> None:
 def test_what_was_held_is_said_in_the_unit_it_was_counted_in(
     units: int, share: Fraction, meter: Meter, shown: str
 ) -> None:
-    assert say.held(units, share, meter) == shown
+    assert say.usage(units, share, meter) == shown
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.web.house import House, a_house, signed_in
 pytestmark = pytest.mark.django_db
 
 PATHS = {
-    "/t/vision-lab/": 13,
+    "/t/vision-lab/": 25,
     "/t/vision-lab/live/": 25,
     "/t/vision-lab/jobs/": 20,
     "/t/vision-lab/jobs/{record}/": 20,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from django.db import ProgrammingError, connection, models, transaction
@@ -12,7 +13,7 @@ from billing.queries import line_usage
 from clusters import models as clusters
 from portal.core.tenants import models as tenants
 from portal.core.tenants.models import Tenant
-from portal.core.tenants.scope import stream_in_scope, tenant_scope
+from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
 from tests.web.house import House, a_house
 
 CLOSED = (
@@ -118,6 +119,19 @@ def test_the_scope_ends_with_its_transaction() -> None:
     assert role() == ("none", "")
     with transaction.atomic(), tenant_scope(house.speech):
         assert billing.RatedJob.objects.count() == 1
+
+
+def test_a_scope_of_acting_within_that_of_a_page_gives_it_back() -> None:
+    house = a_house()
+    with tenant_scope(house.vision):
+        with acting_scope(house.vision):
+            assert role() == ("clustertab_agent", str(house.vision.pk))
+            assert billing.Plan.objects.values_list("name", flat=True)[0] == "vision-deal"
+        assert role() == ("clustertab_portal", str(house.vision.pk))
+        with suppress(ZeroDivisionError), acting_scope(house.vision):
+            raise ZeroDivisionError
+        assert role() == ("clustertab_portal", str(house.vision.pk))
+    assert role() == ("none", "")
 
 
 def test_a_table_is_streamed_inside_the_scope() -> None:

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from clusters.models import Account, Cluster
-from portal.core.tenants.asking import Ask
 from portal.core.tenants.models import Ownership, Project, Tenant
 
 LEFT = "tenant_that_left_owns_no_account"
@@ -112,20 +111,10 @@ def _span(ownership: Ownership) -> str:
     return f"{since}, {until}"
 
 
-def accounts_of(tenant: Tenant, *, at: datetime) -> list[int]:
-    """The accounts that it owns at that moment, or will. One query."""
-    return ask_accounts(tenant.slug, at=at).asked()
-
-
-def ask_accounts(slug: str, *, at: datetime) -> Ask[list[int]]:
-    """As `accounts_of`, of the tenant of that name."""
-    return Ask(_ACCOUNTS, [slug, at], lambda rows: [account for (account,) in rows], kept=True)
-
-
-_ACCOUNTS = """
-SELECT o.account_id FROM tenants_ownership o JOIN tenants_tenant t ON t.id = o.tenant_id
-WHERE t.slug = %s AND (o.until IS NULL OR o.until > %s)
-"""
+def accounts_of(tenant: Tenant, *, at: datetime) -> QuerySet[Ownership, int]:
+    """The accounts that it owns at that moment, or will."""
+    rows = Ownership.objects.filter(Q(until=None) | Q(until__gt=at), tenant=tenant)
+    return rows.values_list("account", flat=True)
 
 
 def owners_of(cluster: Cluster, names: Collection[str], *, at: datetime) -> dict[str, Tenant]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import NotSupportedError, connection, transaction
@@ -14,39 +15,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TAKE = "SELECT set_config('role', %s, true), set_config('app.tenant_id', %s, true)"
+_SET = "SELECT set_config('role', %s, true), set_config('app.tenant_id', %s, true)"
+_settings: ContextVar[tuple[str, str]] = ContextVar("_settings", default=("none", ""))
+"""Role and tenant of the transaction, to which it returns from a scope within it."""
 
 
 @contextmanager
 def tenant_scope(tenant: Tenant) -> Iterator[None]:
     """A transaction in which only rows of `tenant` can be read, and nothing can be written.
 
-    Both settings end with the transaction; inside an outer one they are taken back at the end of
-    the block, and a failure takes them back with the savepoint.
+    Both settings end with the transaction; inside an outer one they are reset at the end of the block, and a failure
+    resets them with the savepoint.
     """
-    inside = connection.in_atomic_block
+    inside, outer = connection.in_atomic_block, _settings.get()
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(_TAKE, ["clustertab_portal", str(tenant.pk)])
-        yield
-        if inside:
-            with connection.cursor() as cursor:
-                cursor.execute(_TAKE, ["none", ""])
-
-
-@contextmanager
-def asking_scope(tenant: Tenant) -> Iterator[None]:
-    """As `tenant_scope`, for few questions: three round trips less, since there is no transaction around them.
-
-    Each statement takes the scope in the message that carries it, and such a message is a transaction. What is not
-    one message, as reading in slices or many times over, is refused.
-    """
-    if connection.in_atomic_block:
-        with tenant_scope(tenant):
+        _set("clustertab_portal", str(tenant.pk))
+        _settings.set(("clustertab_portal", str(tenant.pk)))
+        try:
             yield
-        return
-    with connection.execute_wrapper(_scoped("clustertab_portal", tenant)):
-        yield
+        finally:
+            _settings.set(outer)
+        if inside:
+            _set(*outer)
 
 
 @contextmanager
@@ -54,6 +44,7 @@ def acting_scope(tenant: Tenant) -> Iterator[None]:
     """What is done for `tenant`, and computed by plans that its pages may not read: no other tenant's row is there.
 
     There may be several transactions in the block, and none: each statement takes the scope in its own message.
+    Inside a `tenant_scope`, that one holds again at the end of the block.
     """
     inside = connection.in_atomic_block
     try:
@@ -61,8 +52,12 @@ def acting_scope(tenant: Tenant) -> Iterator[None]:
             yield
     finally:
         if inside and not _has_failed():  # else it ends with the transaction
-            with connection.cursor() as cursor:
-                cursor.execute(_TAKE, ["none", ""])
+            _set(*_settings.get())
+
+
+def _set(role: str, tenant: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_SET, [role, tenant])
 
 
 def _has_failed() -> bool:
@@ -87,7 +82,7 @@ SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND
 
 
 def _scoped(role: str, tenant: Tenant) -> Callable[..., Any]:
-    taken = _TAKE % (f"'{role}'", f"'{tenant.pk:d}'") + ";"
+    settings = _SET % (f"'{role}'", f"'{tenant.pk:d}'") + ";"
 
     def scoped(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         cursor = context["cursor"]
@@ -96,7 +91,7 @@ def _scoped(role: str, tenant: Tenant) -> Callable[..., Any]:
         if _has_failed():  # all that can follow is the way back to a savepoint
             return execute(sql, params, many, context)
         text = sql.decode() if isinstance(sql, bytes) else sql
-        answer = execute(taken + text, params, many, context)
+        answer = execute(settings + text, params, many, context)
         cursor.set_result(1)
         return answer
 

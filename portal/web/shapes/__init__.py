@@ -7,6 +7,8 @@ strings such as "?period=2026-10"; "" means that there is none. Every template g
 
 from __future__ import annotations
 
+from portal.web.badges import INVOICE_BADGES, Badge, Tone, job_badge
+from portal.web.form_input import Option
 from portal.web.shapes.blocks import BlockPreview, BlockRow, BlocksPage, ReasonRow
 from portal.web.shapes.books import (
     BooksPage,
@@ -36,13 +38,10 @@ from portal.web.shapes.cluster import (
     VanishedRow,
 )
 from portal.web.shapes.collecting import CollectingPage, LateRow, LookRow
-from portal.web.shapes.frame import Area, Badge, Fact, Plot, Shell, TenantLink, Tone
+from portal.web.shapes.frame import Area, Fact, Plot, Shell, TenantLink
 from portal.web.shapes.invoices import (
-    INVOICE_BADGES,
     BankTransfer,
     InvoicePage,
-    InvoiceRow,
-    InvoicesPage,
     Line,
     LineGroup,
     LineJob,
@@ -53,8 +52,6 @@ from portal.web.shapes.invoices import (
     Payment,
     Related,
 )
-from portal.web.shapes.jobs import JobFilters, JobPage, JobRow, JobsPage, Option, Piece, job_badge
-from portal.web.shapes.live import LivePage, LiveRow, ReadThrough
 from portal.web.shapes.operator import (
     ClusterRow,
     ClustersPage,
@@ -65,17 +62,7 @@ from portal.web.shapes.operator import (
     UnassignedPage,
     UnassignedRow,
 )
-from portal.web.shapes.overview import (
-    Chart,
-    Due,
-    Forecast,
-    Measure,
-    OverviewPage,
-    PaidRow,
-    Series,
-    SpendRow,
-    Tile,
-)
+from portal.web.shapes.overview import Forecast, Tile
 from portal.web.shapes.payment import AttemptRow, MethodRow, OpenOffer, PaymentPage, PayOffer
 from portal.web.shapes.plans import (
     Bill,
@@ -103,7 +90,6 @@ __all__ = [
     "BlocksPage",
     "BooksPage",
     "CapacityRow",
-    "Chart",
     "ClosePage",
     "CloseRow",
     "CloseTile",
@@ -117,29 +103,19 @@ __all__ = [
     "DifferenceRow",
     "Draft",
     "DraftsPage",
-    "Due",
     "EditorPage",
     "Fact",
     "FieldGroup",
     "Forecast",
     "InTheWay",
     "InvoicePage",
-    "InvoiceRow",
-    "InvoicesPage",
     "IssueConfirmation",
-    "JobFilters",
-    "JobPage",
-    "JobRow",
-    "JobsPage",
     "LateRow",
     "Line",
     "LineGroup",
     "LineJob",
     "LinePage",
-    "LivePage",
-    "LiveRow",
     "LookRow",
-    "Measure",
     "MethodRow",
     "MovementRow",
     "NodesRow",
@@ -147,8 +123,6 @@ __all__ = [
     "NoticeRow",
     "OpenOffer",
     "Option",
-    "OverviewPage",
-    "PaidRow",
     "Party",
     "PassRow",
     "PayOffer",
@@ -158,7 +132,6 @@ __all__ = [
     "PayoutRow",
     "PendingRow",
     "PeriodChoice",
-    "Piece",
     "PlanPage",
     "PlanRow",
     "PlansPage",
@@ -170,14 +143,11 @@ __all__ = [
     "QuoteField",
     "QuotePage",
     "QuoteRow",
-    "ReadThrough",
     "ReasonRow",
     "Related",
     "ReportPage",
     "RunRow",
-    "Series",
     "Shell",
-    "SpendRow",
     "SplitRow",
     "Stretch",
     "TenantLink",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from portal.web.shapes.frame import Badge
-    from portal.web.shapes.jobs import Option
+    from portal.web.badges import Badge
+    from portal.web.form_input import Option
     from portal.web.shapes.overview import Tile
 
 

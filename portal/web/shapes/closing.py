@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from django.forms import Form
 
-    from portal.web.shapes.frame import Badge
+    from portal.web.badges import Badge
+    from portal.web.form_input import Option
     from portal.web.shapes.invoices import InvoicePage
-    from portal.web.shapes.jobs import Option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from clusters.connection_form import ConnectionForm
     from clusters.connectors.findings import Finding
-    from portal.web.shapes.frame import Badge, Fact
+    from portal.web.badges import Badge
+    from portal.web.shapes.frame import Fact
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Tone = Literal["ok", "run", "wait", "late", "muted"]
 Area = Literal[
     "overview",
     "live",
@@ -27,14 +26,6 @@ Area = Literal[
     "reconciliation",
     "",
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Badge:
-    """A short state with the colour family it is drawn in; the label alone says everything."""
-
-    label: str
-    tone: Tone
 
 
 @dataclass(frozen=True, kw_only=True)

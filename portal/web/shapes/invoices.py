@@ -2,46 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from portal.web.shapes.frame import Badge, Fact
-from portal.web.shapes.payment import OpenOffer, PayOffer
-
-INVOICE_BADGES: Mapping[str, Badge] = {
-    "draft": Badge(label="Draft", tone="muted"),
-    "due": Badge(label="Due", tone="wait"),
-    "past_due": Badge(label="Past due", tone="late"),
-    "processing": Badge(label="Processing", tone="run"),
-    "credited": Badge(label="Credited", tone="ok"),
-    "written_off": Badge(label="Written off", tone="muted"),
-    "credit_note": Badge(label="Credit note", tone="muted"),
-    "paid": Badge(label="Paid", tone="ok"),
-    "disputed": Badge(label="Disputed", tone="wait"),
-    "charged_back": Badge(label="Charged back", tone="late"),
-    "void": Badge(label="Void", tone="muted"),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class InvoiceRow:
-    number: str  # "" for a draft
-    period: str
-    issued: str
-    due: str
-    badge: Badge
-    total: str
-    open: str  # what is still to be paid, "" where nothing is
-
-
-@dataclass(frozen=True, kw_only=True)
-class InvoicesPage:
-    rows: tuple[InvoiceRow, ...]
-    older: str
-    open: str  # sum of what is to be paid, "" if nothing
-    owed_back: str = ""  # sum of what is to be paid back, "" if nothing
-    offer: OpenOffer | None = None  # where several can be paid by one click
-    refused: tuple[str, ...] = ()  # what is said of addresses that a mail server refuses
+from portal.web.badges import Badge
+from portal.web.shapes.frame import Fact
+from portal.web.shapes.payment import PayOffer
 
 
 @dataclass(frozen=True, kw_only=True)

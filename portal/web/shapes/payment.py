@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portal.web.shapes.frame import Badge
+from portal.web.badges import Badge
 
 
 @dataclass(frozen=True, kw_only=True)

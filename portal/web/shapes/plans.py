@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portal.web.shapes.frame import Badge, Fact, Plot
+from portal.web.badges import Badge
+from portal.web.shapes.frame import Fact, Plot
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from portal.web.form_input import Option
 from portal.web.shapes.frame import Fact
-from portal.web.shapes.jobs import Option
 
 
 @dataclass(frozen=True, kw_only=True)

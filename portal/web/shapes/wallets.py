@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portal.web.shapes.frame import Badge, Fact
+from portal.web.badges import Badge
+from portal.web.shapes.frame import Fact
 from portal.web.shapes.invoices import BankTransfer
 from portal.web.shapes.overview import Tile
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from functools import cache, lru_cache
+from fractions import Fraction
+from functools import cache, lru_cache, wraps
 from html import escape
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django import template
@@ -16,6 +18,8 @@ from django.urls import get_script_prefix
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from billing.models import Invoice, RatedJob
+from portal.web import badges
 from portal.web import format as say
 
 register = template.Library()
@@ -26,8 +30,13 @@ UTC_ZONE = ZoneInfo("UTC")
 
 
 def _or_blank(name: str, text_of: Callable[..., str]) -> None:
-    """A filter of this name that is `text_of`, and blank for None, so that `default` can follow it."""
-    register.filter(name, lambda value, *rest: "" if value is None else text_of(value, *rest))
+    """A filter of this name that is `text_of`, and blank for None or nothing, so that `default` can follow it."""
+
+    @wraps(text_of)  # by which templates check the number of arguments
+    def text(value: object, *rest: object) -> str:
+        return "" if value is None or value == "" else text_of(value, *rest)
+
+    register.filter(name, text)
 
 
 _or_blank("money", say.money)
@@ -36,13 +45,64 @@ _or_blank("minor", say.minor)  # {{ row.total|minor:row.currency }}
 _or_blank("whole", say.whole)
 _or_blank("counted", say.counted)  # {{ tile.invoices|counted:"invoice" }}
 _or_blank("gpu_hours", say.hours)
+_or_blank("long_hours", say.long_hours)
+_or_blank("exact_money", say.exact_money)
+_or_blank("price", say.price)  # {{ line.unit_price|price:invoice.currency }}
+_or_blank("counted_in", say.counted_in)  # {{ piece.share|counted_in:piece.meter }}
+_or_blank("duration", say.duration)
+_or_blank("period", say.period)
+_or_blank("period_key", say.period_key)
 _or_blank("percent", say.percent)  # {{ split.waste|percent:split.allocated }}
 
 
 @register.filter
-def moment(at: datetime | None, zone: ZoneInfo = UTC_ZONE) -> str:
-    """`20 Nov 2026, 08:00`, in UTC unless a zone is named."""
-    return "" if at is None else say.moment(at, zone)
+def moment(at: datetime | int | None, zone: ZoneInfo = UTC_ZONE) -> str:
+    """`20 Nov 2026, 08:00`, in UTC unless a zone is named; also of a second since 1970."""
+    return "" if at is None else say.moment(_instant(at), zone)
+
+
+@register.filter
+def second(at: datetime | int | None, zone: ZoneInfo = UTC_ZONE) -> str:
+    """`20 Nov 2026, 08:00:59`."""
+    return "" if at is None else say.second(_instant(at), zone)
+
+
+def _instant(at: datetime | int) -> datetime:
+    return datetime.fromtimestamp(at, UTC) if isinstance(at, int) else at
+
+
+@register.filter
+def service_period(invoice: Invoice) -> str:
+    """`November 2026`."""
+    return say.span(invoice.period_start, invoice.period_end, invoice.timezone)
+
+
+@register.filter
+def gpus(job: RatedJob) -> str:
+    """`16 × H100`."""
+    return say.gpus(job.gpus, job.gpu_model, job.mig_profile, Fraction(job.share_num, job.share_den))
+
+
+@register.filter
+def bar_width(part: Fraction, whole: Fraction) -> str:
+    """In per cent of the whole, for a drawing."""
+    return say.plain(part * 100 / whole) if whole else "0"
+
+
+@register.filter
+def job_badge(state: str) -> SafeString:
+    """The state of a job as its scheduler says it."""
+    return _badge(badges.job_badge(state))
+
+
+@register.filter
+def invoice_badge(settlement: str) -> SafeString:
+    """How an invoice stands."""
+    return _badge(badges.INVOICE_BADGES[settlement])
+
+
+def _badge(badge: badges.Badge) -> SafeString:
+    return format_html('<span class="ct-badge ct-{}">{}</span>', badge.tone, badge.label)
 
 
 @register.filter
@@ -51,6 +111,12 @@ def day(on: date | None) -> str:
     if on is None:
         return ""
     return say.day(on.astimezone(UTC).date() if isinstance(on, datetime) else on)
+
+
+@register.filter
+def age(since: datetime, now: datetime) -> str:
+    """`2 min`."""
+    return say.age(since, now=now)
 
 
 @register.filter
@@ -88,16 +154,18 @@ def _part(
 
 
 @register.simple_tag
-def day_rows(rows: Iterable[tuple[str, tuple[str, ...], str]]) -> SafeString:
-    """The rows of a chart's table: day, a cell for each series, total.
+def day_rows(days: Sequence[str], measure: Mapping[str, Any]) -> SafeString:
+    """The rows of a chart's table: day, a cell for each series, total; without the days to come.
 
     A month in two measures has some hundred of them; looped over by the template they took a third
     of all its time.
     """
-    return SafeString("\n".join(_day_row(*row) for row in rows))
+    texts = [series["texts"] for series in measure["series"]]
+    rows = [(day, [text[n] for text in texts], measure["totals"][n]) for n, day in enumerate(days)]
+    return SafeString("\n".join(_day_row(*row) for row in rows if row[-1]))
 
 
-def _day_row(day: str, cells: tuple[str, ...], total: str) -> str:
+def _day_row(day: str, cells: Iterable[str], total: str) -> str:
     between = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
     return f'<tr><th scope="row">{escape(day)}</th>{between}<td><strong>{escape(total)}</strong></td></tr>'
 

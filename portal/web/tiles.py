@@ -1,0 +1,127 @@
+"""What an overview says first, in one figure each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from django.urls import reverse
+
+from billing.queries import invoices
+from billing.queries.accrued_charges import Accrued
+from billing.queries.costs import per_currency
+from billing.queries.overview import Elapsed, Overview
+from billing.rules.money import Money
+from portal.web import format as say
+from portal.web.access_decorators import TenantRequest
+from portal.web.shapes import Tile
+
+MANIFOLD = 10  # a change by more than this many times is no longer shown in per cent
+
+
+def _accrued(summary: Overview, accrued: Accrued | None, *, running: bool) -> Tile:
+    """Days are kept at first units' prices: what a statement comes to is not compared with them."""
+    tile = Tile(label="Accrued so far" if running else "Spend", value=say.sums(summary.spend), note="")
+    if accrued is not None:
+        note = "as an invoice would say it now" if running else "fees and discounts included"
+        if for_others := per_currency(row.amount for row in accrued.paid):
+            whole = say.sums(per_currency([*summary.spend, *for_others]))
+            return replace(tile, value=whole, note=f"{note}, {say.sums(for_others)} of it for others")
+        return replace(tile, note=note)
+    return _compared(
+        tile,
+        summary,
+        summary.spend[0].amount if summary.currency else Fraction(0),
+        lambda before: before.amount,
+        lambda before: say.money(Money(before.amount, summary.currency)) if summary.currency else "",
+        running=running,
+    )
+
+
+def overview_tiles(
+    request: TenantRequest, summary: Overview, accrued: Accrued | None, *, running: bool
+) -> list[Tile]:
+    tiles = [
+        _accrued(summary, accrued, running=running),
+        _compared(
+            Tile(label="GPU-hours", value=say.hours(summary.gpu_seconds), note=""),
+            summary,
+            summary.gpu_seconds,
+            lambda before: before.gpu_seconds,
+            lambda before: say.hours(before.gpu_seconds),
+            running=running,
+        ),
+        Tile(label="Jobs", value=say.whole(summary.started), note="started in this period"),
+    ]
+    if summary.balances:
+        tiles.append(_wallets(request, summary.balances))
+    if request.frame.invoices and (summary.open.count or not summary.balances):
+        tiles.append(_open_invoices(request, summary.open))
+    if request.frame.invoices and summary.owed_back.count:
+        tiles.append(_owed_back(request, summary.owed_back))
+    return tiles
+
+
+def _wallets(request: TenantRequest, balances: Sequence[tuple[str, int, int]]) -> Tile:
+    """What is left of what was prepaid."""
+    return Tile(
+        label="Prepaid balance",
+        value=" + ".join(say.minor(balance, unit) for unit, balance, _ in balances),
+        note=f"in {say.counted(sum(count for *_, count in balances), 'wallet')}",
+        href=reverse("wallets", args=[request.tenant.slug]),
+    )
+
+
+def _compared(
+    tile: Tile,
+    summary: Overview,
+    now: Fraction,
+    value: Callable[[Elapsed], Fraction],
+    text: Callable[[Elapsed], str],
+    *,
+    running: bool,
+) -> Tile:
+    """The tile with how it compares to the same days of the period before."""
+    if summary.before is None or summary.before_period is None or not (shown := text(summary.before)):
+        return Tile(label=tile.label, value=tile.value, note="nothing earlier to compare with")
+    then, name = value(summary.before), say.period(summary.before_period)
+    note = f"vs. {shown} in the same days of {name}" if running else f"vs. {shown} in {name}"
+    difference = now - then
+    if not then or abs(difference) > MANIFOLD * then:
+        return Tile(label=tile.label, value=tile.value, note=note)
+    text_of = say.percent(abs(difference), then)
+    if text_of == "0 %":
+        return Tile(label=tile.label, value=tile.value, note=note, change="±0 %")
+    sign = "+" if difference > 0 else "−"
+    return Tile(
+        label=tile.label,
+        value=tile.value,
+        note=note,
+        change=f"{sign}{text_of}",
+        direction="up" if difference > 0 else "down",
+    )
+
+
+def _open_invoices(request: TenantRequest, totals: invoices.Open) -> Tile:
+    href = reverse("invoices", args=[request.tenant.slug])
+    if not totals.count:
+        return Tile(label="Open invoices", value="None", note="everything is paid", href=href)
+    waiting = totals.count - totals.processing
+    if not waiting:
+        note = f"{totals.count} being processed"
+        return Tile(label="Open invoices", value=say.sums(totals.sums), note=note, href=href)
+    due = f", the first due {say.day(totals.first_due)}" if totals.first_due else ""
+    if totals.first_due is not None and totals.first_due < request.today:
+        due = f", the first was due {say.day(totals.first_due)}"
+    note = f"{waiting} to pay{due}"
+    if totals.processing:
+        note = f"{note}; {totals.processing} being processed"
+    return Tile(label="Open invoices", value=say.sums(totals.sums), note=note, href=href)
+
+
+def _owed_back(request: TenantRequest, totals: invoices.OwedBack) -> Tile:
+    slug, one = request.tenant.slug, totals.count == 1
+    href = reverse("invoice", args=[slug, totals.number]) if one else reverse("invoices", args=[slug])
+    note = f"to be paid back to you, from {totals.number if one else say.counted(totals.count, 'invoice')}"
+    return Tile(label="Owed to you", value=say.sums(totals.sums), note=note, href=href)
