@@ -10,8 +10,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
+from decimal import Decimal
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from django.core import signing
 from django.db.models import Model, Q, QuerySet
@@ -85,7 +87,10 @@ def _attribute(row: Any, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) or hasattr(value, "isoformat") else value
+    """As JSON holds it; the field that it is compared with reads it again."""
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal | UUID) else value
 
 
 def _sign(of_what: str, values: list[Any]) -> str:

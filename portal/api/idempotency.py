@@ -79,11 +79,9 @@ def _again(stored: IdempotentRequest, digest: bytes) -> HttpResponse:
     if bytes(stored.digest) != digest:
         detail = "This Idempotency-Key was sent with another request. Use a new key for a new request."
         raise ProblemError(422, "key-reused", "The key belongs to another request", detail)
+    headers = {"Idempotent-Replayed": "true"}
     return HttpResponse(
-        bytes(stored.body),
-        stored.status,
-        content_type=stored.content_type,
-        headers={"Idempotent-Replayed": "true"},
+        bytes(stored.body), status=stored.status, content_type=stored.content_type, headers=headers
     )
 
 

@@ -19,7 +19,7 @@ from portal.api.answers import as_json
 from portal.api.authentication import Client, client_of
 from portal.api.json_body import LARGEST, StrictJson
 from portal.api.parameters import Parameter
-from portal.api.problems import as_response, bad_parameter, not_found, of_exception
+from portal.api.problems import ProblemError, as_response, bad_parameter, not_found, of_exception
 from portal.api.schema import EndpointSchema
 from portal.core.audit.actor import acting_as
 from portal.core.tenants.models import Tenant
@@ -46,6 +46,7 @@ class Endpoint(APIView):
     success: ClassVar[int] = 201  # of its POST
     largest_body: ClassVar[int] = LARGEST
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself
+    whole_tenant: ClassVar[bool] = False  # more than one project's: a key of a project does not reach it
     needs_idempotency: ClassVar[bool] = False  # of its POST: it moves money or issues documents
 
     client: Client
@@ -85,6 +86,9 @@ class Endpoint(APIView):
         scope = self.scope if is_read else self.write_scope or self.scope
         if scope:
             self.client.require(scope)
+        if self.whole_tenant and self.client.key.project_id is not None:
+            detail = "This belongs to the whole tenant: use a key without a project."
+            raise ProblemError(403, "one-project", "The key is limited to one project", detail)
         self.query = parameters.read(request.GET, self.parameters if is_read else self.write_parameters)
 
     write_parameters: ClassVar[Sequence[Parameter]] = ()

@@ -1,0 +1,187 @@
+"""Jobs, what each costs, and the pieces that its cost is made of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from billing.models import RatedJob, Verdict
+from billing.queries import jobs as queries
+from billing.queries.jobs import Job, Piece
+from billing.rules.money import Money
+from portal.api import identifiers, parameters
+from portal.api.cursors import Page
+from portal.api.fields import IdField, MomentField, QuantityField
+from portal.api.problems import bad_parameter
+from portal.api.views import TenantEndpoint
+
+NEWEST, COST = "-started", "-cost"
+ORDERS = {NEWEST: ("-shown_at", "-record_id"), COST: ("-cost_rank", "-record_id")}
+EXACT = {
+    "type": "object",
+    "properties": {"amount": {"type": "string"}, "currency": {"type": "string"}},
+    "required": ["amount", "currency"],
+}
+
+
+@extend_schema_field(EXACT)
+class ExactMoneyField(serializers.Field[Any, Any, Any, Any]):
+    """An amount before the rounding of an invoice line: an exact decimal, or a fraction such as 50/7."""
+
+    def to_representation(self, value: Money) -> dict[str, str]:
+        return {"amount": exact(value.amount), "currency": value.currency}
+
+
+def exact(value: Fraction) -> str:
+    """A decimal where it ends, else a fraction."""
+    rest = value.denominator
+    for factor in (2, 5):
+        while rest % factor == 0:
+            rest //= factor
+    if rest != 1:
+        return f"{value.numerator}/{value.denominator}"
+    digits = 0
+    while (10**digits) % value.denominator:
+        digits += 1
+    whole = value * 10**digits
+    text = f"{abs(whole.numerator):0{digits + 1}d}"
+    sign = "-" if value < 0 else ""
+    return f"{sign}{text[:-digits]}.{text[-digits:]}" if digits else f"{sign}{text}"
+
+
+class EpochField(MomentField):
+    """Epoch seconds as an instant."""
+
+    def to_representation(self, value: int) -> str | None:  # type: ignore[override]
+        return super().to_representation(datetime.fromtimestamp(value, UTC))
+
+
+class JobSerializer(serializers.Serializer[Job]):
+    """A job as it is now, and what it costs so far."""
+
+    id = IdField("job", source="row.record_id")
+    job_id = serializers.CharField(source="row.job_id", help_text="As its scheduler calls it.")
+    name = serializers.CharField(source="row.name")
+    cluster = serializers.CharField(source="row.cluster")
+    account = serializers.CharField(source="row.account")
+    project = serializers.CharField()
+    user = serializers.CharField(source="row.user")
+    queue = serializers.CharField(source="row.queue")
+    qos = serializers.CharField(source="row.qos")
+    state = serializers.CharField(source="row.state", help_text="As its scheduler calls it.")
+    gpus = serializers.IntegerField(source="row.gpus")
+    gpu_model = serializers.CharField(source="row.gpu_model", help_text="Empty: it has none, or nobody says.")
+    mig_profile = serializers.CharField(source="row.mig_profile")
+    nodes = serializers.IntegerField(source="row.nodes")
+    submitted_at = EpochField(source="row.submitted", allow_null=True)
+    started_at = EpochField(source="row.started", allow_null=True)
+    ended_at = EpochField(source="row.ended", allow_null=True, help_text="Null: it runs or waits.")
+    seen_until = EpochField(
+        source="row.seen_until", allow_null=True, help_text="How far a run without end is known."
+    )
+    gpu_seconds = QuantityField(help_text="Charged or waived so far.")
+    verdict = serializers.ChoiceField(choices=[each.value for each in Verdict])
+    cost = ExactMoneyField(allow_null=True, help_text="Before rounding; null where no price was applied.")
+    depends_on_total = serializers.BooleanField(
+        source="by_total",
+        help_text="The cost is at the first unit's price; tiers or an allowance decide in the end.",
+    )
+
+
+class PieceSerializer(serializers.Serializer[Piece]):
+    """One stretch of a job in one project, at one price, on one invoice or none."""
+
+    project = serializers.CharField()
+    resource = serializers.CharField()
+    verdict = serializers.CharField()
+    resource_seconds = serializers.SerializerMethodField(help_text="Exact; negative where it is taken back.")
+    unit_price = QuantityField(source="tag.unit_price", default=None, allow_null=True, help_text="Per hour.")
+    cost = ExactMoneyField(allow_null=True)
+    invoice = serializers.CharField(help_text="Number; empty: on none yet.")
+    paid_by = serializers.CharField(help_text="Another tenant, on whose invoice it is.")
+
+    def get_fields(self) -> dict[str, Any]:
+        stretch = {"from": MomentField(source="service_from"), "to": MomentField(source="service_to")}
+        return stretch | super().get_fields()
+
+    def get_resource_seconds(self, piece: Piece) -> str:
+        return exact(piece.resource_seconds)
+
+
+class JobDetailSerializer(JobSerializer):
+    """A job with the pieces of its cost."""
+
+    pieces = PieceSerializer(many=True)
+
+
+class JobEndpoint(TenantEndpoint):
+    scope = "jobs:read"
+
+    def jobs(self) -> Any:
+        rows = RatedJob.objects.filter(tenant=self.needed_tenant())
+        project = self.client.key.project_id
+        return rows.filter(project=project) if project is not None else rows
+
+
+class Jobs(JobEndpoint):
+    """The jobs of a tenant, the newest first, or the most expensive."""
+
+    serializer = JobSerializer
+    lists = True
+    parameters = (
+        parameters.TENANT,
+        parameters.moment("from", "Started at this instant or later; submitted, while it waits."),
+        parameters.moment("to", "Started before this instant."),
+        parameters.text("project", "Name of a project."),
+        parameters.text("user", "User name at the scheduler.", example="ben"),
+        parameters.text("account", "Account at the scheduler."),
+        parameters.text("cluster", "Name of a cluster."),
+        parameters.text("state", "State, as the scheduler calls it.", example="COMPLETED"),
+        parameters.text("gpu_model", "GPU model.", example="h100"),
+        parameters.text("job_id", "Id at the scheduler.", longest=400),
+        parameters.choice("order", [*ORDERS], "Newest or most expensive first.", many=False, default=NEWEST),
+        *parameters.LISTS,
+    )
+
+    def get(self, request: Any) -> HttpResponse:
+        del request
+        rows, query = self.jobs(), self.query
+        if query["from"] and query["to"] and query["from"] >= query["to"]:
+            raise bad_parameter("from", "from is not before to.")
+        if query["from"]:
+            rows = rows.filter(shown_at__gte=int(query["from"].timestamp()))
+        if query["to"]:
+            rows = rows.filter(shown_at__lt=int(query["to"].timestamp()))
+        for name in ("user", "account", "cluster", "state", "gpu_model", "job_id"):
+            if query[name]:
+                rows = rows.filter(**{f"{name}__in": query[name]})
+        if query["project"]:
+            rows = rows.filter(project__name__in=query["project"])
+        return self.page(rows, order=ORDERS[query["order"]])
+
+    def prepared(self, page: Page[Any]) -> list[Job]:
+        return queries.costed(self.needed_tenant(), page.rows)
+
+
+class OneJob(JobEndpoint):
+    """One job, with the pieces that its cost is made of."""
+
+    serializer = JobDetailSerializer
+    parameters = (parameters.TENANT,)
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        record = identifiers.read("job", name)
+        self.jobs().get(record_id=record)
+        job, pieces = queries.job(self.needed_tenant(), record)
+        return self.one({**_values(job), "pieces": pieces})
+
+
+def _values(job: Job) -> dict[str, Any]:
+    names = ("row", "project", "gpu_seconds", "cost", "verdict", "by_total")
+    return {name: getattr(job, name) for name in names}
