@@ -75,7 +75,7 @@ def close(scale: Scale, postmaster: int) -> Result:
 def everybody(year: int = 2026, month: int = 1) -> None:
     """Close that month for all."""
     tenants = Tenant.objects.order_by("pk")
-    for closed in month_close.close(tenants=tenants, year=year, month=month, moment=world.MOMENT):
+    for closed in month_close.close_month(tenants=tenants, year=year, month=month, moment=world.MOMENT):
         if closed.outcome is not month_close.Outcome.ISSUED:
             raise DifferentWorkError(f"{closed.tenant}: {closed.outcome} {closed.reason}")
 

@@ -70,7 +70,7 @@ def perform_close(*, run_id: int, **_: object) -> None:
     """Do a close that an operator asked for, or go on with it; nothing where somebody does already."""
     from billing.invoicing import close_runs  # a close sends the tasks of this module
 
-    close_runs.perform(run_id, clock=lambda: datetime.now(UTC).replace(microsecond=0))
+    close_runs.perform_run(run_id, clock=lambda: datetime.now(UTC).replace(microsecond=0))
 
 
 @shared_task
@@ -85,7 +85,7 @@ def schedule_closes(**_: object) -> None:
     """Ask for the previews and issues whose day has come; each period once, however many schedulers run."""
     from billing.invoicing import close_schedules
 
-    for run in close_schedules.ask_due(moment=datetime.now(UTC).replace(microsecond=0)):
+    for run in close_schedules.request_due_runs(moment=datetime.now(UTC).replace(microsecond=0)):
         log.info("close scheduled", month=run.month, kind=run.kind, tenants=run.total)
 
 
@@ -123,11 +123,11 @@ def collect(**_: object) -> None:
     if not gateway_access.is_configured():
         return
     try:
-        gateway = gateway_access.gateway()
-    except gateway_access.CollectingError as error:
+        gateway = gateway_access.get_gateway()
+    except gateway_access.CollectionError as error:
         log.warning("nothing is collected", why=str(error))
         return
-    done = collection_run.run(gateway=gateway, clock=lambda: datetime.now(UTC))
+    done = collection_run.run_collection(gateway=gateway, clock=lambda: datetime.now(UTC))
     if done.followed or done.applied or done.charged or done.troubles:
         log.info(
             "collected", followed=done.followed, applied=done.applied, charged=done.charged, held=done.held
@@ -151,7 +151,7 @@ def reconcile_due(**_: object) -> None:
 
 
 @shared_task
-def reconcile_asked(*, by: str, **_: object) -> None:
+def request_reconciliation(*, by: str, **_: object) -> None:
     """Tell a worker that an operator wants the books compared: the outbox itself may ask no network."""
     reconcile_now.apply_async(kwargs={"by": by}, expires=600)
 
@@ -167,8 +167,8 @@ def _reconcile(moment: datetime, *, by: str) -> None:
     from billing.reconciliation import reconciliation_run
 
     try:
-        reconciliation_run.run(gateway=gateway_access.gateway(), moment=moment, by=by)
-    except (GatewayError, gateway_access.CollectingError) as error:
+        reconciliation_run.run(gateway=gateway_access.get_gateway(), moment=moment, by=by)
+    except (GatewayError, gateway_access.CollectionError) as error:
         log.warning("not reconciled", error=str(error))
 
 
@@ -179,7 +179,7 @@ def apply_event(*, event_id: str, **_: object) -> None:
 
     event = GatewayEvent.objects.get(pk=event_id)
     try:
-        webhook_events.apply(event, gateway=gateway_access.gateway(), moment=datetime.now(UTC))
+        webhook_events.apply_event(event, gateway=gateway_access.get_gateway(), moment=datetime.now(UTC))
     except GatewayError as error:
         log.warning("not applied", what=event.pk, error=str(error))
 
@@ -189,7 +189,7 @@ def dun(**_: object) -> None:
     """A round of dunning; missed, doubled or killed, each notice is written and each suspension made once."""
     from billing.dunning import dunning_run
 
-    done = dunning_run.run(moment=datetime.now(UTC).replace(microsecond=0))
+    done = dunning_run.run_dunning(moment=datetime.now(UTC).replace(microsecond=0))
     if done.written or done.suspended or done.ended or done.waits:
         log.info(
             "dunned",
@@ -208,8 +208,8 @@ def send_notices(**_: object) -> None:
     from billing.invoicing import close_reports
 
     moment = datetime.now(UTC).replace(microsecond=0)
-    close_reports.post(moment=moment)
-    done = send.post(moment=moment)
+    close_reports.send_reports(moment=moment)
+    done = send.send_notices(moment=moment)
     if done.sent or done.kept or done.skipped or done.troubles:
         log.info("posted", sent=done.sent, kept=done.kept, skipped=done.skipped, troubles=len(done.troubles))
 
@@ -220,7 +220,7 @@ def enforce_suspensions(**_: object) -> None:
     from billing.dunning import scheduler_blocks
     from clusters import enforcement_plan  # the door to Slurm, which only this sends through
 
-    done = scheduler_blocks.enforce(
+    done = scheduler_blocks.enforce_blocks(
         moment=datetime.now(UTC).replace(microsecond=0),
         opens=lambda cluster: enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time())),
     )

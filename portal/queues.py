@@ -17,7 +17,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.pull_due",
         "billing.tasks.closes_due",
         "billing.tasks.schedule_closes",
-        "billing.tasks.reconcile_asked",
+        "billing.tasks.request_reconciliation",
     ),
     "pull": ("billing.tasks.pull_usage", "billing.tasks.forget_passes"),
     "rate": (

@@ -13,7 +13,7 @@ from billing.invoicing import credit_notes
 from billing.models import Invoice, Notice, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
 from billing.payments import attempts, collection_run, customers, gateway_access, saved_methods
 from billing.payments.attempts import NotChargeable
-from billing.payments.collection_run import Sweep
+from billing.payments.collection_run import CollectionTally
 from billing.payments.gateways.base import Gateway
 from billing.receivables import settlement
 from billing.rules.money import Money
@@ -33,11 +33,11 @@ class Scenario:
     stripe: Sandbox
     lab: Tenant
     now: datetime = DUE
-    rounds: list[Sweep] = field(default_factory=list)
+    rounds: list[CollectionTally] = field(default_factory=list)
 
     @property
     def gateway(self) -> Gateway:
-        return gateway_access.gateway()
+        return gateway_access.get_gateway()
 
     @property
     def invoice(self) -> Invoice:
@@ -55,7 +55,7 @@ class Scenario:
     def save_card_of(
         self, lab: Tenant, number: str = "4242424242424242", *, set_up: bool = False
     ) -> SavedMethod:
-        customer = customers.customer_of(lab, gateway=self.gateway, moment=self.now)
+        customer = customers.get_customer(lab, gateway=self.gateway, moment=self.now)
         name = self.stripe.dashboard.save_card(customer, number, set_up=set_up)
         return self._kept(lab, name)
 
@@ -65,23 +65,25 @@ class Scenario:
 
     def save_account(self) -> SavedMethod:
         """Ann lets her bank account be debited; it is from now on."""
-        customer = customers.customer_of(self.lab, gateway=self.gateway, moment=self.now)
+        customer = customers.get_customer(self.lab, gateway=self.gateway, moment=self.now)
         name = self.stripe.dashboard.save_account(customer)
         return self._kept(self.lab, name)
 
     def _kept(self, lab: Tenant, name: str) -> SavedMethod:
-        saved_method = saved_methods.keep(tenant=lab, method=self.gateway.find_method(name), moment=self.now)
+        saved_method = saved_methods.save_method(
+            tenant=lab, method=self.gateway.find_method(name), moment=self.now
+        )
         assert saved_method is not None
         return saved_method
 
-    def collect(self) -> Sweep:
+    def collect(self) -> CollectionTally:
         """A round of collecting, as it runs each minute."""
-        done = collection_run.run(gateway=self.gateway, clock=lambda: self.now)
+        done = collection_run.run_collection(gateway=self.gateway, clock=lambda: self.now)
         self.rounds.append(done)
         return done
 
     def charge(self) -> PaymentAttempt | NotChargeable:
-        return attempts.charge(
+        return attempts.charge_invoice(
             invoice=self.invoice, gateway=self.gateway, moment=self.now, on=self.now.date()
         )
 
@@ -92,11 +94,11 @@ class Scenario:
 
     @property
     def paid(self) -> str:
-        return settlement.balance(invoice=self.invoice, on=self.now.date()).paid.text
+        return settlement.load_balance(invoice=self.invoice, on=self.now.date()).paid.text
 
     @property
     def standing(self) -> str:
-        return settlement.balance(invoice=self.invoice, on=self.now.date()).settlement.value
+        return settlement.load_balance(invoice=self.invoice, on=self.now.date()).settlement.value
 
     @property
     def taken(self) -> list[int]:
@@ -174,12 +176,12 @@ def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -
     attempt.params = {
         "amount": amount,
         "currency": wallet.unit.lower(),
-        "customer": customers.account_of(card.tenant).customer,
+        "customer": customers.get_billing_account(card.tenant).customer,
         "payment_method": card.external_id,
         "allowed_payment_method_types": [card.kind],
         "confirm": True,
         "off_session": True,
-        "metadata": attempts.tags_of(attempt),
+        "metadata": attempts.charge_tags(attempt),
     }
     attempt.save(force_insert=True)
     return attempt
@@ -187,6 +189,6 @@ def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -
 
 def credited(scenario: Scenario, net: str) -> Invoice:
     """A credit note that takes so much before tax back from the invoice."""
-    return credit_notes.credit(
+    return credit_notes.issue_credit_note(
         invoice=scenario.invoice, reason="Slow.", by="op", on=scenario.now.date(), net=Money.of(net, "USD")
     )

@@ -43,5 +43,5 @@ def heard(body: bytes, headers: dict[str, str]) -> int:
 
 
 def applied(scenario: Scenario) -> None:
-    for event in webhook_events.waiting(before=scenario.now.replace(year=2100)):
-        webhook_events.apply(event, gateway=scenario.gateway, moment=scenario.now)
+    for event in webhook_events.list_waiting(before=scenario.now.replace(year=2100)):
+        webhook_events.apply_event(event, gateway=scenario.gateway, moment=scenario.now)

@@ -8,7 +8,7 @@ from datetime import datetime
 from xml.sax.saxutils import escape
 
 from billing.bank_transfers import statement_import
-from billing.bank_transfers.statement_import import Imported
+from billing.bank_transfers.statement_import import ImportResult
 from billing.invoicing import offboarding
 from billing.models import Invoice, Transfer
 from billing.receivables import settlement
@@ -109,7 +109,7 @@ def _details(line: Line, version: str, currency: str, *, whole: bool) -> str:
     )
 
 
-def imported(data: bytes, *, moment: datetime = APRIL, rehearse: bool = False) -> Imported:
+def imported(data: bytes, *, moment: datetime = APRIL, rehearse: bool = False) -> ImportResult:
     return statement_import.import_statement(
         data=data, name="april.xml", by="op", moment=moment, rehearse=rehearse
     )
@@ -134,7 +134,7 @@ def a_lab(
 
 def leaves(lab: Tenant) -> None:
     """Its plan and its accounts end in May, of which nothing is left to bill."""
-    offboarding.leave(tenant=lab, at=at("2026-05-10 00:00"))
+    offboarding.end_services(tenant=lab, at=at("2026-05-10 00:00"))
     close("2026-04", lab, on="2026-05-11")
     close("2026-05", lab, on="2026-06-01")
 
@@ -145,7 +145,7 @@ def reference(invoice: Invoice) -> str:
 
 def stands(invoice: Invoice) -> tuple[str, str, str]:
     """How it stands on the day, what is paid, and what is due."""
-    balance = settlement.balance(invoice=invoice, on=APRIL.date())
+    balance = settlement.load_balance(invoice=invoice, on=APRIL.date())
     return balance.settlement.value, balance.paid.text, balance.due.text
 
 

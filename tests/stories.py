@@ -14,8 +14,8 @@ from django.db import transaction
 from django.db.models import Sum
 
 from billing.invoicing import invoice_drafts, month_close, numbering, statements
-from billing.invoicing.invoice_drafts import Owing
-from billing.invoicing.month_close import Closed
+from billing.invoicing.invoice_drafts import PeriodCharges
+from billing.invoicing.month_close import TenantClose
 from billing.models import Invoice, InvoiceLine, RatedUsage, Seller, Verdict
 from billing.proof import checks
 from billing.receivables import settlement
@@ -38,7 +38,7 @@ def close(
     rehearse: bool = False,
     apart: bool = False,
     now: str | None = None,
-) -> list[Closed]:
+) -> list[TenantClose]:
     """Close the month for these tenants, or for all; on the 3rd of the month after it unless said otherwise.
 
     They are closed together, or the story fails: a close hides what fails together and goes well one by one.
@@ -51,7 +51,7 @@ def close(
     after = datetime(year + number // 12, number % 12 + 1, 3)
     with _logged(month_close.APART) as events:
         outcomes = list(
-            month_close.close(
+            month_close.close_month(
                 tenants=tenants or Tenant.objects.order_by("slug"),
                 year=year,
                 month=number,
@@ -85,7 +85,7 @@ def _logged(event: str) -> Iterator[list[object]]:
 
 def closed(
     month: str, tenant: Tenant, *, on: str | None = None, accept: str = "", now: str | None = None
-) -> Closed:
+) -> TenantClose:
     """What became of one tenant's close."""
     (outcome,) = close(month, tenant, on=on, accept=accept, now=now)
     return outcome
@@ -105,14 +105,14 @@ def draft(tenant: Tenant, month: str) -> Invoice:
     """What a close of the month writes before it numbers it; one that waits for approval stays like that."""
     tenant = numbering.lock(tenant)
     period = tenant.periods.get(start=builders.at(month + "-01"))
-    due = statements.pending(tenant=tenant, period=period)
-    (bill,) = invoice_drafts.bill_each([Owing(tenant, period, due, None, {})])
-    return invoice_drafts.draft_each([bill])[0]
+    due = statements.make_statement(tenant=tenant, period=period)
+    (bill,) = invoice_drafts.prepare_drafts([PeriodCharges(tenant, period, due, None, {})])
+    return invoice_drafts.draft_invoices([bill])[0]
 
 
 @transaction.atomic
 def issue(invoice: Invoice, *, on: date) -> None:
-    numbering.issue_each([(numbering.lock(invoice.tenant), invoice, on)])
+    numbering.issue_invoices([(numbering.lock(invoice.tenant), invoice, on)])
 
 
 def pay(invoice: Invoice, amount: str) -> None:

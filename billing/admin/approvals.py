@@ -67,7 +67,7 @@ class ParkingAdmin(ReadOnly[PendingApproval]):
 
     @admin.display(description="total", ordering="total")
     def comes_to(self, row: PendingApproval) -> str:
-        return approvals.amount_of(row)
+        return approvals.format_total(row)
 
     @admin.action(description="Approve, for the reason beside")
     def approve(self, request: HttpRequest, queryset: QuerySet[PendingApproval]) -> None:
@@ -82,7 +82,7 @@ class ParkingAdmin(ReadOnly[PendingApproval]):
         for row in queryset.select_related("period__tenant").order_by("pk"):
             try:
                 with acting_as(by, why=why):
-                    pending = approvals.decide(
+                    pending = approvals.decide_approval(
                         period=row.period,
                         decision=decision,
                         by=by,

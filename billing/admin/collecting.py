@@ -18,7 +18,7 @@ from billing.models import (
     SavedMethod,
 )
 from billing.payments import manual_review
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.rules import gateway_amounts
 from portal.admin import ReadOnly, Recorded
 from portal.core.audit import acting_as
@@ -65,8 +65,8 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
         for row in queryset:
             try:
                 with acting_as(str(request.user), why=why):
-                    manual_review.not_made(attempt=row, why=why)
-            except CollectingError as refusal:
+                    manual_review.mark_unpaid(attempt=row, why=why)
+            except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
                 self.message_user(request, f"{row.invoice} can be paid again.", messages.SUCCESS)
@@ -88,8 +88,8 @@ class EventAdmin(ReadOnly[GatewayEvent]):
     def apply_again(self, request: HttpRequest, queryset: QuerySet[GatewayEvent]) -> None:
         for row in queryset:
             try:
-                manual_review.apply_again(event=row)
-            except CollectingError as refusal:
+                manual_review.retry_event(event=row)
+            except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
                 self.message_user(request, f"{row} is applied again within a minute.", messages.SUCCESS)
@@ -99,8 +99,10 @@ class EventAdmin(ReadOnly[GatewayEvent]):
         why = request.POST.get("why", "").strip()
         for row in queryset:
             try:
-                manual_review.dealt_with(event=row, who=str(request.user), why=why, moment=datetime.now(UTC))
-            except CollectingError as refusal:
+                manual_review.settle_event(
+                    event=row, who=str(request.user), why=why, moment=datetime.now(UTC)
+                )
+            except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
 
 
@@ -131,8 +133,8 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
         for row in queryset:
             try:
                 with acting_as(who, why=why):
-                    manual_review.stays_owed(refund=row, who=who, why=why)
-            except CollectingError as refusal:
+                    manual_review.keep_refund_owed(refund=row, who=who, why=why)
+            except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
                 self.message_user(request, f"{row.attempt.invoice} is charged again.", messages.SUCCESS)

@@ -14,10 +14,10 @@ from django.template.response import TemplateResponse
 from billing.invoicing.credit_notes import CreditError
 from billing.invoicing.voids import VoidError
 from billing.models import Invoice
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.receivables.write_offs import WriteOffError
 
-REFUSALS = (CreditError, VoidError, CollectingError, WriteOffError)
+REFUSALS = (CreditError, VoidError, CollectionError, WriteOffError)
 CONFIRMED = "confirmed"
 """The field by which the page says that it was read."""
 

@@ -39,7 +39,7 @@ class PolicyForm(forms.ModelForm[DunningPolicy]):
             if not cleaned_data.get(name):
                 cleaned_data[name] = None
                 setattr(row, name, None)
-        if wrong := dunning_policies.problem_with(row):
+        if wrong := dunning_policies.find_problem(row):
             raise ValidationError(wrong)
         return cleaned_data
 
@@ -86,7 +86,7 @@ class NoticeAdmin(ReadOnly[Notice]):
     def send_again(self, request: HttpRequest, queryset: QuerySet[Notice]) -> None:
         for row in queryset:
             try:
-                send.again(notice=row, moment=datetime.now(UTC))
+                send.resend_notice(notice=row, moment=datetime.now(UTC))
             except NoticeError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:

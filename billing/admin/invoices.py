@@ -202,12 +202,12 @@ class InvoiceAdmin(ReadOnly[Invoice]):
 
         def credit(invoice: Invoice, why: str) -> str:
             today = billing_periods.day_of(now, invoice.period)
-            note = credit_notes.credit(invoice=invoice, reason=why, by=by, on=today, moment=now)
+            note = credit_notes.issue_credit_note(invoice=invoice, reason=why, by=by, on=today, moment=now)
             return f"{invoice} is credited by {note}."
 
         def effect(invoice: Invoice) -> str:
             on = billing_periods.day_of(now, invoice.period)
-            return credit_note_previews.preview(invoice=invoice, on=on, moment=now).sentence
+            return credit_note_previews.preview_credit(invoice=invoice, on=on, moment=now).sentence
 
         return self._each(request, queryset, credit, title="Issue credit notes", effect=effect)
 
@@ -215,24 +215,24 @@ class InvoiceAdmin(ReadOnly[Invoice]):
     def make_void(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def void(invoice: Invoice, why: str) -> str:
             now, by = datetime.now(UTC), str(request.user)
-            checkout_sessions.withdraw(invoice=invoice, moment=now)
-            voids.void(
+            checkout_sessions.withdraw_pages(invoice=invoice, moment=now)
+            voids.void_invoice(
                 invoice=invoice, reason=why, by=by, on=billing_periods.day_of(now, invoice.period), moment=now
             )
             return f"{invoice} is void; close its period again to issue another."
 
-        return self._each(request, queryset, void, title="Make invoices void", effect=voids.effect)
+        return self._each(request, queryset, void, title="Make invoices void", effect=voids.describe_effect)
 
     @admin.action(description="Give back to the card what a credit note takes back")
     def give_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def refund(note: Invoice, why: str) -> str:
             del why
-            rows = refunds.prepare(credit_note=note, who=str(request.user), moment=datetime.now(UTC))
+            rows = refunds.prepare_refunds(credit_note=note, who=str(request.user), moment=datetime.now(UTC))
             return f"{money_of(sum(row.amount for row in rows), note.currency)} of {note} goes back within a minute."
 
         def effect(note: Invoice) -> str:
             with transaction.atomic():
-                rows = refunds.prepare(credit_note=note, who="preview", moment=datetime.now(UTC))
+                rows = refunds.prepare_refunds(credit_note=note, who="preview", moment=datetime.now(UTC))
                 transaction.set_rollback(True)
             amount = money_of(sum(row.amount for row in rows), note.currency)
             return f"{amount} of {note} go back to the card of {note.tenant}."
@@ -243,19 +243,21 @@ class InvoiceAdmin(ReadOnly[Invoice]):
     def write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def lose(invoice: Invoice, why: str) -> str:
             today = billing_periods.day_of(datetime.now(UTC), invoice.period)
-            row = write_offs.write_off(invoice=invoice, why=why, by=str(request.user), on=today)
+            row = write_offs.write_off_invoice(invoice=invoice, why=why, by=str(request.user), on=today)
             return f"{money_of(row.amount, invoice.currency)} of {invoice} are written off."
 
         def effect(invoice: Invoice) -> str:
             today = billing_periods.day_of(datetime.now(UTC), invoice.period)
-            return write_offs.effect(invoice, on=today)
+            return write_offs.describe_effect(invoice, on=today)
 
         return self._each(request, queryset, lose, title="Write off", effect=effect)
 
     @admin.action(description="Take back what is written off, for the reason beside")
     def take_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def expect(invoice: Invoice, why: str) -> str:
-            write_offs.take_back(invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC))
+            write_offs.reverse_write_off(
+                invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC)
+            )
             return f"{invoice} is due again, as far as it is not paid."
 
         return self._each(
@@ -263,7 +265,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
             queryset,
             expect,
             title="Take back write-offs",
-            effect=write_offs.effect_of_taking_back,
+            effect=write_offs.describe_reversal,
         )
 
     def _each(

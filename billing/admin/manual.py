@@ -74,7 +74,7 @@ class ManualLineAdmin(Recorded[ManualLine]):
         return on or "–"
 
     def save_model(self, request: HttpRequest, obj: ManualLine, form: Any, change: bool) -> None:
-        obj.pk = manual_lines.add(
+        obj.pk = manual_lines.add_manual_line(
             tenant=obj.tenant,
             description=obj.description,
             net=form.cleaned_data["money"],
@@ -84,8 +84,8 @@ class ManualLineAdmin(Recorded[ManualLine]):
         ).pk
 
     def delete_model(self, request: HttpRequest, obj: ManualLine) -> None:
-        manual_lines.remove(line=obj)
+        manual_lines.remove_manual_line(line=obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ManualLine]) -> None:
         for line in queryset.select_related("tenant").order_by("pk"):
-            manual_lines.remove(line=line)
+            manual_lines.remove_manual_line(line=line)

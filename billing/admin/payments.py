@@ -78,7 +78,7 @@ class PaymentAdmin(Recorded[Payment]):
         return money_of(payment.amount, payment.invoice.currency)
 
     def save_model(self, request: HttpRequest, obj: Payment, form: Any, change: bool) -> None:
-        received = manual_payments.record(
+        received = manual_payments.record_transfer(
             invoice=obj.invoice,
             amount=form.cleaned_data["money"],
             received_on=obj.received_on,

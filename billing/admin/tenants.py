@@ -76,7 +76,7 @@ class TenantForm(forms.ModelForm[Tenant]):
         candidate = copy(self.instance)
         for name, value in cleaned_data.items():
             setattr(candidate, name, value)
-        if refusal := line_taxes.of_tenants([], sellers.the_seller()).refusal(candidate):
+        if refusal := line_taxes.load_taxes([], sellers.load_seller()).refusal(candidate):
             raise forms.ValidationError(refusal[0].upper() + refusal[1:])
         return cleaned_data
 

@@ -20,7 +20,7 @@ from billing.bank_transfers.entities import (
     Entry,
     Statement,
     StatementError,
-    known,
+    clean_reference,
 )
 from billing.rules.money import Money, is_currency
 from portal.excerpt import excerpt, quoted
@@ -32,13 +32,17 @@ _AMOUNT = re.compile(r"\d{1,15}(\.\d{1,5})?", re.ASCII)
 Node = Any  # an element of lxml, which has no types
 
 
-def statements(data: bytes, *, account: str = "", unchecked: bool = False) -> list[Statement]:
+def read_camt(data: bytes, *, account: str = "", unchecked: bool = False) -> list[Statement]:
     """The statements of a file that are of `account`, or all where it is "".
 
     `unchecked`: one without opening or closing balance is read, too. StatementError where it is none, is about other
     accounts alone, or does not add up.
     """
-    nodes = [node for document in _documents(_root(data)) for node in _all(document, "BkToCstmrStmt", "Stmt")]
+    nodes = [
+        node
+        for document in _list_documents(_parse_root(data))
+        for node in _all(document, "BkToCstmrStmt", "Stmt")
+    ]
     if not nodes:
         raise StatementError("There is no statement in this file.")
     accounts = [_account(node) for node in nodes]
@@ -49,13 +53,13 @@ def statements(data: bytes, *, account: str = "", unchecked: bool = False) -> li
             "yours too, say so by giving it."
         )
     chosen = zip(accounts, nodes, strict=True)
-    return [_statement(node, own, unchecked) for own, node in chosen if account in {"", own}]
+    return [_read_statement(node, own, unchecked) for own, node in chosen if account in {"", own}]
 
 
-def _documents(root: Node) -> list[Node]:
+def _list_documents(root: Node) -> list[Node]:
     """The document, or those in an envelope, as some banks and services wrap them."""
     marked = [
-        (node, match) for node in root.iter("{*}Document") if (match := _VERSION.fullmatch(_space(node)))
+        (node, match) for node in root.iter("{*}Document") if (match := _VERSION.fullmatch(_namespace(node)))
     ]
     if not marked:
         raise StatementError("This is no bank statement in camt.053: ask the bank for one, or send CSV.")
@@ -66,7 +70,7 @@ def _documents(root: Node) -> list[Node]:
     return [node for node, _ in marked]
 
 
-def _space(node: Node) -> str:
+def _namespace(node: Node) -> str:
     return node.nsmap.get(node.prefix) or ""
 
 
@@ -77,7 +81,7 @@ def _account(node: Node) -> str:
     return "".join(account.split()).upper()
 
 
-def _root(data: bytes) -> Node:
+def _parse_root(data: bytes) -> Node:
     from lxml import etree  # 8 MiB, for those who import statements
 
     if len(data) > MOST_BYTES:
@@ -97,9 +101,9 @@ def _root(data: bytes) -> Node:
     return root
 
 
-def _statement(node: Node, account: str, unchecked: bool) -> Statement:
+def _read_statement(node: Node, account: str, unchecked: bool) -> Statement:
     name = _text(node, "Id")[:NAME]
-    opening, closing, currency = _balances(node, name, unchecked)
+    opening, closing, currency = _read_balances(node, name, unchecked)
     entries: list[Entry] = []
     bad: list[BadEntry] = []
     moved = pending = 0
@@ -110,7 +114,7 @@ def _statement(node: Node, account: str, unchecked: bool) -> Statement:
         try:
             amount = _signed(each, currency)
             moved += amount
-            entries += _entries(each, amount, currency)
+            entries += _read_entries(each, amount, currency)
         except ValueError as error:
             bad.append(BadEntry(place=f"entry {place}", reason=str(error), raw=_raw(each)))
     if opening is not None and closing is not None and opening + moved != closing:
@@ -132,10 +136,10 @@ def _statement(node: Node, account: str, unchecked: bool) -> Statement:
     )
 
 
-def _balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, int | None, str]:
+def _read_balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, int | None, str]:
     """Opening, closing and their currency; none where one of both is missing, and somebody says that it may."""
-    opening = _balance(node, name, ("OPBD", "PRCD"))
-    closing = _balance(node, name, ("CLBD",))
+    opening = _read_balance(node, name, ("OPBD", "PRCD"))
+    closing = _read_balance(node, name, ("CLBD",))
     if opening is not None and closing is not None:
         return opening[0], closing[0], opening[1]
     if not unchecked:
@@ -152,7 +156,7 @@ def _balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, int |
     return None, None, currency
 
 
-def _balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, str] | None:
+def _read_balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, str] | None:
     by_kind = {_text(each, "Tp", "CdOrPrtry", "Cd"): each for each in reversed(list(_all(node, "Bal")))}
     for kind in kinds:
         if kind in by_kind:
@@ -165,7 +169,7 @@ def _balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, str] |
     return None
 
 
-def _entries(node: Node, amount: int, currency: str) -> list[Entry]:
+def _read_entries(node: Node, amount: int, currency: str) -> list[Entry]:
     """The transfers of an entry: one, or those of a batch where it says what each comes to."""
     text = _text(node, "BookgDt", "Dt") or _text(node, "BookgDt", "DtTm")[:10]
     try:
@@ -180,33 +184,35 @@ def _entries(node: Node, amount: int, currency: str) -> list[Entry]:
     )
     common: dict[str, Any] = {"currency": currency, "booked_on": booked_on, "reversal": back}
     name = _text(node, "AcctSvcrRef")
-    amounts = [_part(each, currency, amount) for each in details]
+    amounts = [_part_amount(each, currency, amount) for each in details]
     parts = [each for each in amounts if each is not None]
     if len(details) > 1 and len(parts) == len(details) and sum(parts) == amount and all(parts):
         return [
             Entry(
                 amount=part,
-                bank_reference=_named(_text(each, "Refs", "AcctSvcrRef"), name, place),
+                bank_reference=_entry_reference(_text(each, "Refs", "AcctSvcrRef"), name, place),
                 raw=_raw(each),
-                **(common | _told([each], part, back)),
+                **(common | _remittance([each], part, back)),
             )
             for place, (each, part) in enumerate(zip(details, parts, strict=True), 1)
         ]
     name = name or next((own for each in details if (own := _text(each, "Refs", "AcctSvcrRef"))), "")
-    fields = _told(details, amount, back)
+    fields = _remittance(details, amount, back)
     if not fields["text"]:
         fields["text"] = _text(node, "AddtlNtryInf")[:TEXT]
-    return [Entry(amount=amount, bank_reference=known(name)[:NAME], raw=_raw(node), **(common | fields))]
+    return [
+        Entry(amount=amount, bank_reference=clean_reference(name)[:NAME], raw=_raw(node), **(common | fields))
+    ]
 
 
-def _named(own: str, batch: str, place: int) -> str:
+def _entry_reference(own: str, batch: str, place: int) -> str:
     """The bank's name for one transfer of a batch."""
-    if known(own) and own != batch:
+    if clean_reference(own) and own != batch:
         return own[:NAME]
-    return f"{batch} {place}"[:NAME] if known(batch) else ""
+    return f"{batch} {place}"[:NAME] if clean_reference(batch) else ""
 
 
-def _told(details: list[Node], amount: int, reversal: bool) -> dict[str, Any]:
+def _remittance(details: list[Node], amount: int, reversal: bool) -> dict[str, Any]:
     """Who the other side is, and what was written; of several transfers, what all of them wrote."""
     side = "Dbtr" if amount > 0 or reversal else "Cdtr"
     lines: list[str] = []
@@ -216,18 +222,20 @@ def _told(details: list[Node], amount: int, reversal: bool) -> dict[str, Any]:
         parties = _child(node, "RltdPties")
         names.append(_text(parties, side, "Nm") or _text(parties, side, "Pty", "Nm"))
         fields["payer_iban"] = fields["payer_iban"] or _text(parties, f"{side}Acct", "Id", "IBAN")[:42]
-        fields["end_to_end"] = fields["end_to_end"] or known(_text(node, "Refs", "EndToEndId"))[:NAME]
+        fields["end_to_end"] = (
+            fields["end_to_end"] or clean_reference(_text(node, "Refs", "EndToEndId"))[:NAME]
+        )
         written = _child(node, "RmtInf")
-        lines += [_squeezed(each.text) for each in _all(written, "Ustrd")]
+        lines += [_squeeze(each.text) for each in _all(written, "Ustrd")]
         for each in _all(written, "Strd"):
             reference = _text(each, "CdtrRefInf", "Ref")
             fields["reference"] = fields["reference"] or reference[:NAME]
-            lines += [reference, *(_squeezed(more.text) for more in _all(each, "AddtlRmtInf"))]
+            lines += [reference, *(_squeeze(more.text) for more in _all(each, "AddtlRmtInf"))]
     payer = ", ".join(dict.fromkeys(name for name in names if name))
     return fields | {"payer": payer[:NAME], "text": "\n".join(line for line in lines if line)[:TEXT]}
 
 
-def _part(node: Node, currency: str, whole: int) -> int | None:
+def _part_amount(node: Node, currency: str, whole: int) -> int | None:
     """What one of several comes to; None where it does not say it in the account's currency."""
     for path in (("Amt",), ("AmtDtls", "TxAmt", "Amt"), ("AmtDtls", "InstdAmt", "Amt")):
         amount = _child(node, *path)
@@ -283,10 +291,10 @@ def _child(node: Node, *path: str) -> Node:
 
 def _text(node: Node, *path: str) -> str:
     child = _child(node, *path)
-    return "" if child is None else _squeezed(child.text)
+    return "" if child is None else _squeeze(child.text)
 
 
-def _squeezed(text: str | None) -> str:
+def _squeeze(text: str | None) -> str:
     return " ".join((text or "").replace("\0", "").split())
 
 

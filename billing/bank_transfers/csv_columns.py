@@ -136,7 +136,9 @@ def is_header(row: Sequence[str], columns: Mapping[str, str]) -> bool:
     return "booked_on" in meanings and ("amount" in meanings or {"credit", "debit"} <= meanings)
 
 
-def resolve(header: Sequence[str], rows: Sequence[Sequence[str]], columns: Mapping[str, str]) -> Columns:
+def resolve_columns(
+    header: Sequence[str], rows: Sequence[Sequence[str]], columns: Mapping[str, str]
+) -> Columns:
     """The meanings of a header. StatementError where one is not certain, or what the payer wrote is in none.
 
     `columns`: by name, whatever the case, what somebody says that it means: a key of MEANINGS, or "ignore".
@@ -146,11 +148,11 @@ def resolve(header: Sequence[str], rows: Sequence[Sequence[str]], columns: Mappi
     for place, name in enumerate(header):
         meaning, rank, unit = _meaning(name, columns)
         if not meaning:
-            meaning = _by_content(name, place, rows)
+            meaning = _guess_by_content(name, place, rows)
         by_rank.setdefault(meaning, []).append((rank, place))
         if meaning in {"amount", "credit", "debit"} and unit:
             units.append((rank, unit))
-    _unambiguous(header, by_rank)
+    _refuse_ambiguous(header, by_rank)
     places = {meaning: tuple(place for _, place in sorted(ranked)) for meaning, ranked in by_rank.items()}
     own = places.pop("text_or_kind", ())
     target = "kind" if "text" in places else "text"
@@ -160,10 +162,10 @@ def resolve(header: Sequence[str], rows: Sequence[Sequence[str]], columns: Mappi
             "No column is known to hold what the payer wrote, without which every reference is lost: "
             "say which one with --column 'NAME=text'."
         )
-    return Columns(_by_direction(places, rows), min(units)[1] if units else "")
+    return Columns(_kind_as_direction(places, rows), min(units)[1] if units else "")
 
 
-def said(columns: Mapping[str, str]) -> dict[str, str]:
+def parse_columns(columns: Mapping[str, str]) -> dict[str, str]:
     """What somebody says of columns, by their names as they are compared. StatementError for no such meaning."""
     for name, meaning in columns.items():
         if meaning != "ignore" and meaning not in MEANINGS:
@@ -171,16 +173,16 @@ def said(columns: Mapping[str, str]) -> dict[str, str]:
             raise StatementError(
                 f"A column {quoted(name)} cannot mean {quoted(meaning)}; it is one of {allowed}."
             )
-    return {_plain(name): meaning for name, meaning in columns.items()}
+    return {_plain_name(name): meaning for name, meaning in columns.items()}
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     return " ".join(name.split()).casefold().removesuffix(" (utc)")
 
 
 def _meaning(name: str, columns: Mapping[str, str]) -> tuple[str, int, str]:
     """Its meaning, "ignore" or "", the rank among names of that meaning, and the currency in the name."""
-    plain = _plain(name)
+    plain = _plain_name(name)
     if plain in columns:
         return columns[plain], -1, ""
     unit = ""
@@ -195,7 +197,7 @@ def _meaning(name: str, columns: Mapping[str, str]) -> tuple[str, int, str]:
     return ("ignore" if plain in IGNORED else ""), 0, unit
 
 
-def _by_content(name: str, place: int, rows: Sequence[Sequence[str]]) -> str:
+def _guess_by_content(name: str, place: int, rows: Sequence[Sequence[str]]) -> str:
     """Of a name that nobody knows: ignored where it is empty, or holds a number or a day in each row.
 
     In some rows alone, a day may be the one on which money went back.
@@ -213,7 +215,7 @@ def _by_content(name: str, place: int, rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _unambiguous(header: Sequence[str], by_rank: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+def _refuse_ambiguous(header: Sequence[str], by_rank: Mapping[str, Sequence[tuple[int, int]]]) -> None:
     """Two columns of one name are one where both say a currency or a text, and a riddle otherwise."""
     for meaning, ranked in by_rank.items():
         if meaning in {"ignore", "text", "text_or_kind", "currency", "kind", "state"}:
@@ -226,7 +228,7 @@ def _unambiguous(header: Sequence[str], by_rank: Mapping[str, Sequence[tuple[int
             )
 
 
-def _by_direction(
+def _kind_as_direction(
     places: dict[str, tuple[int, ...]], rows: Sequence[Sequence[str]]
 ) -> dict[str, tuple[int, ...]]:
     """A column of kinds that says Credit or Debit in each row is one of direction."""

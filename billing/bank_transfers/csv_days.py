@@ -16,7 +16,7 @@ _TIME = re.compile(r"[T ,]+\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$"
 _MONTHS = 12
 
 
-def order_of(texts: Iterable[str], order: str) -> str:
+def find_order(texts: Iterable[str], order: str) -> str:
     """ "dmy" or "mdy", as said or as the days of the file leave no other; "" where none needs it.
 
     StatementError where the file leaves it open, or has both.
@@ -34,7 +34,7 @@ def order_of(texts: Iterable[str], order: str) -> str:
     return "dmy" if day_first else "mdy"
 
 
-def day_of(text: str, order: str) -> date:
+def parse_day(text: str, order: str) -> date:
     """The day; ValueError where it is none."""
     plain = _TIME.sub("", text)
     try:

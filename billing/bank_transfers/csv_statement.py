@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from billing.bank_transfers import csv_columns, csv_words
 from billing.bank_transfers.csv_columns import Columns
-from billing.bank_transfers.csv_days import day_of, order_of
+from billing.bank_transfers.csv_days import find_order, parse_day
 from billing.bank_transfers.csv_words import Word
 from billing.bank_transfers.entities import (
     MOST_BYTES,
@@ -25,7 +25,7 @@ from billing.bank_transfers.entities import (
     ReadOptions,
     Statement,
     StatementError,
-    known,
+    clean_reference,
 )
 from billing.rules.money import Money, is_currency
 from portal.excerpt import excerpt, quoted
@@ -55,22 +55,24 @@ class _Table:
     wordy: tuple[int, ...]  # columns of states in which anything stands
 
 
-def statement(data: bytes, options: ReadOptions) -> Statement:
+def read_csv(data: bytes, options: ReadOptions) -> Statement:
     """The rows of a file, of the account `options.account`. StatementError where it cannot be read for certain.
 
     CSV has no balances, so whether a row is missing is not seen.
     """
-    by_name, words = csv_columns.said(options.columns), csv_words.said(options.words)
-    (_, header), *rest = _rows(_decoded(data), by_name)
+    by_name, words = csv_columns.parse_columns(options.columns), csv_words.parse_words(options.words)
+    (_, header), *rest = _read_rows(_decode(data), by_name)
     rest = [(line, row) for line, row in rest if any(cell.strip() for cell in row)]
-    columns = csv_columns.resolve(header, [row for _, row in rest if not _names_balance(row)], by_name)
+    columns = csv_columns.resolve_columns(
+        header, [row for _, row in rest if not _names_balance(row)], by_name
+    )
     rows = [(line, row) for line, row in rest if not _is_balance(row, columns)]
-    rows = _of_account(rows, columns, options.account)
+    rows = _filter_account(rows, columns, options.account)
     states = columns.places.get("state", ())
     wordy = tuple(place for place in states if any(_at(row, place) for _, row in rows))
     unread = _Table(columns, words, "", "", options.currency or columns.unit, wordy)
     booked = [(line, row) for line, row in rows if not _is_pending(row, unread)]
-    entries, bad = _entries(booked, _with_formats(unread, [row for _, row in booked], options))
+    entries, bad = _read_entries(booked, _detect_formats(unread, [row for _, row in booked], options))
     return Statement(
         account=options.account.replace(" ", "").upper(),
         currency=options.currency or (entries[0].currency if entries else ""),
@@ -83,26 +85,28 @@ def statement(data: bytes, options: ReadOptions) -> Statement:
     )
 
 
-def _with_formats(table: _Table, rows: Sequence[Sequence[str]], options: ReadOptions) -> _Table:
+def _detect_formats(table: _Table, rows: Sequence[Sequence[str]], options: ReadOptions) -> _Table:
     """With the order of days and the decimal mark that its rows tell, or that are said."""
     columns = table.columns
     amounts = [columns.cell(row, each) for row in rows for each in ("amount", "credit", "debit")]
     return _Table(
         columns=columns,
         words=table.words,
-        order=order_of([columns.cell(row, "booked_on") for row in rows], options.dates),
-        mark=options.decimal or _decimal_mark(amounts),
+        order=find_order([columns.cell(row, "booked_on") for row in rows], options.dates),
+        mark=options.decimal or _find_decimal_mark(amounts),
         currency=table.currency,
         wordy=table.wordy,
     )
 
 
-def _entries(rows: Sequence[tuple[int, Sequence[str]]], table: _Table) -> tuple[list[Entry], list[BadEntry]]:
+def _read_entries(
+    rows: Sequence[tuple[int, Sequence[str]]], table: _Table
+) -> tuple[list[Entry], list[BadEntry]]:
     entries: list[Entry] = []
     bad: list[BadEntry] = []
     for line, row in rows:
         try:
-            entries.append(_entry(row, table))
+            entries.append(_read_entry(row, table))
         except ValueError as error:
             bad.append(BadEntry(place=f"line {line}", reason=str(error), raw=";".join(row)[:RAW]))
     return entries, bad
@@ -118,7 +122,7 @@ def _is_balance(row: Sequence[str], columns: Columns) -> bool:
     return bool(names) and _names_balance(row) and not any(columns.cell(row, each) for each in names)
 
 
-def _of_account(
+def _filter_account(
     rows: list[tuple[int, list[str]]], columns: Columns, account: str
 ) -> list[tuple[int, list[str]]]:
     """Of a file about several accounts the rows of ours. StatementError where it is about others alone."""
@@ -135,7 +139,7 @@ def _of_account(
     return [(line, row) for line, row, iban in named if iban == ours or not _IBAN.fullmatch(iban)]
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     if len(data) > MOST_BYTES:
         raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -152,7 +156,7 @@ def _decoded(data: bytes) -> str:
     raise StatementError("The file is no text in UTF-8, UTF-16 or Windows-1252: save it as CSV in UTF-8.")
 
 
-def _rows(text: str, columns: Mapping[str, str]) -> list[tuple[int, list[str]]]:
+def _read_rows(text: str, columns: Mapping[str, str]) -> list[tuple[int, list[str]]]:
     """The rows with their lines, from the header on: what some banks write above it is left out."""
     for separator in (";", ",", "\t"):
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -178,7 +182,7 @@ def _rows(text: str, columns: Mapping[str, str]) -> list[tuple[int, list[str]]]:
     )
 
 
-def _decimal_mark(amounts: Iterable[str]) -> str:
+def _find_decimal_mark(amounts: Iterable[str]) -> str:
     """What stands before the cents, by the amounts that can only be meant in one way."""
     marks: set[str] = set()
     single = False
@@ -209,19 +213,19 @@ def _decimal_mark(amounts: Iterable[str]) -> str:
 def _is_pending(row: Sequence[str], table: _Table) -> bool:
     """Whether the bank has not booked it yet. StatementError for a word that nobody knows."""
     texts = [_at(row, place) for place in table.wordy]
-    states = [csv_words.state_of(text, table.words) for text in texts if text]
+    states = [csv_words.parse_state(text, table.words) for text in texts if text]
     if Word.FAILED in states:
         return False
     return Word.PENDING in states or csv_words.is_pending(table.columns.cell(row, "booked_on"))
 
 
-def _entry(row: Sequence[str], table: _Table) -> Entry:
+def _read_entry(row: Sequence[str], table: _Table) -> Entry:
     columns = table.columns
     if _names_balance(row) and not any(each in columns.places for each in _PARTIES):
         raise ValueError("It may be a balance, or a payment with those words: no column says who paid.")
-    _came_for_certain(row, table)
+    _check_row(row, table)
     unit = _currency(row, table)
-    amount = _signed(row, unit, table)
+    amount = _signed_amount(row, unit, table)
     if not amount:
         raise ValueError("It is over nothing.")
     text = "\n".join(dict.fromkeys(cell for cell in columns.cells(row, "text") if cell))
@@ -229,8 +233,8 @@ def _entry(row: Sequence[str], table: _Table) -> Entry:
     return Entry(
         amount=amount,
         currency=unit,
-        booked_on=day_of(columns.cell(row, "booked_on"), table.order),
-        bank_reference=known(columns.cell(row, "bank_reference"))[:NAME],
+        booked_on=parse_day(columns.cell(row, "booked_on"), table.order),
+        bank_reference=clean_reference(columns.cell(row, "bank_reference"))[:NAME],
         end_to_end=columns.cell(row, "end_to_end")[:NAME],
         payer=(side or columns.cell(row, "payee"))[:NAME],
         payer_iban=columns.cell(row, "payer_iban").replace(" ", "").upper()[:42],
@@ -240,7 +244,7 @@ def _entry(row: Sequence[str], table: _Table) -> Entry:
     )
 
 
-def _came_for_certain(row: Sequence[str], table: _Table) -> None:
+def _check_row(row: Sequence[str], table: _Table) -> None:
     """ValueError for a row of which no money came or went, or whose cells stand below other columns."""
     width = 1 + max(place for places in table.columns.places.values() for place in places)
     if any(cell.strip() for cell in row[width:]):
@@ -249,7 +253,7 @@ def _came_for_certain(row: Sequence[str], table: _Table) -> None:
         text = _at(row, place)
         if not text:
             raise ValueError("It does not say whether it is booked, as other rows do.")
-        if csv_words.state_of(text, table.words) == Word.FAILED:
+        if csv_words.parse_state(text, table.words) == Word.FAILED:
             raise ValueError(f"Its state is {quoted(text)}: no money came of it.")
 
 
@@ -267,13 +271,13 @@ def _currency(row: Sequence[str], table: _Table) -> str:
     return unit
 
 
-def _signed(row: Sequence[str], unit: str, table: _Table) -> int:
+def _signed_amount(row: Sequence[str], unit: str, table: _Table) -> int:
     """Above zero what came. ValueError where its columns say different things."""
     columns = table.columns
     written = columns.cell(row, "amount")
-    amount = _minor(written, unit, table.mark) if written else 0
+    amount = _minor_units(written, unit, table.mark) if written else 0
     if "credit" in columns.places or "debit" in columns.places:
-        moved = _of_two_columns(row, unit, table)
+        moved = _two_column_amount(row, unit, table)
         if written and abs(amount) != abs(moved):
             raise ValueError(f"Its amount {quoted(written)} is not what came or went.")
         amount = moved
@@ -282,19 +286,21 @@ def _signed(row: Sequence[str], unit: str, table: _Table) -> int:
     for text in columns.cells(row, "direction"):
         if not text:
             raise ValueError("It does not say whether money came or went.")
-        amount = _directed(amount, text, csv_words.direction_of(text, table.words), written)
+        amount = _apply_direction(amount, text, csv_words.parse_direction(text, table.words), written)
     for kind in columns.cells(row, "kind"):
-        if csv_words.is_direction(kind) and (csv_words.direction_of(kind, {}) == Word.CREDIT) != (amount > 0):
+        if csv_words.is_direction(kind) and (csv_words.parse_direction(kind, {}) == Word.CREDIT) != (
+            amount > 0
+        ):
             raise ValueError(
                 f"It says {quoted(kind)} of {quoted(written)}: whether it came or went is not certain."
             )
     return amount
 
 
-def _of_two_columns(row: Sequence[str], unit: str, table: _Table) -> int:
+def _two_column_amount(row: Sequence[str], unit: str, table: _Table) -> int:
     """Money in, or below zero money out, which some banks write with a minus."""
     cells = [table.columns.cell(row, each) for each in ("credit", "debit")]
-    came, went = (_minor(cell, unit, table.mark) if cell else 0 for cell in cells)
+    came, went = (_minor_units(cell, unit, table.mark) if cell else 0 for cell in cells)
     if bool(came) == bool(went):
         raise ValueError("It has to have an amount either below money in or below money out.")
     if came < 0:
@@ -302,7 +308,7 @@ def _of_two_columns(row: Sequence[str], unit: str, table: _Table) -> int:
     return came or -abs(went)
 
 
-def _directed(amount: int, text: str, word: Word, written: str) -> int:
+def _apply_direction(amount: int, text: str, word: Word, written: str) -> int:
     if word == Word.FAILED:
         raise ValueError(f"It says {quoted(text)}: no money came of it.")
     if word == Word.DEBIT and "+" not in written:
@@ -318,7 +324,7 @@ def _at(row: Sequence[str], place: int) -> str:
     return " ".join(row[place].split()) if place < len(row) else ""
 
 
-def _minor(text: str, currency: str, mark: str) -> int:
+def _minor_units(text: str, currency: str, mark: str) -> int:
     plain = _SPACES.sub("", text).replace("\N{MINUS SIGN}", "-")
     if not _AMOUNT.fullmatch(plain):
         raise ValueError(f"{quoted(text)} is no amount.")

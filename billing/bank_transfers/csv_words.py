@@ -56,7 +56,7 @@ _REVERSAL = re.compile(
 )
 
 
-def state_of(text: str, words: Mapping[str, Word]) -> Word:
+def parse_state(text: str, words: Mapping[str, Word]) -> Word:
     """What a word of state says. StatementError for one that nobody knows: it may say that nothing came."""
     plain = text.casefold()
     word = words.get(plain) or _STATE.get(plain)
@@ -68,7 +68,7 @@ def state_of(text: str, words: Mapping[str, Word]) -> Word:
     )
 
 
-def direction_of(text: str, words: Mapping[str, Word]) -> Word:
+def parse_direction(text: str, words: Mapping[str, Word]) -> Word:
     """Whether money came or went. StatementError for a word that nobody knows."""
     plain = text.casefold()
     word = words.get(plain) or _DIRECTION.get(plain)
@@ -95,7 +95,7 @@ def is_reversal(text: str) -> bool:
     return _REVERSAL.search(text) is not None
 
 
-def said(words: Mapping[str, str]) -> dict[str, Word]:
+def parse_words(words: Mapping[str, str]) -> dict[str, Word]:
     """What somebody says of words. StatementError for no such meaning."""
     meanings = {each.value for each in Word}
     for meaning in words.values():

@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date
 
-from billing.bank_transfers.entities import known
+from billing.bank_transfers.entities import clean_reference
 from billing.models import Transfer, TransferState
 
 LEAST = 6
 """Notices and digits of a name or a text that say anything."""
 
 
-def doubt(fresh: Sequence[Transfer]) -> None:
+def hold_duplicates(fresh: Sequence[Transfer]) -> None:
     """Let those wait that may be kept already; `fresh` are of one account and not saved. One query."""
     if not fresh:
         return
@@ -38,19 +38,27 @@ def _may_be(row: Transfer, existing: Transfer) -> bool:
 
     Within one kind of file the bank's names are to be trusted: two of them are two transfers.
     """
-    pairs = ((row.payer_iban, existing.payer_iban), (known(row.end_to_end), known(existing.end_to_end)))
+    pairs = (
+        (row.payer_iban, existing.payer_iban),
+        (clean_reference(row.end_to_end), clean_reference(existing.end_to_end)),
+    )
     if any(one and other and one != other for one, other in pairs):
         return False
     if bool(row.bank_reference) != bool(existing.bank_reference):
         return True
     return (
-        bool(row.bank_reference) and row.statement.form != existing.statement.form and _agree(row, existing)
+        bool(row.bank_reference)
+        and row.statement.form != existing.statement.form
+        and _is_same_text(row, existing)
     )
 
 
-def _agree(row: Transfer, existing: Transfer) -> bool:
+def _is_same_text(row: Transfer, existing: Transfer) -> bool:
     """On who paid, or what for: in their own words, since CSV breaks lines elsewhere, and cuts names short."""
-    pairs = ((row.payer_iban, existing.payer_iban), (known(row.end_to_end), known(existing.end_to_end)))
+    pairs = (
+        (row.payer_iban, existing.payer_iban),
+        (clean_reference(row.end_to_end), clean_reference(existing.end_to_end)),
+    )
     if any(one == other != "" for one, other in pairs):
         return True
     words = ((row.payer, existing.payer), (row.text + row.reference, existing.text + existing.reference))

@@ -19,7 +19,7 @@ NOTHING = frozenset({"NOTPROVIDED", "NONREF", "NOT PROVIDED"})
 """What payers' banks write where there is no reference."""
 
 
-def known(name: str) -> str:
+def clean_reference(name: str) -> str:
     """The reference, or "" where it says that there is none."""
     return "" if name.strip().upper() in NOTHING else name
 
@@ -42,7 +42,7 @@ class ReadOptions:
     unchecked: bool = False  # camt.053 without opening or closing balance is read all the same
 
 
-def meanings(texts: Iterable[str]) -> dict[str, str]:
+def parse_meanings(texts: Iterable[str]) -> dict[str, str]:
     """By name of a column, or by word, what it means, from texts `NAME=MEANING`. Names may hold a "=".
 
     StatementError for a text without one.
@@ -82,16 +82,16 @@ class Entry:
         return sha256("\x1f".join(values).encode()).hexdigest()[:32]
 
 
-def discreet(entry: Entry) -> Entry:
+def hide_payer(entry: Entry) -> Entry:
     """With a hash as the bank's name for it where who paid stands in that: it is kept when they are erased."""
     name = entry.bank_reference.casefold()
     words = [word for word in entry.payer.casefold().split() if len(word) > 3]
     if not any(word and word in name for word in (entry.payer_iban.casefold(), *words)):
         return entry
-    return replace(entry, bank_reference=hashed(entry.bank_reference))
+    return replace(entry, bank_reference=hash_reference(entry.bank_reference))
 
 
-def hashed(name: str) -> str:
+def hash_reference(name: str) -> str:
     """What is kept of a bank's name for an entry that tells who paid."""
     return f"#{sha256(name.encode()).hexdigest()[:16]}"
 

@@ -13,35 +13,34 @@ from stdnum import iban as ibans
 
 from billing.bank_transfers import transfer_posting
 from billing.models import RefusedEntry, Transfer, TransferPart, TransferState, WalletGrant
-from billing.models.bank_transfers import SAID
+from billing.models.bank_transfers import STATEMENT_TEXTS
 from portal.core.tenants.models import Tenant
 
 OPEN = (TransferState.NEW, TransferState.WAITING)
 
 
-def waiting(*, tenant: Tenant) -> list[Transfer]:
+def list_waiting(*, tenant: Tenant) -> list[Transfer]:
     """What came from accounts that paid for the tenant alone, and nobody has decided yet. Three queries at most."""
-    theirs = _accounts(list(_own(tenant).only("payer_iban")))
+    theirs = _list_accounts(list(_list_own(tenant).only("payer_iban")))
     return (
         list(Transfer.objects.filter(payer_iban__in=theirs, state__in=OPEN).order_by("pk")) if theirs else []
     )
 
 
-def unsettled(*, tenant: Tenant) -> list[RefusedEntry]:
+def list_unsettled(*, tenant: Tenant) -> list[RefusedEntry]:
     """What is in quarantine, names an account that paid for the tenant alone, and nobody has settled yet."""
-    entries = _refused(_accounts(list(_own(tenant).only("payer_iban")))).filter(settled_why="")
+    entries = _list_refused(_list_accounts(list(_list_own(tenant).only("payer_iban")))).filter(settled_why="")
     return list(entries.select_related("statement").order_by("pk"))
 
 
-def erase(*, tenant: Tenant) -> int:
+def erase_payers(*, tenant: Tenant) -> int:
     """Erase the payers of the tenant's transfers, and of what left to the same accounts; of how many it was done.
 
-    For a caller that holds the tenant's lock and has said that it is erased, when nothing of it is `waiting` nor
-    `unsettled`. A transfer that another tenant has a part of is kept until that one is erased too. Again, only what
-    is new.
+    For a caller that holds the tenant's lock and has marked it erased, when `list_waiting` and `list_unsettled` are
+    empty. A transfer that another tenant has a part of stays until that one is erased too. Again, only what is new.
     """
-    rows = list(_own(tenant).only("payer_iban", "payer", "text", "account", "booked_on", "amount"))
-    theirs = _accounts(rows)
+    rows = list(_list_own(tenant).only("payer_iban", "payer", "text", "account", "booked_on", "amount"))
+    theirs = _list_accounts(rows)
     alike = Q(payer_iban__in=theirs)
     for row in rows:  # the same entry of another file, which was set aside
         same = Q(account=row.account, booked_on=row.booked_on, amount=row.amount)
@@ -54,15 +53,15 @@ def erase(*, tenant: Tenant) -> int:
     aside = Transfer.objects.filter(alike, ~booked, state=TransferState.ASIDE)
     keys = [row.pk for row in rows] + list(aside.values_list("pk", flat=True))
     condition = Q()
-    for name in SAID:
+    for name in STATEMENT_TEXTS:
         condition |= ~Q(**{name: ""})
-    done = Transfer.objects.filter(condition, pk__in=keys).update(**dict.fromkeys(SAID, ""))
+    done = Transfer.objects.filter(condition, pk__in=keys).update(**dict.fromkeys(STATEMENT_TEXTS, ""))
     WalletGrant.objects.filter(transfer_parts__transfer__in=keys).update(who=transfer_posting.BY)
-    _refused(theirs).exclude(settled_why="").update(raw="")
+    _list_refused(theirs).exclude(settled_why="").update(raw="")
     return done
 
 
-def _refused(accounts: set[str]) -> QuerySet[RefusedEntry]:
+def _list_refused(accounts: set[str]) -> QuerySet[RefusedEntry]:
     """Entries in quarantine that name one of the accounts, in whatever groups."""
     named = Q(pk__in=())
     for account in accounts:
@@ -78,7 +77,7 @@ _TOGETHER = Func(
 """An entry as the bank wrote it, without its spaces."""
 
 
-def _own(tenant: Tenant) -> QuerySet[Transfer]:
+def _list_own(tenant: Tenant) -> QuerySet[Transfer]:
     """What was booked on it and what took that back, and on nobody else who is not erased."""
     living = _LIVING.exclude(tenant=tenant).filter(
         Q(transfer=OuterRef("pk")) | Q(transfer__undone_by=OuterRef("pk"))
@@ -87,7 +86,7 @@ def _own(tenant: Tenant) -> QuerySet[Transfer]:
     return Transfer.objects.filter(own, ~Exists(living)).exclude(state__in=OPEN).distinct()
 
 
-def _accounts(rows: Sequence[Transfer]) -> set[str]:
+def _list_accounts(rows: Sequence[Transfer]) -> set[str]:
     """The payers' IBANs that paid for nobody else who is not erased."""
     tenants = set(TransferPart.objects.filter(transfer__in=rows).values_list("tenant", flat=True))
     theirs = {row.payer_iban for row in rows if ibans.is_valid(row.payer_iban)}

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from billing.bank_transfers import matching, transfer_posting
 from billing.bank_transfers.matching import REFUSALS
-from billing.bank_transfers.transfer_posting import OnCredit, OnInvoice, Share
+from billing.bank_transfers.transfer_posting import CreditShare, InvoiceShare, Share
 from billing.catalog.tenant_lock import lock_tenants
 from billing.models import DocumentKind, Invoice, RefusedEntry, Transfer, TransferState
 from billing.rules.money import Money
@@ -25,7 +25,7 @@ class DecisionError(Exception):
 
 
 @contextmanager
-def _held(
+def _lock_transfer(
     transfers: Sequence[Transfer], tenants: Sequence[Tenant], *states: TransferState
 ) -> Iterator[list[Transfer]]:
     """The transfers, locked behind their tenants, where the first is in one of the states.
@@ -49,7 +49,7 @@ def _held(
             raise DecisionError(str(refusal)) from refusal
 
 
-def assign(
+def assign_transfer(
     *, transfer: Transfer, numbers: Sequence[str], tenant: Tenant | None, by: str, moment: datetime
 ) -> Transfer:
     """Book a waiting transfer on these invoices in their order, as far as each is due, and the rest as credit.
@@ -57,12 +57,12 @@ def assign(
     Without invoices all of it becomes credit of `tenant`; what is left over of invoices goes to their tenant, or to
     `tenant`. A second call is refused. Raises DecisionError.
     """
-    invoices = _payable(transfer, numbers)
+    invoices = _load_invoices(transfer, numbers)
     heir = tenant or (invoices[0].tenant if len({each.tenant_id for each in invoices}) == 1 else None)
     concerned = [each.tenant for each in invoices] + ([heir] if heir else [])
     if not concerned:
         raise DecisionError("Say which invoices it pays, or whose credit it is.")
-    with _held([transfer], concerned, TransferState.WAITING) as (row,):
+    with _lock_transfer([transfer], concerned, TransferState.WAITING) as (row,):
         if row.amount < 0:
             raise DecisionError(
                 "This money left the account: say which transfer it takes back, or set it aside."
@@ -70,42 +70,42 @@ def assign(
         shares: list[Share] = []
         left = row.amount
         for invoice in invoices:
-            due = transfer_posting.owed(invoice, row.booked_on)
+            due = transfer_posting.payable_amount(invoice, row.booked_on)
             if due <= 0:
                 raise DecisionError(f"Nothing is due of {invoice}: leave it out.")
             if left > 0:
-                shares.append(OnInvoice(invoice, min(due, left)))
+                shares.append(InvoiceShare(invoice, min(due, left)))
                 left -= min(due, left)
             else:
                 raise DecisionError(f"Nothing is left of the transfer for {invoice}: leave it out.")
         if left:
-            shares.append(_rest(row, left, heir, invoices))
-        transfer_posting.book(row, shares, by=by, at=moment)
+            shares.append(_make_rest(row, left, heir, invoices))
+        transfer_posting.book_transfer(row, shares, by=by, at=moment)
     return row
 
 
-def _rest(row: Transfer, left: int, heir: Tenant | None, invoices: Sequence[Invoice]) -> OnCredit:
+def _make_rest(row: Transfer, left: int, heir: Tenant | None, invoices: Sequence[Invoice]) -> CreditShare:
     """What is left over, as credit. One that has left gets none, but what it paid too much of an invoice of its own."""
     if heir is None:
         over = Money.from_minor(left, row.currency).text
         raise DecisionError(f"{over} {row.currency} are left over: say whose credit they are.")
     paid_for = {invoice.tenant_id for invoice in invoices}
-    if heir.pk not in paid_for and (why := transfer_posting.left(heir)):
+    if heir.pk not in paid_for and (why := transfer_posting.describe_departure(heir)):
         raise DecisionError(why)
-    return OnCredit(heir, left)
+    return CreditShare(heir, left)
 
 
-def set_aside(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
+def ignore_transfer(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
     """It is none of what is collected here, for this reason. A second call is refused. Raises DecisionError."""
     if not why.strip():
         raise DecisionError("Say why it is set aside: the reason is kept with it.")
-    with _held([transfer], (), TransferState.WAITING) as (row,):
+    with _lock_transfer([transfer], (), TransferState.WAITING) as (row,):
         row.state, row.why, row.decided_by, row.decided_at = TransferState.ASIDE, why.strip(), by, moment
         row.save()
     return row
 
 
-def look_again(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
+def reopen_transfer(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
     """Take back what was decided: it waits again, and what it was booked on is due again. Raises DecisionError.
 
     A debit that took a transfer back gives it free: both wait, and that one is booked again by who knows on what.
@@ -115,20 +115,20 @@ def look_again(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Tr
     tenants = [part.tenant for part in transfer.parts.select_related("tenant")]
     seen = Transfer.objects.select_related("undoes").get(pk=transfer.pk)
     both = [seen] if seen.undoes is None else [seen, seen.undoes]
-    with _held(both, tenants, TransferState.BOOKED, TransferState.ASIDE) as rows:
+    with _lock_transfer(both, tenants, TransferState.BOOKED, TransferState.ASIDE) as rows:
         row = rows[0]
         if row.undoes_id != seen.undoes_id:
             raise DecisionError(MEANWHILE)
         row.undoes = None
         for each in rows:
             _refuse_others(each, tenants)
-            transfer_posting.undo(
+            transfer_posting.undo_booking(
                 each, state=TransferState.WAITING, why=why.strip(), by=by, at=moment, on=row.booked_on
             )
     return row
 
 
-def takes_back(*, transfer: Transfer, original: Transfer, by: str, moment: datetime) -> Transfer:
+def match_return(*, transfer: Transfer, original: Transfer, by: str, moment: datetime) -> Transfer:
     """A waiting debit takes this transfer back: what that one paid is due again. Raises DecisionError."""
     if (original.account, original.currency, original.amount) != (
         transfer.account,
@@ -137,11 +137,14 @@ def takes_back(*, transfer: Transfer, original: Transfer, by: str, moment: datet
     ):
         raise DecisionError("They are not over the same amount of the same account.")
     tenants = [part.tenant for part in original.parts.select_related("tenant")]
-    with _held([transfer, original], tenants, TransferState.WAITING, TransferState.ASIDE) as (row, other):
+    with _lock_transfer([transfer, original], tenants, TransferState.WAITING, TransferState.ASIDE) as (
+        row,
+        other,
+    ):
         if other.amount < 0 or other.state == TransferState.RETURNED:
             raise DecisionError("That transfer went back already.")
         _refuse_others(other, tenants)
-        matching.take_back(row, other, by=by, moment=moment)
+        matching.book_return(row, other, by=by, moment=moment)
     return row
 
 
@@ -153,7 +156,7 @@ def _refuse_others(row: Transfer, locked: Sequence[Tenant]) -> None:
 
 
 @transaction.atomic
-def settle(*, entry: RefusedEntry, why: str, by: str) -> None:
+def settle_entry(*, entry: RefusedEntry, why: str, by: str) -> None:
     """Somebody did what is to be done about an entry in quarantine. A second call is refused."""
     if not why.strip():
         raise DecisionError("Say what was done: the reason is kept with it.")
@@ -164,7 +167,7 @@ def settle(*, entry: RefusedEntry, why: str, by: str) -> None:
     row.save()
 
 
-def _payable(transfer: Transfer, numbers: Sequence[str]) -> list[Invoice]:
+def _load_invoices(transfer: Transfer, numbers: Sequence[str]) -> list[Invoice]:
     by_number = {
         row.number: row
         for row in Invoice.objects.issued()

@@ -11,8 +11,8 @@ from django.db.models import CharField, F, Func, Q, Value
 from django.db.models.functions import Concat
 
 from billing.bank_transfers import transfer_posting
-from billing.bank_transfers.entities import hashed, known
-from billing.bank_transfers.transfer_posting import OnCredit, OnInvoice, OnWallet, Share
+from billing.bank_transfers.entities import clean_reference, hash_reference
+from billing.bank_transfers.transfer_posting import CreditShare, InvoiceShare, Share, WalletShare
 from billing.catalog.tenant_lock import lock_tenants
 from billing.models import (
     DocumentKind,
@@ -30,7 +30,7 @@ from billing.wallets.entries import WalletError
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class NoMatch:
     """Why nobody can be sure of it, in a sentence."""
 
     why: str
@@ -48,20 +48,22 @@ def match_new(*, moment: datetime) -> None:
     For a caller that is in none. One that fails holds up no other, and is tried again. Raises LeftOverError at the end.
     """
     transfers = Transfer.objects.filter(state=TransferState.NEW).only("amount", "currency", "booked_on")
-    batch.run_isolated(sorted(transfers, key=turn), lambda row: match(transfer=row.pk, moment=moment))
+    batch.run_isolated(
+        sorted(transfers, key=matching_order), lambda row: match_transfer(transfer=row.pk, moment=moment)
+    )
 
 
-def turn(row: Transfer) -> tuple[date, bool, int]:
+def matching_order(row: Transfer) -> tuple[date, bool, int]:
     """In this order they are matched: as they happened, since many banks' files have the newest first."""
     return row.booked_on, row.amount < 0, row.pk
 
 
 @transaction.atomic
-def match(*, transfer: int, moment: datetime) -> Transfer:
+def match_transfer(*, transfer: int, moment: datetime) -> Transfer:
     """Book the transfer where it is sure what it pays; else it waits, or is set aside. Asked again, it is as it is."""
     seen = Transfer.objects.get(pk=transfer)
-    others = _others(seen)
-    invoices, wallets = named(seen)
+    others = _list_counterparts(seen)
+    invoices, wallets = find_references(seen)
     concerned = [each.tenant for each in invoices] + [each.tenant for each in wallets]
     for other in others:
         concerned += [part.tenant for part in other.parts.select_related("tenant")]
@@ -77,31 +79,33 @@ def match(*, transfer: int, moment: datetime) -> Transfer:
     try:
         with transaction.atomic():
             if row.amount < 0:
-                _went(row, others, moment)
+                _match_outgoing(row, others, moment)
             elif others:
-                _came_and_went(row, others, moment)
+                _match_returned(row, others, moment)
             else:
-                _came(row, invoices, wallets, moment)
+                _match_incoming(row, invoices, wallets, moment)
     except REFUSALS as refusal:
         row.refresh_from_db()
-        _wait(row, str(refusal))
+        _leave_waiting(row, str(refusal))
     return row
 
 
-def _came(row: Transfer, invoices: Sequence[Invoice], wallets: Sequence[Wallet], moment: datetime) -> None:
-    decision = _sure(row, invoices, wallets)
-    if isinstance(decision, Waits):
-        _wait(row, decision.why)
+def _match_incoming(
+    row: Transfer, invoices: Sequence[Invoice], wallets: Sequence[Wallet], moment: datetime
+) -> None:
+    decision = _find_shares(row, invoices, wallets)
+    if isinstance(decision, NoMatch):
+        _leave_waiting(row, decision.why)
     else:
-        transfer_posting.book(row, decision, by=transfer_posting.BY, at=moment)
+        transfer_posting.book_transfer(row, decision, by=transfer_posting.BY, at=moment)
 
 
-def _wait(row: Transfer, why: str) -> None:
+def _leave_waiting(row: Transfer, why: str) -> None:
     row.state, row.why = TransferState.WAITING, why
     row.save()
 
 
-def named(row: Transfer) -> tuple[list[Invoice], list[Wallet]]:
+def find_references(row: Transfer) -> tuple[list[Invoice], list[Wallet]]:
     """The issued invoices and the wallets that its payer named for sure. Three queries at most."""
     texts = [row.text, row.reference, row.end_to_end]
     numbers = numbers_in(
@@ -114,61 +118,65 @@ def named(row: Transfer) -> tuple[list[Invoice], list[Wallet]]:
     return invoices, list(wallets)
 
 
-def _sure(row: Transfer, invoices: Sequence[Invoice], wallets: Sequence[Wallet]) -> list[Share] | Waits:
+def _find_shares(
+    row: Transfer, invoices: Sequence[Invoice], wallets: Sequence[Wallet]
+) -> list[Share] | NoMatch:
     if row.reversal:
-        return Waits("The bank says that it reverses another entry: see which one.")
+        return NoMatch("The bank says that it reverses another entry: see which one.")
     if not invoices and not wallets:
-        return Waits("It names no open invoice and no wallet.")
+        return NoMatch("It names no open invoice and no wallet.")
     if wallets:
-        return _on_wallet(row, invoices, wallets)
+        return _find_wallet_share(row, invoices, wallets)
     wrong = next((each for each in invoices if each.currency != row.currency), None)
     if wrong is not None:
-        return Waits(f"{wrong} is in {wrong.currency}, the transfer in {row.currency}.")
+        return NoMatch(f"{wrong} is in {wrong.currency}, the transfer in {row.currency}.")
     if len({each.tenant_id for each in invoices}) > 1:
-        return Waits("It names invoices of several tenants.")
-    return spread(row, invoices)
+        return NoMatch("It names invoices of several tenants.")
+    return spread_amount(row, invoices)
 
 
-def _on_wallet(row: Transfer, invoices: Sequence[Invoice], wallets: Sequence[Wallet]) -> list[Share] | Waits:
+def _find_wallet_share(
+    row: Transfer, invoices: Sequence[Invoice], wallets: Sequence[Wallet]
+) -> list[Share] | NoMatch:
     if invoices or len(wallets) > 1:
-        return Waits("It names a wallet and something else: say how much is for which.")
+        return NoMatch("It names a wallet and something else: say how much is for which.")
     wallet = wallets[0]
     if wallet.unit != row.currency or wallet.unit == TOKENS:
-        return Waits(f"The wallet is in {wallet.unit}, the transfer in {row.currency}.")
-    if why := transfer_posting.left(wallet.tenant):
-        return Waits(why)
-    return [OnWallet(wallet, row.amount)]
+        return NoMatch(f"The wallet is in {wallet.unit}, the transfer in {row.currency}.")
+    if why := transfer_posting.describe_departure(wallet.tenant):
+        return NoMatch(why)
+    return [WalletShare(wallet, row.amount)]
 
 
-def spread(row: Transfer, invoices: Sequence[Invoice]) -> list[Share] | Waits:
+def spread_amount(row: Transfer, invoices: Sequence[Invoice]) -> list[Share] | NoMatch:
     """Over what is due of these invoices of one tenant, in their order; what is left goes to its credit balance."""
     shares: list[Share] = []
     left = row.amount
     for invoice in invoices:
-        due = transfer_posting.owed(invoice, row.booked_on)
+        due = transfer_posting.payable_amount(invoice, row.booked_on)
         if (amount := min(left, due)) > 0:
-            shares.append(OnInvoice(invoice, amount))
+            shares.append(InvoiceShare(invoice, amount))
             left -= amount
     if not shares:
         names = " and ".join(str(each) for each in invoices)
         are = "is" if len(invoices) == 1 else "are"
-        return Waits(f"{names} {are} paid already: see whether this was recorded by hand.")
+        return NoMatch(f"{names} {are} paid already: see whether this was recorded by hand.")
     if left:
-        shares.append(OnCredit(invoices[0].tenant, left))
+        shares.append(CreditShare(invoices[0].tenant, left))
     return shares
 
 
-def _others(row: Transfer) -> list[Transfer]:
+def _list_counterparts(row: Transfer) -> list[Transfer]:
     """Two at most that this one may take back, or that may have taken this one back: bank or payer call both the same.
 
     A name that says that there is none is known here rather than by its reader: CSV is kept as it was written. The
     bank's may be kept as a hash of one of the two, of which alone it tells who paid.
     """
     same = Q()
-    if known(row.bank_reference):
-        same |= Q(bank_reference__in=[row.bank_reference, hashed(row.bank_reference)])
+    if clean_reference(row.bank_reference):
+        same |= Q(bank_reference__in=[row.bank_reference, hash_reference(row.bank_reference)])
         same |= Q(as_hash=row.bank_reference)
-    if known(row.end_to_end):
+    if clean_reference(row.end_to_end):
         same |= Q(end_to_end=row.end_to_end)
     if not same:
         return []
@@ -191,36 +199,37 @@ _AS_HASH = Concat(
     ),
     output_field=CharField(),
 )
-"""As `values.hashed`, of what is kept."""
+"""As `hash_reference`, of what is kept."""
 
 
-def _went(row: Transfer, others: Sequence[Transfer], moment: datetime) -> None:
+def _match_outgoing(row: Transfer, others: Sequence[Transfer], moment: datetime) -> None:
     """A debit: it takes a transfer back, waits where that is not sure, or is none of ours."""
-    if len(others) == 1 and _goes_back(row, others[0]):
-        take_back(row, others[0], by=transfer_posting.BY, moment=moment)
+    if len(others) == 1 and _is_return(row, others[0]):
+        book_return(row, others[0], by=transfer_posting.BY, moment=moment)
     elif row.reversal:
-        _wait(row, "The bank took a transfer back, and it cannot be told which one: say which.")
+        _leave_waiting(row, "The bank took a transfer back, and it cannot be told which one: say which.")
     elif others:
         day = others[0].booked_on
-        _wait(row, f"It may take back the transfer of {day}, of the same reference: say so.")
+        _leave_waiting(row, f"It may take back the transfer of {day}, of the same reference: say so.")
     else:
         row.state, row.why = TransferState.ASIDE, OUTGOING
         row.save()
 
 
-def _came_and_went(row: Transfer, debits: Sequence[Transfer], moment: datetime) -> None:
+def _match_returned(row: Transfer, debits: Sequence[Transfer], moment: datetime) -> None:
     """Money that came, and seems to have left again by a debit of a statement that was taken in before."""
     debit = debits[0]
-    alone = len(debits) == 1 and [each.pk for each in _others(debit)] == [row.pk]
-    if alone and not debit.decided_by and _goes_back(debit, row):
-        take_back(debit, row, by=transfer_posting.BY, moment=moment)
+    alone = len(debits) == 1 and [each.pk for each in _list_counterparts(debit)] == [row.pk]
+    if alone and not debit.decided_by and _is_return(debit, row):
+        book_return(debit, row, by=transfer_posting.BY, moment=moment)
         return
-    _wait(
-        row, f"{amount_of(debit)} of {debit.booked_on}, of the same reference, may have taken it back: see."
+    _leave_waiting(
+        row,
+        f"{format_amount(debit)} of {debit.booked_on}, of the same reference, may have taken it back: see.",
     )
 
 
-def _goes_back(debit: Transfer, original: Transfer) -> bool:
+def _is_return(debit: Transfer, original: Transfer) -> bool:
     """Whether it is sure, beside the name of both: the bank says that it is a return, or it goes where that came from.
 
     A payment to somebody else may have the same name by chance.
@@ -228,7 +237,7 @@ def _goes_back(debit: Transfer, original: Transfer) -> bool:
     return debit.reversal or debit.payer_iban == original.payer_iban != ""
 
 
-def take_back(row: Transfer, original: Transfer, *, by: str, moment: datetime) -> None:
+def book_return(row: Transfer, original: Transfer, *, by: str, moment: datetime) -> None:
     """The debit `row` takes `original` back. For a caller that holds the locks of both, and of its tenants."""
     row.undoes, row.state, row.why = (
         original,
@@ -237,7 +246,7 @@ def take_back(row: Transfer, original: Transfer, *, by: str, moment: datetime) -
     )
     row.decided_by, row.decided_at = by, moment
     row.save()
-    transfer_posting.undo(
+    transfer_posting.undo_booking(
         original,
         state=TransferState.RETURNED,
         why=f"Went back on {row.booked_on}.",
@@ -247,6 +256,6 @@ def take_back(row: Transfer, original: Transfer, *, by: str, moment: datetime) -
     )
 
 
-def amount_of(row: Transfer) -> str:
+def format_amount(row: Transfer) -> str:
     """`"20.00 EUR"`"""
     return f"{Money.from_minor(row.amount, row.currency).text} {row.currency}"

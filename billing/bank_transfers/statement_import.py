@@ -12,7 +12,14 @@ from hashlib import sha256
 from django.db import connection, transaction
 
 from billing.bank_transfers import camt, csv_statement, duplicate_check, matching
-from billing.bank_transfers.entities import Entry, ReadOptions, Statement, StatementError, discreet, hashed
+from billing.bank_transfers.entities import (
+    Entry,
+    ReadOptions,
+    Statement,
+    StatementError,
+    hash_reference,
+    hide_payer,
+)
 from billing.models import BankStatement, RefusedEntry, Seller, Transfer, TransferState
 from billing.wallets import batch
 
@@ -21,7 +28,7 @@ AS_IT_IS = ReadOptions()
 
 
 @dataclass(slots=True)
-class Imported:
+class ImportResult:
     """What came of a file; amounts of `states` are how many entries became what."""
 
     statements: list[BankStatement] = field(default_factory=list)
@@ -44,26 +51,26 @@ def import_statement(
     options: ReadOptions = AS_IT_IS,
     rehearse: bool = False,
     most: int | None = None,
-) -> Imported:
+) -> ImportResult:
     """Take a file in and match what is new in it; the same file, or one that overlaps, books nothing twice.
 
     What an import that was killed had kept and not matched is matched too, whether or not a worker runs. `rehearse`
     does all of it and keeps nothing. `most` are matched here, the others by a worker. Raises StatementError, and then
     nothing was kept.
     """
-    statements = read(data, options)
+    statements = read_statements(data, options)
     with transaction.atomic():
-        _alone()
-        done = _keep(statements, data, name, by, moment)
+        _lock_imports()
+        done = _save_statements(statements, data, name, by, moment)
         if rehearse:
-            _match(done, moment, None)
+            _match_new(done, moment, None)
             transaction.set_rollback(True)
     if not rehearse:
-        _match(done, moment, most, _left(done))
+        _match_new(done, moment, most, _load_unmatched(done))
     return done
 
 
-def read(data: bytes, options: ReadOptions = AS_IT_IS) -> list[Statement]:
+def read_statements(data: bytes, options: ReadOptions = AS_IT_IS) -> list[Statement]:
     """The statements of a file that are of the account that is named, or that invoices ask to pay to.
 
     Raises StatementError where there is none.
@@ -72,13 +79,13 @@ def read(data: bytes, options: ReadOptions = AS_IT_IS) -> list[Statement]:
     ours = _compact(options.account or seller)
     looks = "camt" if data.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<") else "csv"
     if (options.form or looks) == "camt":
-        return camt.statements(data, account=ours, unchecked=options.unchecked)
+        return camt.read_camt(data, account=ours, unchecked=options.unchecked)
     if not ours:
         raise StatementError("Say of which account the file is: CSV does not.")
-    return [csv_statement.statement(data, replace(options, account=ours, currency=options.currency.upper()))]
+    return [csv_statement.read_csv(data, replace(options, account=ours, currency=options.currency.upper()))]
 
 
-def _alone() -> None:
+def _lock_imports() -> None:
     """Until the transaction ends nobody else takes a statement in: the second of two finds the first one's entries."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_IMPORTS])
@@ -88,8 +95,10 @@ _IMPORTS = 0x1BA4C0
 """The advisory lock of whoever takes a statement in; the number only has to be ours."""
 
 
-def _keep(statements: Sequence[Statement], data: bytes, name: str, by: str, moment: datetime) -> Imported:
-    done = Imported()
+def _save_statements(
+    statements: Sequence[Statement], data: bytes, name: str, by: str, moment: datetime
+) -> ImportResult:
+    done = ImportResult()
     digest = sha256(data).hexdigest()
     for statement in statements:
         existing = BankStatement.objects.filter(sha256=digest, account=statement.account, name=statement.name)
@@ -111,33 +120,33 @@ def _keep(statements: Sequence[Statement], data: bytes, name: str, by: str, mome
             imported_at=moment,
             imported_by=by[:200],
         )
-        new = _keep_entries(row, statement, done)
-        row.new, row.refused = new, _refuse(row, statement, done)
+        new = _save_entries(row, statement, done)
+        row.new, row.refused = new, _save_bad_entries(row, statement, done)
         row.save()
         done.statements.append(row)
     return done
 
 
-def _keep_entries(row: BankStatement, statement: Statement, done: Imported) -> int:
-    keyed, otherwise = _keyed(statement)
-    existing = _known(statement.account, keyed, otherwise)
+def _save_entries(row: BankStatement, statement: Statement, done: ImportResult) -> int:
+    keyed, otherwise = _entry_keys(statement)
+    existing = _find_existing(statement.account, keyed, otherwise)
     fresh = []
     for key, entry in keyed.items():
         same = existing.get(key)
         if same is None:
-            fresh.append(_transfer(row, key, entry))
+            fresh.append(_make_transfer(row, key, entry))
         elif (same.amount, same.currency, same.booked_on) == (entry.amount, entry.currency, entry.booked_on):
             done.known += 1
         else:
-            other = f"{matching.amount_of(same)} on {same.booked_on}"
+            other = f"{matching.format_amount(same)} on {same.booked_on}"
             reason = f"The bank called another entry {entry.bank_reference} before: {other}."
-            _refused(row, entry.bank_reference, reason, entry.raw, done)
-    duplicate_check.doubt(fresh)
+            _save_bad_entry(row, entry.bank_reference, reason, entry.raw, done)
+    duplicate_check.hold_duplicates(fresh)
     done.rows += Transfer.objects.bulk_create(fresh)
     return len(fresh)
 
 
-def _known(
+def _find_existing(
     account: str, keyed: Mapping[str, Entry], otherwise: Mapping[str, str]
 ) -> dict[str, Transfer | None]:
     """By the key that it has in this statement, the same entry as it is kept, if it is.
@@ -161,7 +170,7 @@ def _known(
     return existing
 
 
-def _keyed(statement: Statement) -> tuple[dict[str, Entry], dict[str, str]]:
+def _entry_keys(statement: Statement) -> tuple[dict[str, Entry], dict[str, str]]:
     """By the name that an entry has for ever: the bank's, or its content, and its place among equals of that day.
 
     And the name under which the same entry is kept where another file, or an earlier version, told less or more of
@@ -171,13 +180,15 @@ def _keyed(statement: Statement) -> tuple[dict[str, Entry], dict[str, str]]:
     otherwise: dict[str, str] = {}
     equals: Counter[str] = Counter()
     for original in statement.entries:
-        entry = discreet(original)
+        entry = hide_payer(original)
         way = "+" if entry.amount > 0 else "-"
         if entry.bank_reference:
             key = f"{statement.account}{way}{entry.bank_reference}"
             if key not in entries:
                 entries[key] = entry
-                other = hashed(original.bank_reference) if entry is original else original.bank_reference
+                other = (
+                    hash_reference(original.bank_reference) if entry is original else original.bank_reference
+                )
                 otherwise[key] = f"{statement.account}{way}{other}"
                 continue
         content = f"{statement.account}{way}{entry.fingerprint}"
@@ -186,7 +197,7 @@ def _keyed(statement: Statement) -> tuple[dict[str, Entry], dict[str, str]]:
     return entries, otherwise
 
 
-def _transfer(row: BankStatement, key: str, entry: Entry) -> Transfer:
+def _make_transfer(row: BankStatement, key: str, entry: Entry) -> Transfer:
     return Transfer(
         statement=row,
         key=key,
@@ -206,13 +217,13 @@ def _transfer(row: BankStatement, key: str, entry: Entry) -> Transfer:
     )
 
 
-def _refuse(row: BankStatement, statement: Statement, done: Imported) -> int:
+def _save_bad_entries(row: BankStatement, statement: Statement, done: ImportResult) -> int:
     for bad in statement.bad:
-        _refused(row, bad.place, bad.reason, bad.raw, done)
+        _save_bad_entry(row, bad.place, bad.reason, bad.raw, done)
     return row.refusals.count()
 
 
-def _refused(row: BankStatement, place: str, reason: str, raw: str, done: Imported) -> None:
+def _save_bad_entry(row: BankStatement, place: str, reason: str, raw: str, done: ImportResult) -> None:
     RefusedEntry.objects.get_or_create(
         account=row.account,
         digest=sha256(raw.encode()).hexdigest(),
@@ -221,7 +232,7 @@ def _refused(row: BankStatement, place: str, reason: str, raw: str, done: Import
     done.refused.append((place, reason))
 
 
-def _match(done: Imported, moment: datetime, most: int | None, left: Sequence[Transfer] = ()) -> None:
+def _match_new(done: ImportResult, moment: datetime, most: int | None, left: Sequence[Transfer] = ()) -> None:
     """A kill leaves the rest to the next import or a worker, and so does a transfer that fails: the log has why.
 
     No outbox: what it does is one transaction, and each transfer needs its own.
@@ -229,15 +240,15 @@ def _match(done: Imported, moment: datetime, most: int | None, left: Sequence[Tr
     matched: dict[int, Transfer] = {}
 
     def one(row: Transfer) -> None:
-        matched[row.pk] = matching.match(transfer=row.pk, moment=moment)
+        matched[row.pk] = matching.match_transfer(transfer=row.pk, moment=moment)
 
     with suppress(batch.LeftOverError):
-        batch.run_isolated(sorted([*done.rows, *left], key=matching.turn)[:most], one)
+        batch.run_isolated(sorted([*done.rows, *left], key=matching.matching_order)[:most], one)
     done.rows = [matched.get(row.pk, row) for row in done.rows]
     done.finished = [matched[row.pk] for row in left if row.pk in matched]
 
 
-def _left(done: Imported) -> list[Transfer]:
+def _load_unmatched(done: ImportResult) -> list[Transfer]:
     """What an earlier import kept and did not come to match."""
     new = [row.pk for row in done.rows]
     return list(Transfer.objects.filter(state=TransferState.NEW).exclude(pk__in=new))

@@ -14,7 +14,7 @@ from billing.models import Invoice, Transfer, TransferPart
 from billing.receivables import invoice_balances
 
 MOST = 4  # hints for a transfer
-LOOKED_AT = 400  # open invoices, the oldest
+CANDIDATES = 400  # open invoices, the oldest
 _WORD = re.compile(r"\w{4,}")
 _COMMON = frozenset(
     ("gmbh", "company", "limited", "university", "universität", "institut", "institute", "labs")
@@ -33,7 +33,7 @@ class Hint:
     why: str  # "same amount, paid from this account before"
 
 
-def hints(rows: Sequence[Transfer]) -> dict[int, list[Hint]]:
+def list_hints(rows: Sequence[Transfer]) -> dict[int, list[Hint]]:
     """By transfer its hints, the best first. Two queries, however many transfers."""
     came = [row for row in rows if row.amount > 0]
     if not came:
@@ -48,12 +48,12 @@ def hints(rows: Sequence[Transfer]) -> dict[int, list[Hint]]:
         invoice_balances.with_left(Invoice.objects.all())
         .filter(condition, left__gt=0, currency__in={row.currency for row in came})
         .select_related("tenant")
-        .order_by("due_on", "pk")[:LOOKED_AT]
+        .order_by("due_on", "pk")[:CANDIDATES]
     )
-    return {row.pk: _of(row, invoices, payers.get(row.payer_iban, set())) for row in came}
+    return {row.pk: _hints_of(row, invoices, payers.get(row.payer_iban, set())) for row in came}
 
 
-def _of(row: Transfer, invoices: Iterable[Any], payers: set[int]) -> list[Hint]:
+def _hints_of(row: Transfer, invoices: Iterable[Any], payers: set[int]) -> list[Hint]:
     ranking: list[tuple[int, Hint]] = []
     for invoice in invoices:
         if invoice.currency != row.currency:

@@ -20,7 +20,7 @@ BY = "bank statement"
 
 
 @dataclass(frozen=True, slots=True)
-class OnInvoice:
+class InvoiceShare:
     """A share of a transfer that pays an invoice."""
 
     invoice: Invoice
@@ -28,7 +28,7 @@ class OnInvoice:
 
 
 @dataclass(frozen=True, slots=True)
-class OnCredit:
+class CreditShare:
     """A share that becomes credit of a tenant."""
 
     tenant: Tenant
@@ -36,38 +36,38 @@ class OnCredit:
 
 
 @dataclass(frozen=True, slots=True)
-class OnWallet:
+class WalletShare:
     """A share that tops a wallet up."""
 
     wallet: Wallet
     amount: int
 
 
-Share = OnInvoice | OnCredit | OnWallet
+Share = InvoiceShare | CreditShare | WalletShare
 
 
-def book(row: Transfer, shares: Sequence[Share], *, by: str, at: datetime) -> None:
+def book_transfer(row: Transfer, shares: Sequence[Share], *, by: str, at: datetime) -> None:
     """Book the transfer on these shares, which add up to it. What goes to a credit balance pays what is due there."""
     if sum(share.amount for share in shares) != row.amount:
         raise ValueError("The shares do not add up to the transfer.")
     turn = row.parts.filter(amount__gt=0).count()
     for share in shares:
         match share:
-            case OnInvoice():
-                _on_invoice(row, share, by, turn)
-            case OnCredit():
-                _on_credit(row, share, by, at)
-            case OnWallet():
-                _on_wallet(row, share, at, turn)
-    _decided(row, TransferState.BOOKED, "", by, at)
+            case InvoiceShare():
+                _book_on_invoice(row, share, by, turn)
+            case CreditShare():
+                _book_on_credit(row, share, by, at)
+            case WalletShare():
+                _book_on_wallet(row, share, at, turn)
+    _decide(row, TransferState.BOOKED, "", by, at)
     for share in shares:
-        if isinstance(share, OnCredit):
-            credit_balance.use(tenant=share.tenant, currency=row.currency, at=at, on=row.booked_on)
+        if isinstance(share, CreditShare):
+            credit_balance.use_credit(tenant=share.tenant, currency=row.currency, at=at, on=row.booked_on)
 
 
-def undo(row: Transfer, *, state: TransferState, why: str, by: str, at: datetime, on: date) -> None:
+def undo_booking(row: Transfer, *, state: TransferState, why: str, by: str, at: datetime, on: date) -> None:
     """Take back all that the transfer was booked on: invoices are due again, credit and wallets lose it."""
-    name = reference_of(row)
+    name = payment_reference(row)
     went = "went back" if state == TransferState.RETURNED else "taken back"
     for part in row.parts.filter(amount__gt=0, undone_by=None).select_related(
         "payment__invoice", "credit", "grant__wallet", "tenant"
@@ -83,7 +83,7 @@ def undo(row: Transfer, *, state: TransferState, why: str, by: str, at: datetime
             )
             TransferPart.objects.create(payment=back, **fields)
         elif part.credit is not None:
-            credit = credit_balance.give_up(
+            credit = credit_balance.withdraw_credit(
                 tenant=part.tenant,
                 currency=row.currency,
                 amount=part.amount,
@@ -95,16 +95,16 @@ def undo(row: Transfer, *, state: TransferState, why: str, by: str, at: datetime
         elif part.grant is not None:
             clawback.take_back(grant=part.grant, amount=part.amount, why=f"{name}: {why}", moment=at)
             TransferPart.objects.create(grant=part.grant, **fields)
-    _decided(row, state, why, by, at)
+    _decide(row, state, why, by, at)
 
 
-def owed(invoice: Invoice, on: date) -> int:
+def payable_amount(invoice: Invoice, on: date) -> int:
     """What can still be paid of an invoice in minor units: what was written off too, should it come after all."""
-    stand = settlement.balance(invoice=invoice, on=on)
+    stand = settlement.load_balance(invoice=invoice, on=on)
     return stand.due.minor + stand.written_off.minor
 
 
-def left(tenant: Tenant) -> str:
+def describe_departure(tenant: Tenant) -> str:
     """Why nothing becomes the tenant's that nobody would ever use, in a sentence; "" where it has not left.
 
     For a caller that holds the tenant's lock: it is archived under that.
@@ -116,18 +116,18 @@ def left(tenant: Tenant) -> str:
     return f"{tenant} has left, and is archived since {since}: send it back at the bank, and set it aside."
 
 
-def reference_of(row: Transfer, turn: int = 0) -> str:
+def payment_reference(row: Transfer, turn: int = 0) -> str:
     """What its payments are called: as the bank does, or by its own number. Counted where it was booked before."""
     name = row.bank_reference or f"Transfer {row.pk}"
     return name[:180] if not turn else f"{name[:180]} ({turn + 1})"
 
 
-def _on_invoice(row: Transfer, share: OnInvoice, by: str, turn: int) -> None:
+def _book_on_invoice(row: Transfer, share: InvoiceShare, by: str, turn: int) -> None:
     payment = settlement.record_payment(
         invoice=share.invoice,
         amount=Money.from_minor(share.amount, row.currency),
         received_on=row.booked_on,
-        reference=_free(share.invoice, row, turn),
+        reference=_free_reference(share.invoice, row, turn),
         recorded_by=by,
     )
     TransferPart.objects.create(
@@ -135,16 +135,16 @@ def _on_invoice(row: Transfer, share: OnInvoice, by: str, turn: int) -> None:
     )
 
 
-def _free(invoice: Invoice, row: Transfer, turn: int) -> str:
+def _free_reference(invoice: Invoice, row: Transfer, turn: int) -> str:
     """Its name, unless that is the payment of another transfer: a payment that was recorded by hand is this one."""
-    name = reference_of(row, turn)
+    name = payment_reference(row, turn)
     payments = Payment.objects.filter(invoice=invoice, reference=name, transfer_part__isnull=False)
     return f"{name[:150]}, transfer {row.pk}" if payments.exists() else name
 
 
-def _on_credit(row: Transfer, share: OnCredit, by: str, at: datetime) -> None:
+def _book_on_credit(row: Transfer, share: CreditShare, by: str, at: datetime) -> None:
     lock(share.tenant)
-    entry = credit_balance.receive(
+    entry = credit_balance.receive_credit(
         tenant=share.tenant,
         currency=row.currency,
         amount=share.amount,
@@ -155,7 +155,7 @@ def _on_credit(row: Transfer, share: OnCredit, by: str, at: datetime) -> None:
     TransferPart.objects.create(transfer=row, tenant=share.tenant, amount=share.amount, credit=entry)
 
 
-def _on_wallet(row: Transfer, share: OnWallet, at: datetime, turn: int) -> None:
+def _book_on_wallet(row: Transfer, share: WalletShare, at: datetime, turn: int) -> None:
     grant = grants.grant(
         wallet=share.wallet,
         amount=share.amount,
@@ -170,6 +170,6 @@ def _on_wallet(row: Transfer, share: OnWallet, at: datetime, turn: int) -> None:
     )
 
 
-def _decided(row: Transfer, state: TransferState, why: str, by: str, at: datetime) -> None:
+def _decide(row: Transfer, state: TransferState, why: str, by: str, at: datetime) -> None:
     row.state, row.why, row.decided_by, row.decided_at = state, why, by, at
     row.save()

@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 
 from billing.dunning import compose_documents
 from billing.dunning.document_notices import KINDS
-from billing.dunning.email_text import added_up, address, day_text, one_line, transfer_facts
+from billing.dunning.email_text import format_day, format_sums, load_transfer_details, one_line, page_url
 from billing.models import (
     AttemptState,
     Invoice,
@@ -24,7 +24,7 @@ from billing.models import (
     Seller,
 )
 from billing.payments import declines, gateway_access, retries
-from billing.payments.card_notices import card_name
+from billing.payments.card_notices import format_card
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
 from billing.rules.formatting import money_text
@@ -43,7 +43,7 @@ TOGETHER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Email:
     """One e-mail, ready to be sent."""
 
     subject: str
@@ -51,24 +51,24 @@ class Written:
     html: str
 
 
-def write(notices: Sequence[Notice], *, moment: datetime) -> Written:
+def compose_email(notices: Sequence[Notice], *, moment: datetime) -> Email:
     """The e-mail of these notices of one tenant, which are in order, as things stand at the moment."""
-    contexts = [_context(notice, moment) for notice in notices]
+    contexts = [_notice_context(notice, moment) for notice in notices]
     subject, parts = "", []
-    for kind, group in _sections(notices, contexts):
-        body = render_to_string(f"emails/{kind}.txt", _section(group)).strip()
+    for kind, group in _make_sections(notices, contexts):
+        body = render_to_string(f"emails/{kind}.txt", _make_section(group)).strip()
         head, _, rest = body.partition("\n")
         subject = subject or one_line(head)
         parts += [one_line(part) for part in rest.strip().split("\n\n") if part.strip()]
-    placed = contexts[0] | {"subject": subject, "parts": parts} | _placed(notices[0].tenant, contexts)
-    return Written(
+    placed = contexts[0] | {"subject": subject, "parts": parts} | _layout_context(notices[0].tenant, contexts)
+    return Email(
         subject[:200],
         render_to_string("emails/notice.txt", placed).strip() + "\n",
         render_to_string("emails/notice.html", placed),
     )
 
 
-def recipients(tenant: Tenant) -> list[str]:
+def list_recipients(tenant: Tenant) -> list[str]:
     """Its billing address; where it has none, its owners, and whoever else sees to its bills."""
     if tenant.email:
         return [tenant.email]
@@ -78,7 +78,7 @@ def recipients(tenant: Tenant) -> list[str]:
     return list(people.order_by("pk").values_list("user__email", flat=True))
 
 
-def _sections(
+def _make_sections(
     notices: Sequence[Notice], contexts: Sequence[dict[str, Any]]
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """What is said at once, in order."""
@@ -90,7 +90,7 @@ def _sections(
         yield kind, group
 
 
-def _section(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _make_section(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(group) == 1:
         return group[0]
     days = [context["from"] for context in group if "from" in context]
@@ -98,22 +98,22 @@ def _section(group: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "many": True,
         "count": len(group),
         "items": group,
-        "amount": added_up(context["due"] for context in group),
-        "from_day": day_text(min(days)) if days else "",
+        "amount": format_sums(context["due"] for context in group),
+        "from_day": format_day(min(days)) if days else "",
     }
 
 
-def _placed(tenant: Tenant, contexts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _layout_context(tenant: Tenant, contexts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The table and the button: of one notice its own, of several a row each and the page that they share."""
     if len(contexts) == 1:
         return {}
     rows = [context["row"] for context in contexts if "row" in context]
     pages = {context["page"] for context in contexts}
-    button = {} if len(pages) == 1 else {"button": "Your invoices", "page": address("invoices", tenant.slug)}
+    button = {} if len(pages) == 1 else {"button": "Your invoices", "page": page_url("invoices", tenant.slug)}
     return {"facts": list(dict.fromkeys(rows))} | button
 
 
-def _context(notice: Notice, moment: datetime) -> dict[str, Any]:
+def _notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
     tenant, invoice = notice.tenant, notice.invoice
     context: dict[str, Any] = {
         "tenant": one_line(tenant.name),
@@ -121,43 +121,43 @@ def _context(notice: Notice, moment: datetime) -> dict[str, Any]:
         "again": bool(notice.told.get("again")),
         "cards": gateway_access.is_configured(),
         "facts": [],
-        "seller": _seller(invoice),
+        "seller": _load_seller(invoice),
         "button": "Your means of payment",
-        "page": address("payment", tenant.slug),
+        "page": page_url("payment", tenant.slug),
         "card": one_line(str(notice.told.get("card", ""))),
         "blocked": one_line(", ".join(notice.told.get("blocked", ()))),
     }
     if notice.kind in KINDS:
-        return context | compose_documents.context(notice, moment)
+        return context | compose_documents.document_context(notice, moment)
     if invoice is not None:
-        context |= _of_invoice(invoice, moment)
+        context |= _invoice_context(invoice, moment)
     if notice.attempt is not None:
-        context |= _of_attempt(notice.attempt)
+        context |= _attempt_context(notice.attempt)
     elif "last_day" in notice.told:
         last_day = datetime.fromisoformat(notice.told["last_day"]).date()
-        context |= {"last_day": day_text(last_day), "spare": _spare(tenant, notice.key.split(":")[1])}
+        context |= {"last_day": format_day(last_day), "spare": _other_card(tenant, notice.key.split(":")[1])}
     if notice.kind == NoticeKind.ANNOUNCE and invoice is not None and invoice.due_on is not None:
         policy = Policies([tenant.pk]).of(tenant.pk, invoice.due_on)
         today = moment.astimezone(ZoneInfo(invoice.timezone)).date()
         planned = invoice.due_on + timedelta(days=policy.suspend)
         from_day = max(planned, today + timedelta(days=policy.announce))
-        context |= {"from": from_day, "from_day": day_text(from_day)}
+        context |= {"from": from_day, "from_day": format_day(from_day)}
     return context
 
 
-def _of_invoice(invoice: Invoice, moment: datetime) -> dict[str, Any]:
-    stand = settlement.balance(invoice=invoice, on=moment.date())
+def _invoice_context(invoice: Invoice, moment: datetime) -> dict[str, Any]:
+    stand = settlement.load_balance(invoice=invoice, on=moment.date())
     number, amount = invoice.number or "", money_text(stand.due)
-    due_day = day_text(invoice.due_on) if invoice.due_on else ""
+    due_day = format_day(invoice.due_on) if invoice.due_on else ""
     facts = [("Invoice", number), ("To pay", amount)]
     if due_day:
         facts.append(("Due since", due_day))
     if stand.due.minor > 0:
-        facts += transfer_facts(invoice)
+        facts += load_transfer_details(invoice)
     else:
         facts = [("Invoice", number), ("Paid", money_text(stand.paid + stand.from_wallet))]
     return {
-        "ways": _ways(invoice),
+        "ways": _payment_ways(invoice),
         "number": number,
         "amount": amount,
         "due": stand.due,
@@ -165,11 +165,11 @@ def _of_invoice(invoice: Invoice, moment: datetime) -> dict[str, Any]:
         "facts": facts,
         "row": (f"Invoice {number}, due since {due_day}", amount),
         "button": f"Invoice {number}",
-        "page": address("invoice", invoice.tenant.slug, number),
+        "page": page_url("invoice", invoice.tenant.slug, number),
     }
 
 
-def _ways(invoice: Invoice) -> str:
+def _payment_ways(invoice: Invoice) -> str:
     """How it can be paid here: `by card on its page, or by bank transfer under its reference`."""
     ways = ["by card on its page"] if gateway_access.is_configured() else []
     if invoice.seller.get("iban"):
@@ -177,43 +177,43 @@ def _ways(invoice: Invoice) -> str:
     return ", or ".join(ways) or "as its page says"
 
 
-def _of_attempt(attempt: PaymentAttempt) -> dict[str, Any]:
+def _attempt_context(attempt: PaymentAttempt) -> dict[str, Any]:
     """Why it was refused, whether it is tried again by itself, and which other card is charged or could be."""
     again = None
     if attempt.invoice is not None and attempt.invoice.due_on is not None and attempt.method is not None:
         policy = Policies([attempt.tenant_id]).of(attempt.tenant_id, attempt.invoice.due_on)
         if attempt.method.preferred and attempt.state == AttemptState.FAILED:
-            refused = retries.refusals([attempt.invoice.pk]).get(attempt.invoice.pk, [])
+            refused = retries.load_refusals([attempt.invoice.pk]).get(attempt.invoice.pk, [])
             again = retries.next_try(refused, policy.retries)
     usable = SavedMethod.objects.filter(tenant=attempt.tenant_id, state=MethodState.USABLE, preferred=True)
     heir = usable.exclude(pk=attempt.method_id or 0).first()
     context = {
-        "card": one_line(card_name(attempt.method)) if attempt.method else "your means of payment",
+        "card": one_line(format_card(attempt.method)) if attempt.method else "your means of payment",
         "why": one_line(attempt.message) or "Your bank gave no reason.",
-        "again": day_text(again.astimezone(attempt.tenant.zone).date()) if again else "",
+        "again": format_day(again.astimezone(attempt.tenant.zone).date()) if again else "",
         "hard": declines.is_hard(attempt),
         "asks": attempt.state == AttemptState.NEEDS_ACTION,
-        "heir": one_line(card_name(heir)) if heir else "",
-        "spare": _spare(attempt.tenant, str(attempt.method_id)),
+        "heir": one_line(format_card(heir)) if heir else "",
+        "spare": _other_card(attempt.tenant, str(attempt.method_id)),
     }
     if attempt.top_up is not None:
         context |= {
             "amount": money_text(Money.from_minor(attempt.amount, attempt.currency)),
             "wallet": one_line(str(attempt.top_up.wallet)),
             "button": "Your wallet",
-            "page": address("wallet", attempt.tenant.slug, attempt.top_up.wallet_id),
+            "page": page_url("wallet", attempt.tenant.slug, attempt.top_up.wallet_id),
         }
     return context
 
 
-def _spare(tenant: Tenant, method: str) -> str:
+def _other_card(tenant: Tenant, method: str) -> str:
     """Another saved card that could be charged, and is not by itself."""
     usable = SavedMethod.objects.filter(tenant=tenant, state=MethodState.USABLE, preferred=False)
     spare = usable.exclude(pk=method).order_by("-added_at").first() if method.isdigit() else usable.first()
-    return one_line(card_name(spare)) if spare else ""
+    return one_line(format_card(spare)) if spare else ""
 
 
-def _seller(invoice: Invoice | None) -> str:
+def _load_seller(invoice: Invoice | None) -> str:
     """As on the invoice; of what is about none, as it is now."""
     if invoice is not None and invoice.seller.get("name"):
         return one_line(invoice.seller["name"])

@@ -6,8 +6,8 @@ from datetime import date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from billing.bank_transfers.transfer_posting import reference_of
-from billing.dunning.email_text import address, day_text, one_line, transfer_facts
+from billing.bank_transfers.transfer_posting import payment_reference
+from billing.dunning.email_text import format_day, load_transfer_details, one_line, page_url
 from billing.models import (
     BillingAccount,
     Invoice,
@@ -24,7 +24,7 @@ from billing.models import (
 )
 from billing.payments import attempts, gateway_access, payment_posting
 from billing.payments.attempts import NotChargeable
-from billing.payments.card_notices import card_name
+from billing.payments.card_notices import format_card
 from billing.receivables import credit_balance, settlement
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
@@ -33,80 +33,80 @@ from billing.rules.period import last_day
 Context = dict[str, Any]
 
 
-def context(notice: Notice, moment: datetime) -> Context:
+def document_context(notice: Notice, moment: datetime) -> Context:
     """Of a notice of these kinds, what its template places."""
     if notice.kind == NoticeKind.REFUND:
-        return _of_refund(notice)
+        return _refund_context(notice)
     if notice.kind == NoticeKind.RECEIPT and notice.attempt is not None:
-        return _of_top_up(notice.attempt)
+        return _top_up_context(notice.attempt)
     if "part" in notice.told:
-        return _of_transfer(
+        return _transfer_context(
             TransferPart.objects.select_related("transfer", "grant").get(pk=notice.told["part"])
         )
     if notice.invoice is None:
         raise TypeError("a document, and a payment of an invoice, has its invoice")
-    page = _page_of(notice.invoice)
+    page = _invoice_page(notice.invoice)
     if notice.kind == NoticeKind.RECEIPT:
-        return page | _of_payment(Payment.objects.get(pk=notice.told["payment"]), moment)
+        return page | _payment_context(Payment.objects.get(pk=notice.told["payment"]), moment)
     page |= {"attached": InvoiceDocument.objects.filter(invoice=notice.invoice_id).exists()}
     if notice.kind == NoticeKind.CREDIT_NOTE:
-        return page | _of_credit_note(notice.invoice, moment)
-    return page | _of_issued(notice.invoice, moment)
+        return page | _credit_note_context(notice.invoice, moment)
+    return page | _issued_context(notice.invoice, moment)
 
 
-def _page_of(invoice: Invoice) -> Context:
+def _invoice_page(invoice: Invoice) -> Context:
     number = invoice.number or ""
     noun = "Credit note" if invoice.original_id and invoice.total < 0 else "Invoice"
     return {
         "number": number,
         "button": f"{noun} {number}",
-        "page": address("invoice", invoice.tenant.slug, number),
+        "page": page_url("invoice", invoice.tenant.slug, number),
     }
 
 
-def _of_issued(invoice: Invoice, moment: datetime) -> Context:
-    stand = settlement.balance(invoice=invoice, on=moment.date())
+def _issued_context(invoice: Invoice, moment: datetime) -> Context:
+    stand = settlement.load_balance(invoice=invoice, on=moment.date())
     total = money_text(Money.from_minor(invoice.total, invoice.currency))
     zone = ZoneInfo(invoice.timezone)
     first = invoice.period_start.astimezone(zone).date()
     last = last_day(invoice.period_end, zone=zone)
     facts = [
         ("Invoice", invoice.number or ""),
-        ("Period", f"{day_text(first)} to {day_text(last)}"),
+        ("Period", f"{format_day(first)} to {format_day(last)}"),
         ("Total", total),
     ]
     if stand.from_wallet.minor:
         facts.append(("Paid from your wallet", money_text(stand.from_wallet)))
-    due_day = day_text(invoice.due_on) if invoice.due_on else ""
+    due_day = format_day(invoice.due_on) if invoice.due_on else ""
     if stand.due.minor > 0:
-        facts += [("To pay", money_text(stand.due)), ("Due on", due_day), *transfer_facts(invoice)]
+        facts += [("To pay", money_text(stand.due)), ("Due on", due_day), *load_transfer_details(invoice)]
     return {
         "total": total,
         "amount": money_text(stand.due),
         "is_due": stand.due.minor > 0,
         "due_day": due_day,
-        "charged": _charged(invoice, stand.due),
+        "charged": _charged_card(invoice, stand.due),
         "facts": facts,
     }
 
 
-def _charged(invoice: Invoice, due: Money) -> str:
+def _charged_card(invoice: Invoice, due: Money) -> str:
     """The card that is charged by itself when it is due; "" where none is, or so much or so little cannot be."""
     by_hand = BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False)
-    chargeable = attempts.chargeable(due.minor, due.currency)
+    chargeable = attempts.chargeable_amount(due.minor, due.currency)
     if not gateway_access.is_configured() or by_hand.exists() or isinstance(chargeable, NotChargeable):
         return ""
     usable = SavedMethod.objects.filter(tenant=invoice.tenant_id, state=MethodState.USABLE, preferred=True)
     card = usable.first()
-    return one_line(card_name(card)) if card else ""
+    return one_line(format_card(card)) if card else ""
 
 
-def _of_credit_note(note: Invoice, moment: datetime) -> Context:
+def _credit_note_context(note: Invoice, moment: datetime) -> Context:
     amount = money_text(Money.from_minor(-note.total, note.currency))
     facts = [("Credit note", note.number or ""), ("Credited", amount)]
     values: Context = {"amount": amount, "why": one_line(note.reason or ""), "of": ""}
     if note.original is not None:
-        stand = settlement.balance(invoice=note.original, on=moment.date())
+        stand = settlement.load_balance(invoice=note.original, on=moment.date())
         facts.insert(1, ("For invoice", note.original.number or ""))
         values |= {
             "of": note.original.number or "",
@@ -116,11 +116,11 @@ def _of_credit_note(note: Invoice, moment: datetime) -> Context:
     return values | {"facts": facts}
 
 
-def _of_payment(payment: Payment, moment: datetime) -> Context:
+def _payment_context(payment: Payment, moment: datetime) -> Context:
     invoice = payment.invoice
     amount = Money.from_minor(payment.amount, invoice.currency)
-    left = settlement.balance(invoice=invoice, on=moment.date()).due
-    how, on = _method(payment), day_text(payment.received_on)
+    left = settlement.load_balance(invoice=invoice, on=moment.date()).due
+    how, on = _payment_way(payment), format_day(payment.received_on)
     facts = [("Amount", money_text(amount)), ("Paid by", how), ("Received on", on)]
     facts.append(("For invoice", invoice.number or ""))
     if left.minor > 0:
@@ -137,7 +137,7 @@ def _of_payment(payment: Payment, moment: datetime) -> Context:
     }
 
 
-def _method(payment: Payment) -> str:
+def _payment_way(payment: Payment) -> str:
     """`Visa ending in 4242`, `bank transfer`."""
     if payment.recorded_by == credit_balance.REFERENCE:
         return "your credit balance"
@@ -145,33 +145,33 @@ def _method(payment: Payment) -> str:
     if payment.recorded_by == payment_posting.BY:
         candidates = PaymentAttempt.objects.filter(external_id=payment.reference).select_related("method")
         attempt = candidates.first()
-    return means_of(attempt) if attempt else f"bank transfer {one_line(payment.reference)}"
+    return payment_method_text(attempt) if attempt else f"bank transfer {one_line(payment.reference)}"
 
 
-def means_of(attempt: PaymentAttempt) -> str:
+def payment_method_text(attempt: PaymentAttempt) -> str:
     """What was paid with, as far as it is known."""
     if attempt.method is not None and attempt.method.last4:
-        return one_line(card_name(attempt.method))
+        return one_line(format_card(attempt.method))
     return one_line(attempt.paid_with) or "card"
 
 
-def _of_top_up(attempt: PaymentAttempt) -> Context:
+def _top_up_context(attempt: PaymentAttempt) -> Context:
     if attempt.top_up is None:
         raise TypeError("without an invoice it is for a wallet")
     on = (attempt.settled_at or attempt.made_at).astimezone(attempt.tenant.zone).date()
-    return _for_wallet(attempt.top_up.wallet, attempt.amount, means_of(attempt), on)
+    return _wallet_context(attempt.top_up.wallet, attempt.amount, payment_method_text(attempt), on)
 
 
-def _of_transfer(part: TransferPart) -> Context:
+def _transfer_context(part: TransferPart) -> Context:
     if part.grant is None:
         raise TypeError("what paid an invoice is told of as its payment")
-    how = f"bank transfer {one_line(reference_of(part.transfer))}"
-    return _for_wallet(part.grant.wallet, part.amount, how, part.transfer.booked_on)
+    how = f"bank transfer {one_line(payment_reference(part.transfer))}"
+    return _wallet_context(part.grant.wallet, part.amount, how, part.transfer.booked_on)
 
 
-def _for_wallet(filled: Wallet, minor: int, how: str, day: date) -> Context:
+def _wallet_context(filled: Wallet, minor: int, how: str, day: date) -> Context:
     amount = Money.from_minor(minor, filled.unit)
-    wallet, on = one_line(str(filled)), day_text(day)
+    wallet, on = one_line(str(filled)), format_day(day)
     return {
         "amount": money_text(amount),
         "due": amount,
@@ -186,24 +186,24 @@ def _for_wallet(filled: Wallet, minor: int, how: str, day: date) -> Context:
         ],
         "row": (f"Wallet {wallet}, {how}, {on}", money_text(amount)),
         "button": "Your wallet",
-        "page": address("wallet", filled.tenant.slug, filled.pk),
+        "page": page_url("wallet", filled.tenant.slug, filled.pk),
     }
 
 
-def _of_refund(notice: Notice) -> Context:
+def _refund_context(notice: Notice) -> Context:
     note = ""
     if "refund" in notice.told:
         refund = PaymentRefund.objects.select_related("attempt__method", "credit_note").get(
             pk=notice.told["refund"]
         )
         amount = Money.from_minor(refund.amount, refund.attempt.currency)
-        how, note = means_of(refund.attempt), str(refund.credit_note or "")
+        how, note = payment_method_text(refund.attempt), str(refund.credit_note or "")
     else:
         payment = Payment.objects.select_related("invoice").get(pk=notice.told["payment"])
         amount = Money.from_minor(-payment.amount, payment.invoice.currency)
         how = f"bank transfer {payment.reference}"
     facts = [("Refund", money_text(amount)), ("To", how)]
-    page = _page_of(notice.invoice) if notice.invoice is not None else {}
+    page = _invoice_page(notice.invoice) if notice.invoice is not None else {}
     if notice.invoice is not None:
         facts.append(("Of invoice", notice.invoice.number or ""))
     if note:

@@ -48,27 +48,29 @@ def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant
     return tenant
 
 
-def refused_of(tenant: Tenant) -> Mapping[str, str]:
+def list_refused_addresses(tenant: Tenant) -> Mapping[str, str]:
     """By address, what the mail server said of the tenant's last e-mail to it. One query."""
-    newest = _sent().filter(tenant=tenant).order_by("-sent_at", "-pk").first()
-    return _still(newest, tenant.email) if newest is not None else {}
+    newest = _list_answered().filter(tenant=tenant).order_by("-sent_at", "-pk").first()
+    return _still_refused(newest, tenant.email) if newest is not None else {}
 
 
-def all_refused(*, limit: int) -> list[tuple[Notice, Mapping[str, str]]]:
+def list_refused_notices(*, limit: int) -> list[tuple[Notice, Mapping[str, str]]]:
     """Of all tenants, the newest notice of each that was refused. One query."""
-    later = _sent().filter(tenant=OuterRef("tenant"), sent_at__gt=OuterRef("sent_at"))
-    same = _sent().filter(tenant=OuterRef("tenant"), sent_at=OuterRef("sent_at"), pk__gt=OuterRef("pk"))
-    rows = _sent().exclude(refused={}).filter(~Exists(later), ~Exists(same)).select_related("tenant")
-    refusals = [(row, _still(row, row.tenant.email)) for row in rows.order_by("-sent_at")[:limit]]
+    later = _list_answered().filter(tenant=OuterRef("tenant"), sent_at__gt=OuterRef("sent_at"))
+    same = _list_answered().filter(
+        tenant=OuterRef("tenant"), sent_at=OuterRef("sent_at"), pk__gt=OuterRef("pk")
+    )
+    rows = _list_answered().exclude(refused={}).filter(~Exists(later), ~Exists(same)).select_related("tenant")
+    refusals = [(row, _still_refused(row, row.tenant.email)) for row in rows.order_by("-sent_at")[:limit]]
     return [(row, refused) for row, refused in refusals if refused]
 
 
-def _sent() -> QuerySet[Notice]:
+def _list_answered() -> QuerySet[Notice]:
     """What the mail server has answered to."""
     answered = Q(state=NoticeState.SENT) | ~Q(refused={})
     return Notice.objects.filter(answered, sent_at__isnull=False).defer("text", "html")
 
 
-def _still(notice: Notice, email: str) -> Mapping[str, str]:
+def _still_refused(notice: Notice, email: str) -> Mapping[str, str]:
     """Without addresses that were corrected since."""
     return {to: why for to, why in notice.refused.items() if not email or to == email}

@@ -30,7 +30,7 @@ ALONE = "alone"
 OUT = (NoticeState.SENDING, NoticeState.SENT, NoticeState.KEPT)
 
 
-def waiting_with(notice: Notice, moment: datetime) -> QuerySet[Notice]:
+def list_email_notices(notice: Notice, moment: datetime) -> QuerySet[Notice]:
     """All that waits and is one e-mail with the notice, itself included.
 
     What only waits for the morning goes along; what the mail server refused keeps its distance, and what could not be
@@ -47,7 +47,7 @@ def waiting_with(notice: Notice, moment: datetime) -> QuerySet[Notice]:
     return rows.filter(pk=notice.pk)
 
 
-def in_order(notices: Iterable[Notice]) -> list[Notice]:
+def sort_notices(notices: Iterable[Notice]) -> list[Notice]:
     """As the e-mail says them: the gravest first, then the longest due."""
 
     def rank(notice: Notice) -> tuple[int, str, int]:
@@ -57,12 +57,12 @@ def in_order(notices: Iterable[Notice]) -> list[Notice]:
     return sorted(notices, key=rank)
 
 
-def superfluous(notices: Sequence[Notice]) -> list[Notice]:
+def list_superfluous(notices: Sequence[Notice]) -> list[Notice]:
     """Reminders of invoices of which the same e-mail says more."""
     more = {notice.invoice_id for notice in notices if notice.kind not in SAYS_IT_TOO}
     first: dict[int | None, Notice] = {}
     reminders = []
-    for notice in in_order(notices):
+    for notice in sort_notices(notices):
         if notice.kind not in SAYS_IT_TOO:
             continue
         if notice.invoice_id in more or notice.invoice_id in first:
@@ -71,7 +71,7 @@ def superfluous(notices: Sequence[Notice]) -> list[Notice]:
     return reminders
 
 
-def next_day(notices: Sequence[Notice], tenant: Tenant, moment: datetime) -> datetime | None:
+def next_send_time(notices: Sequence[Notice], tenant: Tenant, moment: datetime) -> datetime | None:
     """When these may be sent, where their tenant had its e-mail of today already; None: now.
 
     What an operator has sent again goes at once.

@@ -34,7 +34,7 @@ RECENT: Final = OLD
 """So long a payment is still news: a bank's statement of a month is imported after its last day."""
 
 
-def waits_for_document(notice: Notice, *, moment: datetime) -> datetime | None:
+def next_look(notice: Notice, *, moment: datetime) -> datetime | None:
     """When to look again for the PDF of what is to be sent; None where it is there, or was waited for long enough."""
     if notice.kind not in DOCUMENTS or InvoiceDocument.objects.filter(invoice=notice.invoice_id).exists():
         return None
@@ -42,7 +42,7 @@ def waits_for_document(notice: Notice, *, moment: datetime) -> datetime | None:
     return moment + LOOK if moment - since < LONGEST else None
 
 
-def attachments(notice: Notice) -> Iterator[tuple[str, bytes, str]]:
+def load_attachments(notice: Notice) -> Iterator[tuple[str, bytes, str]]:
     """The PDF and the e-invoice of a document, as they are kept."""
     if notice.kind not in DOCUMENTS or notice.invoice is None:
         return
@@ -55,7 +55,7 @@ def attachments(notice: Notice) -> Iterator[tuple[str, bytes, str]]:
         yield f"{name}.xml", bytes(document.einvoice), "application/xml"
 
 
-def not_needed(notice: Notice, *, moment: datetime) -> str:
+def skip_reason(notice: Notice, *, moment: datetime) -> str:
     """What makes it pointless by now, in a sentence; "" where nothing does."""
     invoice = notice.invoice
     if notice.kind in DOCUMENTS and invoice is not None and invoice.issued_on is not None:
@@ -75,15 +75,15 @@ def not_needed(notice: Notice, *, moment: datetime) -> str:
     return ""
 
 
-def of_money(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
+def write_money_notices(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
     """Receipts of what came, and news of what was given back, each once. Four queries where nothing is new."""
-    yield from _of_payments(policies, moment)
-    yield from _of_top_ups(policies, moment)
-    yield from _of_transfers_to_wallets(policies, moment)
-    yield from _of_refunds(policies, moment)
+    yield from _payment_notices(policies, moment)
+    yield from _top_up_notices(policies, moment)
+    yield from _wallet_transfer_notices(policies, moment)
+    yield from _refund_notices(policies, moment)
 
 
-def _of_payments(policies: Policies, moment: datetime) -> Iterator[Notice]:
+def _payment_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
     """Not of what came again after it went: a refund that failed, a dispute that was won."""
     came = ~Q(recorded_by=payment_posting.BY) | ~Q(reference__regex=r"^(re|pyr|dp|du)_")
     since = (moment - RECENT).date()
@@ -101,7 +101,7 @@ def _of_payments(policies: Policies, moment: datetime) -> Iterator[Notice]:
             )
 
 
-def _of_top_ups(policies: Policies, moment: datetime) -> Iterator[Notice]:
+def _top_up_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
     rows = PaymentAttempt.objects.filter(
         ~_has_notice("receipt"),
         state=AttemptState.SUCCEEDED,
@@ -120,7 +120,7 @@ def _of_top_ups(policies: Policies, moment: datetime) -> Iterator[Notice]:
             )
 
 
-def _of_transfers_to_wallets(policies: Policies, moment: datetime) -> Iterator[Notice]:
+def _wallet_transfer_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
     rows = TransferPart.objects.filter(
         ~_has_notice("receipt:transfer"),
         grant__isnull=False,
@@ -140,7 +140,7 @@ def _of_transfers_to_wallets(policies: Policies, moment: datetime) -> Iterator[N
             )
 
 
-def _of_refunds(policies: Policies, moment: datetime) -> Iterator[Notice]:
+def _refund_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
     rows = PaymentRefund.objects.filter(
         ~_has_notice("refund"), state=RefundState.SUCCEEDED, made_at__gte=moment - RECENT
     )

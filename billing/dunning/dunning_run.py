@@ -16,7 +16,7 @@ from billing.receivables.dunning_policies import Policies
 
 
 @dataclass(slots=True)
-class Dunned:
+class DunningTally:
     """What a round did, in numbers; `waits`: why it did nothing, in a sentence."""
 
     late: int = 0
@@ -27,36 +27,38 @@ class Dunned:
     tenants: set[int] = field(default_factory=set)  # who are suspended
 
 
-def run(*, moment: datetime) -> Dunned:
+def run_dunning(*, moment: datetime) -> DunningTally:
     """One round. Nothing is written or suspended while what was paid by card cannot be known; who paid is let go."""
-    done = Dunned()
+    done = DunningTally()
     policies = Policies()
-    credit_balance.use_waiting(moment=moment)
-    late = overdue_invoices.late(moment=moment)
+    credit_balance.use_balances(moment=moment)
+    late = overdue_invoices.list_overdue(moment=moment)
     done.late = len(late)
-    done.ended = suspensions.end(late, policies, moment=moment)
-    done.waits = _waits(moment)
+    done.ended = suspensions.end_suspensions(late, policies, moment=moment)
+    done.waits = _hold_reason(moment)
     if done.waits:
         return done
-    acted = [each for each in late if not each.rests and not each.under_way]
+    acted = [each for each in late if not each.pause_reason and not each.under_way]
     rows = [
         notice
         for each in acted
-        for notice in notices.by_the_calendar(each, policies.of(each.tenant, each.due_on), moment=moment)
+        for notice in notices.list_calendar_notices(
+            each, policies.of(each.tenant, each.due_on), moment=moment
+        )
     ]
-    rows += notices.of_attempts(late, policies, moment=moment)
-    rows += card_notices.of_cards(policies, moment=moment)
-    rows += notices.of_top_ups(policies, moment=moment)
-    rows += document_notices.of_money(policies, moment=moment)
-    done.written = notices.write(rows)
-    done.suspended = suspensions.begin(acted, policies, moment=moment)
+    rows += notices.list_attempt_notices(late, policies, moment=moment)
+    rows += card_notices.notify_expiring_cards(policies, moment=moment)
+    rows += notices.list_top_up_notices(policies, moment=moment)
+    rows += document_notices.write_money_notices(policies, moment=moment)
+    done.written = notices.write_notices(rows)
+    done.suspended = suspensions.begin_suspensions(acted, policies, moment=moment)
     return done
 
 
-def _waits(moment: datetime) -> str:
+def _hold_reason(moment: datetime) -> str:
     if not gateway_access.is_configured():
         return ""
-    if overdue_invoices.locked_out():
+    if overdue_invoices.lockout_reason():
         return "The payment service refuses our key: what is paid is not known, and nobody is written to."
     if webhook_events.is_behind(moment=moment):
         return "What the payment service told of is not taken over yet: nobody is written to meanwhile."

@@ -15,7 +15,7 @@ from billing.rules.money import Money
 from billing.rules.references import creditor_reference, in_groups
 
 
-def address(page: str, *names: object) -> str:
+def page_url(page: str, *names: object) -> str:
     """Of a page of ours; "" where nobody has said under which address people reach us."""
     return f"{settings.PORTAL_URL}{reverse(page, args=names)}" if settings.PORTAL_URL else ""
 
@@ -25,12 +25,12 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def day_text(on: date) -> str:
+def format_day(on: date) -> str:
     """`3 March 2026`"""
     return str(format_date(on, "d MMMM y", locale=LOCALE))
 
 
-def added_up(amounts: Iterable[Money]) -> str:
+def format_sums(amounts: Iterable[Money]) -> str:
     """By currency: `$12.00`, `$12.00 + €3.00`."""
     sums: dict[str, Money] = {}
     for amount in amounts:
@@ -38,7 +38,7 @@ def added_up(amounts: Iterable[Money]) -> str:
     return " + ".join(money_text(amount) for amount in sums.values())
 
 
-def transfer_facts(invoice: Invoice) -> list[tuple[str, str]]:
+def load_transfer_details(invoice: Invoice) -> list[tuple[str, str]]:
     """Where an invoice is transferred to, and under which reference; nothing without a bank account."""
     if not invoice.seller.get("iban"):
         return []

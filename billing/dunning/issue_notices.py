@@ -12,12 +12,12 @@ OLD = timedelta(days=35)
 TOO_OLD = "It is dated more than 35 days ago: `close_period --notify` sends it."
 
 
-def of_issued(invoices: Iterable[Invoice], *, moment: datetime | None) -> None:
+def announce_documents(invoices: Iterable[Invoice], *, moment: datetime | None) -> None:
     """For a caller that has just issued them, in its transaction; None: as of the beginning of their days."""
-    Notice.objects.bulk_create([_notice(invoice, moment) for invoice in invoices])
+    Notice.objects.bulk_create([_make_notice(invoice, moment) for invoice in invoices])
 
 
-def _notice(invoice: Invoice, moment: datetime | None) -> Notice:
+def _make_notice(invoice: Invoice, moment: datetime | None) -> Notice:
     if invoice.issued_on is None:
         raise TypeError("only what is issued is sent")
     made_at = moment or datetime.combine(invoice.issued_on, time.min, UTC)
@@ -32,7 +32,7 @@ def _notice(invoice: Invoice, moment: datetime | None) -> Notice:
     )
 
 
-def notify(*, numbers: Collection[str], moment: datetime) -> int:
+def resend_documents(*, numbers: Collection[str], moment: datetime) -> int:
     """Have these documents sent however old they are; how many. Those that went out stay as they are."""
     notices = Notice.objects.filter(
         invoice__number__in=numbers, kind__in=(NoticeKind.INVOICE, NoticeKind.CREDIT_NOTE)

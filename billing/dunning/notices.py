@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from django.db.models import CharField, Exists, OuterRef, QuerySet, Value
 from django.db.models.functions import Cast, Concat
 
-from billing.dunning.overdue_invoices import Late
+from billing.dunning.overdue_invoices import OverdueInvoice
 from billing.models import (
     AttemptState,
     Notice,
@@ -30,14 +30,14 @@ _KINDS = {
 }
 
 
-def write(notices: Iterable[Notice]) -> int:
+def write_notices(notices: Iterable[Notice]) -> int:
     """Keep them, to be sent; those that were written already stay as they are. How many were asked for."""
     rows = list(notices)
     Notice.objects.bulk_create(rows, batch_size=BATCH, ignore_conflicts=True)
     return len(rows)
 
 
-def by_the_calendar(late: Late, policy: Policy, *, moment: datetime) -> list[Notice]:
+def list_calendar_notices(late: OverdueInvoice, policy: Policy, *, moment: datetime) -> list[Notice]:
     """What the days that have passed ask for and is not written yet: the last step of it, and an announcement always.
 
     Steps that came and went while nothing ran, or while it was paused, are kept as not needed any more: nobody is
@@ -56,23 +56,25 @@ def by_the_calendar(late: Late, policy: Policy, *, moment: datetime) -> list[Not
     rows = []
     for place, mark in enumerate(reached, 1):
         stale = mark.step is not Step.ANNOUNCE and (announced or place < len(reached))
-        rows.append(_notice(late, _KINDS[mark.step], mark.number, moment, stale=stale))
+        rows.append(_make_notice(late, _KINDS[mark.step], mark.number, moment, stale=stale))
     return rows
 
 
-def _is_written(late: Late, step: Step, number: int) -> bool:
+def _is_written(late: OverdueInvoice, step: Step, number: int) -> bool:
     if step is Step.REMINDER:
         return number <= late.reminders
     return late.past_due_told if step is Step.PAST_DUE else late.announced
 
 
-def _notice(late: Late, kind: NoticeKind, number: int, moment: datetime, *, stale: bool) -> Notice:
+def _make_notice(
+    late: OverdueInvoice, kind: NoticeKind, number: int, moment: datetime, *, stale: bool
+) -> Notice:
     return Notice(
         tenant_id=late.tenant,
         invoice_id=late.pk,
         kind=kind,
         step=number,
-        key=_key(late, kind, number),
+        key=_notice_key(late, kind, number),
         told={"crossing": late.crossing} if late.crossing else {},
         made_at=moment,
         not_before=moment,
@@ -81,17 +83,19 @@ def _notice(late: Late, kind: NoticeKind, number: int, moment: datetime, *, stal
     )
 
 
-def _key(late: Late, kind: NoticeKind, number: int) -> str:
+def _notice_key(late: OverdueInvoice, kind: NoticeKind, number: int) -> str:
     if kind is NoticeKind.ANNOUNCE:
         return f"{kind}:{late.pk}:{late.announcements}"
     again = f":{late.crossing}" if late.crossing else ""  # a payment of it went back: its steps begin anew
     return f"{kind}:{late.pk}:{number}{again}"
 
 
-def of_attempts(late: Iterable[Late], policies: Policies, *, moment: datetime) -> Iterator[Notice]:
+def list_attempt_notices(
+    late: Iterable[OverdueInvoice], policies: Policies, *, moment: datetime
+) -> Iterator[Notice]:
     """Of payments that were refused, or that a bank asks its customer about: off session, where nobody saw it."""
-    by_invoice = {each.pk: each for each in late if not each.rests and not each.under_way}
-    for attempt in _refused(moment).filter(invoice__isnull=False):
+    by_invoice = {each.pk: each for each in late if not each.pause_reason and not each.under_way}
+    for attempt in _list_refused(moment).filter(invoice__isnull=False):
         invoice = attempt.invoice
         if invoice is None or invoice.due_on is None:
             continue
@@ -100,17 +104,17 @@ def of_attempts(late: Iterable[Late], policies: Policies, *, moment: datetime) -
         if rested or not policies.of(attempt.tenant_id, invoice.due_on).emails:
             continue
         asks = attempt.state == AttemptState.NEEDS_ACTION
-        yield _of_attempt(attempt, NoticeKind.CONFIRM if asks else NoticeKind.REFUSED, moment)
+        yield _make_attempt_notice(attempt, NoticeKind.CONFIRM if asks else NoticeKind.REFUSED, moment)
 
 
-def of_top_ups(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
+def list_top_up_notices(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
     """Of automatic top-ups whose payment was refused: nothing is bought by itself any more."""
-    for attempt in _refused(moment).filter(top_up__crossing__isnull=False):
+    for attempt in _list_refused(moment).filter(top_up__crossing__isnull=False):
         if policies.of(attempt.tenant_id, moment.date()).emails:
-            yield _of_attempt(attempt, NoticeKind.TOP_UP, moment)
+            yield _make_attempt_notice(attempt, NoticeKind.TOP_UP, moment)
 
 
-def _refused(moment: datetime) -> QuerySet[PaymentAttempt]:
+def _list_refused(moment: datetime) -> QuerySet[PaymentAttempt]:
     rows = PaymentAttempt.objects.filter(
         ~Exists(Notice.objects.filter(attempt=OuterRef("pk"))),
         state__in=(AttemptState.FAILED, AttemptState.NEEDS_ACTION),
@@ -121,7 +125,7 @@ def _refused(moment: datetime) -> QuerySet[PaymentAttempt]:
     return rows.select_related("invoice", "tenant").order_by("made_at")
 
 
-def _of_attempt(attempt: PaymentAttempt, kind: NoticeKind, moment: datetime) -> Notice:
+def _make_attempt_notice(attempt: PaymentAttempt, kind: NoticeKind, moment: datetime) -> Notice:
     """It waits for the morning, when people are up, and goes with what else there is to say."""
     zone = attempt.tenant.zone
     return Notice(
@@ -135,7 +139,7 @@ def _of_attempt(attempt: PaymentAttempt, kind: NoticeKind, moment: datetime) -> 
     )
 
 
-def of_suspension(
+def make_suspension_notice(
     row: Suspension,
     kind: NoticeKind,
     policies: Policies,
@@ -146,7 +150,7 @@ def of_suspension(
     """That it began, or is over; where the policy writes notices at all. `blocked`: accounts that stay so."""
     day: date = row.invoice.due_on or moment.date()
     if policies.of(row.tenant_id, day).emails:
-        write(
+        write_notices(
             [
                 Notice(
                     tenant_id=row.tenant_id,
@@ -161,7 +165,7 @@ def of_suspension(
         )
 
 
-def was_told(kind: NoticeKind) -> Exists:
+def is_suspension_announced(kind: NoticeKind) -> Exists:
     """Of the outer query's suspension: whether the tenant was written that it began, or is over."""
     key = Concat(Value(f"{kind}:"), Cast(OuterRef("pk"), CharField()))
     return Exists(Notice.objects.filter(key=key))

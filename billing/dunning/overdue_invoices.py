@@ -43,7 +43,7 @@ STEPS = (NoticeKind.PAST_DUE, NoticeKind.REMINDER, NoticeKind.ANNOUNCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
+class OverdueInvoice:
     """An invoice that was not paid on the day it was due."""
 
     pk: int
@@ -62,7 +62,7 @@ class Late:
     announced_on: date | None  # when that was sent, not only kept here
     announcements: int  # that were ever written, needed or not
     suspended: bool
-    rests: str  # why nothing is done, a sentence; "" where it is
+    pause_reason: str  # why nothing is done, a sentence; "" where it is
     under_way: bool  # a payment of it
 
     @property
@@ -70,21 +70,23 @@ class Late:
         return (self.today - self.due_on).days
 
 
-def late(*, moment: datetime) -> list[Late]:
+def list_overdue(*, moment: datetime) -> list[OverdueInvoice]:
     """All of them, the longest due first."""
-    return _known(_open(moment), moment)
+    return _load_details(_list_open(moment), moment)
 
 
-def some(*, moment: datetime, after: tuple[date, int] | None, limit: int) -> list[Late]:
+def list_overdue_page(
+    *, moment: datetime, after: tuple[date, int] | None, limit: int
+) -> list[OverdueInvoice]:
     """A page of them, behind that due date and id."""
-    rows = _open(moment)
+    rows = _list_open(moment)
     if after is not None:
         day, pk = after
         rows = rows.filter(due_on__gte=day).exclude(due_on=day, pk__lte=pk)
-    return _known(rows[:limit], moment)
+    return _load_details(rows[:limit], moment)
 
 
-def _open(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balances.Left]]:
+def _list_open(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]]:
     today = day_of(moment, ZoneInfo("Pacific/Kiritimati"))  # nowhere is it later
     return (
         invoice_balances.with_left(Invoice.objects.filter(due_on__lt=today))
@@ -93,23 +95,27 @@ def _open(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balance
     )
 
 
-def _known(rows: QuerySet[WithAnnotations[Invoice, invoice_balances.Left]], moment: datetime) -> list[Late]:
-    records = list(rows.annotate(reopened=reopened_invoices.is_possible()).values_list(*_TOLD, named=True))
-    notices, suspended = _notices([row.pk for row in records]), _suspended()
-    rests, under_way, ended = _Rests(moment), _under_way(), _ended()
+def _load_details(
+    rows: QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]], moment: datetime
+) -> list[OverdueInvoice]:
+    records = list(
+        rows.annotate(reopened=reopened_invoices.may_be_reopened()).values_list(*_COLUMNS, named=True)
+    )
+    notices, suspended = _load_notices([row.pk for row in records]), _load_suspended()
+    rests, under_way, ended = _PauseReasons(moment), _load_under_way(), _load_suspension_ends()
     policies = Policies({row.tenant for row in records})
-    crossed = reopened_invoices.counted({row.pk: row.left for row in records if row.reopened})
+    crossed = reopened_invoices.count_reopenings({row.pk: row.left for row in records if row.reopened})
     invoices = []
     for row in records:
         zone = ZoneInfo(row.timezone)
         today = day_of(moment, zone)
         if row.due_on >= today:
             continue
-        written, crossing = notices.get(row.pk, _Written()), crossed[row.pk]
+        written, crossing = notices.get(row.pk, _WrittenNotices()), crossed[row.pk]
         policy = None if row.tenant in suspended else policies.of(row.tenant, row.due_on)
         announced = written.announced(crossing, policy, today, ended.get(row.tenant), zone)
         invoices.append(
-            Late(
+            OverdueInvoice(
                 pk=row.pk,
                 tenant=row.tenant,
                 slug=row.tenant__slug,
@@ -126,14 +132,15 @@ def _known(rows: QuerySet[WithAnnotations[Invoice, invoice_balances.Left]], mome
                 announced_on=max((day for day in announced if day), default=None),
                 announcements=len(written.announcements),
                 suspended=row.tenant in suspended,
-                rests=rests.why(row.pk, row.tenant, row.tenant__slug) or too_little(row.left, row.currency),
+                pause_reason=rests.why(row.pk, row.tenant, row.tenant__slug)
+                or too_little_reason(row.left, row.currency),
                 under_way=row.pk in under_way,
             )
         )
     return invoices
 
 
-_TOLD = (
+_COLUMNS = (
     "pk",
     "tenant",
     "tenant__slug",
@@ -148,7 +155,7 @@ _TOLD = (
 
 
 @dataclass(slots=True)
-class _Written:
+class _WrittenNotices:
     """What the calendar had written of an invoice."""
 
     steps: list[tuple[str, int, str, int]] = field(default_factory=list)  # kind, number, state, crossing
@@ -193,8 +200,8 @@ class _Written:
         return dates
 
 
-def _notices(invoice_ids: list[int]) -> Mapping[int, _Written]:
-    by_invoice: dict[int, _Written] = defaultdict(_Written)
+def _load_notices(invoice_ids: list[int]) -> Mapping[int, _WrittenNotices]:
+    by_invoice: dict[int, _WrittenNotices] = defaultdict(_WrittenNotices)
     for some_of in _slices(invoice_ids):
         rows = Notice.objects.filter(invoice__in=some_of, kind__in=STEPS)
         records = rows.values_list("invoice", "kind", "step", "state", "sent_at", "told")
@@ -212,29 +219,29 @@ def _slices(invoice_ids: list[int]) -> Iterator[list[int]]:
     return (invoice_ids[first : first + SLICE] for first in range(0, len(invoice_ids), SLICE))
 
 
-def _suspended() -> set[int]:
+def _load_suspended() -> set[int]:
     return set(Suspension.objects.filter(ended_at=None).values_list("tenant", flat=True))
 
 
-def _ended() -> dict[int, datetime | None]:
+def _load_suspension_ends() -> dict[int, datetime | None]:
     """By tenant, when it was last suspended no more."""
     rows = Suspension.objects.exclude(ended_at=None).values("tenant").annotate(last=Max("ended_at"))
     return dict(rows.values_list("tenant", "last"))
 
 
-def _under_way() -> set[int | None]:
+def _load_under_way() -> set[int | None]:
     return set(PaymentAttempt.objects.filter(UNDER_WAY).values_list("invoice", flat=True))
 
 
-class _Rests:
+class _PauseReasons:
     """Why nothing is done about an invoice: paused by somebody, or waiting for what only people decide."""
 
     def __init__(self, moment: datetime) -> None:
         self.pauses: dict[tuple[int, int | None], DunningPause] = {
-            (row.tenant_id, row.invoice_id): row for row in pauses.in_force(moment.date())
+            (row.tenant_id, row.invoice_id): row for row in pauses.filter_active(moment.date())
         }
         disputes = PaymentDispute.objects.exclude(state=DisputeState.WON)
-        self.disputes = _worst(disputes.values_list("attempt__invoice", "state"))
+        self.disputes = _worst_reasons(disputes.values_list("attempt__invoice", "state"))
         self.given_back = set(
             PaymentRefund.objects.filter(UNEXPLAINED).values_list("attempt__invoice", flat=True)
         )
@@ -257,7 +264,7 @@ class _Rests:
         return ""
 
 
-def too_little(left: int, currency: str) -> str:
+def too_little_reason(left: int, currency: str) -> str:
     """Why nobody is written to about so little: it cannot even be charged, and a notice would cost more."""
     if gateway_amounts.to_stripe(left, currency)[0] >= gateway_amounts.least(currency):
         return ""
@@ -266,14 +273,14 @@ def too_little(left: int, currency: str) -> str:
     )
 
 
-def _worst(rows: Iterable[tuple[int | None, str]]) -> dict[int | None, str]:
+def _worst_reasons(rows: Iterable[tuple[int | None, str]]) -> dict[int | None, str]:
     states: dict[int | None, str] = {}
     for invoice, state in rows:
         states[invoice] = max(state, states.get(invoice, ""))  # "open" before "lost" before "inquiry"
     return states
 
 
-def locked_out() -> str:
+def lockout_reason() -> str:
     """Why the payment service refuses our key, so that nobody knows what is paid; "" where it does not."""
     if not gateway_access.is_configured():
         return ""
@@ -281,6 +288,6 @@ def locked_out() -> str:
     return rows.first() or ""
 
 
-def rests(*, invoice: Invoice, moment: datetime) -> str:
+def pause_reason(*, invoice: Invoice, moment: datetime) -> str:
     """Why nothing is done about this one; "" where it is."""
-    return _Rests(moment).why(invoice.pk, invoice.tenant_id, invoice.tenant.slug)
+    return _PauseReasons(moment).why(invoice.pk, invoice.tenant_id, invoice.tenant.slug)

@@ -13,14 +13,14 @@ from billing.models import Invoice, Payment, WriteOff
 from billing.rules.dunning import in_order, times_reopened
 
 
-def is_possible() -> Q:
+def may_be_reopened() -> Q:
     """Of the outer query's invoice: whether a payment of it, or its write-off, was ever taken back."""
     back = Payment.objects.filter(invoice=OuterRef("pk"), amount__lt=0)
     undone = WriteOff.objects.filter(invoice=OuterRef("pk"), undone_at__isnull=False)
     return Q(Exists(back)) | Q(Exists(undone))
 
 
-def counted(lefts: Mapping[int, int]) -> Counter[int]:
+def count_reopenings(lefts: Mapping[int, int]) -> Counter[int]:
     """By invoice, of those with what is left of each in minor units. Three queries, none for none."""
     counts: Counter[int] = Counter()
     if not lefts:

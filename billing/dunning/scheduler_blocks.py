@@ -13,7 +13,7 @@ from itertools import groupby
 import structlog
 
 from billing.dunning import suspensions
-from billing.dunning.suspensions import WANTED
+from billing.dunning.suspensions import BLOCKING
 from billing.models import BlockState, SuspendedAccount
 from billing.rating.ingest import unforeseen
 from clusters import blocks, enforcement_plan, job_control
@@ -28,17 +28,17 @@ AT_ONCE = 50
 FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=6)
 """To the next try of what could not be done; doubles with each."""
 
-Opens = Callable[[Cluster], SchedulerPort]
+PortOpener = Callable[[Cluster], SchedulerPort]
 
 log = structlog.get_logger("billing.dunning")
 
 
-class OthersBelowError(Exception):
+class OtherTenantsBelowError(Exception):
     """Blocking the account would block somebody else's below it; the message says whose."""
 
 
 @dataclass(slots=True)
-class Blocked:
+class BlockTally:
     """What was done, in numbers; `troubles` in sentences."""
 
     blocked: int = 0
@@ -46,51 +46,51 @@ class Blocked:
     troubles: list[str] = field(default_factory=list)
 
 
-def enforce(*, moment: datetime, opens: Opens) -> Blocked:
+def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     """Block and unblock what is wanted, cluster by cluster, and read it back; what fails is tried again later.
 
     Must not be called inside a transaction. By two at once, or again after a kill, each act is done once.
     """
     suspensions.follow_owners(moment=moment)
-    done = Blocked()
+    done = BlockTally()
     rows = (
         SuspendedAccount.objects.filter(state__in=(BlockState.LIFTING, BlockState.ASKED), next_at__lte=moment)
         .select_related("account__cluster", "suspension", "suspension__invoice", "tenant")
         .order_by("account__cluster", "-state", "pk")[:AT_ONCE]
     )
     for cluster, accounts in groupby(rows, lambda row: row.account.cluster):
-        _on(cluster, list(accounts), opens, done, moment)
-    suspensions.tell(moment=moment)
+        _enforce_on(cluster, list(accounts), opens, done, moment)
+    suspensions.notify_tenants(moment=moment)
     return done
 
 
-def _on(
-    cluster: Cluster, rows: list[SuspendedAccount], opens: Opens, done: Blocked, moment: datetime
+def _enforce_on(
+    cluster: Cluster, rows: list[SuspendedAccount], opens: PortOpener, done: BlockTally, moment: datetime
 ) -> None:
     try:
         with opens(cluster) as door:
             job_control.tidy(door=door)
             for row in rows:
-                _try(door, row, done, moment)
+                _try_account(door, row, done, moment)
     except (LimitError, ConnectorError) as error:
         for row in rows:
-            _failed(row, str(error), done, moment)
+            _record_failure(row, str(error), done, moment)
     except Exception as error:  # and no other cluster's
         log.exception("cluster failed", cluster=cluster.name)
         for row in rows:
-            _failed(row, unforeseen(error), done, moment)
+            _record_failure(row, unforeseen(error), done, moment)
 
 
-def _try(door: SchedulerPort, row: SuspendedAccount, done: Blocked, moment: datetime) -> None:
+def _try_account(door: SchedulerPort, row: SuspendedAccount, done: BlockTally, moment: datetime) -> None:
     act = _lift if row.state == BlockState.LIFTING else _block
     try:
         state = act(door, row, moment)
-    except (LimitError, ConnectorError, OthersBelowError) as error:
-        _failed(row, str(error), done, moment)
+    except (LimitError, ConnectorError, OtherTenantsBelowError) as error:
+        _record_failure(row, str(error), done, moment)
         return
     except Exception as error:  # whatever it is, it is no other account's
         log.exception("account failed", account=str(row.account))
-        _failed(row, unforeseen(error), done, moment)
+        _record_failure(row, unforeseen(error), done, moment)
         return
     SuspendedAccount.objects.filter(pk=row.pk, state=row.state).update(state=state, error="", tries=0)
     done.blocked += state is BlockState.BLOCKED
@@ -108,7 +108,9 @@ def _block(door: SchedulerPort, row: SuspendedAccount, moment: datetime) -> Bloc
 
 def _lift(door: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
     del moment
-    again = SuspendedAccount.objects.filter(account=row.account, state__in=WANTED, suspension__ended_at=None)
+    again = SuspendedAccount.objects.filter(
+        account=row.account, state__in=BLOCKING, suspension__ended_at=None
+    )
     if not again.exists():
         plan = enforcement_plan.plan_unblock(door=door, account=row.account.name, source=DUNNING)
         _carry_out(door, plan, f"nothing demands it any more: {row.suspension.invoice}")
@@ -129,13 +131,13 @@ def _refuse_others(door: SchedulerPort, row: SuspendedAccount, moment: datetime)
     others = {name: owner for name, owner in owners.items() if owner.pk != row.tenant_id}
     if others:
         name, owner = min(others.items())
-        raise OthersBelowError(
+        raise OtherTenantsBelowError(
             f"Below {row.account.name} lies {name} of {owner.slug}, which would be blocked too: block what is to be "
             "blocked by hand."
         )
 
 
-def _failed(row: SuspendedAccount, why: str, done: Blocked, moment: datetime) -> None:
+def _record_failure(row: SuspendedAccount, why: str, done: BlockTally, moment: datetime) -> None:
     wait = min(FIRST * (1 << min(row.tries, 16)), LONGEST)
     SuspendedAccount.objects.filter(pk=row.pk, state=row.state).update(
         error=why, tries=row.tries + 1, next_at=moment + wait

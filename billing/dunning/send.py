@@ -19,7 +19,7 @@ from django.core.mail.backends.base import BaseEmailBackend
 from django.db import transaction
 
 from billing.dunning import claims, document_notices, overdue_invoices
-from billing.dunning.claims import Posted
+from billing.dunning.claims import SendTally
 from billing.models import Notice, NoticeState
 from portal.smtp import Refusals
 
@@ -41,14 +41,14 @@ class NoticeError(Exception):
     """A notice cannot be sent again; the message says why."""
 
 
-def post(*, moment: datetime) -> Posted:
+def send_notices(*, moment: datetime) -> SendTally:
     """Send what waits. By two at once, or again after a kill, no notice is sent twice.
 
     Must not be called inside a transaction.
     """
-    done = Posted()
+    done = SendTally()
     waiting = Notice.objects.filter(state=NoticeState.WAITING, not_before__lte=moment)
-    if overdue_invoices.locked_out():  # nobody knows what is paid; a document says what it says
+    if overdue_invoices.lockout_reason():  # nobody knows what is paid; a document says what it says
         waiting = waiting.filter(kind__in=document_notices.KINDS)
     notice_ids = list(waiting.order_by("not_before", "pk").values_list("pk", flat=True)[:AT_ONCE])
     if not notice_ids:
@@ -57,8 +57,8 @@ def post(*, moment: datetime) -> Posted:
     try:
         for pk in notice_ids:
             if server is not None:
-                _reach(server)
-            _one(pk, server, done, moment)
+                _connect(server)
+            _send_claimed(pk, server, done, moment)
     except (OSError, smtplib.SMTPException) as error:  # before anything was claimed
         done.troubles.append(f"The mail server cannot be reached: {error}")
         Notice.objects.filter(pk__in=notice_ids, state=NoticeState.WAITING).update(why=done.troubles[-1])
@@ -68,7 +68,7 @@ def post(*, moment: datetime) -> Posted:
     return done
 
 
-def _reach(server: BaseEmailBackend) -> None:
+def _connect(server: BaseEmailBackend) -> None:
     """Have a connection that answers before a notice is claimed: servers close theirs after so many mails, or in a
     trouble, and what is then claimed for it would be said to be lost though nobody was handed it."""
     connection = getattr(server, "connection", None)
@@ -85,10 +85,10 @@ def _answers(connection: smtplib.SMTP) -> bool:
         return False
 
 
-def _one(pk: int, server: BaseEmailBackend | None, done: Posted, moment: datetime) -> None:
+def _send_claimed(pk: int, server: BaseEmailBackend | None, done: SendTally, moment: datetime) -> None:
     """One's trouble stops no other."""
     try:
-        _post(pk, server, done, moment)
+        _send_email(pk, server, done, moment)
     except Exception as error:
         log.exception("notice not written", notice=pk)
         why = f"{type(error).__name__}: the log says more."
@@ -96,18 +96,18 @@ def _one(pk: int, server: BaseEmailBackend | None, done: Posted, moment: datetim
         done.troubles.append(f"Notice {pk}: {why}")
 
 
-def _post(pk: int, server: BaseEmailBackend | None, done: Posted, moment: datetime) -> None:
-    notices = claims.claimed(pk, done, moment)
+def _send_email(pk: int, server: BaseEmailBackend | None, done: SendTally, moment: datetime) -> None:
+    notices = claims.claim_email(pk, done, moment)
     if not notices or server is None:
         return
     claimed = Notice.objects.filter(pk__in=[each.pk for each in notices], state=NoticeState.SENDING)
     try:
-        _mail(notices, server).send()
+        _make_message(notices, server).send()
     except REFUSALS as error:
         tries = max(notice.tries for notice in notices)
-        why, refused = f"The mail server refused it: {error}", _said(None)
+        why, refused = f"The mail server refused it: {error}", _describe_refusals(None)
         if isinstance(error, smtplib.SMTPRecipientsRefused):
-            refused = _said(error.recipients)
+            refused = _describe_refusals(error.recipients)
             why = "The mail server refused " + "; ".join(f"{to}: {answer}" for to, answer in refused.items())
         claimed.update(
             state=NoticeState.FAILED if tries + 1 >= TRIES else NoticeState.WAITING,
@@ -124,12 +124,12 @@ def _post(pk: int, server: BaseEmailBackend | None, done: Posted, moment: dateti
         claimed.update(why=f"The mail server did not answer: it may have arrived or not. {error}")
         done.troubles.append(f"{notices[0]}: {error}")
     else:
-        refused = _said(getattr(getattr(server, "connection", None), "refused", None))
+        refused = _describe_refusals(getattr(getattr(server, "connection", None), "refused", None))
         claimed.update(state=NoticeState.SENT, why="", refused=refused)
         done.sent += 1
 
 
-def _said(refused: Refusals | None) -> Mapping[str, str]:
+def _describe_refusals(refused: Refusals | None) -> Mapping[str, str]:
     """By address what the mail server said of it."""
     return {
         to: f"{code} {answer.decode(errors='replace')}"[:200]
@@ -137,7 +137,7 @@ def _said(refused: Refusals | None) -> Mapping[str, str]:
     }
 
 
-def _mail(notices: Sequence[Notice], server: BaseEmailBackend) -> EmailMultiAlternatives:
+def _make_message(notices: Sequence[Notice], server: BaseEmailBackend) -> EmailMultiAlternatives:
     """Under the same id each time, that of the oldest, so that a mailbox knows it again."""
     notice = min(notices, key=lambda each: each.pk)
     sender = settings.DEFAULT_FROM_EMAIL
@@ -147,13 +147,13 @@ def _mail(notices: Sequence[Notice], server: BaseEmailBackend) -> EmailMultiAlte
         notice.subject, notice.text, sender, notice.to, headers={"Message-ID": name}, connection=server
     )
     mail.attach_alternative(notice.html, "text/html")
-    for attached in document_notices.attachments(notice):
+    for attached in document_notices.load_attachments(notice):
         mail.attach(*attached)
     return mail
 
 
 @transaction.atomic
-def again(*, notice: Notice, moment: datetime) -> Notice:
+def resend_notice(*, notice: Notice, moment: datetime) -> Notice:
     """Have a notice sent once more that failed, or of which nobody knows whether it arrived; or one that was only kept.
 
     Raises NoticeError for any other, and for one that is being sent at this moment.

@@ -11,7 +11,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from billing.catalog.tenant_lock import lock
 from billing.dunning import notices, overdue_invoices
-from billing.dunning.overdue_invoices import Late
+from billing.dunning.overdue_invoices import OverdueInvoice
 from billing.models import BlockState, Invoice, NoticeKind, SuspendedAccount, Suspension
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
@@ -20,40 +20,40 @@ from clusters.models import Account, AccountBlock
 from portal.core.tenants.models import Ownership, Tenant
 
 AT_ONCE = 200
-WANTED = (BlockState.ASKED, BlockState.BLOCKED)
+BLOCKING = (BlockState.ASKED, BlockState.BLOCKED)
 GONE = (BlockState.LIFTING, BlockState.LIFTED)
 
 
-def is_demanded(late: Late, policies: Policies) -> bool:
+def is_suspension_due(late: OverdueInvoice, policies: Policies) -> bool:
     """Whether the invoice has its tenant suspended, by its policy and by when that was announced."""
-    if late.rests:
+    if late.pause_reason:
         return False
     policy = policies.of(late.tenant, late.due_on)
     day = suspended_from(policy, due_on=late.due_on, announced_on=late.announced_on)
     return day is not None and day <= late.today
 
 
-def begin(late: Iterable[Late], policies: Policies, *, moment: datetime) -> int:
+def begin_suspensions(late: Iterable[OverdueInvoice], policies: Policies, *, moment: datetime) -> int:
     """Suspend tenants that owe too long; how many. Of those that are suspended already, nothing."""
-    by_tenant: dict[int, Late] = {}
+    by_tenant: dict[int, OverdueInvoice] = {}
     for each in late:
-        if not each.suspended and each.tenant not in by_tenant and is_demanded(each, policies):
+        if not each.suspended and each.tenant not in by_tenant and is_suspension_due(each, policies):
             by_tenant[each.tenant] = each
-    return sum(_begun(each, moment) for each in list(by_tenant.values())[:AT_ONCE])
+    return sum(_begin(each, moment) for each in list(by_tenant.values())[:AT_ONCE])
 
 
 @transaction.atomic
-def _begun(late: Late, moment: datetime) -> bool:
+def _begin(late: OverdueInvoice, moment: datetime) -> bool:
     tenant = lock(Tenant(pk=late.tenant))
     invoice = (
         Invoice.objects.select_related("tenant").select_for_update(of=("self",), no_key=True).get(pk=late.pk)
     )
-    due = settlement.balance(invoice=invoice, on=late.today).due.minor
+    due = settlement.load_balance(invoice=invoice, on=late.today).due.minor
     is_suspended = Suspension.objects.filter(tenant=tenant, ended_at=None).exists()
-    if is_suspended or due <= 0 or overdue_invoices.rests(invoice=invoice, moment=moment):
+    if is_suspended or due <= 0 or overdue_invoices.pause_reason(invoice=invoice, moment=moment):
         return False
     row = Suspension.objects.create(tenant=tenant, invoice=invoice, began_at=moment)
-    _ask(row, {account for _, account in _owned([row.tenant_id], moment)}, moment)
+    _request_blocks(row, {account for _, account in _load_owned_accounts([row.tenant_id], moment)}, moment)
     return True
 
 
@@ -65,37 +65,37 @@ def follow_owners(*, moment: datetime) -> None:
     if not suspended:
         return
     owned: dict[int, set[int]] = defaultdict(set)
-    for tenant, account in _owned(suspended, moment):
+    for tenant, account in _load_owned_accounts(suspended, moment):
         owned[suspended[tenant]].add(account)
     blocked: dict[int, set[int]] = defaultdict(set)
-    rows = SuspendedAccount.objects.filter(suspension__in=suspended.values(), state__in=WANTED)
+    rows = SuspendedAccount.objects.filter(suspension__in=suspended.values(), state__in=BLOCKING)
     for suspension, account in rows.values_list("suspension", "account"):
         blocked[suspension].add(account)
     for pk in suspended.values():
         if owned[pk] != blocked[pk]:
-            _follow(pk, moment)
+            _follow_one(pk, moment)
 
 
 @transaction.atomic
-def _follow(pk: int, moment: datetime) -> None:
+def _follow_one(pk: int, moment: datetime) -> None:
     """Under the suspension's lock, so that none is asked for that ends meanwhile: nothing would lift it again."""
     row = Suspension.objects.select_for_update().filter(pk=pk, ended_at=None).first()
     if row is None:
         return
-    owned = {account for _, account in _owned([row.tenant_id], moment)}
-    _ask(row, owned, moment)
+    owned = {account for _, account in _load_owned_accounts([row.tenant_id], moment)}
+    _request_blocks(row, owned, moment)
     back = row.accounts.filter(account__in=owned, state__in=GONE)
     back.update(state=BlockState.ASKED, next_at=moment, tries=0, error="")
     _lift(row.accounts.exclude(account__in=owned), moment)
 
 
-def _owned(tenants: Iterable[int], moment: datetime) -> Iterable[tuple[int, int]]:
+def _load_owned_accounts(tenants: Iterable[int], moment: datetime) -> Iterable[tuple[int, int]]:
     """Each tenant with an account that it owns."""
     rows = Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant__in=[*tenants])
     return rows.filter(Q(since=None) | Q(since__lte=moment)).values_list("tenant", "account")
 
 
-def _ask(row: Suspension, accounts: Iterable[int], moment: datetime) -> None:
+def _request_blocks(row: Suspension, accounts: Iterable[int], moment: datetime) -> None:
     SuspendedAccount.objects.bulk_create(
         (
             SuspendedAccount(suspension=row, tenant_id=row.tenant_id, account_id=account, next_at=moment)
@@ -106,18 +106,18 @@ def _ask(row: Suspension, accounts: Iterable[int], moment: datetime) -> None:
 
 
 def _lift(rows: QuerySet[SuspendedAccount], moment: datetime) -> None:
-    rows.filter(state__in=WANTED).update(state=BlockState.LIFTING, next_at=moment, tries=0, error="")
+    rows.filter(state__in=BLOCKING).update(state=BlockState.LIFTING, next_at=moment, tries=0, error="")
 
 
-def end(late: Iterable[Late], policies: Policies, *, moment: datetime) -> int:
+def end_suspensions(late: Iterable[OverdueInvoice], policies: Policies, *, moment: datetime) -> int:
     """End suspensions that nothing demands any more, since it was paid, credited, given up, paused or is disputed."""
-    demanded = {each.tenant for each in late if is_demanded(each, policies)}
+    demanded = {each.tenant for each in late if is_suspension_due(each, policies)}
     rows = Suspension.objects.filter(ended_at=None).exclude(tenant__in=demanded)
-    return sum(_ended(row.pk, moment) for row in rows[:AT_ONCE])
+    return sum(_end(row.pk, moment) for row in rows[:AT_ONCE])
 
 
 @transaction.atomic
-def _ended(pk: int, moment: datetime) -> bool:
+def _end(pk: int, moment: datetime) -> bool:
     row = Suspension.objects.select_for_update().filter(pk=pk, ended_at=None).first()
     if row is None:
         return False
@@ -127,20 +127,25 @@ def _ended(pk: int, moment: datetime) -> bool:
     return True
 
 
-def tell(*, moment: datetime) -> None:
+def notify_tenants(*, moment: datetime) -> None:
     """Write to whoever was blocked, and whoever is not any more, each once. Three queries where all were."""
     policies = Policies()
     blocked = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.BLOCKED)
-    was_notified, restored = notices.was_told(NoticeKind.SUSPENDED), notices.was_told(NoticeKind.RESTORED)
+    was_notified, restored = (
+        notices.is_suspension_announced(NoticeKind.SUSPENDED),
+        notices.is_suspension_announced(NoticeKind.RESTORED),
+    )
     begun = Suspension.objects.filter(Exists(blocked), ~was_notified, ended_at=None)
     for row in begun.select_related("invoice"):
-        notices.of_suspension(row, NoticeKind.SUSPENDED, policies, moment=moment)
+        notices.make_suspension_notice(row, NoticeKind.SUSPENDED, policies, moment=moment)
     left = SuspendedAccount.objects.filter(suspension=OuterRef("pk"), state=BlockState.LIFTING)
     over = Suspension.objects.filter(
         ~Exists(left), was_notified, ~restored, ended_at__gte=moment - notices.RECENT
     )
     for row in over.select_related("invoice"):
-        notices.of_suspension(row, NoticeKind.RESTORED, policies, moment=moment, blocked=_still_blocked(row))
+        notices.make_suspension_notice(
+            row, NoticeKind.RESTORED, policies, moment=moment, blocked=_still_blocked(row)
+        )
 
 
 def _still_blocked(row: Suspension) -> list[str]:

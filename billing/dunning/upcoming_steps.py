@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db.models import Count, Q, Sum
 
 from billing.dunning import contacts, overdue_invoices
-from billing.dunning.overdue_invoices import Late
+from billing.dunning.overdue_invoices import OverdueInvoice
 from billing.dunning.send import UNTOLD
 from billing.models import (
     UNDECIDED,
@@ -34,7 +34,7 @@ from billing.rules.money import Money
 AT_ONCE = 20  # of each kind
 
 
-def upcoming(late: Late, policy: Policy) -> Mark | None:
+def next_step(late: OverdueInvoice, policy: Policy) -> Mark | None:
     """The first step that was not taken yet, with the day on which it will be; None where none is left."""
     for mark in timeline(policy, due_on=late.due_on):
         if mark.step is Step.SUSPEND:
@@ -44,24 +44,24 @@ def upcoming(late: Late, policy: Policy) -> Mark | None:
             return Mark(max(day or mark.day, late.today), Step.SUSPEND)
         if mark.step is Step.WRITE_OFF:
             return mark
-        if policy.emails and not _is_done(late, mark):
+        if policy.emails and not _is_step_done(late, mark):
             return Mark(max(mark.day, late.today), mark.step, mark.number)
     return None
 
 
-def _is_done(late: Late, mark: Mark) -> bool:
+def _is_step_done(late: OverdueInvoice, mark: Mark) -> bool:
     if mark.step is Step.REMINDER:
         return mark.number <= late.reminders
     return late.past_due_told if mark.step is Step.PAST_DUE else late.announced or late.suspended
 
 
-def is_past_due(late: Late, policy: Policy) -> bool:
+def is_past_due(late: OverdueInvoice, policy: Policy) -> bool:
     """Whether it counts as past due today, by the policy."""
     return late.today >= past_due_from(policy, due_on=late.due_on)
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class OverdueTotal:
     """All that is late, in one currency."""
 
     amount: Money
@@ -69,7 +69,7 @@ class Owed:
     tenants: int
 
 
-def owed(*, moment: datetime) -> list[Owed]:
+def total_overdue(*, moment: datetime) -> list[OverdueTotal]:
     """By currency, what was due before today. One query."""
     rows = invoice_balances.with_left(Invoice.objects.filter(due_on__lt=moment.date())).filter(left__gt=0)
     totals = (
@@ -78,18 +78,18 @@ def owed(*, moment: datetime) -> list[Owed]:
         .annotate(sum=Sum("left"), count=Count("pk"), tenants=Count("tenant", distinct=True))
     )
     return [
-        Owed(Money.from_minor(int(row["sum"]), row["currency"]), row["count"], row["tenants"])
+        OverdueTotal(Money.from_minor(int(row["sum"]), row["currency"]), row["count"], row["tenants"])
         for row in totals.order_by("currency")
     ]
 
 
-def suspended() -> int:
+def count_suspended() -> int:
     """How many tenants are suspended. One query."""
     return Suspension.objects.filter(ended_at=None).count()
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReviewItem:
     """Something that waits for a person."""
 
     what: str  # "Payment", "Notice"
@@ -100,30 +100,30 @@ class Look:
     act: str = ""  # what can be done about it here: "refund" to the card, or a "transfer" that is recorded
 
 
-def to_look_at(*, moment: datetime) -> list[Look]:
+def list_review_items(*, moment: datetime) -> list[ReviewItem]:
     """All that, twenty of each kind. A fixed number of queries."""
     return [
-        *_locked_out(),
-        *_payments(),
-        *_refunds_due(),
-        *_notices(moment),
-        *_refused_addresses(),
-        *_accounts(),
+        *_list_lockout(),
+        *_list_payments(),
+        *_list_refunds_due(),
+        *_list_notices(moment),
+        *_list_refused_addresses(),
+        *_list_accounts(),
     ]
 
 
-def _locked_out() -> Iterator[Look]:
-    if why := overdue_invoices.locked_out():
-        yield Look("Key", f"{why} Nothing is charged and nobody is written to.", "")
+def _list_lockout() -> Iterator[ReviewItem]:
+    if why := overdue_invoices.lockout_reason():
+        yield ReviewItem("Key", f"{why} Nothing is charged and nobody is written to.", "")
 
 
-def _payments() -> Iterator[Look]:
+def _list_payments() -> Iterator[ReviewItem]:
     attempts = PaymentAttempt.objects.filter(state=AttemptState.NEEDS_REVIEW).select_related(
         "invoice", "tenant"
     )
     for each in attempts.order_by("made_at")[:AT_ONCE]:
         number = each.invoice.number or "" if each.invoice else ""
-        yield Look("Payment", each.message, "paymentattempt", each.tenant.slug, number)
+        yield ReviewItem("Payment", each.message, "paymentattempt", each.tenant.slug, number)
     disputes = PaymentDispute.objects.filter(state__in=UNDECIDED).select_related("attempt__invoice", "tenant")
     for row in disputes.order_by("opened_at")[:AT_ONCE]:
         number = row.attempt.invoice.number or "" if row.attempt.invoice else ""
@@ -131,8 +131,8 @@ def _payments() -> Iterator[Look]:
         message = f"Its payer disputes {amount.text} {amount.currency}: answer it at the gateway."
         if row.state == DisputeState.INQUIRY:
             message = f"A bank asks about {amount.text} {amount.currency}: answer it at the gateway, or give it back."
-        yield Look("Dispute", message, "paymentdispute", row.tenant.slug, number)
-    open_refunds = refunds.asking()
+        yield ReviewItem("Dispute", message, "paymentdispute", row.tenant.slug, number)
+    open_refunds = refunds.list_unexplained()
     for back in open_refunds.select_related("attempt__invoice", "tenant").order_by("made_at")[:AT_ONCE]:
         number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
         amount = Money.from_minor(back.amount, back.attempt.currency)
@@ -140,8 +140,8 @@ def _payments() -> Iterator[Look]:
             f"{amount.text} {amount.currency} were given back at the gateway, and are owed again: write a credit "
             "note, or say in the administration that they stay owed."
         )
-        yield Look("Refund", message, "paymentrefund", back.tenant.slug, number)
-    failed = refunds.come_back().select_related("attempt__invoice", "credit_note", "tenant")
+        yield ReviewItem("Refund", message, "paymentrefund", back.tenant.slug, number)
+    failed = refunds.list_not_refunded().select_related("attempt__invoice", "credit_note", "tenant")
     for back in failed.order_by("made_at")[:AT_ONCE]:
         number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
         amount = Money.from_minor(back.amount, back.attempt.currency)
@@ -149,43 +149,43 @@ def _payments() -> Iterator[Look]:
             f"{amount.text} {amount.currency} were not given back for {back.credit_note}: {back.reason.rstrip('.')}. "
             "Give them back again, or transfer them and record that."
         )
-        yield Look("Refund", message, "paymentrefund", back.tenant.slug, number, "refund")
+        yield ReviewItem("Refund", message, "paymentrefund", back.tenant.slug, number, "refund")
     for event in GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).order_by("received_at")[:AT_ONCE]:
-        yield Look("Event", event.why, "gatewayevent", event.tenant_slug)
+        yield ReviewItem("Event", event.why, "gatewayevent", event.tenant_slug)
 
 
-def _refunds_due() -> Iterator[Look]:
-    """Without those whose refund failed, which `_payments` tells with its reason."""
-    failed = set(refunds.come_back().values_list("attempt__invoice", flat=True))
-    for each in refunds_due.listed(limit=AT_ONCE):
+def _list_refunds_due() -> Iterator[ReviewItem]:
+    """Without those whose refund failed, which `_list_payments` tells with its reason."""
+    failed = set(refunds.list_not_refunded().values_list("attempt__invoice", flat=True))
+    for each in refunds_due.list_due(limit=AT_ONCE):
         if each.invoice.pk not in failed:
             act = "refund" if each.to_card.amount else "transfer"
             number, slug = each.invoice.number or "", each.invoice.tenant.slug
-            yield Look("Refund due", each.sentence, "", slug, number, act)
+            yield ReviewItem("Refund due", each.sentence, "", slug, number, act)
 
 
-def _notices(moment: datetime) -> Iterator[Look]:
+def _list_notices(moment: datetime) -> Iterator[ReviewItem]:
     stuck = Q(state=NoticeState.SENDING, sent_at__lt=moment - UNTOLD)
     rows = Notice.objects.filter(stuck | Q(state=NoticeState.FAILED)).select_related("tenant", "invoice")
     for row in rows.order_by("made_at").defer("text", "html")[:AT_ONCE]:
         why = row.why or "The mail server was not heard of again: it may have arrived or not."
         number = row.invoice.number or "" if row.invoice else ""
-        yield Look("Notice", f"{row.get_kind_display()}: {why}", "notice", row.tenant.slug, number)
+        yield ReviewItem("Notice", f"{row.get_kind_display()}: {why}", "notice", row.tenant.slug, number)
 
 
-def _refused_addresses() -> Iterator[Look]:
-    for notice, refused in contacts.all_refused(limit=AT_ONCE):
+def _list_refused_addresses() -> Iterator[ReviewItem]:
+    for notice, refused in contacts.list_refused_notices(limit=AT_ONCE):
         for to, why in refused.items():
             message = f"The mail server refuses {to}: {why.rstrip('.')}. Correct the tenant's billing e-mail."
-            yield Look("E-mail address", message, "notice", notice.tenant.slug)
+            yield ReviewItem("E-mail address", message, "notice", notice.tenant.slug)
 
 
-def _accounts() -> Iterator[Look]:
+def _list_accounts() -> Iterator[ReviewItem]:
     rows = SuspendedAccount.objects.filter(state__in=(BlockState.ASKED, BlockState.LIFTING)).exclude(error="")
     rows = rows.select_related("account__cluster", "tenant", "suspension__invoice")
     for row in rows.order_by("pk")[:AT_ONCE]:
         act = "blocked" if row.state == BlockState.ASKED else "unblocked"
         message = f"{row.account} is not {act} yet: {row.error} It is tried again."
-        yield Look(
+        yield ReviewItem(
             "Suspension", message, "suspendedaccount", row.tenant.slug, row.suspension.invoice.number or ""
         )

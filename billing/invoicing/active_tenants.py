@@ -9,7 +9,7 @@ from billing.models import BillingPeriod, Subscription
 from portal.core.tenants.models import Ownership
 
 
-def staying(periods: Iterable[BillingPeriod]) -> set[int]:
+def list_billable_tenants(periods: Iterable[BillingPeriod]) -> set[int]:
     """The tenants, of whom each has one of the periods, to whom something can be billed for the time behind it.
 
     Those own an account then, are on a plan, or pay for somebody. All others leave. Four queries at most.

@@ -56,7 +56,7 @@ class Figures:
 
 
 @transaction.atomic
-def decide(
+def decide_approval(
     *,
     period: BillingPeriod,
     decision: Decision,
@@ -81,7 +81,7 @@ def decide(
     if not why.strip():
         raise ApprovalError("Say why: the reason is kept with the decision.")
     if seen is not None and seen != (row.total, row.lines):
-        raise ApprovalError(f"It comes to {amount_of(row)} on {row.lines} lines by now: look at it again.")
+        raise ApprovalError(f"It comes to {format_total(row)} on {row.lines} lines by now: look at it again.")
     if Invoice.objects.of_periods().issued().filter(period=period).exists():
         raise ApprovalError("It has been issued already: credit it, or make it void.")
     if row.state != decision:
@@ -90,12 +90,12 @@ def decide(
     return row
 
 
-def amount_of(row: PendingApproval) -> str:
+def format_total(row: PendingApproval) -> str:
     """`1250.00 EUR`"""
     return f"{Money.from_minor(row.total, row.currency).text} {row.currency}"
 
 
-def undecided(periods: Iterable[BillingPeriod]) -> Mapping[int, list[PendingApproval]]:
+def list_undecided(periods: Iterable[BillingPeriod]) -> Mapping[int, list[PendingApproval]]:
     """By tenant, of whom each has one of the periods, what waits or was refused of earlier ones. One query."""
     starts = {period.tenant_id: period.start for period in periods}
     rows = PendingApproval.objects.exclude(state=Decision.APPROVED).filter(
@@ -115,32 +115,38 @@ def hold_for_approval(bills: Sequence[DraftInvoice], *, moment: datetime) -> dic
     """
     if not bills:
         return {}
-    limits = limits_of([bill.owing.tenant for bill in bills])
+    limits = load_limits([bill.owing.tenant for bill in bills])
     existing = {
         row.period_id: row
         for row in PendingApproval.objects.filter(period__in=[b.owing.period for b in bills])
     }
-    usual = _usual([bill for bill in bills if limits[bill.owing.tenant.pk].get((ApprovalMetric.USUAL, ""))])
+    usual = _usual_totals(
+        [bill for bill in bills if limits[bill.owing.tenant.pk].get((ApprovalMetric.USUAL, ""))]
+    )
     pending = {}
     for bill in bills:
         tenant, row = bill.owing.tenant, existing.get(bill.owing.period.pk)
-        figures = figures_of(bill)
-        bounds = _bounds(limits[tenant.pk], figures.total.currency)
+        figures = compute_figures(bill)
+        bounds = _limits_in(limits[tenant.pk], figures.total.currency)
         reasons = [
             *rules.beyond(bounds, total=figures.total, lines=figures.lines, usual=usual.get(tenant.pk))
         ]
         other_reasons = [*_other_currency_reasons(bill, limits[tenant.pk])]
         covered = (
-            row is not None and _covers(row, figures) and all(each in row.reason for each in other_reasons)
+            row is not None
+            and _is_approved(row, figures)
+            and all(each in row.reason for each in other_reasons)
         )
         if (reasons or other_reasons) and not covered:
-            pending[tenant.pk] = _waiting(row, bill, figures, " ".join([*reasons, *other_reasons]), moment)
+            pending[tenant.pk] = _save_pending(
+                row, bill, figures, " ".join([*reasons, *other_reasons]), moment
+            )
         elif row is not None and not covered:
             row.delete()
     return pending
 
 
-def limits_of(tenants: Iterable[Tenant]) -> Mapping[int, Limits]:
+def load_limits(tenants: Iterable[Tenant]) -> Mapping[int, Limits]:
     """By tenant its own bounds, and beside them those of everyone. One query."""
     ids = {tenant.pk for tenant in tenants}
     common: dict[tuple[str, str], Decimal] = {}
@@ -151,24 +157,24 @@ def limits_of(tenants: Iterable[Tenant]) -> Mapping[int, Limits]:
     return {pk: common | own[pk] for pk in ids}
 
 
-def figures_of(bill: DraftInvoice) -> Figures:
+def compute_figures(bill: DraftInvoice) -> Figures:
     """What the bill asks to be paid; what it gives back on credit notes is beside it."""
     zero = Money.zero(bill.owing.due.currency or "USD")
-    apart = line_taxes.rows(bill.divided.apart, zero.currency)
+    apart = line_taxes.sum_taxes(bill.divided.apart, zero.currency)
     total = sum((row.net + row.tax for row in (*bill.taxes, *apart)), zero)
-    other_lines = sum(figures_of(other).lines for other in bill.others)
+    other_lines = sum(compute_figures(other).lines for other in bill.others)
     return Figures(total, len(bill.divided.lines) + len(bill.divided.apart) + other_lines)
 
 
 def _other_currency_reasons(bill: DraftInvoice, limits: Limits) -> Iterator[str]:
     """What documents in other currencies beside the invoice are beyond: its amount in that currency alone."""
     for other in bill.others:
-        figures = figures_of(other)
-        bounds = ApprovalLimits(total=_bounds(limits, figures.total.currency).total)
+        figures = compute_figures(other)
+        bounds = ApprovalLimits(total=_limits_in(limits, figures.total.currency).total)
         yield from rules.beyond(bounds, total=figures.total, lines=0, usual=None)
 
 
-def _bounds(limits: Limits, currency: str) -> ApprovalLimits:
+def _limits_in(limits: Limits, currency: str) -> ApprovalLimits:
     times, lines = limits.get((ApprovalMetric.USUAL, "")), limits.get((ApprovalMetric.LINES, ""))
     total = limits.get((ApprovalMetric.TOTAL, currency))
     return ApprovalLimits(
@@ -178,7 +184,7 @@ def _bounds(limits: Limits, currency: str) -> ApprovalLimits:
     )
 
 
-def _usual(bills: Sequence[DraftInvoice]) -> dict[int, Money]:
+def _usual_totals(bills: Sequence[DraftInvoice]) -> dict[int, Money]:
     """By tenant the mean of its last invoices before the period, in the currency of the bill. One query, if any."""
     if not bills:
         return {}
@@ -201,7 +207,7 @@ def _usual(bills: Sequence[DraftInvoice]) -> dict[int, Money]:
     return {tenant: usual for tenant, totals in amounts.items() if (usual := rules.mean(totals)) is not None}
 
 
-def _covers(row: PendingApproval, figures: Figures) -> bool:
+def _is_approved(row: PendingApproval, figures: Figures) -> bool:
     """Whether it was approved, and for no less than that."""
     return (
         row.state == Decision.APPROVED
@@ -211,7 +217,7 @@ def _covers(row: PendingApproval, figures: Figures) -> bool:
     )
 
 
-def _waiting(
+def _save_pending(
     row: PendingApproval | None, bill: DraftInvoice, figures: Figures, reason: str, moment: datetime
 ) -> PendingApproval:
     """The row that says so. What waits or was refused with just these figures stays as it is."""
@@ -232,7 +238,7 @@ def _waiting(
     return row
 
 
-def mark(drafts: Iterable[Invoice]) -> None:
+def mark_pending(drafts: Iterable[Invoice]) -> None:
     """Have the drafts say that they wait."""
     fresh = [draft for draft in drafts if draft.state != InvoiceState.PENDING_APPROVAL]
     Invoice.objects.filter(pk__in=[draft.pk for draft in fresh]).update(state=InvoiceState.PENDING_APPROVAL)

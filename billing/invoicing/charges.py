@@ -41,15 +41,15 @@ class ChargeInputs:
     in_order: InOrder
 
 
-def owed(books: ChargeInputs) -> dict[Key, Owed]:
+def calculate_charges(books: ChargeInputs) -> dict[Key, Owed]:
     """By key what is owed since ever, in whole minor units.
 
     A key that was billed and holds nothing any more still has its part, of zero, in a price that is
     computed over all projects, so that its line says how the rest is shared.
     """
     charges: dict[Key, Owed] = {}
-    free = _allowed(books)
-    for (service, price_id), together in _groups(books).items():
+    free = _apply_allowances(books)
+    for (service, price_id), together in _usage_by_price(books).items():
         price = books.prices[price_id]
         part, allowance = free.get((service, price_id), (Fraction(0), None))
         if price.scale or price.allowance_id is not None:
@@ -62,11 +62,11 @@ def owed(books: ChargeInputs) -> dict[Key, Owed]:
             charges |= {key: Owed(seconds, model) for key, seconds in together.items() if seconds}
     if books.terms is not None:
         for service in books.periods:
-            charges |= _flat(books, books.terms, service, charges)
+            charges |= _term_charges(books, books.terms, service, charges)
     return charges
 
 
-def _groups(books: ChargeInputs) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
+def _usage_by_price(books: ChargeInputs) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
     """By service period and price what each key used; nothing, for keys that were only billed."""
     groups: dict[tuple[Period, int], dict[LineKey, Fraction]] = defaultdict(dict)
     keys = {*books.used, *(key for key in books.billed if isinstance(key, LineKey))}
@@ -75,7 +75,7 @@ def _groups(books: ChargeInputs) -> dict[tuple[Period, int], dict[LineKey, Fract
     return groups
 
 
-def _allowed(books: ChargeInputs) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
+def _apply_allowances(books: ChargeInputs) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
     """By service period and price the resource-seconds that an allowance includes, and how it stands there."""
     by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
     if books.terms is None:
@@ -88,19 +88,19 @@ def _allowed(books: ChargeInputs) -> dict[tuple[Period, int], tuple[Fraction, Ma
             if allowance.tenant_id is not None:  # which stands in the place of one that prices name
                 continue
             for run in unbroken(periods):
-                by_price |= _stands(books, books.terms, allowance, run)
+                by_price |= _allowance_balances(books, books.terms, allowance, run)
     return by_price
 
 
-def _stands(
+def _allowance_balances(
     books: ChargeInputs, terms: Terms, allowance: Allowance, periods: Sequence[Period]
 ) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
-    """As `_allowed`, of one allowance in periods that follow each other."""
+    """As `_apply_allowances`, of one allowance in periods that follow each other."""
     by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
     allowance_parts = [_allowance_parts(terms, allowance, period) for period in periods]
-    uses = [_uses(books, allowance.pk, period) for period in periods]
+    uses = [_covered_usage(books, allowance.pk, period) for period in periods]
     period_totals = [
-        (_hours(each, period), sum(use.values(), Fraction(0)))
+        (_included_hours(each, period), sum(use.values(), Fraction(0)))
         for each, use, period in zip(allowance_parts, uses, periods, strict=True)
     ]
     stands = included(rollover=allowance.rollover, periods=period_totals)
@@ -109,16 +109,16 @@ def _stands(
             parted = {price: min(seconds, stand.available) for price, seconds in use.items()}
         else:
             parted = dict(books.in_order(period, use, stand.available))
-        shown = _included_by(allowance, each, terms.seconds(allowance.version_id, period), period, stand)
+        shown = _allowance_detail(allowance, each, terms.seconds(allowance.version_id, period), period, stand)
         by_price |= {(period, price): (part, shown) for price, part in parted.items()}
     return by_price
 
 
-Given = list[tuple[Decimal, int]]
+AllowanceParts = list[tuple[Decimal, int]]
 """Hours of an allowance per period, and for how many seconds of one they hold."""
 
 
-def _allowance_parts(terms: Terms, allowance: Allowance, period: Period) -> Given:
+def _allowance_parts(terms: Terms, allowance: Allowance, period: Period) -> AllowanceParts:
     """What the plan includes, and what the tenant's own do in its place."""
     rows = [
         row
@@ -128,15 +128,15 @@ def _allowance_parts(terms: Terms, allowance: Allowance, period: Period) -> Give
     return [(row.hours, terms.seconds_in_force(row, period)) for row in rows]
 
 
-def _hours(allowance_parts: Given, period: Period) -> Fraction:
+def _included_hours(allowance_parts: AllowanceParts, period: Period) -> Fraction:
     return sum(
         (Fraction(hours) * Fraction(seconds, period.whole_seconds) for hours, seconds in allowance_parts),
         Fraction(0),
     )
 
 
-def _included_by(
-    allowance: Allowance, allowance_parts: Given, seconds: int, period: Period, stand: Included
+def _allowance_detail(
+    allowance: Allowance, allowance_parts: AllowanceParts, seconds: int, period: Period, stand: Included
 ) -> dict[str, Any]:
     """How it stands in the period, as the lines of the use that it covers say it."""
     allowance_terms = {
@@ -146,15 +146,16 @@ def _included_by(
         "used": str(stand.used),
     }
     if allowance_parts == [(allowance.hours, seconds)]:
-        return allowance_terms | {"hours": _plain(allowance.hours), "seconds": seconds}
+        return allowance_terms | {"hours": _decimal_text(allowance.hours), "seconds": seconds}
     return allowance_terms | {
         "given": [
-            {"hours": _plain(hours), "seconds": part_seconds} for hours, part_seconds in allowance_parts
+            {"hours": _decimal_text(hours), "seconds": part_seconds}
+            for hours, part_seconds in allowance_parts
         ]
     }
 
 
-def _uses(books: ChargeInputs, allowance: int, period: Period) -> dict[int, Fraction]:
+def _covered_usage(books: ChargeInputs, allowance: int, period: Period) -> dict[int, Fraction]:
     """By price what was used of those that the allowance covers."""
     by_price: dict[int, Fraction] = defaultdict(Fraction)
     for key, seconds in books.used.items():
@@ -163,7 +164,9 @@ def _uses(books: ChargeInputs, allowance: int, period: Period) -> dict[int, Frac
     return dict(by_price)
 
 
-def _flat(books: ChargeInputs, terms: Terms, service: Period, use: Mapping[Key, Owed]) -> dict[Key, Owed]:
+def _term_charges(
+    books: ChargeInputs, terms: Terms, service: Period, use: Mapping[Key, Owed]
+) -> dict[Key, Owed]:
     """Fees, the commitment and discounts of one service period, of each version that the tenant was on."""
     charges: dict[Key, Owed] = {}
     for version, currency in terms.currencies.items():
@@ -172,7 +175,7 @@ def _flat(books: ChargeInputs, terms: Terms, service: Period, use: Mapping[Key, 
             continue
         of_version = dict(_fees(books, terms, service, version))
         if service <= books.period:
-            amount = _sum(use, books, service, version, currency)
+            amount = _price_usage(use, books, service, version, currency)
             of_version |= _commitment(terms, service, version, amount)
             charged = amount
         else:
@@ -187,7 +190,7 @@ def _fees(books: ChargeInputs, terms: Terms, service: Period, version: int) -> I
         seconds = terms.seconds_in_force(fee, service)
         if seconds and (fee.in_advance or service <= books.period):
             amount = Fee(fee.amount).owed(terms.currencies[version], Fraction(seconds, service.whole_seconds))
-            share_terms = {"fee": _plain(fee.amount), "seconds": seconds, "of": service.whole_seconds}
+            share_terms = {"fee": _decimal_text(fee.amount), "seconds": seconds, "of": service.whole_seconds}
             yield TermKey(service, TermKind.FEE, fee.pk), Owed(Fraction(0), None, Share(amount, share_terms))
 
 
@@ -203,7 +206,11 @@ def _commitment(terms: Terms, service: Period, version: int, use: Money) -> dict
     parts = [(Commitment(row.amount, row.overage_factor), Fraction(part, of)) for row, part in active_rows]
     amount = committed(parts, use, whole=Fraction(seconds, of))
     each = [
-        {"commitment": _plain(row.amount), "factor": _plain(row.overage_factor), "seconds": part}
+        {
+            "commitment": _decimal_text(row.amount),
+            "factor": _decimal_text(row.overage_factor),
+            "seconds": part,
+        }
         for row, part in active_rows
     ]
     plain = len(active_rows) == 1 and active_rows[0][1] == seconds
@@ -226,8 +233,8 @@ def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iter
         of = service.whole_seconds if discount.percent is None else terms.seconds(version, service)
         amount = Discount(discount.percent, discount.amount).owed(base, Fraction(seconds, of))
         share_terms = {
-            "percent": None if discount.percent is None else _plain(discount.percent),
-            "off": None if discount.amount is None else _plain(discount.amount),
+            "percent": None if discount.percent is None else _decimal_text(discount.percent),
+            "off": None if discount.amount is None else _decimal_text(discount.amount),
             "seconds": seconds,
             "of": of,
             "base": base.minor,
@@ -239,7 +246,9 @@ def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iter
         base += amount
 
 
-def _sum(use: Mapping[Key, Owed], books: ChargeInputs, service: Period, version: int, currency: str) -> Money:
+def _price_usage(
+    use: Mapping[Key, Owed], books: ChargeInputs, service: Period, version: int, currency: str
+) -> Money:
     """What the use of one service period comes to at the version's prices."""
     return sum(
         (
@@ -253,5 +262,5 @@ def _sum(use: Mapping[Key, Owed], books: ChargeInputs, service: Period, version:
     )
 
 
-def _plain(number: Decimal) -> str:
+def _decimal_text(number: Decimal) -> str:
     return f"{number.normalize():f}"

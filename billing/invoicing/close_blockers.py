@@ -9,17 +9,17 @@ from django.db.models import Q
 
 from billing.catalog import billing_periods
 from billing.invoicing import missing_usage, statements
-from billing.invoicing.close_readiness import Rated
+from billing.invoicing.close_readiness import RatedPeriod
 from billing.invoicing.close_results import Block
 from billing.invoicing.missing_usage import Doubt
 from billing.models import BillingPeriod, PendingApproval, PeriodTotal, Verdict
 from portal.core.tenants.models import Tenant
 
 
-def blocks(
+def find_blocks(
     tenant: Tenant,
     period: BillingPeriod,
-    rated: Sequence[Rated],
+    rated: Sequence[RatedPeriod],
     waiting: Sequence[PendingApproval],
     *,
     at: datetime,
@@ -29,23 +29,23 @@ def blocks(
     Of a period that is not over nothing else is said.
     """
     if period.end > at:
-        sentence = f"{_name(period)} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that."
+        sentence = f"{_period_name(period)} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that."
         yield Block("not-over", sentence)
         return
     unclosed = [each for each in rated if each.end <= period.start and not each.closed]
     if waiting:
         yield Block(
             "earlier-pending-approval",
-            f"{_name(waiting[0].period)} waits for approval and is not issued: approve it, or correct what is wrong, "
-            "and close it first.",
+            f"{_period_name(waiting[0].period)} waits for approval and is not issued: approve it, or correct "
+            "what is wrong, and close it first.",
         )
     elif any(each.charged or each.unpriced for each in unclosed):
-        yield from _earlier(tenant, unclosed)
+        yield from _find_earlier(tenant, unclosed)
     if any(each.unpriced for each in rated):
-        yield from _unpriced(tenant, period)
+        yield from _find_unpriced(tenant, period)
 
 
-def doubts(
+def find_doubts(
     period: BillingPeriod,
     behind: Sequence[tuple[str, datetime | None]],
     doubted: Sequence[Doubt],
@@ -53,10 +53,10 @@ def doubts(
     now: datetime,
 ) -> list[Doubt]:
     """What usage may be missing; the operator may accept it with a reason."""
-    return [*missing_usage.behind(_name(period), period, behind, now=now), *doubted]
+    return [*missing_usage.describe_lag(_period_name(period), period, behind, now=now), *doubted]
 
 
-def unread(open_doubts: Sequence[Doubt]) -> Block:
+def block_for_doubts(open_doubts: Sequence[Doubt]) -> Block:
     """That usage may be missing, and nobody has accepted it."""
     missing, todo = (
         " ".join(doubt.fact for doubt in open_doubts),
@@ -66,7 +66,7 @@ def unread(open_doubts: Sequence[Doubt]) -> Block:
     return Block("incomplete", sentence)
 
 
-def _earlier(tenant: Tenant, unclosed: Sequence[Rated]) -> Iterator[Block]:
+def _find_earlier(tenant: Tenant, unclosed: Sequence[RatedPeriod]) -> Iterator[Block]:
     """The first earlier period with usage that is not closed: its own, or one of a tenant that it pays for."""
     earlier = (
         PeriodTotal.objects.filter(
@@ -82,12 +82,13 @@ def _earlier(tenant: Tenant, unclosed: Sequence[Rated]) -> Iterator[Block]:
     if earlier is not None:
         whose = "" if earlier.tenant == tenant else f" of {earlier.tenant.name}, which it pays for,"
         yield Block(
-            "earlier-open", f"{_name(earlier.period)} has usage{whose} and is not closed: close it first."
+            "earlier-open",
+            f"{_period_name(earlier.period)} has usage{whose} and is not closed: close it first.",
         )
 
 
-def _unpriced(tenant: Tenant, period: BillingPeriod) -> Iterator[Block]:
-    missing = statements.unpriced(tenant=tenant, period=period)
+def _find_unpriced(tenant: Tenant, period: BillingPeriod) -> Iterator[Block]:
+    missing = statements.list_unpriced(tenant=tenant, period=period)
     if missing:
         listed = ", ".join(
             f"{row.resource_hours} {row.resource.upper() if row.resource == 'gpu' else row.resource}-hours"
@@ -98,5 +99,5 @@ def _unpriced(tenant: Tenant, period: BillingPeriod) -> Iterator[Block]:
         yield Block("unpriced", sentence)
 
 
-def _name(period: BillingPeriod) -> str:
+def _period_name(period: BillingPeriod) -> str:
     return billing_periods.name(period)

@@ -18,7 +18,7 @@ from portal.core.tenants.models import Ownership
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class RatedPeriod:
     """One billing period in which a tenant has rated usage."""
 
     tenant: int  # whose usage it is
@@ -31,7 +31,7 @@ class Rated:
     charged: bool  # it has charged use
 
 
-def rated_up_to(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Rated]]:
+def load_rated_periods(periods: Sequence[BillingPeriod]) -> Mapping[int, list[RatedPeriod]]:
     """By who pays, of whom each has one of the periods here: all that end with it or before it. One query.
 
     Periods of tenants that others pay for are theirs; one more query then. They are closed as those of who pays are.
@@ -51,16 +51,18 @@ def rated_up_to(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Rated]]:
         )
         .order_by("period")
     )
-    by_payer: dict[int, list[Rated]] = defaultdict(list)
+    by_payer: dict[int, list[RatedPeriod]] = defaultdict(list)
     for payer, tenant, period, start, end, closed_at, newest, unpriced, charged in rows:
         if end <= until[payer or tenant]:
-            row = Rated(tenant, period, start, end, closed_at is not None, newest, unpriced, charged)
+            row = RatedPeriod(tenant, period, start, end, closed_at is not None, newest, unpriced, charged)
             by_payer[payer or tenant].append(row)
     foreign = {payer for payer, rows in by_payer.items() if any(row.tenant != payer for row in rows)}
-    return _closed_as(by_payer, foreign) if foreign else by_payer
+    return _follow_payers(by_payer, foreign) if foreign else by_payer
 
 
-def _closed_as(by_payer: Mapping[int, list[Rated]], payers: set[int]) -> dict[int, list[Rated]]:
+def _follow_payers(
+    by_payer: Mapping[int, list[RatedPeriod]], payers: set[int]
+) -> dict[int, list[RatedPeriod]]:
     """What others used is closed where who pays has closed a period that reaches as far."""
     closed = BillingPeriod.objects.filter(tenant__in=payers, closed_at__isnull=False).order_by()
     last = dict(closed.values_list("tenant").annotate(Max("end")))
@@ -73,7 +75,7 @@ def _closed_as(by_payer: Mapping[int, list[Rated]], payers: set[int]) -> dict[in
     }
 
 
-def owned(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:
+def load_accounts(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:
     """By who pays, of whom each has one of the periods, the accounts of whose use it paid in it. Two queries."""
     own = {period.tenant_id: period for period in periods}
     paid: dict[int, list[int]] = defaultdict(list)
@@ -93,7 +95,7 @@ def owned(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:
     return accounts
 
 
-def incomplete(
+def find_incomplete_clusters(
     periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]], *, now: datetime
 ) -> Mapping[int, list[tuple[str, datetime | None]]]:
     """By tenant the clusters of its accounts that the period may still lack usage of: name, watermark. One query.
@@ -113,7 +115,7 @@ def incomplete(
     return by_tenant
 
 
-def vanished(
+def find_vanished_runs(
     periods: Iterable[BillingPeriod], accounts: Mapping[int, set[int]]
 ) -> Mapping[int, list[Vanished]]:
     """By tenant the runs of its accounts in the period that are open, and lost by their scheduler. One query."""

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
-from billing.dunning.email_text import address, one_line
+from billing.dunning.email_text import one_line, page_url
 from billing.invoicing.close_results import STUCK, Outcome
 from billing.models import CloseKind, CloseReport, CloseRun, ReportState
 from billing.rules.formatting import money_text
@@ -38,29 +38,29 @@ BILLED: Mapping[str, Sequence[Outcome]] = {
 log = structlog.get_logger("billing.invoicing.close_reports")
 
 
-def write(run: CloseRun, tallies: Sequence[Tally]) -> None:
+def write_report(run: CloseRun, tallies: Sequence[Tally]) -> None:
     """For the transaction that ends the run."""
     year, number = parse_month(run.month)
     zone = ZoneInfo("UTC")
     month = label(period_starting_in(year, number, zone=zone, anchor_day=1), zone)
     done = [tally for tally in tallies if tally.outcome in BILLED[run.kind]]
-    billed, waits = sum(tally.tenants for tally in done), _count(tallies, STUCK)
+    billed, waits = sum(tally.tenants for tally in done), _count_tenants(tallies, STUCK)
     is_preview = run.kind == CloseKind.REHEARSAL
-    subject = f"{month} {'previewed' if is_preview else 'issued'}: {_tenants(billed)}" + (
+    subject = f"{month} {'previewed' if is_preview else 'issued'}: {_format_tenants(billed)}" + (
         f", {waits} waiting" if waits else ""
     )
     did = "would get invoices" if is_preview else "got their invoices"
-    sums = " + ".join(money_text(amount) for amount in _sums(done)) or "nothing to pay"
+    sums = " + ".join(money_text(amount) for amount in _format_sums(done)) or "nothing to pay"
     paragraphs = [
         f"The schedule {'previewed' if is_preview else 'issued'} {month}.",
         *([run.error] if run.error else []),
-        f"{_tenants(billed)} {did}: {sums}." if billed else f"No tenant {did}.",
-        *_waiting(run, waits),
+        f"{_format_tenants(billed)} {did}: {sums}." if billed else f"No tenant {did}.",
+        *_list_blocked(run, waits),
         "The preview changed nothing."
         if is_preview
         else "What waits is not tried again by itself: issue it by hand.",
     ]
-    if checkout := address("operator_close"):
+    if checkout := page_url("operator_close"):
         paragraphs.append(f"{checkout}?month={run.month}")
     CloseReport.objects.create(
         run=run,
@@ -70,7 +70,7 @@ def write(run: CloseRun, tallies: Sequence[Tally]) -> None:
     )
 
 
-def post(*, moment: datetime) -> int:
+def send_reports(*, moment: datetime) -> int:
     """Send what waits, and say how many. By two at once, or again after a kill, no report is sent twice.
 
     Must not be called inside a transaction: each is claimed by a commit before it is sent.
@@ -84,10 +84,10 @@ def post(*, moment: datetime) -> int:
         return 0
     people = User.objects.filter(is_staff=True, is_active=True).exclude(email="")
     to = sorted(people.values_list("email", flat=True))
-    return sum(_sent(report, to, moment) for report in reports)
+    return sum(_send(report, to, moment) for report in reports)
 
 
-def _sent(report: CloseReport, to: list[str], moment: datetime) -> bool:
+def _send(report: CloseReport, to: list[str], moment: datetime) -> bool:
     claimed = CloseReport.objects.filter(pk=report.pk, state=ReportState.WAITING)
     server = get_connection()
     try:
@@ -125,12 +125,12 @@ def _hand_over(report: CloseReport, to: list[str], server: BaseEmailBackend, mom
     return False
 
 
-def _waiting(run: CloseRun, count: int) -> list[str]:
+def _list_blocked(run: CloseRun, count: int) -> list[str]:
     """Who waits and why, one a line."""
     if not count:
         return []
     rows = run.results.filter(outcome__in=STUCK).select_related("tenant").order_by("tenant__slug")[:LISTED]
-    lines = [f"{_tenants(count)} {'waits' if count == 1 else 'wait'}:"]
+    lines = [f"{_format_tenants(count)} {'waits' if count == 1 else 'wait'}:"]
     for row in rows:
         why = " ".join(block["sentence"] for block in row.told["blocks"]) or row.told["reason"]
         lines.append(f"- {one_line(row.tenant.name)} ({row.outcome}): {one_line(why)}")
@@ -139,11 +139,11 @@ def _waiting(run: CloseRun, count: int) -> list[str]:
     return ["\n".join(lines)]
 
 
-def _count(tallies: Sequence[Tally], outcomes: Collection[Outcome]) -> int:
+def _count_tenants(tallies: Sequence[Tally], outcomes: Collection[Outcome]) -> int:
     return sum(tally.tenants for tally in tallies if tally.outcome in outcomes)
 
 
-def _sums(tallies: Sequence[Tally]) -> list[Money]:
+def _format_sums(tallies: Sequence[Tally]) -> list[Money]:
     """One amount for each currency, of what is billed."""
     sums: dict[str, int] = {}
     for tally in tallies:
@@ -152,5 +152,5 @@ def _sums(tallies: Sequence[Tally]) -> list[Money]:
     return [Money.from_minor(total, currency) for currency, total in sorted(sums.items())]
 
 
-def _tenants(number: int) -> str:
+def _format_tenants(number: int) -> str:
     return f"{number:,} tenant" + ("" if number == 1 else "s")

@@ -29,7 +29,7 @@ STUCK = frozenset({Outcome.PENDING_APPROVAL, Outcome.BLOCKED, Outcome.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RelatedDocument:
     """A document that a close issued beside the period's invoice: an invoice of corrections or a credit note."""
 
     kind: str
@@ -47,7 +47,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class TenantClose:
     """One tenant's close. `reason` says in sentences what blocks it and what to do; `note` what to look at."""
 
     tenant: str
@@ -56,23 +56,23 @@ class Closed:
     total: Money | None = None
     reason: str = ""
     note: str = ""
-    beside: tuple[Beside, ...] = ()
+    related_documents: tuple[RelatedDocument, ...] = ()
     blocks: tuple[Block, ...] = ()
     change: Change | None = None  # from the period before; told by a rehearsal
 
 
-def blocked(slug: str, blocks: Sequence[Block]) -> Closed:
+def make_blocked(slug: str, blocks: Sequence[Block]) -> TenantClose:
     """With all that blocks it."""
     reason = " ".join(block.sentence for block in blocks)
-    return Closed(slug, Outcome.BLOCKED, reason=reason, blocks=tuple(blocks))
+    return TenantClose(slug, Outcome.BLOCKED, reason=reason, blocks=tuple(blocks))
 
 
-def closed(slug: str, invoice: Invoice, outcome: Outcome) -> Closed:
+def make_invoiced(slug: str, invoice: Invoice, outcome: Outcome) -> TenantClose:
     """With the invoice's number and total."""
-    return Closed(slug, outcome, invoice.number or "", Money.from_minor(invoice.total, invoice.currency))
+    return TenantClose(slug, outcome, invoice.number or "", Money.from_minor(invoice.total, invoice.currency))
 
 
-def all_of_month(outcomes: Sequence[Closed], names: Sequence[str]) -> Closed:
+def combine_periods(outcomes: Sequence[TenantClose], names: Sequence[str]) -> TenantClose:
     """Of the periods that begin in one month: what keeps one of them open, or else the last that has an invoice.
 
     What else is issued stands beside it. `outcomes` are those of the first period and of the others, as far as these
@@ -84,11 +84,11 @@ def all_of_month(outcomes: Sequence[Closed], names: Sequence[str]) -> Closed:
     main = (
         outcomes[-1] if is_stuck else next((each for each in reversed(outcomes) if each.number), outcomes[-1])
     )
-    documents: list[Beside] = []
+    documents: list[RelatedDocument] = []
     for each in outcomes:
         if each is not main and each.total and each.number:
-            documents.append(Beside("invoice", each.number, each.total))
-        documents += each.beside
+            documents.append(RelatedDocument("invoice", each.number, each.total))
+        documents += each.related_documents
     notes = [note for each in outcomes for note in (each.note, "" if each is main else each.reason)]
     done = names[: len(outcomes) - 1 - is_stuck]
     if done:
@@ -98,14 +98,14 @@ def all_of_month(outcomes: Sequence[Closed], names: Sequence[str]) -> Closed:
     for name in names[len(done) :]:
         notes.append(f"{name} begins in the same month and is open: {why}")
         why = "it waits for the period before it." if is_stuck else why
-    return replace(main, note=" ".join(filter(None, notes)), beside=tuple(documents))
+    return replace(main, note=" ".join(filter(None, notes)), related_documents=tuple(documents))
 
 
 _COUNTS = {1: "Two", 2: "Three"}
 
 
-def beside(invoice: Invoice) -> Beside:
+def make_related_document(invoice: Invoice) -> RelatedDocument:
     """Of a document that was issued beside the invoice of the period."""
     original = invoice.original.number if invoice.original else None
     total = Money.from_minor(invoice.total, invoice.currency)
-    return Beside(invoice.kind, invoice.number or "", total, original or "")
+    return RelatedDocument(invoice.kind, invoice.number or "", total, original or "")

@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, QuerySet, Sum
 
 from billing.invoicing import close_reports, close_summary, month_close
-from billing.invoicing.close_results import STUCK, Closed, Outcome
+from billing.invoicing.close_results import STUCK, Outcome, TenantClose
 from billing.models import CloseKind, CloseResult, CloseRun
 from billing.rules.money import Money
 from billing.rules.period import parse_month
@@ -41,7 +41,7 @@ class Tally:
     total: int
 
 
-def ask(
+def request_run(
     *,
     month: str,
     kind: CloseKind,
@@ -83,7 +83,7 @@ def ask(
     return run
 
 
-def perform(run_id: int, *, clock: Callable[[], datetime]) -> bool:
+def perform_run(run_id: int, *, clock: Callable[[], datetime]) -> bool:
     """Close tenant by tenant, and keep what becomes of each; whether this call did anything.
 
     Called again, or by two workers at once, it goes on where it ended. What a worker had issued when it
@@ -93,10 +93,10 @@ def perform(run_id: int, *, clock: Callable[[], datetime]) -> bool:
     """
     with locks.alone(Work.CLOSING, run_id) as ours:
         run = CloseRun.objects.undone().filter(pk=run_id).first() if ours else None
-        if run is None or _waits_for_another(run):
+        if run is None or _has_run_before(run):
             return False
         closed_tenants = run.results.values("tenant")
-        waiting = list(_tenants(run).exclude(pk__in=closed_tenants).order_by("slug"))
+        waiting = list(_list_tenants(run).exclude(pk__in=closed_tenants).order_by("slug"))
         run.begun_at, run.attempts = run.begun_at or clock(), run.attempts + 1
         run.total = run.done + len(waiting)
         if run.attempts > ATTEMPTS:
@@ -105,32 +105,32 @@ def perform(run_id: int, *, clock: Callable[[], datetime]) -> bool:
         with acting_as(run.by, why=run.accept_incomplete):
             run.save()
             for start in range(0, len(waiting), month_close.TOGETHER):
-                _close(run, waiting[start : start + month_close.TOGETHER], clock())
+                _close_tenants(run, waiting[start : start + month_close.TOGETHER], clock())
             run.ended_at = clock()
             with transaction.atomic():
                 run.save()
                 if run.scheduled:
-                    close_reports.write(run, counts(run))
+                    close_reports.write_report(run, count_outcomes(run))
     return True
 
 
-def _tenants(run: CloseRun) -> QuerySet[Tenant]:
+def _list_tenants(run: CloseRun) -> QuerySet[Tenant]:
     if not run.scheduled:
         return Tenant.objects.all()
     return Tenant.objects.filter(pk__in=run.scheduled_closes.values("tenant"))
 
 
-def _waits_for_another(run: CloseRun) -> bool:
+def _has_run_before(run: CloseRun) -> bool:
     earlier = CloseRun.objects.undone().filter(kind=CloseKind.ISSUE, month__lt=run.month)
     return run.kind == CloseKind.ISSUE and earlier.exists()
 
 
-def newest(month: str) -> CloseRun | None:
+def get_newest_run(month: str) -> CloseRun | None:
     """The last run of the month that was asked for."""
     return CloseRun.objects.filter(month=month).order_by("-pk").first()
 
 
-def counts(run: CloseRun) -> list[Tally]:
+def count_outcomes(run: CloseRun) -> list[Tally]:
     """Two queries."""
     rows = run.results.values("outcome", "currency").annotate(tenants=Count("id"), sum=Sum("total"))
     tallies = [
@@ -138,21 +138,23 @@ def counts(run: CloseRun) -> list[Tally]:
         for row in rows.order_by("outcome", "currency")
     ]
     with connection.cursor() as cursor:
-        cursor.execute(_BESIDE, {"stuck": sorted(STUCK), "issued": Outcome.ISSUED.value, "run": run.pk})
+        cursor.execute(
+            _DOCUMENT_TOTALS, {"stuck": sorted(STUCK), "issued": Outcome.ISSUED.value, "run": run.pk}
+        )
         return tallies + [
             Tally(outcome, currency, tenants, Money.of(total, currency).minor)
             for outcome, currency, tenants, total in cursor.fetchall()
         ]
 
 
-def in_the_way(run: CloseRun) -> list[tuple[str, int]]:
+def count_blocks(run: CloseRun) -> list[tuple[str, int]]:
     """What blocks, by its code, and how many tenants; what blocks most is first. One query."""
     with connection.cursor() as cursor:
-        cursor.execute(_IN_THE_WAY, [run.pk])
+        cursor.execute(_BLOCK_COUNTS, [run.pk])
         return [(code, tenants) for code, tenants in cursor.fetchall()]
 
 
-def results(
+def list_results(
     run: CloseRun, *, outcomes: Sequence[str] = (), code: str = "", after: int = 0, limit: int
 ) -> tuple[list[CloseResult], int]:
     """The first results behind one, by tenant, and the cursor of the page behind them; 0 where there is none."""
@@ -165,10 +167,10 @@ def results(
     return rows[:limit], rows[limit - 1].pk if len(rows) > limit else 0
 
 
-def _close(run: CloseRun, tenants: Sequence[Tenant], moment: datetime) -> None:
+def _close_tenants(run: CloseRun, tenants: Sequence[Tenant], moment: datetime) -> None:
     year, month = parse_month(run.month)
     closed = list(
-        month_close.close(
+        month_close.close_month(
             tenants=tenants,
             year=year,
             month=month,
@@ -179,12 +181,12 @@ def _close(run: CloseRun, tenants: Sequence[Tenant], moment: datetime) -> None:
     )
     ids = {tenant.slug: tenant.pk for tenant in tenants}
     with transaction.atomic():
-        CloseResult.objects.bulk_create([_result(run, ids[one.tenant], one) for one in closed])
+        CloseResult.objects.bulk_create([_make_result(run, ids[one.tenant], one) for one in closed])
         run.done, run.attempts = run.done + len(closed), 1
         run.save(update_fields=["done", "attempts"])
 
 
-def _result(run: CloseRun, tenant: int, one: Closed) -> CloseResult:
+def _make_result(run: CloseRun, tenant: int, one: TenantClose) -> CloseResult:
     return CloseResult(
         run=run,
         tenant_id=tenant,
@@ -192,11 +194,11 @@ def _result(run: CloseRun, tenant: int, one: Closed) -> CloseResult:
         number="" if run.kind == CloseKind.REHEARSAL and one.outcome == "issued" else one.number,
         currency=one.total.currency if one.total else "",
         total=one.total.minor if one.total else None,
-        told=close_summary.data(one, rehearsed=run.kind == CloseKind.REHEARSAL),
+        told=close_summary.to_json(one, rehearsed=run.kind == CloseKind.REHEARSAL),
     )
 
 
-_BESIDE = """
+_DOCUMENT_TOTALS = """
 SELECT CASE WHEN r.outcome = ANY (%(stuck)s) THEN %(issued)s ELSE r.outcome END, other ->> 'currency',
        count(DISTINCT r.id) FILTER (WHERE r.outcome = ANY (%(stuck)s)), sum((other ->> 'total')::numeric)
 FROM billing_closeresult r, jsonb_array_elements(r.told -> 'beside') AS other
@@ -204,7 +206,7 @@ WHERE r.run_id = %(run)s GROUP BY 1, 2 ORDER BY 1, 2
 """
 """What stands beside a period that is stuck is issued."""
 
-_IN_THE_WAY = """
+_BLOCK_COUNTS = """
 SELECT block ->> 'code', count(*) FROM billing_closeresult r, jsonb_array_elements(r.told -> 'blocks') AS block
 WHERE r.run_id = %s GROUP BY 1 ORDER BY 2 DESC, 1
 """

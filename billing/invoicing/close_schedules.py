@@ -80,30 +80,30 @@ def remove_schedule(*, tenant: Tenant | None) -> None:
         row.delete()
 
 
-def ask_due(*, moment: datetime) -> list[CloseRun]:
+def request_due_runs(*, moment: datetime) -> list[CloseRun]:
     """Ask for one run of each month and kind that has tenants whose day has come; workers take them up.
 
     By two at once, or again after a kill, each period is asked for once of each kind. What comes of it waits for
     people: it is not asked for again. A month that is being closed at this moment is left to the next call.
     """
     due: dict[tuple[str, CloseKind], list[BillingPeriod]] = defaultdict(list)
-    for step in _steps(moment=moment, making=True):
+    for step in _list_steps(moment=moment, making=True):
         if step.due <= moment:
             due[step.month, step.kind].append(step.period)
     runs = []
     for (month, kind), periods in sorted(due.items(), key=lambda item: item[0]):
         try:
-            runs.append(_ask(month, kind, periods, moment))
+            runs.append(_request_run(month, kind, periods, moment))
         except (RunError, IntegrityError):
             continue  # somebody else closes the month, or has asked for these periods just now
     return runs
 
 
 @transaction.atomic
-def _ask(month: str, kind: CloseKind, periods: Sequence[BillingPeriod], moment: datetime) -> CloseRun:
+def _request_run(month: str, kind: CloseKind, periods: Sequence[BillingPeriod], moment: datetime) -> CloseRun:
     tenants = {period.tenant_id for period in periods}
     with acting_as(BY):
-        run = close_runs.ask(month=month, kind=kind, by=BY, moment=moment, scheduled=len(tenants))
+        run = close_runs.request_run(month=month, kind=kind, by=BY, moment=moment, scheduled=len(tenants))
         ScheduledClose.objects.bulk_create(
             ScheduledClose(tenant_id=period.tenant_id, period=period, kind=kind, run=run)
             for period in periods
@@ -111,24 +111,28 @@ def _ask(month: str, kind: CloseKind, periods: Sequence[BillingPeriod], moment: 
     return run
 
 
-def upcoming(*, moment: datetime) -> list[Upcoming]:
+def list_upcoming(*, moment: datetime) -> list[Upcoming]:
     """What comes next, of the periods that have begun, the soonest first. Nothing is written."""
-    steps = _steps(moment=moment, making=False)
+    steps = _list_steps(moment=moment, making=False)
     counts = Counter(
         (step.due.astimezone(ZoneInfo(step.period.timezone)).date(), step.month, step.kind) for step in steps
     )
     return sorted(Upcoming(*key, tenants=count) for key, count in counts.items())
 
 
-def _steps(*, moment: datetime, making: bool) -> Iterator[Step]:
+def _list_steps(*, moment: datetime, making: bool) -> Iterator[Step]:
     """Of all periods that have begun and are not closed. The periods that are lacking are made, or supposed."""
-    schedules = _schedules()
+    schedules = _load_schedules()
     if not schedules:
         return
     since = {tenant: midnight(row.since, zone=tenant.zone) for tenant, row in schedules.items()}
     # A tenant without a plan has had nothing to bill before its first usage, which makes its period.
     reach = [
-        (tenant, min(moment, max(getattr(tenant, "first", None) or moment, since[tenant])), _past(moment))
+        (
+            tenant,
+            min(moment, max(getattr(tenant, "first", None) or moment, since[tenant])),
+            _extend_over(moment),
+        )
         for tenant in schedules
     ]
     lacking: list[BillingPeriod] = []
@@ -147,11 +151,11 @@ def _steps(*, moment: datetime, making: bool) -> Iterator[Step]:
         *((period, "") for period in lacking if period.start <= moment),
     ]:
         year, month = billing_periods.month_of(period, zone_before)
-        for step, due in _due(rows[period.tenant_id], period, done[period.pk], moment):
+        for step, due in _next_steps(rows[period.tenant_id], period, done[period.pk], moment):
             yield Step(period, f"{year:04d}-{month:02d}", step, due)
 
 
-def _schedules() -> Mapping[Tenant, CloseSchedule]:
+def _load_schedules() -> Mapping[Tenant, CloseSchedule]:
     """Of each tenant that has one, its own or everyone's. Two queries."""
     rows = {row.tenant_id: row for row in CloseSchedule.objects.all()}
     if not any(row.preview_day or row.issue_day for row in rows.values()):
@@ -161,7 +165,7 @@ def _schedules() -> Mapping[Tenant, CloseSchedule]:
     return {tenant: row for tenant, row in chosen.items() if row and (row.preview_day or row.issue_day)}
 
 
-def _past(moment: datetime) -> datetime:
+def _extend_over(moment: datetime) -> datetime:
     """So that the period that holds the moment is covered."""
     return moment + timedelta(seconds=1)
 
@@ -178,7 +182,7 @@ def _open_periods(
     return [(row, getattr(row, "zone_before", None) or "") for row in rows.order_by("start", "tenant")]
 
 
-def _due(
+def _next_steps(
     row: CloseSchedule, period: BillingPeriod, done: set[CloseKind], moment: datetime
 ) -> Iterator[tuple[CloseKind, datetime]]:
     """What is left to do of the period. A preview is pointless once it is issued, or about to be."""

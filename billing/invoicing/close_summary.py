@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from billing.invoicing.close_results import STUCK, Closed, Outcome
+from billing.invoicing.close_results import STUCK, Outcome, TenantClose
 from billing.invoicing.period_comparison import Change
 from billing.models import DocumentKind
 from billing.rules.changes import Moved
@@ -20,7 +20,7 @@ KINDS = {
 SHOWN = 3  # lines that differ, of each tenant
 
 
-def data(one: Closed, *, rehearsed: bool) -> dict[str, Any]:
+def to_json(one: TenantClose, *, rehearsed: bool) -> dict[str, Any]:
     """JSON values, as `close_period --json` prints them."""
     return {
         "tenant": one.tenant,
@@ -40,16 +40,20 @@ def data(one: Closed, *, rehearsed: bool) -> dict[str, Any]:
                 "currency": other.total.currency,
                 "original": other.original or None,
             }
-            for other in one.beside
+            for other in one.related_documents
         ],
     }
 
 
-def lines(closed: Sequence[Closed], *, rehearsed: bool) -> list[str]:
+def to_lines(closed: Sequence[TenantClose], *, rehearsed: bool) -> list[str]:
     """One for each tenant, with what differs most beneath it, and in the end of a rehearsal who is kept by what."""
-    report = [line for one in closed for line in (_line(one, rehearsed=rehearsed), *_differing(one.change))]
+    report = [
+        line
+        for one in closed
+        for line in (_format_line(one, rehearsed=rehearsed), *_list_changes(one.change))
+    ]
     if rehearsed:
-        report += _in_the_way(closed)
+        report += _list_blocks(closed)
     return report or ["There are no tenants yet."]
 
 
@@ -58,15 +62,15 @@ def _change(change: Change) -> dict[str, Any]:
         "since": change.since,
         "number": change.number,
         "currency": change.total.before.currency,
-        **_moved(change.total),
+        **_change_data(change.total),
         "lines": [
-            {"project": project, "description": description, **_moved(pair)}
+            {"project": project, "description": description, **_change_data(pair)}
             for (project, description), pair in change.lines.items()
         ],
     }
 
 
-def _moved(pair: Moved) -> dict[str, Any]:
+def _change_data(pair: Moved) -> dict[str, Any]:
     return {
         "before": pair.before.text,
         "now": pair.now.text,
@@ -75,19 +79,19 @@ def _moved(pair: Moved) -> dict[str, Any]:
     }
 
 
-def _line(one: Closed, *, rehearsed: bool) -> str:
+def _format_line(one: TenantClose, *, rehearsed: bool) -> str:
     outcome = "would be issued" if rehearsed and one.outcome is Outcome.ISSUED else one.outcome.value
     number = one.number if not (rehearsed and one.outcome is Outcome.ISSUED) else ""
     words = [f"  {one.tenant}: {outcome}", number, money_text(one.total) if one.total else ""]
     if one.change:
-        words.append(f"({_said(one.change.total)} on {one.change.since})")
+        words.append(f"({_format_change(one.change.total)} on {one.change.since})")
     others = [
         " ".join(
             (KINDS[other.kind], "" if rehearsed else other.number, "over", money_text(other.total)),
         ).replace("  ", " ")
         + (f" for {other.original}" if other.original else "")
         + "."
-        for other in one.beside
+        for other in one.related_documents
     ]
     sentences = [sentence for sentence in (*others, one.reason, one.note) if sentence]
     return ". ".join(
@@ -95,24 +99,24 @@ def _line(one: Closed, *, rehearsed: bool) -> str:
     )
 
 
-def _differing(change: Change | None) -> Iterable[str]:
+def _list_changes(change: Change | None) -> Iterable[str]:
     if change is None:
         return
     for (project, description), pair in list(change.lines.items())[:SHOWN]:
         name = ", ".join(part for part in (project, description) if part)
-        yield f"      {name}: {money_text(pair.before)} -> {money_text(pair.now)} ({_said(pair)})"
+        yield f"      {name}: {money_text(pair.before)} -> {money_text(pair.now)} ({_format_change(pair)})"
     if len(change.lines) > SHOWN:
         yield f"      and {len(change.lines) - SHOWN} more lines differ"
 
 
-def _said(pair: Moved) -> str:
+def _format_change(pair: Moved) -> str:
     """`+$6.00, +300 %`"""
     sign = "+" if pair.difference.amount > 0 else ""
     percent = f", {pair.percent} %" if pair.percent else ""
     return f"{sign}{money_text(pair.difference)}{percent}"
 
 
-def _in_the_way(closed: Sequence[Closed]) -> list[str]:
+def _list_blocks(closed: Sequence[TenantClose]) -> list[str]:
     """By what is in the way, whom it stops."""
     whom: dict[str, list[str]] = defaultdict(list)
     for one in closed:

@@ -25,7 +25,7 @@ Key = tuple[int, int, str, int | None, int | None, str, int | None]
 """What a line charges for, of whom, and when; lines of one key correct each other."""
 
 
-class _Known(NamedTuple):
+class _IssuedLine(NamedTuple):
     """A standing line, as it was issued."""
 
     pk: int
@@ -37,7 +37,7 @@ class _Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
+class _Remainder:
     """The standing lines of one key: what is left of each, in minor units, the oldest first."""
 
     left: dict[int, int] = field(default_factory=dict)
@@ -45,11 +45,11 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Billed:
+class BilledLines:
     """What stands of some service periods."""
 
-    lines: Mapping[int, _Known]
-    held: Mapping[Key, _Held]
+    lines: Mapping[int, _IssuedLine]
+    held: Mapping[Key, _Remainder]
     taxes: Mapping[tuple[int, int], Tax]  # of the newest line, by tenant and service period
 
     def left(self, line: int) -> int:
@@ -58,14 +58,14 @@ class Billed:
 
     def tax_of(self, line: InvoiceLine) -> Tax | None:
         """How the line's use was taxed when it was billed; None where it never was."""
-        balance = self.held.get(key_of(line))
+        balance = self.held.get(line_key(line))
         if balance and balance.left:
             return self.lines[next(reversed(balance.left))].tax
         return self.taxes.get((line.tenant_id, line.service_period_id))
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class DividedLines:
     """The lines to bill, by where they go; none of them is saved, nor has it an invoice or a position."""
 
     lines: list[InvoiceLine]  # the period's invoice
@@ -76,7 +76,7 @@ class Divided:
         return bool(self.lines or self.apart or self.credits)
 
 
-def key_of(line: InvoiceLine) -> Key:
+def line_key(line: InvoiceLine) -> Key:
     """What a line is about: lines of the same key correct one another."""
     return (
         line.tenant_id,
@@ -89,23 +89,25 @@ def key_of(line: InvoiceLine) -> Key:
     )
 
 
-def billed_of(lines: Iterable[InvoiceLine]) -> Billed:
+def load_corrected_lines(lines: Iterable[InvoiceLine]) -> BilledLines:
     """What stands of the service periods that some of these lines correct. One query, none without corrections."""
     correcting = [line for line in lines if line.correction]
-    return billed_with(correcting) if correcting else Billed({}, {}, {})
+    return load_billed_lines(correcting) if correcting else BilledLines({}, {}, {})
 
 
-def billed_with(lines: Iterable[InvoiceLine]) -> Billed:
+def load_billed_lines(lines: Iterable[InvoiceLine]) -> BilledLines:
     """What stands of the service periods of these lines. One query."""
     keys = {(line.tenant_id, line.service_period_id) for line in lines}
-    return _replayed(
+    return _replay(
         InvoiceLine.objects.filter(
             tenant__in={tenant for tenant, _ in keys}, service_period__in={period for _, period in keys}
         )
     )
 
 
-def divide(lines: Sequence[InvoiceLine], *, billed: Billed, policy: str, currency: str) -> Divided:
+def divide_lines(
+    lines: Sequence[InvoiceLine], *, billed: BilledLines, policy: str, currency: str
+) -> DividedLines:
     """The lines of one tenant's statement, by the policy of corrections; what they come to stays the same.
 
     Lines that correct what was billed are taxed as that was.
@@ -116,62 +118,62 @@ def divide(lines: Sequence[InvoiceLine], *, billed: Billed, policy: str, currenc
     for line in lines:
         if not line.correction:
             continue
-        rest, parts = _parts(line, billed, currency, whole=policy == Corrections.NEXT_INVOICE)
+        rest, parts = _split_line(line, billed, currency, whole=policy == Corrections.NEXT_INVOICE)
         debits += [rest] if rest is not None else []
         for part in parts:
             credit_parts[billed.lines[part.original_id or 0].invoice].append(part)
     for invoice, parts in list(credit_parts.items()):
         if policy == Corrections.NEXT_INVOICE or sum(part.amount for part in parts) >= 0:
             debits += credit_parts.pop(invoice)
-    if policy == Corrections.OWN_INVOICE and debits and _asks(debits, currency):
-        return Divided(own, debits, credit_parts)
-    return Divided(own + debits, [], credit_parts)
+    if policy == Corrections.OWN_INVOICE and debits and _is_payable(debits, currency):
+        return DividedLines(own, debits, credit_parts)
+    return DividedLines(own + debits, [], credit_parts)
 
 
-def taking_back(line: InvoiceLine, billed: Billed) -> InvoiceLine:
+def mark_correction(line: InvoiceLine, billed: BilledLines) -> InvoiceLine:
     """As a correction where it takes back what was billed already, be it of its own period."""
-    if line.amount >= 0 or key_of(line) not in billed.held:
+    if line.amount >= 0 or line_key(line) not in billed.held:
         return line
     reversal = copy(line)
     reversal.correction = True
     return reversal
 
 
-def not_below_zero(lines: list[InvoiceLine], currency: str) -> list[InvoiceLine]:
+def drop_excess_credit(lines: list[InvoiceLine], currency: str) -> list[InvoiceLine]:
     """All lines; where they come to less than nothing without those by hand, or else of use alone.
 
     Use cannot wait: what an invoice covers is not looked at again. Lines by hand and terms of plans are.
     """
     used = [line for line in lines if line.kind in {LineKind.USAGE, LineKind.CREDIT}]
     for some in (lines, [line for line in lines if line.kind != LineKind.MANUAL], used):
-        if line_taxes.total(line_taxes.rows(some, currency), currency).amount >= 0:
+        if line_taxes.total_with_tax(line_taxes.sum_taxes(some, currency), currency).amount >= 0:
             return some
     return []
 
 
-def _asks(lines: Sequence[InvoiceLine], currency: str) -> bool:
+def _is_payable(lines: Sequence[InvoiceLine], currency: str) -> bool:
     """Whether they ask for something before tax, and give nothing back with it: rates may differ between them."""
-    sums = line_taxes.rows(lines, currency)
+    sums = line_taxes.sum_taxes(lines, currency)
     net = sum((row.net for row in sums), Money.zero(currency))
-    return net.amount > 0 and line_taxes.total(sums, currency).amount >= 0
+    return net.amount > 0 and line_taxes.total_with_tax(sums, currency).amount >= 0
 
 
-def _parts(
-    line: InvoiceLine, billed: Billed, currency: str, *, whole: bool
+def _split_line(
+    line: InvoiceLine, billed: BilledLines, currency: str, *, whole: bool
 ) -> tuple[InvoiceLine | None, list[InvoiceLine]]:
     """What of the line is no credit, and its parts that name the line that they take back from."""
-    balance = billed.held.get(key_of(line), _Held())
+    balance = billed.held.get(line_key(line), _Remainder())
     newest = [(pk, Money.from_minor(left, currency)) for pk, left in reversed(balance.left.items())]
     reversal = take_back(Money.from_minor(line.amount, currency), [(pk, -left) for pk, left in newest])
     forgiven = [(pk, Money.from_minor(-part, currency)) for pk, part in reversed(balance.forgiven.items())]
     again = take_back(reversal.excess, forgiven)
     rest = again.excess.minor
-    parts = [] if whole else [_part(line, pk, part.minor, billed) for pk, part in reversal.parts.items()]
+    parts = [] if whole else [_make_part(line, pk, part.minor, billed) for pk, part in reversal.parts.items()]
     if whole:
         rest += sum(part.minor for part in reversal.parts.values())
     for pk, part in again.parts.items():
-        parts.append(_part(line, pk, part.minor, billed))
-        parts.append(given_back(line, billed.lines[pk], -part.minor))
+        parts.append(_make_part(line, pk, part.minor, billed))
+        parts.append(make_credit_line(line, billed.lines[pk], -part.minor))
     keeps = copy(line) if rest or not parts else None
     if keeps is not None:
         keeps.amount = rest
@@ -180,18 +182,18 @@ def _parts(
     return keeps, parts
 
 
-def _part(line: InvoiceLine, original: int, amount: int, billed: Billed) -> InvoiceLine:
+def _make_part(line: InvoiceLine, original: int, amount: int, billed: BilledLines) -> InvoiceLine:
     """An amount of the line, without its seconds, which stand on one part alone."""
-    part = line_taxes.stamp(copy(line), billed.lines[original].tax)
+    part = line_taxes.set_tax(copy(line), billed.lines[original].tax)
     part.original_id, part.amount = original, amount
     part.seconds_num, part.seconds_den = line.seconds_num * 0, 1
     return part
 
 
-def given_back(line: InvoiceLine, original: _Known, amount: int) -> InvoiceLine:
+def make_credit_line(line: InvoiceLine, original: _IssuedLine, amount: int) -> InvoiceLine:
     """A line by hand: what is credited beside what was used, or takes such a credit back. It has no quantity."""
     label = "Credit" if amount * original.amount < 0 else "Credited before"
-    return line_taxes.stamp(
+    return line_taxes.set_tax(
         InvoiceLine(
             tenant_id=line.tenant_id,
             service_period_id=line.service_period_id,
@@ -215,26 +217,26 @@ _COLUMNS = (
 )
 
 
-def _replayed(rows: QuerySet[InvoiceLine]) -> Billed:
+def _replay(rows: QuerySet[InvoiceLine]) -> BilledLines:
     """In the order in which they were issued; a line below zero without an original takes from the newest."""
-    lines: dict[int, _Known] = {}
-    balances: dict[Key, _Held] = defaultdict(_Held)
+    lines: dict[int, _IssuedLine] = {}
+    balances: dict[Key, _Remainder] = defaultdict(_Remainder)
     taxes: dict[tuple[int, int], Tax] = {}
     issued_lines = rows.filter(invoice__state=InvoiceState.ISSUED).order_by("pk")
     for pk, *key, amount, original, invoice, category, rate in issued_lines.values_list(*_COLUMNS):
-        line = lines[pk] = _Known(pk, tuple(key), amount, original, invoice, Tax(category, rate))
+        line = lines[pk] = _IssuedLine(pk, tuple(key), amount, original, invoice, Tax(category, rate))
         if original is None:
             taxes[line.key[0], line.key[1]] = line.tax
-            _stack(balances[line.key].left, line)
+            _add_line(balances[line.key].left, line)
         elif original in lines:
             of = balances[lines[original].key]
             of.left[original] += amount
             if line.key[2] == LineKind.CREDIT:
                 of.forgiven[original] = of.forgiven.get(original, 0) - amount
-    return Billed(lines, balances, taxes)
+    return BilledLines(lines, balances, taxes)
 
 
-def _stack(left: dict[int, int], line: _Known) -> None:
+def _add_line(left: dict[int, int], line: _IssuedLine) -> None:
     rest = line.amount
     for pk in reversed(left):
         if rest * left[pk] < 0:

@@ -47,17 +47,17 @@ class CreditPreview:
         return " ".join(sentences)
 
 
-def preview(
+def preview_credit(
     *, invoice: Invoice, on: date, moment: datetime, net: Money | None = None, position: int | None = None
 ) -> CreditPreview:
-    """What `crediting.credit` would do, by doing it and undoing all of it. Raises CreditError as that does."""
+    """What `issue_credit_note` would do, by doing it and undoing all of it. Raises CreditError as that does."""
     with transaction.atomic():
-        before = settlement.balance(invoice=invoice, on=on)
-        note = credit_notes.credit(
+        before = settlement.load_balance(invoice=invoice, on=on)
+        note = credit_notes.issue_credit_note(
             invoice=invoice, reason="Preview.", by="preview", on=on, net=net, position=position, moment=moment
         )
-        after = settlement.balance(invoice=invoice, on=on)
-        due = refunds_due.listed(limit=1, invoice=invoice)
+        after = settlement.load_balance(invoice=invoice, on=on)
+        due = refunds_due.list_due(limit=1, invoice=invoice)
         transaction.set_rollback(True)
     zero = Money.zero(invoice.currency)
     return CreditPreview(

@@ -22,7 +22,7 @@ class CreditError(Exception):
 
 
 @transaction.atomic
-def credit(
+def issue_credit_note(
     *,
     invoice: Invoice,
     reason: str,
@@ -56,32 +56,37 @@ def credit(
     chosen = [pk for pk, line in lines.items() if position in (None, line.position)]
     if not chosen:
         raise CreditError(f"{invoice} has no line {position}.")
-    billed = corrections.billed_with(lines.values())
+    billed = corrections.load_billed_lines(lines.values())
     lefts = [(pk, Money.from_minor(billed.left(pk), invoice.currency)) for pk in chosen]
-    amounts = _taken(invoice, net, lefts)
-    note = _note(invoice, sellers.the_seller(), reason=reason.strip(), rated_through=0)
+    amounts = _credited_lines(invoice, net, lefts)
+    note = _make_note(invoice, sellers.load_seller(), reason=reason.strip(), rated_through=0)
     note.terms = {"credited_by": by}
     credit_lines = [
-        corrections.given_back(lines[pk], billed.lines[pk], -amount.minor) for pk, amount in amounts.items()
+        corrections.make_credit_line(lines[pk], billed.lines[pk], -amount.minor)
+        for pk, amount in amounts.items()
     ]
-    _write(note, credit_lines)
-    numbering.issue_each([(invoice.tenant, note, on)], moment=moment)
-    refunds.explain_by(note, on=on)
+    _save_lines(note, credit_lines)
+    numbering.issue_invoices([(invoice.tenant, note, on)], moment=moment)
+    refunds.assign_to_credit_note(note, on=on)
     return note
 
 
-def draft_notes(bill: DraftInvoice) -> list[Invoice]:
+def draft_credit_notes(bill: DraftInvoice) -> list[Invoice]:
     """The drafts of the credit notes that the bill's corrections make, one for each invoice."""
     originals = Invoice.objects.in_bulk(bill.divided.credits) if bill.divided.credits else {}
     notes = []
     for pk, lines in sorted(bill.divided.credits.items()):
-        note = _note(originals[pk], bill.seller, reason=CORRECTED, rated_through=bill.owing.due.rated_through)
+        note = _make_note(
+            originals[pk], bill.seller, reason=CORRECTED, rated_through=bill.owing.due.rated_through
+        )
         note.terms = {CLOSED_PERIOD: bill.owing.period.pk}
-        notes.append(_write(note, lines))
+        notes.append(_save_lines(note, lines))
     return notes
 
 
-def _taken(invoice: Invoice, net: Money | None, lefts: Sequence[tuple[int, Money]]) -> dict[int, Money]:
+def _credited_lines(
+    invoice: Invoice, net: Money | None, lefts: Sequence[tuple[int, Money]]
+) -> dict[int, Money]:
     """By line what is credited of it."""
     zero = Money.zero(invoice.currency)
     left = sum((money for _, money in lefts), zero)
@@ -97,7 +102,7 @@ def _taken(invoice: Invoice, net: Money | None, lefts: Sequence[tuple[int, Money
         raise CreditError(f"{invoice}: {error}") from error
 
 
-def _note(original: Invoice, seller: Seller, *, reason: str, rated_through: int) -> Invoice:
+def _make_note(original: Invoice, seller: Seller, *, reason: str, rated_through: int) -> Invoice:
     """With the parties and the period of its invoice; not saved, and without sums."""
     return Invoice(
         kind=DocumentKind.CREDIT_NOTE,
@@ -117,9 +122,9 @@ def _note(original: Invoice, seller: Seller, *, reason: str, rated_through: int)
     )
 
 
-def _write(note: Invoice, lines: Sequence[InvoiceLine]) -> Invoice:
+def _save_lines(note: Invoice, lines: Sequence[InvoiceLine]) -> Invoice:
     if note.original is None:
         raise TypeError("a credit note has its invoice")
-    taxes = line_taxes.credited(lines, note.original)
-    invoice_drafts.write([(invoice_drafts.add_up(note, taxes), lines, taxes)])
+    taxes = line_taxes.credit_taxes(lines, note.original)
+    invoice_drafts.save_drafts([(invoice_drafts.set_totals(note, taxes), lines, taxes)])
     return note

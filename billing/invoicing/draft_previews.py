@@ -18,7 +18,7 @@ from billing.catalog import billing_periods
 from billing.documents import build
 from billing.documents.invoice import InvoiceDocument
 from billing.invoicing import month_close
-from billing.invoicing.close_results import Closed
+from billing.invoicing.close_results import TenantClose
 from billing.models import BillingPeriod, Invoice, InvoiceState
 from portal.core.tenants.models import Tenant
 
@@ -32,11 +32,11 @@ NUMBER = "Draft"
 class Drafts(Generic[T]):
     """What was read of each document, the period's invoice first; `closed` says why there is none."""
 
-    closed: Closed
+    closed: TenantClose
     documents: list[T]
 
 
-def read_each(
+def read_drafts(
     *,
     tenant: Tenant,
     year: int,
@@ -51,13 +51,13 @@ def read_each(
     """
     with transaction.atomic():
         issued_ids = set(Invoice.objects.issued().filter(tenant=tenant).values_list("pk", flat=True))
-        (closed,) = month_close.close(
+        (closed,) = month_close.close_month(
             tenants=[tenant], year=year, month=month, moment=moment, accept_incomplete=accept_incomplete
         )
         rows = Invoice.objects.filter(tenant=tenant).select_related(
             "tenant", "period", "original", "replaces"
         )
-        pending = Q(state=InvoiceState.PENDING_APPROVAL, period__in=_periods(tenant, year, month))
+        pending = Q(state=InvoiceState.PENDING_APPROVAL, period__in=_list_periods(tenant, year, month))
         rows = rows.filter(Q(state=InvoiceState.ISSUED) | pending).exclude(pk__in=issued_ids)
         documents = sorted(rows, key=lambda row: (row.original_id is not None, row.period_start, row.pk))
         drafts = Drafts(closed, [read(row) for row in documents])
@@ -65,7 +65,7 @@ def read_each(
     return drafts
 
 
-def document_of(invoice: Invoice, *, moment: datetime) -> InvoiceDocument:
+def load_document(invoice: Invoice, *, moment: datetime) -> InvoiceDocument:
     """The draft's PDF as plain values, inside the transaction that drafts it."""
     day = billing_periods.day_of(moment, invoice.period)
     invoice.number, invoice.issued_on = NUMBER, invoice.issued_on or day
@@ -76,6 +76,6 @@ def document_of(invoice: Invoice, *, moment: datetime) -> InvoiceDocument:
     )
 
 
-def _periods(tenant: Tenant, year: int, month: int) -> list[BillingPeriod]:
+def _list_periods(tenant: Tenant, year: int, month: int) -> list[BillingPeriod]:
     period = billing_periods.starting_in(tenant=tenant, year=year, month=month)
     return [period] if period else []

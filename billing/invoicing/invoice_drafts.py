@@ -11,8 +11,8 @@ from typing import Any
 from billing.catalog.line_descriptions import describe
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.invoicing import corrections, line_taxes, manual_lines, sellers
-from billing.invoicing.active_tenants import staying
-from billing.invoicing.corrections import Billed, Divided
+from billing.invoicing.active_tenants import list_billable_tenants
+from billing.invoicing.corrections import BilledLines, DividedLines
 from billing.invoicing.line_taxes import Taxes
 from billing.invoicing.statements import Statement
 from billing.models import (
@@ -38,7 +38,7 @@ UNTAXED = Tax(TaxCategory.ZERO, Decimal(0))
 
 
 @dataclass(frozen=True)
-class Owing:
+class PeriodCharges:
     """What a tenant owes at a period's end. `tenant` is locked."""
 
     tenant: Tenant
@@ -52,8 +52,8 @@ class Owing:
 class DraftInvoice:
     """What is owed, as the lines of the documents that are to say so."""
 
-    owing: Owing
-    divided: Divided
+    owing: PeriodCharges
+    divided: DividedLines
     seller: Seller
     wanted: bool  # its period has an invoice, be it of nothing
     now: Tax = UNTAXED  # how what is supplied in its period is taxed
@@ -63,37 +63,38 @@ class DraftInvoice:
     @cached_property
     def taxes(self) -> list[TaxRow]:
         """Of the period's invoice; empty where it has no lines."""
-        return line_taxes.rows(self.divided.lines, self.owing.due.currency)
+        return line_taxes.sum_taxes(self.divided.lines, self.owing.due.currency)
 
     @property
     def total(self) -> Money:
         """What the period's invoice comes to. ValueError where there is neither a line nor a currency."""
-        return line_taxes.total(self.taxes, self.owing.due.currency)
+        return line_taxes.total_with_tax(self.taxes, self.owing.due.currency)
 
 
-def bill_each(owing: Sequence[Owing]) -> list[DraftInvoice]:
+def prepare_drafts(owing: Sequence[PeriodCharges]) -> list[DraftInvoice]:
     """Their lines, those by hand among them, taxed, and divided by the policy of corrections.
 
     Six queries at most, four more where a period comes to less than nothing, and one for each tenant that leaves so.
     """
-    seller = sellers.the_seller()
-    waiting = manual_lines.pending([each.tenant for each in owing])
-    owing = _in_a_currency(owing, waiting, seller)
-    by_tenant = {each.tenant.pk: _per_currency(each, waiting.get(each.tenant.pk, [])) for each in owing}
-    billed = corrections.billed_of(
+    seller = sellers.load_seller()
+    waiting = manual_lines.list_pending([each.tenant for each in owing])
+    owing = _set_currencies(owing, waiting, seller)
+    by_tenant = {each.tenant.pk: _split_currencies(each, waiting.get(each.tenant.pk, [])) for each in owing}
+    billed = corrections.load_corrected_lines(
         line for parts in by_tenant.values() for _, lines in parts for line in lines
     )
-    taxes = line_taxes.of_tenants([each.tenant for each in owing], seller)
+    taxes = line_taxes.load_taxes([each.tenant for each in owing], seller)
     bills = []
     for (each, lines), *others in by_tenant.values():
-        bill = _bill(each, lines, billed, taxes, seller)
+        bill = _prepare_draft(each, lines, billed, taxes, seller)
         other_bills = tuple(
-            _bill(other, other_lines, billed, taxes, seller, apart=True) for other, other_lines in others
+            _prepare_draft(other, other_lines, billed, taxes, seller, apart=True)
+            for other, other_lines in others
         )
         untaxed = next((one.untaxed for one in (bill, *other_bills) if one.untaxed), "")
         bills.append(replace(bill, others=other_bills, untaxed=untaxed))
     below = [bill.owing.period for bill in bills if bill.wanted and bill.total.amount < 0]
-    leaving = {period.tenant_id for period in below} - staying(below) if below else set()
+    leaving = {period.tenant_id for period in below} - list_billable_tenants(below) if below else set()
     return [
         _convert_to_credits(bill, by_tenant[bill.owing.tenant.pk][0][1])
         if bill.owing.tenant.pk in leaving
@@ -108,16 +109,20 @@ def _convert_to_credits(bill: DraftInvoice, lines: Sequence[InvoiceLine]) -> Dra
     Of its last period, too, as of a fee that was billed before it. What takes off more than was billed holds them up
     no longer, and waits.
     """
-    currency, billed = bill.owing.due.currency, corrections.billed_with(lines)
-    taking = [corrections.taking_back(line, billed) for line in lines]
-    divided = corrections.divide(taking, billed=billed, policy=Corrections.CREDIT_NOTE, currency=currency)
+    currency, billed = bill.owing.due.currency, corrections.load_billed_lines(lines)
+    taking = [corrections.mark_correction(line, billed) for line in lines]
+    divided = corrections.divide_lines(
+        taking, billed=billed, policy=Corrections.CREDIT_NOTE, currency=currency
+    )
     if not divided.credits:
         return bill
-    own = corrections.not_below_zero(divided.lines, currency)
+    own = corrections.drop_excess_credit(divided.lines, currency)
     return replace(bill, divided=replace(divided, lines=own), wanted=bool(own))
 
 
-def _per_currency(owing: Owing, waiting: Sequence[ManualLine]) -> list[tuple[Owing, list[InvoiceLine]]]:
+def _split_currencies(
+    owing: PeriodCharges, waiting: Sequence[ManualLine]
+) -> list[tuple[PeriodCharges, list[InvoiceLine]]]:
     """What is owed in the period's currency first, then in each other one, with its lines, those by hand included.
 
     Behind the tenant's own lines stand those of the tenants that it pays for.
@@ -135,23 +140,23 @@ def _per_currency(owing: Owing, waiting: Sequence[ManualLine]) -> list[tuple[Owi
     return [
         (
             each,
-            [*_lines(each.tenant, each.due)]
+            [*_make_lines(each.tenant, each.due)]
             + [
                 line
                 for paid in owing.due.paid
                 if paid.currency == each.due.currency
-                for line in _paid(owing, paid)
+                for line in _make_paid_lines(owing, paid)
             ]
-            + manual_lines.as_lines(waiting, period=each.period, currency=each.due.currency),
+            + manual_lines.make_lines(waiting, period=each.period, currency=each.due.currency),
         )
         for each in per_currency
     ]
 
 
-def _bill(
-    owing: Owing,
+def _prepare_draft(
+    owing: PeriodCharges,
     lines: list[InvoiceLine],
-    billed: Billed,
+    billed: BilledLines,
     taxes: Taxes,
     seller: Seller,
     *,
@@ -166,53 +171,57 @@ def _bill(
         period_taxes = {pk: taxes.of(owing.tenant, period) for pk, period in supplied.items()}
         for line in lines:
             before = billed.tax_of(line) if line.correction else period_taxes[line.service_period_id]
-            line_taxes.stamp(line, before or taxes.of(owing.tenant, line.service_period))
+            line_taxes.set_tax(line, before or taxes.of(owing.tenant, line.service_period))
     except TaxError as error:
-        return DraftInvoice(owing, Divided([]), seller, wanted=False, untaxed=str(error))
+        return DraftInvoice(owing, DividedLines([]), seller, wanted=False, untaxed=str(error))
     currency = owing.due.currency
     fixed = lines[0].taxed_as if lines else Tax(TaxCategory.STANDARD, owing.tenant.tax_rate)
     policy = Corrections.OWN_INVOICE if apart else owing.tenant.corrections or seller.corrections
-    divided = corrections.divide(lines, billed=billed, policy=policy, currency=currency)
+    divided = corrections.divide_lines(lines, billed=billed, policy=policy, currency=currency)
     if apart:
-        divided = _beside(divided, currency)
+        divided = _separate_lines(divided, currency)
     empty = bool(currency) and not divided and not apart and _issues_zeros(owing.tenant, seller)
     now = period_taxes.get(owing.period.pk, fixed)
     return DraftInvoice(owing, divided, seller, wanted=bool(divided.lines) or empty, now=now)
 
 
-def _beside(divided: Divided, currency: str) -> Divided:
+def _separate_lines(divided: DividedLines, currency: str) -> DividedLines:
     """All that is no credit as an invoice apart; what takes off more than there is waits until there is more."""
-    return Divided([], corrections.not_below_zero(divided.lines + divided.apart, currency), divided.credits)
+    return DividedLines(
+        [], corrections.drop_excess_credit(divided.lines + divided.apart, currency), divided.credits
+    )
 
 
-def draft_each(bills: Sequence[DraftInvoice]) -> list[Invoice]:
+def draft_invoices(bills: Sequence[DraftInvoice]) -> list[Invoice]:
     """The drafts of their periods with their lines, in that order, for a caller that holds the tenants' locks."""
     if not bills:
         return []
-    replaced = _replaced([bill.owing.period for bill in bills])
+    replaced = _load_voided([bill.owing.period for bill in bills])
     invoices = []
     for bill in bills:
         owing = bill.owing
         invoice = owing.standing or Invoice(tenant=owing.tenant, period=owing.period)
         invoice.replaces_id = replaced.get(owing.period.pk)
-        invoices.append(_filled(invoice, bill))
+        invoices.append(_fill_invoice(invoice, bill))
         if owing.standing is not None:
             invoice.taxes.all().delete()
             invoice.lines.all().delete()
-    write([(invoice, bill.divided.lines, bill.taxes) for invoice, bill in zip(invoices, bills, strict=True)])
+    save_drafts(
+        [(invoice, bill.divided.lines, bill.taxes) for invoice, bill in zip(invoices, bills, strict=True)]
+    )
     return invoices
 
 
-def draft_apart(bill: DraftInvoice) -> Invoice:
+def draft_correction(bill: DraftInvoice) -> Invoice:
     """The draft of an invoice of corrections, of the bill's lines that are to be apart."""
     owing = bill.owing
     invoice = Invoice(kind=DocumentKind.CORRECTION, tenant=owing.tenant, period=owing.period)
-    taxes = line_taxes.rows(bill.divided.apart, owing.due.currency)
-    write([(_filled(invoice, bill, taxes), bill.divided.apart, taxes)])
+    taxes = line_taxes.sum_taxes(bill.divided.apart, owing.due.currency)
+    save_drafts([(_fill_invoice(invoice, bill, taxes), bill.divided.apart, taxes)])
     return invoice
 
 
-def write(documents: Sequence[tuple[Invoice, Sequence[InvoiceLine], Sequence[TaxRow]]]) -> None:
+def save_drafts(documents: Sequence[tuple[Invoice, Sequence[InvoiceLine], Sequence[TaxRow]]]) -> None:
     """Save drafts with their lines, numbered in that order, and their taxes; those that are saved are saved again."""
     for invoice, _, _ in documents:
         if invoice.pk:
@@ -224,17 +233,17 @@ def write(documents: Sequence[tuple[Invoice, Sequence[InvoiceLine], Sequence[Tax
             line.invoice, line.position = invoice, position
             placed.append(line)
     InvoiceLine.objects.bulk_create(placed)
-    reasons = line_taxes.reasons_of([(invoice, taxes) for invoice, _, taxes in documents])
+    reasons = line_taxes.load_reasons([(invoice, taxes) for invoice, _, taxes in documents])
     InvoiceTax.objects.bulk_create(
         [
             record
             for (invoice, _, taxes), tax_reasons in zip(documents, reasons, strict=True)
-            for record in line_taxes.records(invoice, taxes, tax_reasons)
+            for record in line_taxes.make_tax_rows(invoice, taxes, tax_reasons)
         ]
     )
 
 
-def add_up(invoice: Invoice, taxes: Sequence[TaxRow]) -> Invoice:
+def set_totals(invoice: Invoice, taxes: Sequence[TaxRow]) -> Invoice:
     """The invoice with the sums that its taxes come to."""
     zero = Money.zero(invoice.currency)
     subtotal, tax = sum((row.net for row in taxes), zero), sum((row.tax for row in taxes), zero)
@@ -242,7 +251,7 @@ def add_up(invoice: Invoice, taxes: Sequence[TaxRow]) -> Invoice:
     return invoice
 
 
-def _filled(invoice: Invoice, bill: DraftInvoice, taxes: Sequence[TaxRow] | None = None) -> Invoice:
+def _fill_invoice(invoice: Invoice, bill: DraftInvoice, taxes: Sequence[TaxRow] | None = None) -> Invoice:
     """With everything but its lines, not saved."""
     owing = bill.owing
     invoice.tenant = owing.tenant
@@ -256,16 +265,16 @@ def _filled(invoice: Invoice, bill: DraftInvoice, taxes: Sequence[TaxRow] | None
     )
     invoice.tax_name, invoice.tax_rate = bill.seller.tax_name, bill.now.rate
     invoice.rated_through = owing.due.rated_through
-    return add_up(invoice, bill.taxes if taxes is None else taxes)
+    return set_totals(invoice, bill.taxes if taxes is None else taxes)
 
 
 def _issues_zeros(tenant: Tenant, seller: Seller) -> bool:
     return (tenant.zero_invoices or seller.zero_invoices) == ZeroInvoices.ISSUE
 
 
-def _in_a_currency(
-    owing: Sequence[Owing], waiting: Mapping[int, Sequence[ManualLine]], seller: Seller
-) -> list[Owing]:
+def _set_currencies(
+    owing: Sequence[PeriodCharges], waiting: Mapping[int, Sequence[ManualLine]], seller: Seller
+) -> list[PeriodCharges]:
     """Those without use in the currency of what was added by hand, or of the plan that holds at the period's end."""
     currencies: dict[int, str] = {
         pk: min(line.currency for line in lines) for pk, lines in waiting.items() if lines
@@ -292,15 +301,15 @@ def _in_a_currency(
     ]
 
 
-def _replaced(periods: Sequence[BillingPeriod]) -> dict[int, int]:
+def _load_voided(periods: Sequence[BillingPeriod]) -> dict[int, int]:
     """By period the newest of its invoices that are void."""
     void = Invoice.objects.of_periods().filter(period__in=periods, state=InvoiceState.VOID)
     return dict(void.order_by("pk").values_list("period", "pk"))
 
 
-def _paid(owing: Owing, paid: Statement) -> list[InvoiceLine]:
+def _make_paid_lines(owing: PeriodCharges, paid: Statement) -> list[InvoiceLine]:
     """The lines of what another tenant used, which say its name before each project."""
-    lines = _lines(owing.tenant, paid)
+    lines = _make_lines(owing.tenant, paid)
     users = {each.user.slug: each.user.name for each in owing.due.paid if each.user is not None}
     if paid.user is not None:
         name = paid.user.name
@@ -311,7 +320,7 @@ def _paid(owing: Owing, paid: Statement) -> list[InvoiceLine]:
     return lines
 
 
-def _lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
+def _make_lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
     """The statement's lines on an invoice to the tenant, which they do not have yet."""
     return [
         InvoiceLine(
@@ -324,13 +333,13 @@ def _lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
             amount=line.amount.minor,
             correction=line.correction,
             first_charge=line.first_charge,
-            **_subject(line.key, due),
+            **_line_subject(line.key, due),
         )
         for line in due.lines
     ]
 
 
-def _subject(key: Key, due: Statement) -> dict[str, Any]:
+def _line_subject(key: Key, due: Statement) -> dict[str, Any]:
     """What a line is for: use of a project, or a term of the plan."""
     if isinstance(key, TermKey):
         term = due.terms.get((key.kind, key.term_id))

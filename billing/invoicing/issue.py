@@ -11,8 +11,15 @@ from billing.catalog import billing_periods
 from billing.documents import xrechnung
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.invoicing import approvals, credit_notes, invoice_drafts, numbering, period_comparison, sellers
-from billing.invoicing.close_results import Block, Closed, Outcome, beside, blocked, closed
-from billing.invoicing.invoice_drafts import DraftInvoice, Owing
+from billing.invoicing.close_results import (
+    Block,
+    Outcome,
+    TenantClose,
+    make_blocked,
+    make_invoiced,
+    make_related_document,
+)
+from billing.invoicing.invoice_drafts import DraftInvoice, PeriodCharges
 from billing.models import BillingPeriod, CloseProof, Decision, Invoice, LineKind, PendingApproval
 from billing.proof.checks import tenant_sums
 from billing.rules.money import Money
@@ -20,22 +27,26 @@ from portal.core import vault
 from portal.core.tenants.models import Tenant
 
 
-def issue_each(owing: Sequence[Owing], *, moment: datetime, compare: bool = False) -> dict[int, Closed]:
+def issue_periods(
+    owing: Sequence[PeriodCharges], *, moment: datetime, compare: bool = False
+) -> dict[int, TenantClose]:
     """Issue what is owed, and mark the periods closed. By tenant, for a caller that holds their locks.
 
     `compare`: say what differs from the period before.
     """
-    bills = invoice_drafts.bill_each(owing)
+    bills = invoice_drafts.prepare_drafts(owing)
     outcomes = _issue(bills, moment)
-    changes = period_comparison.with_last([bill for bill in bills if not bill.untaxed]) if compare else {}
+    changes = (
+        period_comparison.compare_with_last([bill for bill in bills if not bill.untaxed]) if compare else {}
+    )
     return {pk: replace(outcome, change=changes.get(pk)) for pk, outcome in outcomes.items()}
 
 
-def _blocks(bill: DraftInvoice) -> list[Block]:
+def _find_blocks(bill: DraftInvoice) -> list[Block]:
     """What keeps documents from being issued; nothing is asked of a seller in whose name nothing is."""
     issues = bill.wanted or bill.others or bill.divided.credits
-    no_seller = sellers.missing(bill.seller) if issues else ""
-    no_xrechnung = "" if no_seller else _no_xrechnung(bill)
+    no_seller = sellers.describe_missing(bill.seller) if issues else ""
+    no_xrechnung = "" if no_seller else _missing_for_xrechnung(bill)
     sentences = {
         "no-seller": no_seller,
         "no-key": vault.lacking() if issues else "",  # evidence is signed
@@ -45,18 +56,18 @@ def _blocks(bill: DraftInvoice) -> list[Block]:
     return [Block(code, sentence) for code, sentence in sentences.items() if sentence]
 
 
-def _no_xrechnung(bill: DraftInvoice) -> str:
+def _missing_for_xrechnung(bill: DraftInvoice) -> str:
     """Nothing is asked where no invoice is issued: a credit note has the parties of its invoice."""
     if not (bill.wanted or bill.divided.apart or any(other.divided.apart for other in bill.others)):
         return ""
     return xrechnung.missing(seller_fields(bill.seller), buyer_fields(bill.owing.tenant))
 
 
-def _issue(bills: Sequence[DraftInvoice], moment: datetime) -> dict[int, Closed]:
+def _issue(bills: Sequence[DraftInvoice], moment: datetime) -> dict[int, TenantClose]:
     outcomes = {
-        bill.owing.tenant.pk: blocked(bill.owing.tenant.slug, blocks)
+        bill.owing.tenant.pk: make_blocked(bill.owing.tenant.slug, blocks)
         for bill in bills
-        if (blocks := _blocks(bill))
+        if (blocks := _find_blocks(bill))
     }
     bills = [bill for bill in bills if bill.owing.tenant.pk not in outcomes]
     carried = {bill.owing.tenant.pk: bill for bill in bills if bill.wanted and bill.total.amount < 0}
@@ -68,33 +79,33 @@ def _issue(bills: Sequence[DraftInvoice], moment: datetime) -> dict[int, Closed]
     drafted = [*billed, *(bill for bill in waiting if bill.wanted)]
     for bill in bills:
         if bill.owing.standing is not None and bill not in drafted:
-            numbering.discard(invoice=bill.owing.standing)
+            numbering.discard_draft(invoice=bill.owing.standing)
     drafts = dict(
-        zip([bill.owing.tenant.pk for bill in drafted], invoice_drafts.draft_each(drafted), strict=True)
+        zip([bill.owing.tenant.pk for bill in drafted], invoice_drafts.draft_invoices(drafted), strict=True)
     )
-    approvals.mark(draft for pk, draft in drafts.items() if pk in pending)
+    approvals.mark_pending(draft for pk, draft in drafts.items() if pk in pending)
     invoices = {pk: draft for pk, draft in drafts.items() if pk not in pending}
-    others = {bill.owing.tenant.pk: _beside(bill) for bill in due}
+    others = {bill.owing.tenant.pk: _draft_related(bill) for bill in due}
     documents = [(bill, invoices[bill.owing.tenant.pk]) for bill in billed]
     documents += [(bill, other) for bill in due for other in others[bill.owing.tenant.pk]]
-    numbering.issue_each(
+    numbering.issue_invoices(
         [
-            (bill.owing.tenant, invoice, _dated(moment, bill.owing.period, invoice))
+            (bill.owing.tenant, invoice, _issue_date(moment, bill.owing.period, invoice))
             for bill, invoice in documents
         ],
         moment=moment,
     )
     _mark_closed(moment, [bill.owing.period for bill in bills if bill.owing.tenant.pk not in pending])
     _keep_proofs(moment, due)
-    outcomes |= {pk: _carried(bill) for pk, bill in carried.items()}
-    outcomes |= {bill.owing.tenant.pk: _pending(bill, pending[bill.owing.tenant.pk]) for bill in waiting}
+    outcomes |= {pk: _make_carried(bill) for pk, bill in carried.items()}
+    outcomes |= {bill.owing.tenant.pk: _make_pending(bill, pending[bill.owing.tenant.pk]) for bill in waiting}
     for bill in due:
         tenant = bill.owing.tenant
-        outcomes[tenant.pk] = _outcome(tenant, invoices.get(tenant.pk), others[tenant.pk])
+        outcomes[tenant.pk] = _make_result(tenant, invoices.get(tenant.pk), others[tenant.pk])
     return outcomes
 
 
-def _dated(moment: datetime, period: BillingPeriod, invoice: Invoice) -> date:
+def _issue_date(moment: datetime, period: BillingPeriod, invoice: Invoice) -> date:
     """Where a tenant moved west meanwhile, its day may be the one before its invoice's: a credit note is no older."""
     day = billing_periods.day_of(moment, period)
     if invoice.original is None or invoice.original.issued_on is None:
@@ -102,32 +113,32 @@ def _dated(moment: datetime, period: BillingPeriod, invoice: Invoice) -> date:
     return max(day, invoice.original.issued_on)
 
 
-def _beside(bill: DraftInvoice) -> list[Invoice]:
+def _draft_related(bill: DraftInvoice) -> list[Invoice]:
     """The drafts of what is issued beside the period's invoice: corrections, and what other currencies have."""
-    apart = [invoice_drafts.draft_apart(bill)] if bill.divided.apart else []
-    own = apart + credit_notes.draft_notes(bill)
-    return own + [document for other in bill.others for document in _beside(other)]
+    apart = [invoice_drafts.draft_correction(bill)] if bill.divided.apart else []
+    own = apart + credit_notes.draft_credit_notes(bill)
+    return own + [document for other in bill.others for document in _draft_related(other)]
 
 
-def _outcome(tenant: Tenant, invoice: Invoice | None, others: Sequence[Invoice]) -> Closed:
+def _make_result(tenant: Tenant, invoice: Invoice | None, others: Sequence[Invoice]) -> TenantClose:
     if invoice is not None:
-        outcome = closed(tenant.slug, invoice, Outcome.ISSUED)
+        outcome = make_invoiced(tenant.slug, invoice, Outcome.ISSUED)
     else:
-        outcome = Closed(tenant.slug, Outcome.CORRECTED if others else Outcome.NOTHING)
-    return replace(outcome, beside=tuple(beside(other) for other in others))
+        outcome = TenantClose(tenant.slug, Outcome.CORRECTED if others else Outcome.NOTHING)
+    return replace(outcome, related_documents=tuple(make_related_document(other) for other in others))
 
 
-def _carried(bill: DraftInvoice) -> Closed:
+def _make_carried(bill: DraftInvoice) -> TenantClose:
     """More is taken off than the period costs: no invoice says so, the next one takes all of it up."""
     total = bill.total
     if any(line.kind == LineKind.MANUAL and line.amount < 0 for line in bill.divided.lines):
-        return Closed(
+        return TenantClose(
             bill.owing.tenant.slug,
             Outcome.CARRIED,
             reason=f"What is taken off by hand or corrected exceeds this period's charges by {(-total).text} "
             f"{total.currency}; the next invoice takes the difference up.",
         )
-    return Closed(
+    return TenantClose(
         bill.owing.tenant.slug,
         Outcome.CARRIED,
         reason=f"Corrections of earlier periods exceed this period's charges by {(-total).text} {total.currency}; "
@@ -135,7 +146,7 @@ def _carried(bill: DraftInvoice) -> Closed:
     )
 
 
-def _pending(bill: DraftInvoice, row: PendingApproval) -> Closed:
+def _make_pending(bill: DraftInvoice, row: PendingApproval) -> TenantClose:
     """It is beyond its bounds, and nobody has approved as much."""
     slug = bill.owing.tenant.slug
     month = f"{bill.owing.period.start.astimezone(ZoneInfo(bill.owing.period.timezone)):%Y-%m}"
@@ -145,7 +156,7 @@ def _pending(bill: DraftInvoice, row: PendingApproval) -> Closed:
         todo = "Correct what is wrong and close again."
     total = Money.from_minor(row.total, row.currency)
     blocks = (Block("pending", why),)
-    return Closed(slug, Outcome.PENDING_APPROVAL, total=total, reason=f"{why} {todo}", blocks=blocks)
+    return TenantClose(slug, Outcome.PENDING_APPROVAL, total=total, reason=f"{why} {todo}", blocks=blocks)
 
 
 def _mark_closed(moment: datetime, periods: Sequence[BillingPeriod]) -> None:

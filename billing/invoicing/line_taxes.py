@@ -27,7 +27,7 @@ from billing.rules.supply import Party, Rate, Rates, TaxError
 from billing.rules.tax import Tax, TaxRow
 from portal.core.tenants.models import TaxTreatment, Tenant
 
-__all__ = ["TaxError", "Taxes", "of_tenants"]
+__all__ = ["TaxError", "Taxes", "load_taxes"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Taxes:
         try:
             return supply.taxed_by_country(
                 seller=self.seller,
-                buyer=_buyer(tenant),
+                buyer=_make_buyer(tenant),
                 category=tenant.tax_category,
                 on=date_of_supply(supplied),
                 rates=self.rates,
@@ -66,7 +66,7 @@ class Taxes:
         if tenant.tax_treatment == TaxTreatment.EXEMPT and not tenant.tax_reason:
             return "an exemption stands on invoices with its reason: give it a `tax_reason`."
         if tenant.tax_treatment == TaxTreatment.REVERSE_CHARGE and not supply.may_reverse_charge(
-            self.seller, _buyer(tenant)
+            self.seller, _make_buyer(tenant)
         ):
             return (
                 "reverse charge is for a seller and a tenant in different states of the EU, both with a VAT id: "
@@ -83,7 +83,7 @@ STATED: Mapping[str, TaxCategory] = {
 """What a treatment says by itself."""
 
 
-def of_tenants(tenants: Iterable[Tenant], seller: Seller) -> Taxes:
+def load_taxes(tenants: Iterable[Tenant], seller: Seller) -> Taxes:
     """How they are taxed. One query where one of them is taxed by country, none otherwise."""
     party = Party(seller.country, vat_id=seller.vat_id)
     if all(tenant.tax_treatment != TaxTreatment.BY_COUNTRY for tenant in tenants):
@@ -97,23 +97,23 @@ def date_of_supply(supplied: BillingPeriod) -> date:
     return billing_periods.last_day(supplied)
 
 
-def stamp(line: InvoiceLine, tax: Tax) -> InvoiceLine:
+def set_tax(line: InvoiceLine, tax: Tax) -> InvoiceLine:
     """The line, taxed so."""
     line.tax_category, line.tax_rate = tax.category, tax.rate
     return line
 
 
-def rows(lines: Iterable[InvoiceLine], currency: str) -> list[TaxRow]:
+def sum_taxes(lines: Iterable[InvoiceLine], currency: str) -> list[TaxRow]:
     """The taxes of an invoice of these lines."""
-    return rules.breakdown(_amounts(lines, currency))
+    return rules.breakdown(_line_amounts(lines, currency))
 
 
-def total(taxes: Iterable[TaxRow], currency: str) -> Money:
+def total_with_tax(taxes: Iterable[TaxRow], currency: str) -> Money:
     """Of net and tax together."""
     return sum((row.net + row.tax for row in taxes), Money.zero(currency))
 
 
-def credited(lines: Iterable[InvoiceLine], original: Invoice) -> list[TaxRow]:
+def credit_taxes(lines: Iterable[InvoiceLine], original: Invoice) -> list[TaxRow]:
     """The taxes of a credit note of these lines, by which the original's are used up to the cent. One query."""
     balances: dict[Tax, TaxRow] = {}
     invoice_taxes = InvoiceTax.objects.filter(
@@ -127,11 +127,11 @@ def credited(lines: Iterable[InvoiceLine], original: Invoice) -> list[TaxRow]:
             if before
             else TaxRow(row.taxed_as, net, tax)
         )
-    return rules.credited(_amounts(lines, original.currency), left=balances.values())
+    return rules.credited(_line_amounts(lines, original.currency), left=balances.values())
 
 
-def records(invoice: Invoice, taxes: Iterable[TaxRow], reasons: Mapping[str, str]) -> list[InvoiceTax]:
-    """The rows to keep, not saved yet; `reasons` by category, as `reasons_of` has them."""
+def make_tax_rows(invoice: Invoice, taxes: Iterable[TaxRow], reasons: Mapping[str, str]) -> list[InvoiceTax]:
+    """The rows to keep, not saved yet; `reasons` by category, as `load_reasons` has them."""
     return [
         InvoiceTax(
             invoice=invoice,
@@ -146,7 +146,7 @@ def records(invoice: Invoice, taxes: Iterable[TaxRow], reasons: Mapping[str, str
     ]
 
 
-def reasons_of(documents: Sequence[tuple[Invoice, Sequence[TaxRow]]]) -> list[dict[str, str]]:
+def load_reasons(documents: Sequence[tuple[Invoice, Sequence[TaxRow]]]) -> list[dict[str, str]]:
     """Of each document, by category, why no tax is charged: as stated for what it credits or corrects.
 
     Where nothing was, in the tenant's words, or in ours. One query where a category charges none, else no one.
@@ -166,12 +166,12 @@ def reasons_of(documents: Sequence[tuple[Invoice, Sequence[TaxRow]]]) -> list[di
     for tenant, invoice, category, reason in invoice_taxes.order_by("pk").values_list(*columns):
         stored_reasons["tenant", tenant, category] = stored_reasons["invoice", invoice, category] = reason
     return [
-        _reasons(invoice, stored_reasons) if invoice.tenant_id in tenant_ids else {}
+        _load_reasons(invoice, stored_reasons) if invoice.tenant_id in tenant_ids else {}
         for invoice, _ in documents
     ]
 
 
-def _reasons(invoice: Invoice, stored_reasons: Mapping[tuple[str, int, str], str]) -> dict[str, str]:
+def _load_reasons(invoice: Invoice, stored_reasons: Mapping[tuple[str, int, str], str]) -> dict[str, str]:
     if invoice.original_id is not None:
         original_reasons = {
             category: stored_reasons.get(("invoice", invoice.original_id, category))
@@ -185,9 +185,9 @@ def _reasons(invoice: Invoice, stored_reasons: Mapping[tuple[str, int, str], str
     return reasons if own is None else reasons | {own: tenant.tax_reason or supply.REASONS[own]}
 
 
-def _buyer(tenant: Tenant) -> Party:
+def _make_buyer(tenant: Tenant) -> Party:
     return Party(tenant.country, tenant.region, tenant.vat_id)
 
 
-def _amounts(lines: Iterable[InvoiceLine], currency: str) -> list[tuple[Tax, Money]]:
+def _line_amounts(lines: Iterable[InvoiceLine], currency: str) -> list[tuple[Tax, Money]]:
     return [(line.taxed_as, Money.from_minor(line.amount, currency)) for line in lines]

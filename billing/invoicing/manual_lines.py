@@ -20,7 +20,9 @@ class ManualLineError(Exception):
 
 
 @transaction.atomic
-def add(*, tenant: Tenant, description: str, net: Money, why: str, by: str, on: date) -> ManualLine:
+def add_manual_line(
+    *, tenant: Tenant, description: str, net: Money, why: str, by: str, on: date
+) -> ManualLine:
     """Put an amount before tax, below zero to take off, on the tenant's next invoice in that currency.
 
     Each call adds a line. Raises ManualLineError for nothing, and without what it is or why.
@@ -50,7 +52,7 @@ def add(*, tenant: Tenant, description: str, net: Money, why: str, by: str, on: 
 
 
 @transaction.atomic
-def remove(*, line: ManualLine) -> None:
+def remove_manual_line(*, line: ManualLine) -> None:
     """Take the line off again; one that was taken off is gone. Raises ManualLineError where an invoice holds it."""
     lock(line.tenant)
     if InvoiceLine.objects.filter(
@@ -62,7 +64,7 @@ def remove(*, line: ManualLine) -> None:
     line.delete()
 
 
-def pending(tenants: Iterable[Tenant]) -> Mapping[int, list[ManualLine]]:
+def list_pending(tenants: Iterable[Tenant]) -> Mapping[int, list[ManualLine]]:
     """By tenant what waits for its next invoice, the oldest first. One query."""
     lines: dict[int, list[ManualLine]] = defaultdict(list)
     for line in ManualLine.objects.pending().filter(tenant__in=tenants).order_by("pk"):
@@ -70,7 +72,7 @@ def pending(tenants: Iterable[Tenant]) -> Mapping[int, list[ManualLine]]:
     return lines
 
 
-def as_lines(waiting: Iterable[ManualLine], *, period: BillingPeriod, currency: str) -> list[InvoiceLine]:
+def make_lines(waiting: Iterable[ManualLine], *, period: BillingPeriod, currency: str) -> list[InvoiceLine]:
     """The lines of that currency for an invoice of the period; not saved, and not taxed yet."""
     return [
         InvoiceLine(

@@ -28,7 +28,7 @@ class Doubt:
     remedy: str
 
 
-def behind(
+def describe_lag(
     name: str, period: BillingPeriod, clusters: Sequence[tuple[str, datetime | None]], *, now: datetime
 ) -> Iterator[Doubt]:
     """Of clusters whose watermark lies before the period's end, or in the future; none for none."""
@@ -47,7 +47,9 @@ def behind(
         yield Doubt(f"{name} ends {period.end:%Y-%m-%d %H:%M} UTC, but {listed}.", "import the rest")
 
 
-def doubts(periods: Sequence[BillingPeriod], accounts: Mapping[int, set[int]]) -> Mapping[int, list[Doubt]]:
+def find_doubts(
+    periods: Sequence[BillingPeriod], accounts: Mapping[int, set[int]]
+) -> Mapping[int, list[Doubt]]:
     """By tenant, of whom each has one of the periods, what its clusters may hold that was not seen or not read."""
     if not periods:
         return {}
@@ -63,11 +65,13 @@ def doubts(periods: Sequence[BillingPeriod], accounts: Mapping[int, set[int]]) -
             for account in accounts.get(period.tenant_id, ())
             if account in sights
         }
-        tenant_doubts[period.tenant_id] = [doubt for name in sorted(own) for doubt in _of(own[name], period)]
+        tenant_doubts[period.tenant_id] = [
+            doubt for name in sorted(own) for doubt in _cluster_doubts(own[name], period)
+        ]
     return tenant_doubts
 
 
-def _of(sight: Sight, period: BillingPeriod) -> Iterator[Doubt]:
+def _cluster_doubts(sight: Sight, period: BillingPeriod) -> Iterator[Doubt]:
     hours = sight.poor_in(period.start, period.end)
     if hours:
         named = ", ".join(f"{_utc(hour)} ({hour.seen} % seen)" for hour in hours[:LISTED])

@@ -17,14 +17,26 @@ from django.db import transaction
 
 from billing.catalog import billing_periods
 from billing.invoicing import approvals, close_blockers, issue, missing_usage, numbering, statements
-from billing.invoicing.close_readiness import incomplete, owned, rated_up_to, vanished
-from billing.invoicing.close_results import Block, Closed, Outcome, all_of_month, blocked, closed
-from billing.invoicing.invoice_drafts import Owing
+from billing.invoicing.close_readiness import (
+    find_incomplete_clusters,
+    find_vanished_runs,
+    load_accounts,
+    load_rated_periods,
+)
+from billing.invoicing.close_results import (
+    Block,
+    Outcome,
+    TenantClose,
+    combine_periods,
+    make_blocked,
+    make_invoiced,
+)
+from billing.invoicing.invoice_drafts import PeriodCharges
 from billing.models import BillingPeriod, InvoiceState
 from clusters.open_runs import Vanished
 from portal.core.tenants.models import Tenant
 
-__all__ = ["Closed", "Outcome", "close"]
+__all__ = ["Outcome", "TenantClose", "close_month"]
 
 log = structlog.get_logger("billing.invoicing.month_close")
 
@@ -47,7 +59,7 @@ class _Run:
     rehearse: bool
 
 
-def close(
+def close_month(
     *,
     tenants: Iterable[Tenant],
     year: int,
@@ -55,9 +67,9 @@ def close(
     moment: datetime,
     accept_incomplete: str = "",
     rehearse: bool = False,
-    progress: Callable[[Closed], None] | None = None,
+    progress: Callable[[TenantClose], None] | None = None,
     now: datetime | None = None,
-) -> Iterator[Closed]:
+) -> Iterator[TenantClose]:
     """Close the period that starts in that month, in each tenant's zone, as of `moment`.
 
     Issued once; asked again, the same invoices. `rehearse` does everything, keeps nothing, and says what differs
@@ -69,25 +81,25 @@ def close(
     run = _Run(year, month, moment, now or moment, accept_incomplete, rehearse)
     waiting = iter(tenants)
     while together := list(islice(waiting, TOGETHER)):
-        for one in _rehearsed(run, together) if rehearse else _all_periods(run, together):
+        for one in _preview(run, together) if rehearse else _close_periods_of_month(run, together):
             if progress is not None:
                 progress(one)
             yield one
 
 
-def _rehearsed(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+def _preview(run: _Run, tenants: Sequence[Tenant]) -> list[TenantClose]:
     """All periods of a month, each over the one before it, and nothing is kept of any."""
     with transaction.atomic():
-        outcomes = _all_periods(run, tenants)
+        outcomes = _close_periods_of_month(run, tenants)
         transaction.set_rollback(True)
     return outcomes
 
 
-def _all_periods(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+def _close_periods_of_month(run: _Run, tenants: Sequence[Tenant]) -> list[TenantClose]:
     return _with_rest_of_month(run, tenants, _close(run, tenants))
 
 
-def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+def _close(run: _Run, tenants: Sequence[Tenant]) -> list[TenantClose]:
     """In one transaction; where that fails, each tenant in its own."""
     try:
         with transaction.atomic():
@@ -100,14 +112,16 @@ def _close(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
             return [one for tenant in tenants for one in _close(run, [tenant])]
         slug = tenants[0].slug
         log.exception("close failed", tenant=slug, month=month)
-        return [Closed(slug, Outcome.FAILED, reason=f"{type(error).__name__}: {error}".strip())]
+        return [TenantClose(slug, Outcome.FAILED, reason=f"{type(error).__name__}: {error}".strip())]
     return outcomes
 
 
 _DONE = (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY, Outcome.NOTHING, Outcome.CARRIED)
 
 
-def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence[Closed]) -> list[Closed]:
+def _with_rest_of_month(
+    run: _Run, tenants: Sequence[Tenant], outcomes: Sequence[TenantClose]
+) -> list[TenantClose]:
     """Changed anchor days have several periods begin in one month: all are closed with the first, or named.
 
     Left open, one would keep the next month from closing, and nobody would know why.
@@ -126,21 +140,21 @@ def _with_rest_of_month(run: _Run, tenants: Sequence[Tenant], outcomes: Sequence
             nameless = run.rehearse and one.change  # the number of the invoice before it is nobody's
             by_slug[one.tenant].append(replace(one, change=replace(nameless, number="")) if nameless else one)
         going = [tenant for tenant, one in zip(going, again, strict=True) if one.outcome in _DONE]
-    return [all_of_month(each, names.get(slug, [])) for slug, each in by_slug.items()]
+    return [combine_periods(each, names.get(slug, [])) for slug, each in by_slug.items()]
 
 
-def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[Closed]:
+def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[TenantClose]:
     locked = numbering.lock_tenants(tenants)
     periods = billing_periods.periods_starting_in(locked.values(), year=run.year, month=run.month)
     month_periods = [periods[tenant.pk] for tenant in tenants if tenant.pk in periods]
-    accounts = owned(month_periods)
+    accounts = load_accounts(month_periods)
     outcomes = _close_periods(run, locked, month_periods, accounts)
-    lost_runs = vanished(month_periods, accounts)
+    lost_runs = find_vanished_runs(month_periods, accounts)
     none = "No period of the tenant starts in that month."
     return [
-        _noted(outcomes[tenant.pk], lost_runs.get(tenant.pk, []))
+        _add_note(outcomes[tenant.pk], lost_runs.get(tenant.pk, []))
         if tenant.pk in outcomes
-        else Closed(locked[tenant.pk].slug, Outcome.NOTHING, reason=none)
+        else TenantClose(locked[tenant.pk].slug, Outcome.NOTHING, reason=none)
         for tenant in tenants
     ]
 
@@ -150,51 +164,54 @@ def _close_periods(
     tenants: Mapping[int, Tenant],
     periods: Sequence[BillingPeriod],
     accounts: Mapping[int, set[int]],
-) -> dict[int, Closed]:
+) -> dict[int, TenantClose]:
     """By tenant, as are the accounts."""
-    invoices = numbering.standing_each(periods)
-    outcomes: dict[int, Closed] = {}
+    invoices = numbering.load_current_invoices(periods)
+    outcomes: dict[int, TenantClose] = {}
     terms: dict[int, dict[str, str]] = {}
     for period in periods:
         invoice = invoices.get(period.pk)
         if invoice is not None and invoice.state == InvoiceState.ISSUED:
             slug = tenants[period.tenant_id].slug
-            outcomes[period.tenant_id] = closed(slug, invoice, Outcome.ALREADY)
+            outcomes[period.tenant_id] = make_invoiced(slug, invoice, Outcome.ALREADY)
     unissued_periods = [period for period in periods if period.tenant_id not in outcomes]
-    rated, doubted = rated_up_to(unissued_periods), missing_usage.doubts(unissued_periods, accounts)
-    behind = incomplete(unissued_periods, accounts, now=run.now)
-    waiting = approvals.undecided(unissued_periods)
+    rated, doubted = (
+        load_rated_periods(unissued_periods),
+        missing_usage.find_doubts(unissued_periods, accounts),
+    )
+    behind = find_incomplete_clusters(unissued_periods, accounts, now=run.now)
+    waiting = approvals.list_undecided(unissued_periods)
     for period in unissued_periods:
         tenant = tenants[period.tenant_id]
-        doubts = close_blockers.doubts(
+        doubts = close_blockers.find_doubts(
             period, behind.get(tenant.pk, []), doubted.get(tenant.pk, []), now=run.now
         )
         blocks = list(
-            close_blockers.blocks(
+            close_blockers.find_blocks(
                 tenant, period, rated.get(tenant.pk, []), waiting.get(tenant.pk, []), at=run.moment
             )
         )
         if doubts and not run.accept_incomplete and period.end <= run.moment:
-            blocks.append(close_blockers.unread(doubts))
+            blocks.append(close_blockers.block_for_doubts(doubts))
         if blocks:
-            outcomes[tenant.pk] = blocked(tenant.slug, blocks)
+            outcomes[tenant.pk] = make_blocked(tenant.slug, blocks)
         else:
             missing = " ".join(doubt.fact for doubt in doubts)
             accepted = {"accepted_incomplete": run.accept_incomplete, "incomplete": missing}
             terms[tenant.pk] = accepted if missing else {}
     open_periods = [period for period in unissued_periods if period.tenant_id not in outcomes]
-    due = statements.pending_each(open_periods, rated)
-    owing: list[Owing] = []
+    due = statements.make_statements(open_periods, rated)
+    owing: list[PeriodCharges] = []
     for period in open_periods:
         tenant, statement = tenants[period.tenant_id], due[period.tenant_id]
         if isinstance(statement, statements.MixedCurrenciesError):
-            outcomes[tenant.pk] = blocked(tenant.slug, [Block("mixed-currencies", str(statement))])
+            outcomes[tenant.pk] = make_blocked(tenant.slug, [Block("mixed-currencies", str(statement))])
         else:
-            owing.append(Owing(tenant, period, statement, invoices.get(period.pk), terms[tenant.pk]))
-    return outcomes | issue.issue_each(owing, moment=run.moment, compare=run.rehearse)
+            owing.append(PeriodCharges(tenant, period, statement, invoices.get(period.pk), terms[tenant.pk]))
+    return outcomes | issue.issue_periods(owing, moment=run.moment, compare=run.rehearse)
 
 
-def _noted(closed: Closed, lost_runs: Sequence[Vanished]) -> Closed:
+def _add_note(closed: TenantClose, lost_runs: Sequence[Vanished]) -> TenantClose:
     """With a sentence where runs of the period are open and their scheduler has lost them."""
     if not lost_runs or closed.outcome is Outcome.BLOCKED:
         return closed

@@ -22,20 +22,27 @@ from billing.wallets import invoice_payments
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 
-__all__ = ["InvoicingError", "discard", "issue_each", "lock", "lock_tenants", "standing_each"]
+__all__ = [
+    "InvoicingError",
+    "discard_draft",
+    "issue_invoices",
+    "load_current_invoices",
+    "lock",
+    "lock_tenants",
+]
 
 
 class InvoicingError(Exception):
     """An invoice cannot be made or moved so; the message says why and what to do."""
 
 
-def standing_each(periods: Sequence[BillingPeriod]) -> dict[int, Invoice]:
+def load_current_invoices(periods: Sequence[BillingPeriod]) -> dict[int, Invoice]:
     """By period its draft or issued invoice, where there is one."""
     invoices = Invoice.objects.of_periods().filter(period__in=periods).exclude(state=InvoiceState.VOID)
     return {invoice.period_id: invoice for invoice in invoices}
 
 
-def issue_each(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: datetime | None = None) -> None:
+def issue_invoices(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: datetime | None = None) -> None:
     """Give drafts their numbers, in that order, and freeze them; for a caller that holds their tenants' locks.
 
     Their documents are rendered after the commit, by way of the outbox, and then e-mailed. `moment` is when wallets
@@ -60,7 +67,7 @@ def issue_each(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: dateti
         invoice.state = InvoiceState.ISSUED
     issued = [invoice for _, invoice, _ in drafts]
     invoice_payments.settle_invoices(issued, moment=moment)
-    credit_balance.promise_each(issued, at=moment)
+    credit_balance.promise_credit(issued, at=moment)
     with connection.cursor() as cursor:
         cursor.execute(
             _ISSUE,
@@ -72,13 +79,13 @@ def issue_each(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: dateti
                 [invoice.due_on for invoice in issued],
             ],
         )
-    credit_balance.settle_each(issued, at=moment)
+    credit_balance.settle_promises(issued, at=moment)
     outbox.add_each("billing.tasks.render_document", [{"invoice_id": invoice.pk} for invoice in issued])
-    issue_notices.of_issued(issued, moment=moment)
+    issue_notices.announce_documents(issued, moment=moment)
 
 
 @transaction.atomic
-def discard(*, invoice: Invoice) -> None:
+def discard_draft(*, invoice: Invoice) -> None:
     """Drop a draft; it never had a number, so the series has no gap. The database refuses an issued one."""
     invoice.taxes.all().delete()
     invoice.lines.all().delete()

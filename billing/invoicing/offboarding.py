@@ -16,7 +16,7 @@ from billing.catalog import billing_periods, subscriptions, third_party_payers
 from billing.catalog.tenant_lock import lock
 from billing.documents import job_users
 from billing.invoicing import statements
-from billing.invoicing.active_tenants import staying
+from billing.invoicing.active_tenants import list_billable_tenants
 from billing.models import (
     Archive,
     AttemptState,
@@ -59,7 +59,7 @@ class ArchiveError(Exception):
 
 
 @transaction.atomic
-def leave(*, tenant: Tenant, at: datetime) -> int:
+def end_services(*, tenant: Tenant, at: datetime) -> int:
     """End the tenant's accounts and its plan at that moment; how many accounts. Asked again, nothing changes.
 
     What it used before is billed by the close of the period, for the seconds until then. What the
@@ -80,7 +80,7 @@ def leave(*, tenant: Tenant, at: datetime) -> int:
 
 
 @transaction.atomic
-def archive(*, tenant: Tenant, by: str, why: str, moment: datetime) -> Archive:
+def archive_tenant(*, tenant: Tenant, by: str, why: str, moment: datetime) -> Archive:
     """Keep that the tenant has left. Asked again, the same archive.
 
     Raises ArchiveError while anything of it is owned, unbilled, unpaid or to be paid back.
@@ -91,13 +91,13 @@ def archive(*, tenant: Tenant, by: str, why: str, moment: datetime) -> Archive:
         return existing
     if not why.strip():
         raise ArchiveError("Say why: the reason is kept with the archive.")
-    sentences = list(left(tenant, moment=moment))
+    sentences = list(find_obstacles(tenant, moment=moment))
     if sentences:
         raise ArchiveError(*sentences)
     return Archive.objects.create(tenant=tenant, at=moment, by=by, why=why.strip())
 
 
-def left(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
+def find_obstacles(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
     """What keeps the tenant from being archived, each with what to do."""
     accounts = accounts_of(tenant, at=moment)
     if accounts:
@@ -108,9 +108,9 @@ def left(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
         yield f"It is on plan {plan.plan}: end that with --leave."
     if paid := third_party_payers.left(tenant, on=moment.astimezone(tenant.zone).date()):
         yield f"It pays for {paid.tenant.slug}: end that, or have another tenant pay."
-    yield from _unbilled(tenant, moment)
-    yield from _unpaid(tenant)
-    yield from _under_way(tenant)
+    yield from _find_unbilled(tenant, moment)
+    yield from _find_unpaid(tenant)
+    yield from _find_under_way(tenant)
     balances = (
         Wallet.objects.filter(tenant=tenant).order_by("unit").values_list("unit").annotate(Sum("balance"))
     )
@@ -123,7 +123,7 @@ def left(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
 
 
 @transaction.atomic
-def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
+def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     """Erase what is kept of an archived tenant's people; returns who is erased. Again, there is nobody left.
 
     Memberships go, and with them the people who belong to no other tenant and are no operators. Its
@@ -131,14 +131,14 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     transfer, where all tenants that it was booked on are erased. The history keeps that all of this changed, without
     what it was, and changes that these people made without their names. Users of its jobs become numbers. Invoices and
     what is signed of their evidence, which has these numbers alone, are kept as they were issued, as the law wants
-    them. What the gateway keeps is erased there: see `customer_kept`.
+    them. What the gateway keeps is erased there: see `gateway_customer`.
     Raises ArchiveError where the tenant is not archived, or money is under way.
     """
     tenant = lock(tenant)
     existing = Archive.objects.filter(tenant=tenant).first()
     if existing is None:
         raise ArchiveError(f"{tenant.slug} is not archived: `archive_tenant {tenant.slug}` comes first.")
-    moving = [*_under_way(tenant), *_undecided(tenant)]
+    moving = [*_find_under_way(tenant), *_find_undecided(tenant)]
     if moving:
         raise ArchiveError(*moving)
     people = list(User.objects.filter(memberships__tenant=tenant).order_by("pk"))
@@ -169,7 +169,7 @@ def erase(*, tenant: Tenant, moment: datetime) -> list[str]:
     _erase_payers(tenant)
     existing.erased_at = existing.erased_at or moment
     existing.save()
-    erasure.erase(tenant=tenant)
+    erasure.erase_payers(tenant=tenant)
     job_users.erase_users(tenant)
     erase_people(tenant_id=tenant.pk, emails=emails)
     return emails
@@ -186,13 +186,13 @@ def _erase_payers(tenant: Tenant) -> None:
     AutomaticTopUp.objects.filter(tenant=tenant, set_by__contains="@").update(set_by=WHO)
 
 
-def customer_kept(tenant: Tenant) -> str:
+def gateway_customer(tenant: Tenant) -> str:
     """The customer as whom the gateway still knows the tenant, its contact and its cards; "" where it knows none."""
     account = BillingAccount.objects.filter(tenant=tenant).first()
     return (account.customer or "") if account else ""
 
 
-def _unbilled(tenant: Tenant, moment: datetime) -> Iterator[str]:
+def _find_unbilled(tenant: Tenant, moment: datetime) -> Iterator[str]:
     waiting = ManualLine.objects.pending().filter(tenant=tenant).count()
     if waiting:
         text = "1 line" if waiting == 1 else f"{waiting} lines"
@@ -202,23 +202,24 @@ def _unbilled(tenant: Tenant, moment: datetime) -> Iterator[str]:
     if last is None:
         return
     name = billing_periods.name(last)
-    if statements.unpriced(tenant=tenant, period=last):
+    if statements.list_unpriced(tenant=tenant, period=last):
         yield f"It has usage until the end of {name} that no price covers: close that month to see which."
     try:
-        due = statements.pending(tenant=tenant, period=last)
+        due = statements.make_statement(tenant=tenant, period=last)
     except statements.MixedCurrenciesError as error:
         yield str(error)
         return
     for each in (due, *due.others, *due.paid):
         if any(line.amount.amount for line in each.lines):
             total = sum((line.amount for line in each.lines), Money.zero(each.currency))
-            yield f"{total.text} {each.currency} before tax are not billed yet: {_to_close(last, total, moment)}"
+            remedy = _describe_unbilled(last, total, moment)
+            yield f"{total.text} {each.currency} before tax are not billed yet: {remedy}"
 
 
-def _to_close(last: BillingPeriod, total: Money, moment: datetime) -> str:
+def _describe_unbilled(last: BillingPeriod, total: Money, moment: datetime) -> str:
     """What bills, or gives back, what is left at the end of the last period that has begun."""
     issued = Invoice.objects.issued().of_periods().filter(period=last).exists()
-    leaves = last.tenant_id not in staying([last])
+    leaves = last.tenant_id not in list_billable_tenants([last])
     if total.amount < 0 and leaves and last.closed_at is not None and not issued:
         return (
             f"close {billing_periods.name(last)} again, which credits what was billed. What a discount takes off that "
@@ -234,44 +235,46 @@ def _to_close(last: BillingPeriod, total: Money, moment: datetime) -> str:
     return f"close the months until {billing_periods.name(last)}{when}."
 
 
-def _unpaid(tenant: Tenant) -> Iterator[str]:
+def _find_unpaid(tenant: Tenant) -> Iterator[str]:
     for invoice in invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).order_by("pk"):
         amount_text = f"{Money.from_minor(abs(invoice.left), invoice.currency).text} {invoice.currency}"
         if invoice.left > 0:
             yield f"{invoice} has {amount_text} due: have it paid, credit it, or write it off."
         elif invoice.left < 0:
             yield f"{amount_text} of {invoice} is to be paid back: record that."
-    for (_, currency), amount in credit_balance.balances([tenant.pk]).items():
+    for (_, currency), amount in credit_balance.list_balances([tenant.pk]).items():
         amount_text = f"{Money.from_minor(amount, currency).text} {currency}"
         yield f"Its credit balance is {amount_text}: pay it back, and record that."
 
 
-def _under_way(tenant: Tenant) -> Iterator[str]:
+def _find_under_way(tenant: Tenant) -> Iterator[str]:
     """Money that may yet come or go at the gateway."""
     for attempt in PaymentAttempt.objects.filter(UNDER_WAY, tenant=tenant).order_by("made_at"):
-        yield f"A payment of {_said(attempt)} is under way: wait until it is told how that ended."
+        yield f"A payment of {_describe_attempt(attempt)} is under way: wait until it is told how that ended."
     pages = PaymentAttempt.objects.filter(
         tenant=tenant, state=AttemptState.OFFERED, checkout__state__in=OPEN_CHECKOUTS
     )
     for attempt in pages.order_by("made_at"):
-        yield f"A page on which {_said(attempt)} can be paid is open: wait until it closes by itself, within a day."
+        described = _describe_attempt(attempt)
+        yield f"A page on which {described} can be paid is open: wait until it closes by itself, within a day."
     refunds = PaymentRefund.objects.filter(tenant=tenant, state__in=REFUNDING).select_related("attempt")
     for refund in refunds.order_by("made_at"):
-        yield f"A refund of {_said(refund.attempt, refund.amount)} is under way: wait until it is told how that ended."
+        described = _describe_attempt(refund.attempt, refund.amount)
+        yield f"A refund of {described} is under way: wait until it is told how that ended."
     disputes = PaymentDispute.objects.filter(tenant=tenant, state__in=UNDECIDED).select_related("attempt")
     for dispute in disputes.order_by("opened_at"):
-        amount_text = _said(dispute.attempt, dispute.amount)
+        amount_text = _describe_attempt(dispute.attempt, dispute.amount)
         yield f"A payment of {amount_text} is disputed, or a bank asks about it: wait until the bank has decided."
 
 
-def _undecided(tenant: Tenant) -> Iterator[str]:
-    for row in erasure.waiting(tenant=tenant):
+def _find_undecided(tenant: Tenant) -> Iterator[str]:
+    for row in erasure.list_waiting(tenant=tenant):
         yield f"A transfer of {row}, from an account that paid for it, waits: book it, or set it aside."
-    for entry in erasure.unsettled(tenant=tenant):
+    for entry in erasure.list_unsettled(tenant=tenant):
         place = f"{entry.place} of {entry.statement.file}"
         yield f"An entry in quarantine, {place}, names an account that paid for it: settle it on Transfers."
 
 
-def _said(attempt: PaymentAttempt, amount: int | None = None) -> str:
+def _describe_attempt(attempt: PaymentAttempt, amount: int | None = None) -> str:
     money = Money.from_minor(attempt.amount if amount is None else amount, attempt.currency)
     return f"{money.text} {attempt.currency}"

@@ -15,15 +15,15 @@ from billing.catalog import billing_periods, terms, third_party_payers
 from billing.catalog.billing_periods import AROUND, Lacking
 from billing.catalog.terms import Terms
 from billing.catalog.third_party_payers import Stretch
-from billing.invoicing.close_readiness import Rated
-from billing.invoicing.statement_rows import Who
+from billing.invoicing.close_readiness import RatedPeriod
+from billing.invoicing.statement_rows import UsageParties
 from billing.models import BillingPeriod, InvoiceLine, InvoiceState
 from billing.rules.statement import TermKind
 from portal.core.tenants.models import Tenant
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class PayerStatement:
     """One tenant's use that one tenant pays."""
 
     period: BillingPeriod  # of who uses: what ends later is not billed yet
@@ -33,9 +33,9 @@ class Book:
     billed: frozenset[int] = frozenset()  # periods of the user of which the payer was billed terms of plans
 
 
-def of_periods(
-    periods: Sequence[BillingPeriod], rated: Mapping[int, Sequence[Rated]], *, lacking: Lacking
-) -> tuple[dict[Who, Book], list[BillingPeriod]]:
+def load_payer_statements(
+    periods: Sequence[BillingPeriod], rated: Mapping[int, Sequence[RatedPeriod]], *, lacking: Lacking
+) -> tuple[dict[UsageParties, PayerStatement], list[BillingPeriod]]:
     """Every tenant's own book, of whom each has one of the periods, and behind them those of whom they pay for.
 
     Beside them the periods that are supposed to be there: see `Lacking`. Two queries where nobody pays for another
@@ -47,33 +47,33 @@ def of_periods(
     users |= {row.tenant for payer in payer_periods for row in rated.get(payer, ()) if row.tenant != payer}
     tenant_terms = terms.of_tenants({*payer_periods, *users})
     of_tenant = third_party_payers.by_tenant(stretches)
-    billed = _billed(payer_periods, {*users, *of_tenant})
+    billed = _load_billed_periods(payer_periods, {*users, *of_tenant})
     books = {
-        Who(pk, pk): Book(
+        UsageParties(pk, pk): PayerStatement(
             period,
-            _said(tenant_terms, Who(pk, pk), of_tenant.get(pk, [])),
-            billed=frozenset(billed.get(Who(pk, pk), ())),
+            _paid_terms(tenant_terms, UsageParties(pk, pk), of_tenant.get(pk, [])),
+            billed=frozenset(billed.get(UsageParties(pk, pk), ())),
         )
         for pk, period in payer_periods.items()
     }
-    pairs = {Who(each.payer, each.tenant) for each in stretches if each.payer in payer_periods}
+    pairs = {UsageParties(each.payer, each.tenant) for each in stretches if each.payer in payer_periods}
     pairs |= {
-        Who(payer, row.tenant)
+        UsageParties(payer, row.tenant)
         for payer in payer_periods
         for row in rated.get(payer, ())
         if row.tenant != payer
     }
     tenants = Tenant.objects.in_bulk(users) if users else {}
-    pair_terms = {who: _said(tenant_terms, who, of_tenant.get(who.tenant, [])) for who in pairs}
-    needed = _needed(payer_periods, books, pair_terms, of_tenant, tenants)
+    pair_terms = {who: _paid_terms(tenant_terms, who, of_tenant.get(who.tenant, [])) for who in pairs}
+    needed = _needed_spans(payer_periods, books, pair_terms, of_tenant, tenants)
     supposed: list[BillingPeriod] = []
     if needed and lacking is Lacking.CREATED:
         billing_periods.ensure_spans(needed)
     elif needed and lacking is Lacking.SUPPOSED:
         supposed = billing_periods.missing_periods(needed)
-    ended = _ended(payer_periods, pairs, supposed) if pairs else {}
+    ended = _load_ended(payer_periods, pairs, supposed) if pairs else {}
     for who in sorted(pairs & ended.keys(), key=lambda who: (who.payer, tenants[who.tenant].slug)):
-        books[who] = Book(
+        books[who] = PayerStatement(
             ended[who],
             pair_terms[who],
             tenants[who.tenant],
@@ -83,16 +83,16 @@ def of_periods(
     return books, supposed
 
 
-def by_others(periods: Sequence[BillingPeriod]) -> dict[Who, Book]:
+def load_paid_by_others(periods: Sequence[BillingPeriod]) -> dict[UsageParties, PayerStatement]:
     """What others pay of the use of these tenants, of whom each has one of the periods, in that period."""
     tenant_periods = {period.tenant_id: period for period in periods}
     stretches = third_party_payers.by_tenant(third_party_payers.stretches_of(tenants=tenant_periods))
     tenant_terms = terms.of_tenants(stretches) if stretches else {}
     tenants = Tenant.objects.in_bulk(stretches) if stretches else {}
     return {
-        Who(each.payer, tenant): Book(
+        UsageParties(each.payer, tenant): PayerStatement(
             tenant_periods[tenant],
-            _said(tenant_terms, Who(each.payer, tenant), rows),
+            _paid_terms(tenant_terms, UsageParties(each.payer, tenant), rows),
             tenants[tenant],
             tenant_periods[tenant].start,
         )
@@ -102,9 +102,11 @@ def by_others(periods: Sequence[BillingPeriod]) -> dict[Who, Book]:
     }
 
 
-def _billed(payer_periods: Mapping[int, BillingPeriod], users: set[int]) -> Mapping[Who, set[int]]:
+def _load_billed_periods(
+    payer_periods: Mapping[int, BillingPeriod], users: set[int]
+) -> Mapping[UsageParties, set[int]]:
     """The users' periods of which terms of their plans stand on invoices. None is asked for where nobody pays."""
-    period_ids: dict[Who, set[int]] = defaultdict(set)
+    period_ids: dict[UsageParties, set[int]] = defaultdict(set)
     if users:
         lines = InvoiceLine.objects.filter(
             tenant__in=payer_periods,
@@ -114,25 +116,25 @@ def _billed(payer_periods: Mapping[int, BillingPeriod], users: set[int]) -> Mapp
         )
         columns = ("tenant", "service_period__tenant", "service_period")
         for payer, tenant, period in lines.order_by().values_list(*columns).distinct():
-            period_ids[Who(payer, tenant)].add(period)
+            period_ids[UsageParties(payer, tenant)].add(period)
     return period_ids
 
 
-def _needed(
+def _needed_spans(
     payer_periods: Mapping[int, BillingPeriod],
-    own: Mapping[Who, Book],
-    pair_terms: Mapping[Who, Terms | None],
+    own: Mapping[UsageParties, PayerStatement],
+    pair_terms: Mapping[UsageParties, Terms | None],
     stretches: Mapping[int, Sequence[Stretch]],
     tenants: Mapping[int, Tenant],
 ) -> list[tuple[Tenant, datetime, datetime]]:
     """From when until when periods have to be there, of each tenant once: for its terms, and where another pays."""
     reaches = [
-        _reach(book.said.tenant, book.said, payer_periods[who.payer])
+        _needed_span(book.said.tenant, book.said, payer_periods[who.payer])
         for who, book in own.items()
         if book.said is not None
     ]
     reaches += [
-        _reach(tenants[who.tenant], plan_terms, payer_periods[who.payer])
+        _needed_span(tenants[who.tenant], plan_terms, payer_periods[who.payer])
         for who, plan_terms in pair_terms.items()
         if any(
             each.payer == who.payer
@@ -147,7 +149,7 @@ def _needed(
     return list(spans.values())
 
 
-def _reach(
+def _needed_span(
     tenant: Tenant, plan_terms: Terms | None, period: BillingPeriod
 ) -> tuple[Tenant, datetime, datetime]:
     if plan_terms is None:
@@ -156,20 +158,22 @@ def _reach(
     return tenant, min(period.start, plan_terms.begins or period.start), until
 
 
-def _ended(
-    payer_periods: Mapping[int, BillingPeriod], pairs: set[Who], supposed: Sequence[BillingPeriod]
-) -> dict[Who, BillingPeriod]:
+def _load_ended(
+    payer_periods: Mapping[int, BillingPeriod], pairs: set[UsageParties], supposed: Sequence[BillingPeriod]
+) -> dict[UsageParties, BillingPeriod]:
     """The newest period of each that has ended with the payer's."""
     until = max(payer_periods[who.payer].end for who in pairs)
     stored_periods = BillingPeriod.objects.filter(tenant__in={who.tenant for who in pairs}, end__lte=until)
-    newest = _newest(payer_periods, pairs, [*stored_periods.filter(end__gt=until - AROUND), *supposed])
+    newest = _newest_periods(
+        payer_periods, pairs, [*stored_periods.filter(end__gt=until - AROUND), *supposed]
+    )
     lacking = pairs - newest.keys()
-    return newest | (_newest(payer_periods, lacking, stored_periods) if lacking else {})
+    return newest | (_newest_periods(payer_periods, lacking, stored_periods) if lacking else {})
 
 
-def _newest(
-    payer_periods: Mapping[int, BillingPeriod], pairs: set[Who], periods: Iterable[BillingPeriod]
-) -> dict[Who, BillingPeriod]:
+def _newest_periods(
+    payer_periods: Mapping[int, BillingPeriod], pairs: set[UsageParties], periods: Iterable[BillingPeriod]
+) -> dict[UsageParties, BillingPeriod]:
     by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
     for each in sorted(periods, key=lambda each: each.start):
         by_tenant[each.tenant_id].append(each)
@@ -181,7 +185,9 @@ def _newest(
     return newest
 
 
-def _said(tenant_terms: Mapping[int, Terms], who: Who, stretches: Sequence[Stretch]) -> Terms | None:
+def _paid_terms(
+    tenant_terms: Mapping[int, Terms], who: UsageParties, stretches: Sequence[Stretch]
+) -> Terms | None:
     payer = None if who.payer == who.tenant else who.payer
     own = [each for each in stretches if each.tenant == who.tenant]
     return terms.paid_by(

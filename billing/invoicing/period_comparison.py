@@ -26,9 +26,9 @@ class Change:
     lines: Mapping[Subject, Moved]  # those that differ, the largest difference first
 
 
-def with_last(bills: Sequence[DraftInvoice]) -> dict[int, Change]:
+def compare_with_last(bills: Sequence[DraftInvoice]) -> dict[int, Change]:
     """By tenant; those without an invoice for the period before are left out. Three queries."""
-    last = _last(bills)
+    last = _load_last(bills)
     lines: dict[int, list[InvoiceLine]] = defaultdict(list)
     for line in InvoiceLine.objects.filter(invoice__in=last.values()).order_by("invoice", "position"):
         lines[line.invoice_id].append(line)
@@ -51,7 +51,7 @@ def with_last(bills: Sequence[DraftInvoice]) -> dict[int, Change]:
     return changes
 
 
-def _last(bills: Sequence[DraftInvoice]) -> dict[int, Invoice]:
+def _load_last(bills: Sequence[DraftInvoice]) -> dict[int, Invoice]:
     """By tenant the invoice of the period that ends where the bill's begins."""
     before = BillingPeriod.objects.filter(
         tenant__in=[bill.owing.tenant.pk for bill in bills],

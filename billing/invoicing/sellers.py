@@ -6,12 +6,12 @@ from billing.models import Seller
 from billing.rules.supply import EU
 
 
-def the_seller() -> Seller:
+def load_seller() -> Seller:
     """Who issues the invoices; one without a code, and not saved, where nobody has entered it yet."""
     return Seller.objects.order_by("pk").first() or Seller(code="", name="The operator of this cluster")
 
 
-def missing(seller: Seller) -> str:
+def describe_missing(seller: Seller) -> str:
     """Why no invoice can be issued in the seller's name, and what to do, in a sentence; "" where one can.
 
     Name and address stand on every invoice. In the EU its VAT id does (Directive 2006/112/EC, article 226), or, of

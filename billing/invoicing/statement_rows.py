@@ -25,21 +25,21 @@ from billing.rules.statement import Billed, Key, LineKey, TermKey, TermKind
 from portal.core.tenants.models import Project
 
 
-class Who(NamedTuple):
+class UsageParties(NamedTuple):
     """Whose use it is, and who pays for it: mostly the same."""
 
     payer: int
     tenant: int
 
 
-Touched = Mapping[Who, Sequence[BillingPeriod]]
+Touched = Mapping[UsageParties, Sequence[BillingPeriod]]
 """The periods of the tenant that are looked at."""
 
 
 class Total(NamedTuple):
     """What a project used at a price in a period."""
 
-    who: Who
+    who: UsageParties
     period: int
     project: int
     name: str
@@ -52,7 +52,7 @@ class Total(NamedTuple):
 class IssuedLine(NamedTuple):
     """A line of an invoice that was issued and is not void."""
 
-    who: Who
+    who: UsageParties
     period: int
     kind: str
     term: int | None
@@ -70,7 +70,7 @@ class IssuedLine(NamedTuple):
 R = TypeVar("R", Total, IssuedLine)
 
 
-def totals(touched: Touched) -> list[Total]:
+def load_totals(touched: Touched) -> list[Total]:
     """What is charged to invoices."""
     period_totals = PeriodTotal.objects.filter(
         tenant__in={who.tenant for who in touched},
@@ -92,13 +92,13 @@ def totals(touched: Touched) -> list[Total]:
         ),
     )
     rows = (
-        Total(Who(payer or tenant, tenant), *row)
+        Total(UsageParties(payer or tenant, tenant), *row)
         for payer, tenant, *row in period_totals.values_list(*columns)
     )
-    return _looked_at(rows, touched)
+    return _select_periods(rows, touched)
 
 
-def lines(touched: Touched) -> list[IssuedLine]:
+def load_lines(touched: Touched) -> list[IssuedLine]:
     """What standing invoices hold of these periods, by use and by terms of plans."""
     tenants = {period.pk: who.tenant for who, periods in touched.items() for period in periods}
     invoice_lines = InvoiceLine.objects.filter(
@@ -112,19 +112,19 @@ def lines(touched: Touched) -> list[IssuedLine]:
         *("seconds_num", "seconds_den", "amount", "unit_price", "invoice__currency"),
     )
     rows = (
-        IssuedLine(Who(payer, tenants[period]), period, *row)
+        IssuedLine(UsageParties(payer, tenants[period]), period, *row)
         for payer, period, *row in invoice_lines.values_list(*columns)
     )
-    return _looked_at(rows, touched)
+    return _select_periods(rows, touched)
 
 
-def _looked_at(rows: Iterable[R], touched: Touched) -> list[R]:
+def _select_periods(rows: Iterable[R], touched: Touched) -> list[R]:
     """Periods are asked of all at once: of a tenant for whom another pays, one of the two may look at fewer."""
     periods = {who: {period.pk for period in each} for who, each in touched.items()}
     return [row for row in rows if row.period in periods.get(row.who, ())]
 
 
-def names(rows: Iterable[Total], issued_lines: Iterable[IssuedLine]) -> Mapping[int, dict[int, str]]:
+def load_names(rows: Iterable[Total], issued_lines: Iterable[IssuedLine]) -> Mapping[int, dict[int, str]]:
     """By tenant the present names of its projects: of all where a line names one without totals."""
     project_names: dict[int, dict[int, str]] = defaultdict(dict)
     for row in rows:
@@ -142,13 +142,13 @@ def names(rows: Iterable[Total], issued_lines: Iterable[IssuedLine]) -> Mapping[
     return project_names
 
 
-def prices(ids: Iterable[int | None]) -> dict[int, Price]:
+def load_prices(ids: Iterable[int | None]) -> dict[int, Price]:
     """By id, with their plans."""
     price_ids = {pk for pk in ids if pk is not None}
     return {p.pk: p for p in Price.objects.filter(pk__in=price_ids).select_related("version__plan")}
 
 
-def used(
+def sum_usage(
     rows: Iterable[Total], prices_by_id: Mapping[int, Price], periods: Mapping[int, Period]
 ) -> dict[LineKey, Fraction]:
     """Resource-seconds by key."""
@@ -160,13 +160,13 @@ def used(
     return seconds
 
 
-def billed(
+def sum_billed(
     issued_lines: Iterable[IssuedLine], named: Mapping[int, str], periods: Mapping[int, Period]
 ) -> dict[Key, Billed]:
     """The lines by key, under the projects' present names."""
     billed_lines: dict[Key, Billed] = {}
     for line in issued_lines:
-        key = _key(line, named, periods[line.period])
+        key = _statement_key(line, named, periods[line.period])
         amount = Money.from_minor(line.amount, line.currency)
         before = billed_lines.get(key)
         billed_lines[key] = Billed(
@@ -178,7 +178,7 @@ def billed(
     return billed_lines
 
 
-def _key(line: IssuedLine, named: Mapping[int, str], service: Period) -> Key:
+def _statement_key(line: IssuedLine, named: Mapping[int, str], service: Period) -> Key:
     if line.kind != LineKind.USAGE:
         return TermKey(service, TermKind(line.kind), line.term or 0)
     name = named.get(line.project or 0, line.name)

@@ -17,8 +17,8 @@ from billing.catalog.terms import Named
 from billing.invoicing import charges, close_readiness, payer_statements
 from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs
-from billing.invoicing.close_readiness import Rated
-from billing.invoicing.statement_rows import IssuedLine, R, Total, Who
+from billing.invoicing.close_readiness import RatedPeriod
+from billing.invoicing.statement_rows import IssuedLine, R, Total, UsageParties
 from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
 from billing.rating import billed_usage
 from billing.rules import period as rules
@@ -63,7 +63,7 @@ class MixedCurrenciesError(Exception):
     """What a period itself costs is in two currencies, so no invoice is the one of the period."""
 
 
-def unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
+def list_unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
     """Usage up to the period's end that blocks its close."""
     totals = (
         PeriodTotal.objects.filter(
@@ -86,69 +86,69 @@ def unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
     ]
 
 
-def pending(*, tenant: Tenant, period: BillingPeriod) -> Statement:
+def make_statement(*, tenant: Tenant, period: BillingPeriod) -> Statement:
     """All that is owed up to the period's end and not billed yet, corrections of earlier periods included.
 
     A pure function of the totals and of the lines already issued. Raises MixedCurrenciesError.
     """
-    outcome = pending_each([period], close_readiness.rated_up_to([period]))[tenant.pk]
+    outcome = make_statements([period], close_readiness.load_rated_periods([period]))[tenant.pk]
     if isinstance(outcome, MixedCurrenciesError):
         raise outcome
     return outcome
 
 
-def pending_each(
+def make_statements(
     periods: Sequence[BillingPeriod],
-    rated: Mapping[int, Sequence[Rated]],
+    rated: Mapping[int, Sequence[RatedPeriod]],
     *,
     lacking: Lacking = Lacking.CREATED,
 ) -> dict[int, Statement | MixedCurrenciesError]:
-    """As `pending`, by tenant, of whom each has one of the periods; `rated` is `standing.rated_up_to` of them.
+    """As `make_statement`, by tenant, of whom each has one of the periods; `rated` is `load_rated_periods` of them.
 
     Eight queries at most, however many they are, where plans have prices alone and nobody pays for another.
     `lacking` says what becomes of periods in which terms of plans hold and that there are not yet.
     """
-    books, supposed = payer_statements.of_periods(periods, rated, lacking=lacking)
-    outcomes = _make_statements(books, rated, supposed)
-    return {period.tenant_id: _together(period.tenant_id, outcomes) for period in periods}
+    books, supposed = payer_statements.load_payer_statements(periods, rated, lacking=lacking)
+    outcomes = _compute_statements(books, rated, supposed)
+    return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}
 
 
-def paid_by_others(periods: Sequence[BillingPeriod]) -> dict[int, list[tuple[Tenant, Statement]]]:
+def load_paid_statements(periods: Sequence[BillingPeriod]) -> dict[int, list[tuple[Tenant, Statement]]]:
     """By tenant, of whom each has one of the periods, who else pays for what it used in it, and what that comes to.
 
     What their invoices hold of it already is not looked at. One query where nobody does.
     """
-    books = payer_statements.by_others(periods)
+    books = payer_statements.load_paid_by_others(periods)
     paid_statements: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
     if books:
         tenants = Tenant.objects.in_bulk({who.payer for who in books})
-        for who, outcome in _make_statements(books, {}, []).items():
+        for who, outcome in _compute_statements(books, {}, []).items():
             if not isinstance(outcome, MixedCurrenciesError):
                 paid_statements[who.tenant].append((tenants[who.payer], outcome))
     return paid_statements
 
 
-def _make_statements(
-    books: Mapping[Who, payer_statements.Book],
-    rated: Mapping[int, Sequence[Rated]],
+def _compute_statements(
+    books: Mapping[UsageParties, payer_statements.PayerStatement],
+    rated: Mapping[int, Sequence[RatedPeriod]],
     supposed: Sequence[BillingPeriod],
-) -> dict[Who, Statement | MixedCurrenciesError]:
+) -> dict[UsageParties, Statement | MixedCurrenciesError]:
     """By whose use it is, and who pays. `supposed`: periods that are not kept, and count as if they were."""
     reach = billed_usage.of_tenants(rated)
     news = {
-        who: _with_news(each.period, who, rated.get(who.payer, []), reach.get(who.payer, []))
+        who: _changed_periods(each.period, who, rated.get(who.payer, []), reach.get(who.payer, []))
         for who, each in books.items()
     }
     earlier = BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids})
     touched = {who: [*(earlier[pk] for pk in news[who]), each.period] for who, each in books.items()}
-    touched |= _of_terms(books, touched, supposed)
-    totals, lines = rows.totals(touched), rows.lines(touched)
-    names = rows.names(totals, lines)
-    prices = rows.prices({row.price_id for row in totals} | {line.price_id for line in lines})
-    own_totals, own_lines = _by_who(totals), _by_who(lines)
+    touched |= _load_term_periods(books, touched, supposed)
+    totals, lines = rows.load_totals(touched), rows.load_lines(touched)
+    names = rows.load_names(totals, lines)
+    prices = rows.load_prices({row.price_id for row in totals} | {line.price_id for line in lines})
+    own_totals, own_lines = _group_by_parties(totals), _group_by_parties(lines)
     return {
-        who: _statement(
-            _Asked(each, who, touched[who], names[who.tenant], prices),
+        who: _compute_statement(
+            _Context(each, who, touched[who], names[who.tenant], prices),
             own_totals[who],
             own_lines[who],
             max((row.newest for row in rated.get(who.payer, [])), default=0),
@@ -157,11 +157,11 @@ def _make_statements(
     }
 
 
-def _together(
-    payer: int, outcomes: Mapping[Who, Statement | MixedCurrenciesError]
+def _add_paid(
+    payer: int, outcomes: Mapping[UsageParties, Statement | MixedCurrenciesError]
 ) -> Statement | MixedCurrenciesError:
     """What the tenant used, with what it pays for others beside it."""
-    own = outcomes[Who(payer, payer)]
+    own = outcomes[UsageParties(payer, payer)]
     if isinstance(own, MixedCurrenciesError):
         return own
     paid: list[Statement] = []
@@ -175,11 +175,11 @@ def _together(
     return replace(own, currency=currency, paid=tuple(paid))
 
 
-def _of_terms(
-    books: Mapping[Who, payer_statements.Book],
-    touched: Mapping[Who, Sequence[BillingPeriod]],
+def _load_term_periods(
+    books: Mapping[UsageParties, payer_statements.PayerStatement],
+    touched: Mapping[UsageParties, Sequence[BillingPeriod]],
     supposed: Sequence[BillingPeriod],
-) -> dict[Who, list[BillingPeriod]]:
+) -> dict[UsageParties, list[BillingPeriod]]:
     """Every period in which a term of its plans holds, and the one behind where a fee is billed in advance.
 
     Terms can be given for what is past, as a subscription can begin there: all of it is compared. What somebody was
@@ -195,7 +195,7 @@ def _of_terms(
     by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
     for each in sorted([*stored_periods, *supposed], key=lambda each: each.start):
         by_tenant[each.tenant_id].append(each)
-    term_periods: dict[Who, list[BillingPeriod]] = {}
+    term_periods: dict[UsageParties, list[BillingPeriod]] = {}
     for who, (plan_terms, period) in terms_by_who.items():
         last = (
             period.end if plan_terms.in_advance else period.start
@@ -209,8 +209,8 @@ def _of_terms(
     return term_periods
 
 
-def _with_news(
-    period: BillingPeriod, who: Who, rated: Sequence[Rated], reach: billed_usage.Reach
+def _changed_periods(
+    period: BillingPeriod, who: UsageParties, rated: Sequence[RatedPeriod], reach: billed_usage.Reach
 ) -> list[int]:
     """The earlier periods that were rated differently since an invoice last covered them, in order."""
     return [
@@ -223,38 +223,40 @@ def _with_news(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Context:
     """Whose statement it is, and what its rows refer to."""
 
-    book: payer_statements.Book
-    who: Who
+    book: payer_statements.PayerStatement
+    who: UsageParties
     touched: Sequence[BillingPeriod]
     names: Mapping[int, str]
     prices: dict[int, Price]
 
 
-def _by_who(entries: Iterable[R]) -> Mapping[Who, list[R]]:
-    groups: dict[Who, list[R]] = defaultdict(list)
+def _group_by_parties(entries: Iterable[R]) -> Mapping[UsageParties, list[R]]:
+    groups: dict[UsageParties, list[R]] = defaultdict(list)
     for row in entries:
         groups[row.who].append(row)
     return groups
 
 
-def _statement(
-    context: _Asked, totals: Sequence[Total], lines: Sequence[IssuedLine], through: int
+def _compute_statement(
+    context: _Context, totals: Sequence[Total], lines: Sequence[IssuedLine], through: int
 ) -> Statement | MixedCurrenciesError:
     book = context.book
     rules_of = {each.pk: billing_periods.as_rule(each) for each in context.touched}
     own = rules_of[book.period.pk]
-    billed = rows.billed(lines, context.names, rules_of)
-    books = _books(context, totals, billed, rules_of)
-    owed = charges.owed(books)
-    lines_by_currency = _per_currency(owed, billed, own, context.prices)
+    billed = rows.sum_billed(lines, context.names, rules_of)
+    books = _make_inputs(context, totals, billed, rules_of)
+    owed = charges.calculate_charges(books)
+    lines_by_currency = _split_currencies(owed, billed, own, context.prices)
     if book.begins is not None:
-        lines_by_currency = _within_its_payer(lines_by_currency, book.begins)
+        lines_by_currency = _mark_corrections(lines_by_currency, book.begins)
     billing = [currency for currency, lines in lines_by_currency.items() if lines]
     of_period = [
-        currency for currency in billing if any(_costs(line, own) for line in lines_by_currency[currency])
+        currency
+        for currency in billing
+        if any(_is_of_period(line, own) for line in lines_by_currency[currency])
     ]
     if len(of_period) > 1:
         return MixedCurrenciesError(
@@ -284,8 +286,8 @@ def _statement(
     )
 
 
-def _books(
-    context: _Asked,
+def _make_inputs(
+    context: _Context,
     totals: Sequence[Total],
     billed: Mapping[Key, Billed],
     rules_of: Mapping[int, rules.Period],
@@ -296,7 +298,7 @@ def _books(
     payer = None if context.book.user is None else context.who.payer
     due = [row for row in totals if rules_of[row.period] <= own]
     return ChargeInputs(
-        used=rows.used(due, context.prices, rules_of),
+        used=rows.sum_usage(due, context.prices, rules_of),
         billed=billed,
         prices=context.prices,
         period=own,
@@ -308,7 +310,7 @@ def _books(
     )
 
 
-def _within_its_payer(lines_by_currency: Mapping[str, list[Line]], begins: datetime) -> dict[str, list[Line]]:
+def _mark_corrections(lines_by_currency: Mapping[str, list[Line]], begins: datetime) -> dict[str, list[Line]]:
     """What another used is no correction where its period ended within the payer's."""
     return {
         currency: [replace(line, correction=line.key.service.end <= begins) for line in lines]
@@ -316,11 +318,11 @@ def _within_its_payer(lines_by_currency: Mapping[str, list[Line]], begins: datet
     }
 
 
-def _costs(line: Line, own: rules.Period) -> bool:
+def _is_of_period(line: Line, own: rules.Period) -> bool:
     return line.key.service == own and not line.correction
 
 
-def _per_currency(
+def _split_currencies(
     owed: Mapping[Key, Owed], billed: Mapping[Key, Billed], period: rules.Period, prices: Mapping[int, Price]
 ) -> dict[str, list[Line]]:
     """By currency the lines that are to be billed in it."""

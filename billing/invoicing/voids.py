@@ -30,7 +30,7 @@ class VoidError(Exception):
     """An invoice cannot be made void; the message says why and what to do."""
 
 
-def effect(invoice: Invoice) -> str:
+def describe_effect(invoice: Invoice) -> str:
     """What making it void would do, for whoever confirms it."""
     total = Money.from_minor(invoice.total, invoice.currency)
     return (
@@ -40,7 +40,9 @@ def effect(invoice: Invoice) -> str:
 
 
 @transaction.atomic
-def void(*, invoice: Invoice, reason: str, by: str, on: date, moment: datetime | None = None) -> Invoice:
+def void_invoice(
+    *, invoice: Invoice, reason: str, by: str, on: date, moment: datetime | None = None
+) -> Invoice:
     """Make an issued, unpaid invoice void and open its period again; the next close of it issues another.
 
     What a wallet paid on it goes back to the grants that it came from, at `moment`; None: when the day begins where
@@ -83,7 +85,7 @@ def _refuse(invoice: Invoice) -> None:
     note = invoice.credit_notes.issued().order_by("pk").first()
     if note is not None:
         raise VoidError(f"{invoice} was credited by {note}; credit the rest of it instead.")
-    after = _after(invoice)
+    after = _later_document(invoice)
     if after is not None:
         raise VoidError(
             f"{after} was issued with or after {invoice} and counts on it: credit {invoice} instead, or make "
@@ -91,7 +93,7 @@ def _refuse(invoice: Invoice) -> None:
         )
 
 
-def _after(invoice: Invoice) -> Invoice | None:
+def _later_document(invoice: Invoice) -> Invoice | None:
     """The last document that was billed on top of this one; what was credited by hand is not.
 
     Where nothing was ever used, all of them reach as far: to nowhere.

@@ -12,7 +12,7 @@ from billing.models.bank_transfers import (
     TransferState,
 )
 from billing.models.charges import (
-    GIVEN,
+    EFFECTIVE_REFUNDS,
     IN_FLIGHT,
     OPEN_CHECKOUTS,
     UNDECIDED,
@@ -105,7 +105,7 @@ from billing.models.wallets import (
 __all__ = [
     "CLOSED_PERIOD",
     "DESCRIBED",
-    "GIVEN",
+    "EFFECTIVE_REFUNDS",
     "IN_FLIGHT",
     "MOVES",
     "OPEN_CHECKOUTS",

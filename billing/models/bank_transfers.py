@@ -86,11 +86,11 @@ RETURN NULL;
 """  # noqa: S608 - a text of a trigger, built from a constant
 
 
-SAID = ("payer", "payer_iban", "text", "reference", "end_to_end", "raw")
+STATEMENT_TEXTS = ("payer", "payer_iban", "text", "reference", "end_to_end", "raw")
 """What tells of whoever paid: it never changes, so the history has none of it, and is erased with the tenant."""
 
 
-@track(exclude=SAID)
+@track(exclude=STATEMENT_TEXTS)
 class Transfer(models.Model):
     """An entry of a bank statement, kept once however many files have it. What the bank said of it never changes."""
 

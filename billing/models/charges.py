@@ -71,7 +71,7 @@ class SavedMethod(models.Model):
 
 
 class AttemptState(models.TextChoices):
-    """How one attempt to be paid stands; it only moves on, as `applying` ranks them and a trigger holds."""
+    """How one attempt to be paid stands; it only moves on, as `payments.sync` ranks them and a trigger holds."""
 
     READY = "ready", "About to be sent"
     OFFERED = "offered", "A page to pay on is open"
@@ -249,11 +249,13 @@ class RefundState(models.TextChoices):
     CANCELED = "canceled", "Not made"
 
 
-GIVEN = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING, RefundState.SUCCEEDED)
+EFFECTIVE_REFUNDS = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING, RefundState.SUCCEEDED)
 """States in which the money is, or may be, on its way back."""
 
 
-UNEXPLAINED = Q(credit_note=None, dealt_with="", state__in=GIVEN, attempt__state=AttemptState.SUCCEEDED)
+UNEXPLAINED = Q(
+    credit_note=None, dealt_with="", state__in=EFFECTIVE_REFUNDS, attempt__state=AttemptState.SUCCEEDED
+)
 """Refunds of booked payments that were made at the gateway, while nobody said here what for. What they gave back is
 owed again, unless more was paid than was owed: until a credit note says otherwise, or somebody that it stays owed,
 nothing is charged."""

@@ -58,5 +58,5 @@ class Payer(models.Model):
         return f"{self.payer} for {self.tenant}"
 
     def validate_constraints(self, exclude: Collection[str] | None = None) -> None:
-        """For forms: one payer at a time is left to `payers.pay_for`, which ends whoever pays first."""
+        """For forms: one payer at a time is left to `third_party_payers.pay_for`, which ends whoever pays first."""
         super().validate_constraints({*(exclude or ()), "tenant"})

@@ -208,7 +208,7 @@ class Price(models.Model):
         help_text="How many selectors are not empty; ten more with hours, a hundred more for one tenant alone.",
     )
     selector = models.TextField(
-        blank=True, help_text="The selectors in canonical form; `describing` has them in words."
+        blank=True, help_text="The selectors in canonical form; `line_descriptions` has them in words."
     )
     model = models.CharField(
         max_length=10,

@@ -44,7 +44,7 @@ class CreditsGo(models.TextChoices):
     PAY_BACK = "pay-back", "To be paid back"
 
 
-def _known(field: str, choices: type[models.TextChoices], name: str) -> models.CheckConstraint:
+def _is_one_of(field: str, choices: type[models.TextChoices], name: str) -> models.CheckConstraint:
     return models.CheckConstraint(condition=Q(**{f"{field}__in": choices.values}), name=name)
 
 
@@ -70,8 +70,8 @@ class WalletScheme(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["tenant", "unit"], name="tenant_has_one_scheme_per_unit"),
             models.CheckConstraint(condition=Q(overdraft__gte=0), name="overdraft_is_not_negative"),
-            _known("scope", WalletScope, "wallet_scope_is_known"),
-            _known("credits", CreditsGo, "wallet_credits_go_somewhere"),
+            _is_one_of("scope", WalletScope, "wallet_scope_is_known"),
+            _is_one_of("credits", CreditsGo, "wallet_credits_go_somewhere"),
         ]
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class GrantRule(models.Model):
                 condition=Q(ends_at__isnull=True) | Q(ends_at__gt=F("begins_at")),
                 name="grant_rule_ends_after_it_begins",
             ),
-            _known("every", GrantEvery, "grant_rule_interval_is_known"),
+            _is_one_of("every", GrantEvery, "grant_rule_interval_is_known"),
         ]
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ class WalletGrant(models.Model):
             models.CheckConstraint(
                 condition=Q(left__gte=0, left__lte=F("amount")), name="grant_is_left_in_part"
             ),
-            _known("kind", GrantKind, "grant_kind_is_known"),
+            _is_one_of("kind", GrantKind, "grant_kind_is_known"),
         ]
         indexes: ClassVar = [
             models.Index(fields=["wallet"], condition=Q(left__gt=0), name="grants_with_something_left"),
@@ -266,7 +266,7 @@ class WalletEntry(models.Model):
                 condition=~Q(side__in=[EntrySide.USED, EntrySide.SPENT]) | Q(day__isnull=False),
                 name="what_is_used_has_a_day",
             ),
-            _known("side", EntrySide, "entry_side_is_known"),
+            _is_one_of("side", EntrySide, "entry_side_is_known"),
             models.CheckConstraint(
                 condition=~Q(side=EntrySide.INVOICE) | Q(invoice__isnull=False),
                 name="what_is_paid_on_an_invoice_names_it",

@@ -2,5 +2,5 @@
 
 A row is committed before each call and its key is made of the row, so that a process may die
 anywhere: whoever comes next sends the same again, or looks for what it did. No call is made inside
-a transaction. `applying.py` is the one place where what the gateway says becomes ours.
+a transaction. `sync.py` is the one place where what the gateway says becomes ours.
 """

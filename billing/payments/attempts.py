@@ -53,7 +53,7 @@ class NotChargeable:
     why: str
 
 
-def charge(
+def charge_invoice(
     *, invoice: Invoice, gateway: Gateway, moment: datetime, on: date
 ) -> PaymentAttempt | NotChargeable:
     """Charge what is due of an invoice to the tenant's preferred means of payment, off session.
@@ -61,19 +61,19 @@ def charge(
     By two at once, or again after a kill, one attempt is made: a second call sends or follows the first.
     Raises GatewayError where nothing can be told; the attempt stands and is followed later.
     """
-    attempt = flying(invoice)
+    attempt = in_flight_attempt(invoice)
     if attempt is None:
-        customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
-        outcome = prepare(invoice=invoice, customer=customer, moment=moment, on=on)
+        customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment)
+        outcome = prepare_attempt(invoice=invoice, customer=customer, moment=moment, on=on)
         if isinstance(outcome, NotChargeable):
             return outcome
         attempt = outcome
-    follow(attempt=attempt, gateway=gateway, moment=moment)
+    follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
     attempt.refresh_from_db()
     return attempt
 
 
-def flying(invoice: Invoice) -> PaymentAttempt | None:
+def in_flight_attempt(invoice: Invoice) -> PaymentAttempt | None:
     """The attempt that was made for the invoice and has not ended."""
     return PaymentAttempt.objects.filter(invoice=invoice, state__in=IN_FLIGHT).first()
 
@@ -85,17 +85,19 @@ def is_under_way(invoice: Invoice, *, own_attempt: PaymentAttempt | None = None)
 
 
 @transaction.atomic
-def prepare(*, invoice: Invoice, customer: str, moment: datetime, on: date) -> PaymentAttempt | NotChargeable:
+def prepare_attempt(
+    *, invoice: Invoice, customer: str, moment: datetime, on: date
+) -> PaymentAttempt | NotChargeable:
     """Commit an attempt over what is due, to be sent; or say why not. The invoice's row is locked meanwhile."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     method = SavedMethod.objects.filter(
         tenant=invoice.tenant, preferred=True, state=MethodState.USABLE
     ).first()
-    reason = _held(invoice, method, moment)
+    reason = _hold_reason(invoice, method, moment)
     if reason is not None or method is None:
         return NotChargeable(reason or "No means of payment is saved.")
-    due = settlement.balance(invoice=invoice, on=on).due.minor
-    if isinstance(amounts := chargeable(due, invoice.currency), NotChargeable):
+    due = settlement.load_balance(invoice=invoice, on=on).due.minor
+    if isinstance(amounts := chargeable_amount(due, invoice.currency), NotChargeable):
         return amounts
     amount, over = amounts
     attempt = PaymentAttempt(
@@ -106,12 +108,12 @@ def prepare(*, invoice: Invoice, customer: str, moment: datetime, on: date) -> P
         method=method,
         made_at=moment,
     )
-    attempt.params = params_of(attempt, amount, customer, method, f"Invoice {invoice.number}")
+    attempt.params = charge_params(attempt, amount, customer, method, f"Invoice {invoice.number}")
     attempt.save(force_insert=True)
     return attempt
 
 
-def params_of(
+def charge_params(
     attempt: PaymentAttempt, amount: int, customer: str, method: SavedMethod, description: str
 ) -> dict[str, object]:
     """Of the call that charges a saved means of payment, off session; `amount` is the gateway's."""
@@ -124,11 +126,11 @@ def params_of(
         "confirm": True,
         "off_session": True,
         "description": description,
-        "metadata": tags_of(attempt),
+        "metadata": charge_tags(attempt),
     }
 
 
-def on_session(params: dict[str, object], method: SavedMethod, return_url: str) -> dict[str, object]:
+def on_session_params(params: dict[str, object], method: SavedMethod, return_url: str) -> dict[str, object]:
     """The same while whoever pays is there: the bank may ask, and leads back. A debit was agreed to when saved."""
     if method.kind != "card":
         return params
@@ -137,30 +139,32 @@ def on_session(params: dict[str, object], method: SavedMethod, return_url: str) 
     }
 
 
-def follow(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> None:
+def follow_attempt(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> None:
     """Send the attempt, or find out what became of it; the same call, with the same key, however often.
 
     Raises GatewayError where that cannot be told yet.
     """
     PaymentAttempt.objects.filter(pk=attempt.pk).update(looked_at=moment)
     if attempt.external_id is not None:
-        _ended(sync.read_charge(attempt.external_id, gateway=gateway, moment=moment), gateway, moment)
+        _cancel_untried(
+            sync.read_charge(attempt.external_id, gateway=gateway, moment=moment), gateway, moment
+        )
         return
     if not _may_send(attempt, moment):
-        look_for(attempt=attempt, gateway=gateway, moment=moment)
+        find_charge(attempt=attempt, gateway=gateway, moment=moment)
         return
     first = attempt.sent_at is None
-    if first and not _send_off(attempt, moment):
+    if first and not _mark_sent(attempt, moment):
         return
     try:
-        gateway_charge = gateway.charge(attempt.params, key=gateway_access.key_for("pi", attempt.pk))
+        gateway_charge = gateway.charge(attempt.params, key=gateway_access.idempotency_key("pi", attempt.pk))
     except GatewayError as error:
-        _heed(attempt, error, moment, first=first)
+        _handle_error(attempt, error, moment, first=first)
         return
-    _ended(sync.apply_charge(gateway_charge, moment=moment), gateway, moment)
+    _cancel_untried(sync.apply_charge(gateway_charge, moment=moment), gateway, moment)
 
 
-def _ended(attempt: PaymentAttempt | None, gateway: Gateway, moment: datetime) -> None:
+def _cancel_untried(attempt: PaymentAttempt | None, gateway: Gateway, moment: datetime) -> None:
     """Give up a charge that the gateway made and never tried: nobody can confirm it any more."""
     if (
         attempt is None
@@ -169,11 +173,11 @@ def _ended(attempt: PaymentAttempt | None, gateway: Gateway, moment: datetime) -
     ):
         return
     if attempt.state == AttemptState.OFFERED:
-        key = gateway_access.key_for("pi-cancel", attempt.pk)
+        key = gateway_access.idempotency_key("pi-cancel", attempt.pk)
         sync.apply_charge(gateway.cancel_charge(attempt.external_id, key=key), moment=moment)
 
 
-def look_for(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> None:
+def find_charge(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> None:
     """Find the charge of an attempt that must not be sent again, by listing: the gateway's search lags behind.
 
     Where there is none hours after a failure that was told, or of one that was never sent, it was not made; where
@@ -185,22 +189,22 @@ def look_for(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) -> 
             sync.apply_charge(gateway_charge, moment=moment)
             return
     if attempt.sent_at is None:
-        _never_sent(attempt.pk)
+        _cancel_unsent(attempt.pk)
     elif attempt.resend:
         message = "It was sent, never answered, and cannot be found there: see whether the money came."
-        _end(attempt.pk, AttemptState.NEEDS_REVIEW, message=message)
+        _end_attempt(attempt.pk, AttemptState.NEEDS_REVIEW, message=message)
     elif moment - attempt.sent_at >= refunds.LOOKS_AFTER_FAILURE:
-        _end(attempt.pk, AttemptState.CANCELED, message="The gateway failed, and made nothing of it.")
+        _end_attempt(attempt.pk, AttemptState.CANCELED, message="The gateway failed, and made nothing of it.")
 
 
-def tags_of(attempt: PaymentAttempt) -> dict[str, str]:
+def charge_tags(attempt: PaymentAttempt) -> dict[str, str]:
     """What the charge carries, so that it is known again without any row of ours."""
     if attempt.invoice is None:
         top_up = attempt.top_up
         if top_up is None:
             raise TypeError("an attempt is for an invoice or a top-up")
         crossing = {} if top_up.crossing is None else {"crossing": top_up.crossing}
-        return gateway_access.tags(
+        return gateway_access.object_tags(
             tenant=attempt.tenant.slug,
             kind="topup",
             attempt=attempt.pk,
@@ -208,7 +212,7 @@ def tags_of(attempt: PaymentAttempt) -> dict[str, str]:
             wallet=top_up.wallet_id,
             **crossing,
         )
-    return gateway_access.tags(
+    return gateway_access.object_tags(
         tenant=attempt.tenant.slug,
         kind="invoice",
         attempt=attempt.pk,
@@ -217,7 +221,7 @@ def tags_of(attempt: PaymentAttempt) -> dict[str, str]:
     )
 
 
-def chargeable(due: int, currency: str) -> tuple[int, int] | NotChargeable:
+def chargeable_amount(due: int, currency: str) -> tuple[int, int] | NotChargeable:
     """(The gateway's amount, what is left over of ours), or why nothing can be charged."""
     if due <= 0:
         return NotChargeable("Nothing is due.")
@@ -233,7 +237,7 @@ def chargeable(due: int, currency: str) -> tuple[int, int] | NotChargeable:
     return amount, over
 
 
-def _held(
+def _hold_reason(
     invoice: Invoice,
     method: SavedMethod | None,
     moment: datetime,
@@ -241,13 +245,13 @@ def _held(
     own_attempt: PaymentAttempt | None = None,
 ) -> str | None:
     """Why it is not charged, asked before an attempt is made and again before it is sent."""
-    if (why := refusal(invoice, method, own_attempt=own_attempt)) is not None:
+    if (why := refusal_reason(invoice, method, own_attempt=own_attempt)) is not None:
         return why
     by_itself = own_attempt is None or not own_attempt.asked_by
-    return _rests(invoice, moment) if by_itself else None
+    return _blocking_reason(invoice, moment) if by_itself else None
 
 
-def refusal(
+def refusal_reason(
     invoice: Invoice, method: SavedMethod | None, *, own_attempt: PaymentAttempt | None = None
 ) -> str | None:
     """Why nobody can have it charged to that means of payment now."""
@@ -266,11 +270,11 @@ def refusal(
     return None
 
 
-def _rests(invoice: Invoice, moment: datetime) -> str | None:
+def _blocking_reason(invoice: Invoice, moment: datetime) -> str | None:
     """Why people, or the credit balance, come first."""
     if BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False).exists():
         return "Automatic payment is turned off."
-    if Invoice.objects.filter(Exists(pauses.of_invoices(moment.date())), pk=invoice.pk).exists():
+    if Invoice.objects.filter(Exists(pauses.filter_of_invoice(moment.date())), pk=invoice.pk).exists():
         return "Somebody paused it."
     if _needs_review(invoice.tenant_id):
         return (
@@ -278,11 +282,11 @@ def _rests(invoice: Invoice, moment: datetime) -> str | None:
         )
     if PaymentDispute.objects.filter(attempt__invoice=invoice, state=DisputeState.LOST).exists():
         return "A payment of it was charged back."
-    if credit_balance.of(invoice.tenant_id, invoice.currency) > 0:
+    if credit_balance.get_balance(invoice.tenant_id, invoice.currency) > 0:
         return "The credit balance pays it first."
     if PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=invoice).exists():
         return "Something was given back at the gateway: write a credit note, or say that it stays owed."
-    rest = retries.card_rests([invoice.tenant_id], Policies([invoice.tenant_id])).get(invoice.tenant_id)
+    rest = retries.load_card_rests([invoice.tenant_id], Policies([invoice.tenant_id])).get(invoice.tenant_id)
     if rest is not None and rest.until > moment:
         return f"The card was refused: it is charged again from {rest.until:%Y-%m-%d} on."
     return None
@@ -300,28 +304,32 @@ def _may_send(attempt: PaymentAttempt, moment: datetime) -> bool:
     return (
         unanswered
         and attempt.resend
-        and gateway_access.is_fresh(attempt.sent_at or attempt.made_at, moment=moment)
+        and gateway_access.is_key_fresh(attempt.sent_at or attempt.made_at, moment=moment)
     )
 
 
 @transaction.atomic
-def _send_off(attempt: PaymentAttempt, moment: datetime) -> bool:
+def _mark_sent(attempt: PaymentAttempt, moment: datetime) -> bool:
     """Committed before the call: from now on money may have moved. False, and canceled, if it is not wanted any more.
 
     It may have waited since a worker died, and a transfer may have come meanwhile.
     """
-    row = payment_posting.locked(pk=attempt.pk)
+    row = payment_posting.lock_attempt(pk=attempt.pk)
     if row is None or row.sent_at is not None or row.state != AttemptState.READY:
         return False
     if row.top_up is not None and not _may_charge_top_up(row):
-        _end(row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent.")
+        _end_attempt(
+            row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent."
+        )
         return False
     if row.invoice is not None:
-        reason = _held(row.invoice, row.method, moment, own_attempt=row)
-        due = settlement.balance(invoice=row.invoice, on=moment.date()).due.minor
-        amounts = chargeable(due, row.currency)
+        reason = _hold_reason(row.invoice, row.method, moment, own_attempt=row)
+        due = settlement.load_balance(invoice=row.invoice, on=moment.date()).due.minor
+        amounts = chargeable_amount(due, row.currency)
         if reason is not None or isinstance(amounts, NotChargeable) or due - amounts[1] != row.amount:
-            _end(row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent.")
+            _end_attempt(
+                row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent."
+            )
             return False
     PaymentAttempt.objects.filter(pk=row.pk).update(sent_at=moment, state=AttemptState.UNKNOWN)
     return True
@@ -343,44 +351,46 @@ def _may_charge_top_up(row: PaymentAttempt) -> bool:
     return AutomaticTopUp.objects.filter(wallet=wallet, active=True, below__gt=wallet.balance).exists()
 
 
-def _heed(attempt: PaymentAttempt, error: GatewayError, moment: datetime, *, first: bool) -> None:
+def _handle_error(attempt: PaymentAttempt, error: GatewayError, moment: datetime, *, first: bool) -> None:
     """What a call without an answer leaves of the attempt; raises the error where it is to be tried again."""
     if error.outcome is CallOutcome.REFUSED:
-        _refused(attempt, error, moment)
+        _handle_refusal(attempt, error, moment)
         return
     unanswered = PaymentAttempt.objects.filter(pk=attempt.pk, external_id=None)
-    if error.outcome is CallOutcome.STORED:
+    if error.outcome is CallOutcome.UNREPEATABLE:
         unanswered.update(resend=False)
     if error.outcome is CallOutcome.LOCKED_OUT and first:
         unanswered.update(
             sent_at=None, state=AttemptState.READY
         )  # nothing was sent that could have done anything
-    gateway_access.heed(error, moment=moment)
+    gateway_access.handle_auth_error(error, moment=moment)
     raise error
 
 
-def _refused(attempt: PaymentAttempt, error: GatewayError, moment: datetime) -> None:
+def _handle_refusal(attempt: PaymentAttempt, error: GatewayError, moment: datetime) -> None:
     """What is refused for itself has failed; anything else is ours to mend, and no payer is told of it."""
     if error.code == "resource_missing" and error.about in {"payment_method", "customer"}:
         if error.about == "customer":
             customers.forget_customer(attempt.params.get("customer", ""), moment=moment)
         elif attempt.method is not None:
-            saved_methods.lost(attempt.method.external_id, moment=moment)
-        _end(attempt.pk, AttemptState.CANCELED, code=error.code, message="The card is not saved any more.")
+            saved_methods.handle_removed(attempt.method.external_id, moment=moment)
+        _end_attempt(
+            attempt.pk, AttemptState.CANCELED, code=error.code, message="The card is not saved any more."
+        )
     elif error.code in OUT_OF_BOUNDS:
-        _end(attempt.pk, AttemptState.CANCELED, code=error.code, message=str(error))
+        _end_attempt(attempt.pk, AttemptState.CANCELED, code=error.code, message=str(error))
     else:
-        _end(attempt.pk, AttemptState.NEEDS_REVIEW, code=error.code, message=str(error))
+        _end_attempt(attempt.pk, AttemptState.NEEDS_REVIEW, code=error.code, message=str(error))
 
 
-def _never_sent(attempt: UUID) -> None:
+def _cancel_unsent(attempt: UUID) -> None:
     """End it, unless somebody has sent it meanwhile: the next round makes another one."""
     PaymentAttempt.objects.filter(pk=attempt, external_id=None, sent_at=None).update(
         state=AttemptState.CANCELED, message="It was never sent."
     )
 
 
-def _end(attempt: UUID, state: AttemptState, *, code: str = "", message: str) -> None:
+def _end_attempt(attempt: UUID, state: AttemptState, *, code: str = "", message: str) -> None:
     """End an attempt of which the gateway has no charge."""
     PaymentAttempt.objects.filter(pk=attempt, external_id=None).exclude(state=AttemptState.SUCCEEDED).update(
         state=state, code=code, message=message

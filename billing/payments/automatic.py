@@ -32,7 +32,7 @@ from billing.models import (
     WalletEntry,
 )
 from billing.payments import attempts, customers, top_ups
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import Gateway
 from billing.rules.money import Money
 from billing.rules.period import period_starting_in
@@ -58,11 +58,11 @@ def set_rule(
     """Set it, or turn it off; set again, what was refused before is forgotten. Raises CollectingError."""
     if active:
         customers.refuse_archived(wallet.tenant)
-        top_ups.asked(amount, wallet.unit)
+        top_ups.gateway_amount(amount, wallet.unit)
         if below < 0:
-            raise CollectingError("The mark is an amount of zero or more.")
+            raise CollectionError("The mark is an amount of zero or more.")
         if most < amount:
-            raise CollectingError(
+            raise CollectionError(
                 "The most of a month leaves room for no top-up: raise it, or buy less at once."
             )
     values = {
@@ -84,7 +84,7 @@ def turn_off(*, wallet: Wallet, by: str, moment: datetime) -> None:
     AutomaticTopUp.objects.filter(wallet=wallet, active=True).update(active=False, set_by=by, set_at=moment)
 
 
-def due() -> list[AutomaticTopUp]:
+def list_due_rules() -> list[AutomaticTopUp]:
     """Rules of wallets below their mark that have a card, no top-up under way, and nothing that needs review.
 
     None of a tenant that has left. One query.
@@ -99,39 +99,39 @@ def due() -> list[AutomaticTopUp]:
     return list(rules.select_related("wallet__tenant", "tenant").order_by("pk")[:AT_ONCE])
 
 
-def fire(*, rule: AutomaticTopUp, gateway: Gateway, moment: datetime) -> PaymentAttempt | None:
+def fire_rule(*, rule: AutomaticTopUp, gateway: Gateway, moment: datetime) -> PaymentAttempt | None:
     """Top the wallet up if it is to be; None where it is not. By two at once, or again after a kill: once.
 
     Raises GatewayError where the outcome is not known yet; the attempt stands and is followed later.
     """
-    if _usable(rule.tenant_id) is None:
+    if _usable_method(rule.tenant_id) is None:
         return None
-    customer = customers.customer_of(rule.tenant, gateway=gateway, moment=moment)
-    attempt = prepare(rule=rule, customer=customer, moment=moment)
+    customer = customers.get_customer(rule.tenant, gateway=gateway, moment=moment)
+    attempt = prepare_top_up(rule=rule, customer=customer, moment=moment)
     if attempt is not None:
-        attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
+        attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
         attempt.refresh_from_db()
     return attempt
 
 
 @transaction.atomic
-def prepare(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> PaymentAttempt | None:
+def prepare_top_up(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> PaymentAttempt | None:
     """Commit the attempt, to be sent; None where nothing is to be bought now. The wallet's row is locked meanwhile."""
     wallet = entries.locked([rule.wallet_id])[rule.wallet_id]
     rule = AutomaticTopUp.objects.select_for_update().get(pk=rule.pk)
-    method = _usable(rule.tenant_id)
+    method = _usable_method(rule.tenant_id)
     if not rule.active or method is None or wallet.balance >= rule.below:
         return None
     if Archive.objects.filter(tenant=rule.tenant_id).exists():
         return None
     if PaymentAttempt.objects.filter(UNDER_WAY, top_up__wallet=wallet).exists():
         return None
-    stand = standing(rule, moment=moment)
+    stand = check_readiness(rule, moment=moment)
     if stand.stopped or stand.full:
         return None
     top_up, is_new = TopUp.objects.get_or_create(
         wallet=wallet,
-        crossing=crossing(wallet, rule.below),
+        crossing=find_crossing(wallet, rule.below),
         defaults={
             "tenant_id": wallet.tenant_id,
             "amount": rule.amount,
@@ -144,17 +144,17 @@ def prepare(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> Payment
     if top_up.amount != rule.amount:  # set anew since it was refused
         top_up.amount = rule.amount
         top_up.save(update_fields=["amount"])
-    return top_ups.attempt_of(top_up, customer, method, moment)
+    return top_ups.make_attempt(top_up, customer, method, moment)
 
 
-def standing(rule: AutomaticTopUp, *, moment: datetime) -> Readiness:
+def check_readiness(rule: AutomaticTopUp, *, moment: datetime) -> Readiness:
     """How it stands now. Four queries."""
     newest = (
         PaymentAttempt.objects.filter(top_up__wallet=rule.wallet_id, top_up__crossing__isnull=False)
         .order_by("-made_at")
         .first()
     )
-    method = _usable(rule.tenant_id)
+    method = _usable_method(rule.tenant_id)
     stopped = ""
     if method is None:
         stopped = "No card is saved that can be charged: add one, and it goes on."
@@ -177,13 +177,13 @@ def standing(rule: AutomaticTopUp, *, moment: datetime) -> Readiness:
             "It goes on when you set it anew."
         )
     full = ""
-    if _bought(rule, moment) + rule.amount > rule.most:
+    if _bought_this_month(rule, moment) + rule.amount > rule.most:
         most = Money.from_minor(rule.most, rule.wallet.unit).text
         full = f"This month's {most} {rule.wallet.unit} are bought: it goes on next month."
     return Readiness(stopped, full)
 
 
-def crossing(wallet: Wallet, below: int) -> int:
+def find_crossing(wallet: Wallet, below: int) -> int:
     """The newest entry by which the wallet fell below the mark, or by which a top-up did not lift it above; 0 for none.
 
     A top-up that was not enough is so followed by the next one. For a caller that holds the wallet's row.
@@ -219,7 +219,7 @@ def _has_clawback(rule: AutomaticTopUp) -> bool:
     return rows.filter(at__gte=rule.set_at).exists()
 
 
-def _bought(rule: AutomaticTopUp, moment: datetime) -> int:
+def _bought_this_month(rule: AutomaticTopUp, moment: datetime) -> int:
     """What it bought in the calendar month of the tenant's zone, or is buying."""
     zone: ZoneInfo = rule.tenant.zone
     today = moment.astimezone(zone)
@@ -233,5 +233,5 @@ def _bought(rule: AutomaticTopUp, moment: datetime) -> int:
     return int(rows.aggregate(sum=Sum("amount"))["sum"] or 0)
 
 
-def _usable(tenant: int) -> SavedMethod | None:
+def _usable_method(tenant: int) -> SavedMethod | None:
     return SavedMethod.objects.filter(tenant=tenant, preferred=True, state=MethodState.USABLE).first()

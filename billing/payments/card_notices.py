@@ -16,7 +16,7 @@ AHEAD = timedelta(days=31)
 """So long before it expires, a card is told of."""
 
 
-def of_cards(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
+def notify_expiring_cards(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
     """Of cards that are charged by themselves and expire within a month, or have: the next charge would be refused."""
     today = moment.date()
     by_hand = BillingAccount.objects.filter(tenant=OuterRef("tenant"), automatic=False)
@@ -24,15 +24,15 @@ def of_cards(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
         ~Exists(by_hand), preferred=True, state=MethodState.USABLE, exp_year__isnull=False
     ).filter(exp_year__lte=(today + AHEAD).year)
     for card in rows:
-        over_on = _over_on(card)
+        over_on = _expires_on(card)
         if over_on > today + AHEAD or not policies.of(card.tenant_id, today).emails:
             continue
         kind = NoticeKind.CARD_EXPIRED if over_on <= today else NoticeKind.CARD_EXPIRES
         name = f"{card.exp_year}-{card.exp_month}{'-soon' if over_on > today else ''}"
-        yield _of_card(card, kind, name, moment)
+        yield _make_notice(card, kind, name, moment)
 
 
-def _over_on(card: SavedMethod) -> date:
+def _expires_on(card: SavedMethod) -> date:
     """The first day on which it is not valid any more; a day that never comes for what does not expire."""
     if card.exp_year is None:
         return date.max
@@ -41,27 +41,29 @@ def _over_on(card: SavedMethod) -> date:
     ).end.date()
 
 
-def card_is_gone(card: SavedMethod, *, moment: datetime) -> None:
+def notify_removed_card(card: SavedMethod, *, moment: datetime) -> None:
     """A card was removed, and not here: where nothing else can be charged, its owner is told. Again, nothing more."""
     usable = SavedMethod.objects.filter(tenant=card.tenant_id, state=MethodState.USABLE).exists()
     by_hand = BillingAccount.objects.filter(tenant=card.tenant_id, automatic=False).exists()
     if usable or by_hand or not Policies([card.tenant_id]).of(card.tenant_id, moment.date()).emails:
         return
-    Notice.objects.bulk_create([_of_card(card, NoticeKind.CARD_GONE, "gone", moment)], ignore_conflicts=True)
+    Notice.objects.bulk_create(
+        [_make_notice(card, NoticeKind.CARD_GONE, "gone", moment)], ignore_conflicts=True
+    )
 
 
-def _of_card(card: SavedMethod, kind: NoticeKind, what: str, moment: datetime) -> Notice:
+def _make_notice(card: SavedMethod, kind: NoticeKind, what: str, moment: datetime) -> Notice:
     return Notice(
         tenant_id=card.tenant_id,
         kind=kind,
         key=f"card:{card.pk}:{what}",
-        told={"card": card_name(card), "last_day": str(_over_on(card) - timedelta(days=1))},
+        told={"card": format_card(card), "last_day": str(_expires_on(card) - timedelta(days=1))},
         made_at=moment,
         not_before=moment,
     )
 
 
-def card_name(card: SavedMethod) -> str:
+def format_card(card: SavedMethod) -> str:
     """`Visa ending in 4242`"""
     name = {"sepa_debit": "bank account"}.get(card.kind) or card.brand.title() or card.kind
     return f"{name} ending in {card.last4}" if card.last4 else name

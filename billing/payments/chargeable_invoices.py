@@ -27,7 +27,7 @@ from billing.models import (
     SavedMethod,
 )
 from billing.payments import retries
-from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, NotChargeable, chargeable
+from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, NotChargeable, chargeable_amount
 from billing.receivables import credit_balance, invoice_balances, pauses
 from billing.receivables.dunning_policies import Policies
 
@@ -37,33 +37,33 @@ TYPING = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ChargeableInvoice:
     """An invoice that is to be charged, and the day it is where it was issued."""
 
     invoice: Invoice
     on: date
 
 
-def invoices(*, moment: datetime, limit: int) -> list[Due]:
+def list_chargeable(*, moment: datetime, limit: int) -> list[ChargeableInvoice]:
     """Longest due first, leaving out what waits for its next try, and what is too little or too much for a charge:
     however much of that there is, it keeps nobody from being charged. A query each for slices of candidates."""
-    rows = _unpaid(moment).order_by("due_on", "pk").values_list("pk", "left", "currency")
+    rows = _list_unpaid(moment).order_by("due_on", "pk").values_list("pk", "left", "currency")
     invoice_ids = [
-        pk for pk, left, currency in rows if not isinstance(chargeable(left, currency), NotChargeable)
+        pk for pk, left, currency in rows if not isinstance(chargeable_amount(left, currency), NotChargeable)
     ]
-    due_invoices: list[Due] = []
+    due_invoices: list[ChargeableInvoice] = []
     for first in range(0, len(invoice_ids), SLICE):
         if len(due_invoices) >= limit:
             break
-        due_invoices += _to_be_tried(invoice_ids[first : first + SLICE], moment)
+        due_invoices += _filter_retries(invoice_ids[first : first + SLICE], moment)
     return due_invoices[:limit]
 
 
-def _to_be_tried(invoice_ids: list[int], moment: datetime) -> list[Due]:
-    refused = retries.refusals(invoice_ids)
+def _filter_retries(invoice_ids: list[int], moment: datetime) -> list[ChargeableInvoice]:
+    refused = retries.load_refusals(invoice_ids)
     policies = Policies()
     candidates = Invoice.objects.filter(pk__in=invoice_ids).select_related("tenant").order_by("due_on", "pk")
-    rests = retries.card_rests({invoice.tenant_id for invoice in candidates}, policies)
+    rests = retries.load_card_rests({invoice.tenant_id for invoice in candidates}, policies)
     due = []
     for invoice in candidates:
         if invoice.tenant_id in rests and rests[invoice.tenant_id].until > moment:
@@ -72,19 +72,19 @@ def _to_be_tried(invoice_ids: list[int], moment: datetime) -> list[Due]:
         if invoice.due_on is None or invoice.due_on > today:
             continue
         days = policies.of(invoice.tenant_id, invoice.due_on).retries
-        if _is_time(refused.get(invoice.pk, []), days, moment):
-            due.append(Due(invoice, today))
+        if _is_retry_due(refused.get(invoice.pk, []), days, moment):
+            due.append(ChargeableInvoice(invoice, today))
     return due
 
 
-def _is_time(refused: Sequence[PaymentAttempt], days: Sequence[int], moment: datetime) -> bool:
+def _is_retry_due(refused: Sequence[PaymentAttempt], days: Sequence[int], moment: datetime) -> bool:
     if not refused:
         return True
     again = retries.next_try(refused, days)
     return again is not None and again <= moment
 
 
-def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balances.Left]]:
+def _list_unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]]:
     usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
@@ -105,8 +105,8 @@ def _unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balan
         .filter(Exists(usable))
         .filter(~Exists(flying), ~Exists(disputed), ~Exists(refunds), ~Exists(open_pages), ~Exists(refused))
         .filter(Q(tenant__billing_account__isnull=True) | Q(tenant__billing_account__automatic=True))
-        .filter(~Exists(credit_balance.held_for()))
-        .filter(~Exists(pauses.of_invoices(moment.date())))
+        .filter(~Exists(credit_balance.balance_of_invoice()))
+        .filter(~Exists(pauses.filter_of_invoice(moment.date())))
     )
     in_review = GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exclude(tenant_slug="")
     return rows.exclude(tenant__slug__in=in_review.values("tenant_slug"))

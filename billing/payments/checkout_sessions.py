@@ -23,7 +23,7 @@ from billing.models import (
 )
 from billing.payments import attempts, customers, gateway_access, saved_methods, sync
 from billing.payments.attempts import NotChargeable
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Params, Session, SessionState
 from billing.receivables import settlement
 from portal.core.tenants.models import Tenant
@@ -41,15 +41,15 @@ MOST_NEW: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class ReturnUrls:
     """Addresses of ours: where a page leads when something was done on it, and when nothing was."""
 
     done: str  # gains `?session=` and the page's id
     stopped: str  # gains `?page=` and the row of the page
 
 
-def pay_page(
-    *, invoice: Invoice, gateway: Gateway, back: Back, who: str, moment: datetime
+def open_payment_page(
+    *, invoice: Invoice, gateway: Gateway, back: ReturnUrls, who: str, moment: datetime
 ) -> CheckoutSession:
     """An open page on which what is due of the invoice can be paid: the one that is open for just that, whoever
     asked for it, or a new one.
@@ -57,17 +57,19 @@ def pay_page(
     Raises CollectingError where nothing can be paid there, and after many new ones; GatewayError where no page can
     be had now.
     """
-    open_checkout = _open_page(invoice, gateway, moment)
+    open_checkout = _reuse_page(invoice, gateway, moment)
     if open_checkout is not None:
         return open_checkout
-    refuse_many(invoice.tenant, moment)
-    close_pages(invoice=invoice, gateway=gateway, moment=moment)
-    customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
+    refuse_too_many(invoice.tenant, moment)
+    close_invoice_pages(invoice=invoice, gateway=gateway, moment=moment)
+    customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment)
     checkout = _prepare_payment(invoice, customer, back, who, moment)
-    return opened(checkout, gateway, moment)
+    return open_session(checkout, gateway, moment)
 
 
-def card_page(*, tenant: Tenant, gateway: Gateway, back: Back, who: str, moment: datetime) -> CheckoutSession:
+def open_card_page(
+    *, tenant: Tenant, gateway: Gateway, back: ReturnUrls, who: str, moment: datetime
+) -> CheckoutSession:
     """An open page on which the tenant saves a card; it becomes the preferred one once it is saved."""
     customers.refuse_archived(tenant)
     open_one = CheckoutSession.objects.filter(
@@ -80,20 +82,20 @@ def card_page(*, tenant: Tenant, gateway: Gateway, back: Back, who: str, moment:
     ).first()
     if open_one is not None:
         return open_one
-    refuse_many(tenant, moment)
-    customer = customers.customer_of(tenant, gateway=gateway, moment=moment)
+    refuse_too_many(tenant, moment)
+    customer = customers.get_customer(tenant, gateway=gateway, moment=moment)
     checkout = CheckoutSession(tenant=tenant, made_at=moment, asked_by=who)
-    tags = gateway_access.tags(tenant=tenant.slug, kind="card", checkout=checkout.pk)
-    checkout.params = page_of(customer, back, tags) | {
+    tags = gateway_access.object_tags(tenant=tenant.slug, kind="card", checkout=checkout.pk)
+    checkout.params = session_params(customer, back, tags) | {
         "mode": "setup",
         "allowed_payment_method_types": ["card"],
         "setup_intent_data": {"metadata": tags},
     }
     checkout.save(force_insert=True)
-    return opened(checkout, gateway, moment)
+    return open_session(checkout, gateway, moment)
 
 
-def _open_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> CheckoutSession | None:
+def _reuse_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> CheckoutSession | None:
     """The page that asks for what is due now, and will be open for a while; the gateway is asked now and then."""
     checkout = (
         CheckoutSession.objects.filter(
@@ -107,79 +109,86 @@ def _open_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> Checkout
     )
     if checkout is None or checkout.attempt is None:
         return None
-    due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
+    due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     if not is_current(checkout.attempt, due=due):
         return None
     if checkout.attempt.page_used or (checkout.looked_at or checkout.made_at) <= moment - JUST_LOOKED:
-        follow(checkout=checkout, gateway=gateway, moment=moment)
+        follow_session(checkout=checkout, gateway=gateway, moment=moment)
         checkout.refresh_from_db()
     return checkout if checkout.state == CheckoutState.OPEN else None
 
 
 def is_current(attempt: PaymentAttempt, *, due: int) -> bool:
     """Whether the attempt of a page asks for what is due of its invoice now: a transfer may have come, or a credit."""
-    amounts = attempts.chargeable(due, attempt.currency)
+    amounts = attempts.chargeable_amount(due, attempt.currency)
     return not isinstance(amounts, NotChargeable) and due - amounts[1] == attempt.amount
 
 
-def refuse_many(tenant: Tenant, moment: datetime) -> None:
+def refuse_too_many(tenant: Tenant, moment: datetime) -> None:
     """A page is calls to the gateway and rows for ever: nobody is to use up what all tenants share.
 
     Raises CollectingError after many new ones within an hour.
     """
     new = CheckoutSession.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1)).count()
     if new >= MOST_NEW:
-        raise CollectingError(
+        raise CollectionError(
             f"{new} pages to pay or to save a card on were opened within an hour: please try again later."
         )
 
 
-def close_pages(*, invoice: Invoice, gateway: Gateway, moment: datetime) -> None:
+def close_invoice_pages(*, invoice: Invoice, gateway: Gateway, moment: datetime) -> None:
     """Close the invoice's open pages, so that nobody pays there any more. One that was used is applied instead."""
     for checkout in CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS):
-        close(checkout=checkout, gateway=gateway, moment=moment)
+        close_session(checkout=checkout, gateway=gateway, moment=moment)
 
 
-def close(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
+def close_session(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
     """Close a page that nobody uses, was left by its payer, or is in the way of a charge; one that was used is applied
-    instead, and one that is closed stays so. Raises as `follow`.
+    instead, and one that is closed stays so. Raises as `follow_session`.
     """
     if checkout.state not in OPEN_CHECKOUTS:
         return
-    follow(checkout=checkout, gateway=gateway, moment=moment)
+    follow_session(checkout=checkout, gateway=gateway, moment=moment)
     checkout.refresh_from_db()
     if checkout.state == CheckoutState.OPEN and checkout.external_id is not None:
         try:
-            _end(checkout, checkout.external_id, gateway, moment)
+            _expire_session(checkout, checkout.external_id, gateway, moment)
         except GatewayError as error:
             if error.outcome is not CallOutcome.REFUSED:
                 raise
-            follow(checkout=checkout, gateway=gateway, moment=moment)  # it was used or closed meanwhile
+            follow_session(
+                checkout=checkout, gateway=gateway, moment=moment
+            )  # it was used or closed meanwhile
 
 
-def _end(checkout: CheckoutSession, name: str, gateway: Gateway, moment: datetime) -> None:
+def _expire_session(checkout: CheckoutSession, name: str, gateway: Gateway, moment: datetime) -> None:
     if checkout.confirms:
-        ended = gateway.cancel_charge(name, key=gateway_access.key_for("pi-cancel", checkout.attempt_id))
+        ended = gateway.cancel_charge(
+            name, key=gateway_access.idempotency_key("pi-cancel", checkout.attempt_id)
+        )
         sync.apply_charge(ended, moment=moment)
     else:
-        sync.apply_session(gateway.expire_session(name, key=gateway_access.key_for("cs-expire", checkout.pk)))
+        sync.apply_session(
+            gateway.expire_session(name, key=gateway_access.idempotency_key("cs-expire", checkout.pk))
+        )
 
 
-def withdraw(*, invoice: Invoice, moment: datetime) -> None:
+def withdraw_pages(*, invoice: Invoice, moment: datetime) -> None:
     """Close the pages of an invoice that nobody is to pay any more; CollectingError where that cannot be done."""
     if not gateway_access.is_configured():
         return
     try:
-        close_pages(invoice=invoice, gateway=gateway_access.gateway(), moment=moment)
+        close_invoice_pages(invoice=invoice, gateway=gateway_access.get_gateway(), moment=moment)
     except (GatewayError, gateway_access.UnmatchedObjectError) as error:
-        raise CollectingError(f"A page to pay {invoice} is open and cannot be closed now: {error}") from error
+        raise CollectionError(f"A page to pay {invoice} is open and cannot be closed now: {error}") from error
 
 
-def come_back(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> bool:
+def handle_return(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> bool:
     """Find out what was done on the page that somebody comes back from; False where that cannot be asked now.
 
     Until the gateway has answered, its payment counts as under way, so that nobody pays a second time. A browser
-    comes back as often as somebody reloads: after many returns the gateway is asked once a minute. Raises as `follow`.
+    comes back as often as somebody reloads: after many returns the gateway is asked once a minute. Raises as
+    `follow_session`.
     """
     paid = checkout.attempt is not None and checkout.attempt.state == AttemptState.SUCCEEDED
     if paid or checkout.state == CheckoutState.EXPIRED:
@@ -189,29 +198,29 @@ def come_back(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) 
         return False  # and nothing counts as under way that is not asked for
     if checkout.state in OPEN_CHECKOUTS:
         PaymentAttempt.objects.filter(checkout=checkout, state=AttemptState.OFFERED).update(page_used=True)
-    follow(checkout=checkout, gateway=gateway, moment=moment)
+    follow_session(checkout=checkout, gateway=gateway, moment=moment)
     return True
 
 
-def follow(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
+def follow_session(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
     """Find out how a page stands, and what was paid or saved there."""
     CheckoutSession.objects.filter(pk=checkout.pk).update(looked_at=moment)
     if checkout.external_id is None:
-        _find(checkout, gateway, moment)
+        _find_session(checkout, gateway, moment)
         return
     if checkout.confirms:
         sync.read_charge(checkout.external_id, gateway=gateway, moment=moment)
         return
-    take_over(session=gateway.find_session(checkout.external_id), gateway=gateway, moment=moment)
+    sync_session(session=gateway.find_session(checkout.external_id), gateway=gateway, moment=moment)
 
 
-def take_over(*, session: Session, gateway: Gateway, moment: datetime) -> CheckoutSession | None:
+def sync_session(*, session: Session, gateway: Gateway, moment: datetime) -> CheckoutSession | None:
     """Take over how a page that was just read stands, and what was paid or saved there; None for one that is not ours.
 
     Any number of times. Its charge is read before it counts as used or closed: until what was paid is booked,
     nothing else is charged beside it.
     """
-    if not sync.is_known(session):
+    if not sync.is_own_session(session):
         return None
     if session.charge:
         sync.read_charge(session.charge, gateway=gateway, moment=moment)
@@ -223,46 +232,46 @@ def take_over(*, session: Session, gateway: Gateway, moment: datetime) -> Checko
     if session.method and session.state is SessionState.COMPLETE and checkout.attempt_id is None:
         gateway_method = gateway.find_method(session.method)
         if (
-            saved_methods.keep(tenant=checkout.tenant, method=gateway_method, moment=moment) is None
+            saved_methods.save_method(tenant=checkout.tenant, method=gateway_method, moment=moment) is None
             and gateway_method.customer
         ):
-            gateway.detach(gateway_method.id, key=gateway_access.key_for("detach-left", checkout.pk))
+            gateway.detach(gateway_method.id, key=gateway_access.idempotency_key("detach-left", checkout.pk))
     if session.method and session.state is SessionState.COMPLETE and checkout.attempt_id is not None:
-        _keep_typed(checkout, session.method, gateway, moment)
+        _save_typed_card(checkout, session.method, gateway, moment)
     return checkout
 
 
-def _keep_typed(checkout: CheckoutSession, method: str, gateway: Gateway, moment: datetime) -> None:
+def _save_typed_card(checkout: CheckoutSession, method: str, gateway: Gateway, moment: datetime) -> None:
     """A card that was typed on the page and is to be kept, as its payer ticked there: the gateway has saved it."""
     if SavedMethod.objects.filter(external_id=method).exists():
         return
     gateway_method = gateway.find_method(method)
     if gateway_method.customer:
-        saved_methods.keep(tenant=checkout.tenant, method=gateway_method, moment=moment)
+        saved_methods.save_method(tenant=checkout.tenant, method=gateway_method, moment=moment)
 
 
 @transaction.atomic
 def _prepare_payment(
-    invoice: Invoice, customer: str, back: Back, who: str, moment: datetime
+    invoice: Invoice, customer: str, back: ReturnUrls, who: str, moment: datetime
 ) -> CheckoutSession:
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
-        raise CollectingError(f"{invoice} cannot be paid.")
+        raise CollectionError(f"{invoice} cannot be paid.")
     if attempts.is_under_way(invoice):
-        raise CollectingError("A payment of this invoice is under way: wait until it has settled.")
+        raise CollectionError("A payment of this invoice is under way: wait until it has settled.")
     if CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS).exists():
-        raise CollectingError("Somebody has just opened a page to pay this invoice: use that one.")
-    due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
-    if isinstance(amounts := attempts.chargeable(due, invoice.currency), NotChargeable):
-        raise CollectingError(amounts.why)
+        raise CollectionError("Somebody has just opened a page to pay this invoice: use that one.")
+    due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
+    if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeable):
+        raise CollectionError(amounts.why)
     amount, over = amounts
     attempt = PaymentAttempt(
         pk=uuid4(), tenant=invoice.tenant, invoice=invoice, amount=due - over, currency=invoice.currency,
         state=AttemptState.OFFERED, made_at=moment,
     )  # fmt: skip
     checkout = CheckoutSession(tenant=invoice.tenant, attempt=attempt, made_at=moment, asked_by=who)
-    tags = attempts.tags_of(attempt)
-    checkout.params = page_of(customer, back, tags | {"ct_checkout": str(checkout.pk)}) | {
+    tags = attempts.charge_tags(attempt)
+    checkout.params = session_params(customer, back, tags | {"ct_checkout": str(checkout.pk)}) | {
         "mode": "payment",
         "allowed_payment_method_types": ["card", *(["sepa_debit"] if invoice.currency == "EUR" else [])],
         "client_reference_id": str(attempt.pk),
@@ -284,7 +293,7 @@ def _prepare_payment(
     return checkout
 
 
-def page_of(customer: str, back: Back, tags: dict[str, str]) -> Params:
+def session_params(customer: str, back: ReturnUrls, tags: dict[str, str]) -> Params:
     """What every page has: whose it is, where it leads back to, and by what it is known again."""
     return {
         "customer": customer,
@@ -294,7 +303,7 @@ def page_of(customer: str, back: Back, tags: dict[str, str]) -> Params:
     }
 
 
-def opened(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> CheckoutSession:
+def open_session(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> CheckoutSession:
     """Ask for the page of a row that is committed; by the same key, a second call gets the same page.
 
     Raises GatewayError. Where the gateway refused, the row is closed; else it may have opened and is looked up later.
@@ -303,37 +312,37 @@ def opened(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> Che
         state=CheckoutState.UNKNOWN
     )
     try:
-        session = gateway.open_session(checkout.params, key=gateway_access.key_for("cs", checkout.pk))
+        session = gateway.open_session(checkout.params, key=gateway_access.idempotency_key("cs", checkout.pk))
     except GatewayError as error:
         if error.outcome is CallOutcome.REFUSED:
-            _never_opened(checkout)
-        gateway_access.heed(error, moment=moment)
+            _cancel_unopened(checkout)
+        gateway_access.handle_auth_error(error, moment=moment)
         raise
     sync.apply_session(session)
     checkout.refresh_from_db()
     return checkout
 
 
-def _find(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
+def _find_session(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
     """A page whose opening brought no answer: the same call tells, while its key is known."""
-    if gateway_access.is_fresh(checkout.made_at, moment=moment):
+    if gateway_access.is_key_fresh(checkout.made_at, moment=moment):
         try:
-            opened(checkout, gateway, moment)
+            open_session(checkout, gateway, moment)
         except GatewayError as error:
-            if error.outcome is not CallOutcome.STORED:
+            if error.outcome is not CallOutcome.UNREPEATABLE:
                 raise
         else:
             return
     since = int((checkout.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
     for session in gateway.sessions(since=since, customer=checkout.params["customer"]):
         if session.tags.get("ct_checkout") == str(checkout.pk):
-            take_over(session=gateway.find_session(session.id), gateway=gateway, moment=moment)
+            sync_session(session=gateway.find_session(session.id), gateway=gateway, moment=moment)
             return
-    _never_opened(checkout)
+    _cancel_unopened(checkout)
 
 
 @transaction.atomic
-def _never_opened(checkout: CheckoutSession) -> None:
+def _cancel_unopened(checkout: CheckoutSession) -> None:
     """Unless somebody else has learned meanwhile that it was."""
     closed = CheckoutSession.objects.filter(pk=checkout.pk, external_id=None).update(
         state=CheckoutState.EXPIRED

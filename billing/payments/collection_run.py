@@ -66,7 +66,7 @@ log = structlog.get_logger("billing.payments")
 
 
 @dataclass(slots=True)
-class Sweep:
+class CollectionTally:
     """What a round did, in numbers; `troubles` in sentences."""
 
     followed: int = 0
@@ -77,83 +77,91 @@ class Sweep:
     troubles: list[str] = field(default_factory=list)
 
 
-def run(*, gateway: Gateway, clock: Clock) -> Sweep:
+def run_collection(*, gateway: Gateway, clock: Clock) -> CollectionTally:
     """One round; nothing while another is under way. Where the key is refused, only whether it is accepted again.
 
     Where the gateway does not answer, it ends: the next one goes on with what waited the longest.
     """
     with locks.alone(Work.COLLECTING) as ours:
-        return _run(gateway, clock) if ours else Sweep()
+        return _collect(gateway, clock) if ours else CollectionTally()
 
 
-def _run(gateway: Gateway, clock: Clock) -> Sweep:
-    done, moment = Sweep(), clock()
-    if gateway_access.is_locked_out() and not _let_in(gateway, done, moment):
+def _collect(gateway: Gateway, clock: Clock) -> CollectionTally:
+    done, moment = CollectionTally(), clock()
+    if gateway_access.is_locked_out() and not _try_unlock(gateway, done, moment):
         return done
     # What is known there comes first: what is left to send here may be paid already.
-    polls = _each(done, [None], lambda _: webhook_events.poll(gateway=gateway, moment=clock()), clock)
-    done.applied = _each(
+    polls = _act_on_each(
+        done, [None], lambda _: webhook_events.poll_events(gateway=gateway, moment=clock()), clock
+    )
+    done.applied = _act_on_each(
         done,
-        [*webhook_events.waiting(before=moment), *webhook_events.needing_review(moment=moment)],
-        lambda event: webhook_events.apply(event, gateway=gateway, moment=clock()),
+        [*webhook_events.list_waiting(before=moment), *webhook_events.list_reviewable(moment=moment)],
+        lambda event: webhook_events.apply_event(event, gateway=gateway, moment=clock()),
         clock,
     )
     if polls and not webhook_events.is_behind(moment=moment):
-        done.followed += _each(
+        done.followed += _act_on_each(
             done,
-            _unfinished(moment),
-            lambda attempt: attempts.follow(attempt=attempt, gateway=gateway, moment=clock()),
+            _list_unfinished(moment),
+            lambda attempt: attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=clock()),
             clock,
         )
-        done.followed += _each(
+        done.followed += _act_on_each(
             done,
-            _unfinished_refunds(moment),
-            lambda refund: refunds.follow(refund=refund, gateway=gateway, moment=clock()),
+            _list_unfinished_refunds(moment),
+            lambda refund: refunds.follow_refund(refund=refund, gateway=gateway, moment=clock()),
             clock,
         )
-    done.followed += _each(
+    done.followed += _act_on_each(
         done,
-        _open_pages(moment),
-        lambda checkout: checkout_sessions.follow(checkout=checkout, gateway=gateway, moment=clock()),
+        _list_open_pages(moment),
+        lambda checkout: checkout_sessions.follow_session(checkout=checkout, gateway=gateway, moment=clock()),
         clock,
     )
-    _each(
+    _act_on_each(
         done,
-        _outlived_pages(moment),
-        lambda checkout: checkout_sessions.close(checkout=checkout, gateway=gateway, moment=clock()),
+        _list_outlived_pages(moment),
+        lambda checkout: checkout_sessions.close_session(checkout=checkout, gateway=gateway, moment=clock()),
         clock,
     )
-    _each(
+    _act_on_each(
         done,
-        customers.with_changed_contacts()[:AT_ONCE],
+        customers.list_changed_contacts()[:AT_ONCE],
         lambda account: customers.send_contacts(account=account, gateway=gateway, moment=clock()),
         clock,
     )
-    _each(
+    _act_on_each(
         done,
-        _outdated_pages(),
-        lambda invoice: checkout_sessions.close_pages(invoice=invoice, gateway=gateway, moment=clock()),
+        _list_outdated_pages(),
+        lambda invoice: checkout_sessions.close_invoice_pages(
+            invoice=invoice, gateway=gateway, moment=clock()
+        ),
         clock,
     )
-    credit_balance.use_waiting(moment=clock())  # behind the pages: one that has ended frees its invoice
+    credit_balance.use_balances(moment=clock())  # behind the pages: one that has ended frees its invoice
     if polls and not webhook_events.is_behind(moment=moment):
-        for invoice in chargeable_invoices.invoices(moment=moment, limit=AT_ONCE):
+        for invoice in chargeable_invoices.list_chargeable(moment=moment, limit=AT_ONCE):
             if gateway_access.is_locked_out() or done.unanswered >= PATIENCE:
                 break
-            _charge(done, invoice, gateway, clock)
-        _each(done, automatic.due(), lambda rule: _top_up(done, rule, gateway, clock), clock)
+            _charge_invoice(done, invoice, gateway, clock)
+        _act_on_each(
+            done, automatic.list_due_rules(), lambda rule: _fire_rule(done, rule, gateway, clock), clock
+        )
     return done
 
 
-def _top_up(done: Sweep, rule: AutomaticTopUp, gateway: Gateway, clock: Clock) -> None:
-    if automatic.fire(rule=rule, gateway=gateway, moment=clock()) is not None:
+def _fire_rule(done: CollectionTally, rule: AutomaticTopUp, gateway: Gateway, clock: Clock) -> None:
+    if automatic.fire_rule(rule=rule, gateway=gateway, moment=clock()) is not None:
         done.charged += 1
 
 
-def _charge(done: Sweep, invoice: chargeable_invoices.Due, gateway: Gateway, clock: Clock) -> None:
-    def ask(due_invoice: chargeable_invoices.Due) -> None:
-        checkout_sessions.close_pages(invoice=due_invoice.invoice, gateway=gateway, moment=clock())
-        outcome = attempts.charge(
+def _charge_invoice(
+    done: CollectionTally, invoice: chargeable_invoices.ChargeableInvoice, gateway: Gateway, clock: Clock
+) -> None:
+    def ask(due_invoice: chargeable_invoices.ChargeableInvoice) -> None:
+        checkout_sessions.close_invoice_pages(invoice=due_invoice.invoice, gateway=gateway, moment=clock())
+        outcome = attempts.charge_invoice(
             invoice=due_invoice.invoice, gateway=gateway, moment=clock(), on=due_invoice.on
         )
         if isinstance(outcome, attempts.NotChargeable):
@@ -161,36 +169,38 @@ def _charge(done: Sweep, invoice: chargeable_invoices.Due, gateway: Gateway, clo
         else:
             done.charged += 1
 
-    _each(done, [invoice], ask, clock)
+    _act_on_each(done, [invoice], ask, clock)
 
 
-def _let_in(gateway: Gateway, done: Sweep, moment: datetime) -> bool:
+def _try_unlock(gateway: Gateway, done: CollectionTally, moment: datetime) -> bool:
     """The key is tried for all that it has to be able to do, not for what it was refused last."""
     try:
-        missing = gateway.missing_rights(key=gateway_access.key_for("rights", f"{moment:%Y%m%dT%H%M%S%f}"))
+        missing = gateway.missing_rights(
+            key=gateway_access.idempotency_key("rights", f"{moment:%Y%m%dT%H%M%S%f}")
+        )
     except GatewayError as error:
         done.troubles.append(str(error))
         return False
     if missing := [right for right in missing if right not in ONLY_FOR_BOOKS]:
-        done.troubles.append(gateway_access.lacks(missing))
-        gateway_access.stay_out(done.troubles[-1])
+        done.troubles.append(gateway_access.describe_missing_rights(missing))
+        gateway_access.lock_out(done.troubles[-1])
         return False
-    gateway_access.let_in()
+    gateway_access.unlock()
     return True
 
 
-def _unfinished(moment: datetime) -> Iterable[PaymentAttempt]:
+def _list_unfinished(moment: datetime) -> Iterable[PaymentAttempt]:
     """What was not answered first; then what takes its bank days, of which the gateway tells by itself."""
     rows = PaymentAttempt.objects.select_related("method", "invoice", "tenant").order_by(
         LONGEST_AGO, "made_at"
     )
     unanswered = rows.filter(state__in=(AttemptState.READY, AttemptState.UNKNOWN))
     yield from unanswered.filter(resend=True)[:AT_ONCE]
-    yield from unanswered.filter(_to_look_again(moment), resend=False)[:AT_ONCE]
-    yield from rows.filter(_to_look_again(moment), state=AttemptState.PROCESSING)[:AT_ONCE]
+    yield from unanswered.filter(_is_check_due(moment), resend=False)[:AT_ONCE]
+    yield from rows.filter(_is_check_due(moment), state=AttemptState.PROCESSING)[:AT_ONCE]
 
 
-def _to_look_again(moment: datetime) -> Q:
+def _is_check_due(moment: datetime) -> Q:
     """At growing distances: what has not changed for long will not change within the next minutes."""
     condition = Q(looked_at=None)
     for age, distance in DISTANCES:
@@ -198,7 +208,7 @@ def _to_look_again(moment: datetime) -> Q:
     return condition
 
 
-def _open_pages(moment: datetime) -> Iterable[CheckoutSession]:
+def _list_open_pages(moment: datetime) -> Iterable[CheckoutSession]:
     """Those that brought no answer first; then those that were used; then those looked at the longest ago."""
     rows = CheckoutSession.objects.select_related("attempt", "tenant")
     rows = rows.order_by(LONGEST_AGO, "made_at")
@@ -207,18 +217,18 @@ def _open_pages(moment: datetime) -> Iterable[CheckoutSession]:
     )
     yield from unanswered[:AT_ONCE]
     yield from rows.filter(attempt__state=AttemptState.OFFERED, attempt__page_used=True)[:AT_ONCE]
-    left_open = rows.filter(_to_look_again(moment), state=CheckoutState.OPEN, made_at__lt=moment - LOOK_AGAIN)
+    left_open = rows.filter(_is_check_due(moment), state=CheckoutState.OPEN, made_at__lt=moment - LOOK_AGAIN)
     yield from left_open.exclude(attempt__page_used=True)[:AT_ONCE]
 
 
-def _outlived_pages(moment: datetime) -> Iterable[CheckoutSession]:
+def _list_outlived_pages(moment: datetime) -> Iterable[CheckoutSession]:
     rows = CheckoutSession.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
     yield from rows.filter(state=CheckoutState.OPEN, made_at__lte=moment - checkout_sessions.PAGE_LIVES)[
         :AT_ONCE
     ]
 
 
-def _outdated_pages() -> Iterable[Invoice]:
+def _list_outdated_pages() -> Iterable[Invoice]:
     """Invoices with an open page that asks for something else than what is due now: a transfer came, or a credit.
 
     Two queries, however many pages are open.
@@ -235,14 +245,14 @@ def _outdated_pages() -> Iterable[Invoice]:
             yield attempt.invoice
 
 
-def _unfinished_refunds(moment: datetime) -> Iterable[PaymentRefund]:
+def _list_unfinished_refunds(moment: datetime) -> Iterable[PaymentRefund]:
     """What was not answered first; then what is under way, of which the gateway tells by itself."""
     rows = PaymentRefund.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
     yield from rows.filter(state__in=(RefundState.READY, RefundState.UNKNOWN))[:AT_ONCE]
-    yield from rows.filter(_to_look_again(moment), state=RefundState.PENDING)[:AT_ONCE]
+    yield from rows.filter(_is_check_due(moment), state=RefundState.PENDING)[:AT_ONCE]
 
 
-def _each(done: Sweep, things: Iterable[T], act: Callable[[T], object], clock: Clock) -> int:
+def _act_on_each(done: CollectionTally, things: Iterable[T], act: Callable[[T], object], clock: Clock) -> int:
     """Act on each; one's trouble stops no other, but a refused key stops all, as does a gateway that is away.
 
     How many went well.
@@ -254,22 +264,22 @@ def _each(done: Sweep, things: Iterable[T], act: Callable[[T], object], clock: C
         try:
             act(thing)
         except GatewayError as error:
-            _trouble(done, thing, str(error))
-            gateway_access.heed(error, moment=clock())
-            done.unanswered = done.unanswered + 1 if error.outcome is CallOutcome.LOST else 0
+            _add_trouble(done, thing, str(error))
+            gateway_access.handle_auth_error(error, moment=clock())
+            done.unanswered = done.unanswered + 1 if error.outcome is CallOutcome.UNKNOWN else 0
             if error.outcome is CallOutcome.LOCKED_OUT:
                 break
         except gateway_access.UnmatchedObjectError as error:
-            _trouble(done, thing, str(error))
+            _add_trouble(done, thing, str(error))
         except Exception as error:
             log.exception("collecting failed", what=str(thing))
-            _trouble(done, thing, f"{type(error).__name__}: the log says more.")
+            _add_trouble(done, thing, f"{type(error).__name__}: the log says more.")
         else:
             well += 1
             done.unanswered = 0
     return well
 
 
-def _trouble(done: Sweep, thing: object, why: str) -> None:
+def _add_trouble(done: CollectionTally, thing: object, why: str) -> None:
     done.troubles.append(f"{thing}: {why}" if thing is not None else why)
     log.warning("not collected", what=str(thing), why=why)

@@ -11,12 +11,12 @@ from django.db.models.functions import Coalesce
 
 from billing.models import Archive, BillingAccount, MethodState, SavedMethod
 from billing.payments import card_notices, gateway_access
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError
 from portal.core.tenants.models import Tenant
 
 
-def account_of(tenant: Tenant) -> BillingAccount:
+def get_billing_account(tenant: Tenant) -> BillingAccount:
     """The row of the tenant, made where there is none; nothing is asked of the gateway."""
     return BillingAccount.objects.get_or_create(tenant=tenant)[0]
 
@@ -24,7 +24,7 @@ def account_of(tenant: Tenant) -> BillingAccount:
 @transaction.atomic
 def set_automatic(*, tenant: Tenant, automatic: bool) -> BillingAccount:
     """Have its invoices charged on the day they are due, or leave them until somebody pays. Again, the same."""
-    account = account_of(tenant)
+    account = get_billing_account(tenant)
     account.automatic = automatic
     account.save(update_fields=["automatic"])
     return account
@@ -34,18 +34,18 @@ def refuse_archived(tenant: Tenant) -> None:
     """CollectingError for a tenant that has left: nobody spends what it would buy, and its people may be erased."""
     archive = Archive.objects.filter(tenant=tenant).first()
     if archive is not None:
-        raise CollectingError(
+        raise CollectionError(
             f"{tenant} has left, and is archived since {archive.at:%Y-%m-%d}: no card is saved and no credit bought "
             "for it any more."
         )
 
 
-def customer_of(tenant: Tenant, *, gateway: Gateway, moment: datetime) -> str:
+def get_customer(tenant: Tenant, *, gateway: Gateway, moment: datetime) -> str:
     """The tenant's customer at the gateway; made once, however often and by whomever this is asked.
 
     Raises GatewayError; asked again, it goes on where it was.
     """
-    account = _asking(tenant, moment)
+    account = _prepare_customer(tenant, moment)
     if account.customer is not None:
         return account.customer
     customer = _find_or_create(account, gateway, moment)
@@ -53,7 +53,7 @@ def customer_of(tenant: Tenant, *, gateway: Gateway, moment: datetime) -> str:
     return customer
 
 
-def with_changed_contacts() -> QuerySet[BillingAccount]:
+def list_changed_contacts() -> QuerySet[BillingAccount]:
     """Those whose tenant has another name or billing e-mail by now than the gateway was sent. None of who has left.
 
     An e-mail that was taken away stays there: the gateway cannot unset one.
@@ -76,7 +76,7 @@ def send_contacts(*, account: BillingAccount, gateway: Gateway, moment: datetime
     contacts = {"name": account.tenant.name}
     if account.tenant.email:
         contacts["email"] = account.tenant.email
-    key = gateway_access.key_for("contacts", f"{account.tenant_id}:{moment:%Y%m%dT%H%M%S%f}")
+    key = gateway_access.idempotency_key("contacts", f"{account.tenant_id}:{moment:%Y%m%dT%H%M%S%f}")
     gateway.update_customer(account.customer, contacts, key=key)
     row = BillingAccount.objects.filter(pk=account.pk, customer=account.customer)
     row.update(params=account.params | contacts)
@@ -98,21 +98,21 @@ def forget_customer(customer: str, *, moment: datetime) -> None:
         card = SavedMethod.objects.filter(tenant=account.tenant, preferred=True).first()
         SavedMethod.objects.filter(tenant=account.tenant).update(state=MethodState.GONE, preferred=False)
         if card is not None:
-            card_notices.card_is_gone(card, moment=moment)
+            card_notices.notify_removed_card(card, moment=moment)
         account.customer, account.asked_at, account.params = None, None, {}
         account.turn += 1
         account.save()
 
 
 @transaction.atomic
-def _asking(tenant: Tenant, moment: datetime) -> BillingAccount:
+def _prepare_customer(tenant: Tenant, moment: datetime) -> BillingAccount:
     """The account, with what its customer is made of committed before anybody asks for it."""
-    account = BillingAccount.objects.select_for_update().get(pk=account_of(tenant).pk)
+    account = BillingAccount.objects.select_for_update().get(pk=get_billing_account(tenant).pk)
     if account.customer is None and account.asked_at is None:
         account.params = {
             "name": tenant.name,
             "description": tenant.slug,
-            "metadata": gateway_access.tags(tenant=tenant.slug, turn=account.turn),
+            "metadata": gateway_access.object_tags(tenant=tenant.slug, turn=account.turn),
         }
         if tenant.email:
             account.params["email"] = tenant.email
@@ -124,12 +124,12 @@ def _asking(tenant: Tenant, moment: datetime) -> BillingAccount:
 def _find_or_create(account: BillingAccount, gateway: Gateway, moment: datetime) -> str:
     if account.asked_at is None:
         raise TypeError("the account was not asked for")
-    if gateway_access.is_fresh(account.asked_at, moment=moment):
+    if gateway_access.is_key_fresh(account.asked_at, moment=moment):
         try:
-            key = gateway_access.key_for("customer", f"{account.tenant_id}:{account.turn}")
+            key = gateway_access.idempotency_key("customer", f"{account.tenant_id}:{account.turn}")
             return gateway.create_customer(account.params, key=key)
         except GatewayError as error:
-            if error.outcome is not CallOutcome.STORED:
+            if error.outcome is not CallOutcome.UNREPEATABLE:
                 raise
     expected = account.params["metadata"]
     for customer, metadata in gateway.customers(
@@ -141,4 +141,4 @@ def _find_or_create(account: BillingAccount, gateway: Gateway, moment: datetime)
     BillingAccount.objects.filter(pk=account.pk, customer=None, turn=account.turn).update(
         turn=account.turn + 1, asked_at=None
     )
-    raise GatewayError("The customer was not made; the next try makes it.", CallOutcome.BUSY)
+    raise GatewayError("The customer was not made; the next try makes it.", CallOutcome.RETRYABLE)

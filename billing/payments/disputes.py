@@ -24,7 +24,7 @@ def apply_dispute(gateway_dispute: Dispute, *, moment: datetime) -> PaymentDispu
 
     Raises UnmatchedObjectError for one in another currency than its payment.
     """
-    attempt = payment_posting.locked(external_id=gateway_dispute.charge)
+    attempt = payment_posting.lock_attempt(external_id=gateway_dispute.charge)
     if attempt is None:
         return None
     if gateway_dispute.currency != attempt.currency:
@@ -50,20 +50,20 @@ def apply_dispute(gateway_dispute: Dispute, *, moment: datetime) -> PaymentDispu
     row.state, row.fee = state, max(row.fee, gateway_dispute.fee)
     row.save()
     if attempt.state == AttemptState.SUCCEEDED:
-        _booked(attempt, row, moment)
+        _book_if_paid(attempt, row, moment)
     return row
 
 
-def book_known(attempt: PaymentAttempt, *, moment: datetime) -> None:
+def book_earlier_disputes(attempt: PaymentAttempt, *, moment: datetime) -> None:
     """Book what became of disputes of a charge before the charge itself was booked; again, nothing more."""
     for row in attempt.disputes.all():
-        _booked(attempt, row, moment)
+        _book_if_paid(attempt, row, moment)
 
 
-def _booked(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> None:
+def _book_if_paid(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> None:
     """Only beside the payment itself: what came by a charge that is to be looked at is no payment here."""
     if attempt.invoice_id is not None:
-        _book(attempt, row, moment)
+        _book_dispute(attempt, row, moment)
     elif row.state == DisputeState.INQUIRY:
         return
     elif row.state == DisputeState.WON:
@@ -72,9 +72,9 @@ def _booked(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> N
         payment_posting.book_credit(attempt, -row.amount, cause=row.external_id, at=moment)
 
 
-def _book(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> None:
+def _book_dispute(attempt: PaymentAttempt, row: PaymentDispute, moment: datetime) -> None:
     loss_cause = f"{row.external_id} lost"
     if row.state == DisputeState.LOST:
-        payment_posting.book(attempt, -row.amount, cause=loss_cause, at=moment)
+        payment_posting.book_payment(attempt, -row.amount, cause=loss_cause, at=moment)
     elif row.state == DisputeState.WON and payment_posting.is_booked(loss_cause):
-        payment_posting.book(attempt, row.amount, cause=f"{row.external_id} won", at=moment)
+        payment_posting.book_payment(attempt, row.amount, cause=f"{row.external_id} won", at=moment)

@@ -25,7 +25,7 @@ class UnmatchedObjectError(Exception):
         self.tenant = tenant
 
 
-class CollectingError(Exception):
+class CollectionError(Exception):
     """Nothing can be collected so; the message says why and what to do."""
 
 
@@ -42,20 +42,20 @@ def is_sandbox() -> bool:
     return is_configured() and bool(settings.STRIPE_API_BASE)
 
 
-def gateway() -> Gateway:
+def get_gateway() -> Gateway:
     """The gateway of the key that is set; at the first call of a database's life, what we are called there is settled.
 
-    Raises CollectingError where no key is set, where the database is another one at Stripe than STRIPE_ACCOUNT_LABEL
+    Raises CollectionError where no key is set, where the database is another one at Stripe than STRIPE_ACCOUNT_LABEL
     says, where it collected in the other mode, and where nobody knows, or can be asked, what it is called there.
     """
     if not is_configured():
-        raise CollectingError(
+        raise CollectionError(
             "Nothing is collected here yet: set STRIPE_SECRET_KEY, as docs/how-to/go-live-with-stripe.md says."
         )
-    client = _gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
-    row = GatewayAccount.objects.filter(pk=1).first() or _first(client)
+    client = _make_gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
+    row = GatewayAccount.objects.filter(pk=1).first() or _choose_name(client)
     if settings.STRIPE_ACCOUNT_LABEL not in ("", str(row.deployment)):
-        raise CollectingError(
+        raise CollectionError(
             f"This database is {row.deployment} at Stripe, and STRIPE_ACCOUNT_LABEL says "
             f"{settings.STRIPE_ACCOUNT_LABEL}: "
             "set it to the former, or use the database that belongs to it."
@@ -64,7 +64,7 @@ def gateway() -> Gateway:
         GatewayAccount.objects.filter(pk=row.pk, live=None).update(live=client.live)
     elif row.live is not client.live:
         modes = ("live", "test") if row.live else ("test", "live")
-        raise CollectingError(
+        raise CollectionError(
             f"This database has collected in {modes[0]} mode, and the key is a {modes[1]} one: what was paid in one "
             "mode is nothing in the other. Set a key of the same mode, or use another database."
         )
@@ -72,29 +72,29 @@ def gateway() -> Gateway:
 
 
 @cache
-def _gateway(key: str, base: str) -> Gateway:
+def _make_gateway(key: str, base: str) -> Gateway:
     from billing.payments.gateways.stripe import Stripe  # 9 MiB, which only who collects needs
 
     return Stripe(key=key, base=base)
 
 
-def gateway_account() -> GatewayAccount:
-    """The row of it. Raises CollectingError as `gateway` does, where this database has collected nothing yet."""
+def get_gateway_account() -> GatewayAccount:
+    """The row of it. Raises CollectionError as `get_gateway` does, where this database has collected nothing yet."""
     row = GatewayAccount.objects.filter(pk=1).first()
     if row is None:
-        gateway()
+        get_gateway()
         row = GatewayAccount.objects.get(pk=1)
     return row
 
 
-def _first(client: Gateway) -> GatewayAccount:
+def _choose_name(client: Gateway) -> GatewayAccount:
     """What this deployment is called from now on. Never another name than before, which would forget all it charged.
 
     A database that was made anew, or restored from before its first charge, does not know: the customers there do.
     """
     deployment = settings.STRIPE_ACCOUNT_LABEL
-    if not deployment and (others := _named(client)):
-        raise CollectingError(
+    if not deployment and (others := _list_names(client)):
+        raise CollectionError(
             f"Stripe has customers of a portal that is called {' or '.join(others)}, and this database does not know "
             f"whether it is that one. Set STRIPE_ACCOUNT_LABEL={others[0]} if it was restored or made anew, so that "
             f"nothing is charged twice; or STRIPE_ACCOUNT_LABEL={uuid4()} if it is another portal in the same account."
@@ -104,34 +104,34 @@ def _first(client: Gateway) -> GatewayAccount:
     )[0]
 
 
-def _named(client: Gateway) -> list[str]:
+def _list_names(client: Gateway) -> list[str]:
     """What deployments are called that have customers there; asked once in the life of a database."""
     try:
         return sorted(
             {name for _, metadata in client.customers(since=0) if (name := metadata.get("ct_deployment"))}
         )
     except GatewayError as error:
-        raise CollectingError(f"Nothing can be collected yet: {error}") from error
+        raise CollectionError(f"Nothing can be collected yet: {error}") from error
 
 
-def key_for(operation: str, name: object) -> str:
+def idempotency_key(operation: str, name: object) -> str:
     """The idempotency key of a row's call: the same for ever."""
-    return f"ct:{gateway_account().deployment}:{operation}:{name}"
+    return f"ct:{get_gateway_account().deployment}:{operation}:{name}"
 
 
-def tags(**values: object) -> dict[str, str]:
+def object_tags(**values: object) -> dict[str, str]:
     """The metadata of an object of ours; `is_ours` knows it again."""
-    return {"ct_deployment": str(gateway_account().deployment)} | {
+    return {"ct_deployment": str(get_gateway_account().deployment)} | {
         f"ct_{name}": str(value) for name, value in values.items()
     }
 
 
 def is_ours(metadata: Mapping[str, str]) -> bool:
     """Whether an object at the gateway is of this deployment: an account there may be shared."""
-    return metadata.get("ct_deployment") == str(gateway_account().deployment)
+    return metadata.get("ct_deployment") == str(get_gateway_account().deployment)
 
 
-def row_of(metadata: Mapping[str, str], noun: str) -> UUID:
+def tagged_row_id(metadata: Mapping[str, str], noun: str) -> UUID:
     """The row that an object's metadata name; where they name none, an id that no row has."""
     try:
         return UUID(metadata.get(f"ct_{noun}", ""))
@@ -139,15 +139,15 @@ def row_of(metadata: Mapping[str, str], noun: str) -> UUID:
         return UUID(int=0)
 
 
-def is_fresh(sent_at: datetime, *, moment: datetime) -> bool:
+def is_key_fresh(sent_at: datetime, *, moment: datetime) -> bool:
     """Whether the gateway still knows the key of a call made then."""
     return moment - sent_at < KEY_LIVES
 
 
-def heed(error: GatewayError, *, moment: datetime) -> None:
+def handle_auth_error(error: GatewayError, *, moment: datetime) -> None:
     """Stop collecting where the key is refused: every call would be, and no payer is to hear of it."""
     if error.outcome is CallOutcome.LOCKED_OUT:
-        GatewayAccount.objects.filter(pk=gateway_account().pk, locked_out_at=None).update(
+        GatewayAccount.objects.filter(pk=get_gateway_account().pk, locked_out_at=None).update(
             locked_out_at=moment, locked_out_why=str(error)
         )
 
@@ -156,18 +156,18 @@ def is_locked_out() -> bool:
     return GatewayAccount.objects.filter(pk=1, locked_out_at__isnull=False).exists()
 
 
-def lacks(rights: Sequence[str]) -> str:
+def describe_missing_rights(rights: Sequence[str]) -> str:
     """What a key may not do and has to, in a sentence."""
     return (
         f"The key of Stripe lacks rights: {', '.join(rights)}; docs/how-to/go-live-with-stripe.md lists them."
     )
 
 
-def stay_out(why: str) -> None:
+def lock_out(why: str) -> None:
     """The key is still refused, for this reason."""
     GatewayAccount.objects.filter(pk=1).update(locked_out_why=why)
 
 
-def let_in() -> None:
+def unlock() -> None:
     """Collect again, after the key was mended."""
     GatewayAccount.objects.filter(pk=1).update(locked_out_at=None, locked_out_why="")

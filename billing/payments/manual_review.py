@@ -8,23 +8,23 @@ from django.db import transaction
 
 from billing.models import AttemptState, EventState, GatewayEvent, PaymentAttempt, PaymentRefund
 from billing.payments import payment_posting
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 
 
 @transaction.atomic
-def not_made(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
+def mark_unpaid(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
     """No money came by this attempt, and none will: the invoice can be paid again. A second call is refused.
 
     Raises CollectingError for an attempt that is not to be looked at, for one that the gateway has a charge of, and
     without a reason.
     """
     if not why.strip():
-        raise CollectingError("Say how you know: the reason is kept with it.")
-    row = payment_posting.locked(pk=attempt.pk)
+        raise CollectionError("Say how you know: the reason is kept with it.")
+    row = payment_posting.lock_attempt(pk=attempt.pk)
     if row is None or row.state != AttemptState.NEEDS_REVIEW:
-        raise CollectingError(f"{attempt} is not to be looked at.")
+        raise CollectionError(f"{attempt} is not to be looked at.")
     if row.external_id is not None:
-        raise CollectingError(
+        raise CollectionError(
             f"The gateway has {row.external_id} of it: give it back or cancel it there, and it ends by itself."
         )
     row.state, row.message = AttemptState.CANCELED, why.strip()
@@ -34,43 +34,43 @@ def not_made(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
 
 
 @transaction.atomic
-def apply_again(*, event: GatewayEvent) -> None:
+def retry_event(*, event: GatewayEvent) -> None:
     """Have the next round try what needs review, without waiting for its hour. A second call changes nothing.
 
     Raises CollectingError for an event that does not need review.
     """
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
     if row.state != EventState.NEEDS_REVIEW:
-        raise CollectingError(f"{row} does not need review.")
+        raise CollectionError(f"{row} does not need review.")
     row.applied_at = None
     row.save(update_fields=["applied_at"])
 
 
 @transaction.atomic
-def dealt_with(*, event: GatewayEvent, who: str, why: str, moment: datetime) -> None:
+def settle_event(*, event: GatewayEvent, who: str, why: str, moment: datetime) -> None:
     """Somebody looked at what needs review and did what is to be done: its tenant is charged again.
 
     The event keeps who and why beside what was wrong. A second call is refused, as for one that does not need review.
     """
     if not why.strip():
-        raise CollectingError("Say what was done: the reason is kept with it.")
+        raise CollectionError("Say what was done: the reason is kept with it.")
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
     if row.state != EventState.NEEDS_REVIEW:
-        raise CollectingError(f"{row} does not need review.")
+        raise CollectionError(f"{row} does not need review.")
     row.state, row.why, row.applied_at = EventState.SETTLED, f"{row.why} {who}: {why.strip()}", moment
     row.save()
 
 
 @transaction.atomic
-def stays_owed(*, refund: PaymentRefund, who: str, why: str) -> None:
+def keep_refund_owed(*, refund: PaymentRefund, who: str, why: str) -> None:
     """Somebody says that what was given back at the gateway is owed as before: its invoice is charged again.
 
     A second call is refused, as for one that has a credit note.
     """
     if not why.strip():
-        raise CollectingError("Say why it is owed all the same: the reason is kept with it.")
+        raise CollectionError("Say why it is owed all the same: the reason is kept with it.")
     row = PaymentRefund.objects.select_for_update().get(pk=refund.pk)
     if row.credit_note_id is not None or row.dealt_with:
-        raise CollectingError(f"It is said already what the {row} is for.")
+        raise CollectionError(f"It is said already what the {row} is for.")
     row.dealt_with = f"{who}: {why.strip()}"
     row.save(update_fields=["dealt_with"])

@@ -24,8 +24,8 @@ from billing.models import (
 )
 from billing.payments import attempts, checkout_sessions, customers
 from billing.payments.attempts import NotChargeable
-from billing.payments.checkout_sessions import Back
-from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
+from billing.payments.checkout_sessions import ReturnUrls
+from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import Gateway, GatewayError
 from billing.receivables import invoice_balances, settlement
 from billing.receivables.settlement import Settlement
@@ -42,7 +42,7 @@ TO_BE_PAID: Final = (Settlement.DUE, Settlement.PAST_DUE)
 
 
 @dataclass(slots=True)
-class PaidOpen:
+class BulkPayment:
     """What one click came to: `stopped` is the attempt after which nothing more was charged, `why` says it."""
 
     paid: list[PaymentAttempt] = field(default_factory=list)
@@ -52,12 +52,12 @@ class PaidOpen:
     left: int = 0  # invoices
 
 
-def pay(
+def pay_invoice(
     *,
     invoice: Invoice,
     key: UUID,
     gateway: Gateway,
-    back: Back,
+    back: ReturnUrls,
     who: str,
     moment: datetime,
     most: int | None = None,
@@ -66,48 +66,48 @@ def pay(
 
     `most`: what somebody agreed to, in minor units; where more is due by now, nothing is charged.
 
-    Its bank may ask for a confirmation: then `confirmation` leads there. A page to pay on that is open is closed
+    Its bank may ask for a confirmation: then `confirmation_page` leads there. A page to pay on that is open is closed
     before. Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
     """
-    attempt = _of(key, invoice)
+    attempt = _find_attempt(key, invoice)
     if attempt is None:
-        checkout_sessions.close_pages(invoice=invoice, gateway=gateway, moment=moment)
-        customer = customers.customer_of(invoice.tenant, gateway=gateway, moment=moment)
-        attempt = _prepare(invoice, key, customer, back, who, moment, most)
+        checkout_sessions.close_invoice_pages(invoice=invoice, gateway=gateway, moment=moment)
+        customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment)
+        attempt = _prepare_attempt(invoice, key, customer, back, who, moment, most)
     if attempt.state in {AttemptState.READY, AttemptState.UNKNOWN}:
-        attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
+        attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
         attempt.refresh_from_db()
     return attempt
 
 
-def pay_open(
+def pay_open_invoices(
     *,
     tenant: Tenant,
     key: UUID,
     gateway: Gateway,
-    back: Back,
+    back: ReturnUrls,
     who: str,
     clock: Callable[[], datetime],
     most: Mapping[str, int] | None = None,
-) -> PaidOpen:
+) -> BulkPayment:
     """Charge each open invoice to the preferred card, the longest due first, up to the first that is not paid by it.
 
     One attempt each, whose key derives from the click's, so that a form that is sent twice charges once. What a
     payment is under way for, is disputed, or cannot be charged by card is left out. `most`: by currency what somebody
     agreed to, in minor units. Raises CollectingError where nothing can be charged at all, or more is open by now.
     """
-    began, done = clock(), PaidOpen()
-    waiting = open_invoices(tenant, moment=began)
+    began, done = clock(), BulkPayment()
+    waiting = list_open_invoices(tenant, moment=began)
     if not waiting:
-        raise CollectingError("No invoice is open that can be paid by card now.")
+        raise CollectionError("No invoice is open that can be paid by card now.")
     if most is not None:
-        _refuse_more(waiting, most, began)
+        _refuse_higher_total(waiting, most, began)
     done.left = len(waiting)
     for invoice in waiting[:AT_ONCE]:
         if clock() - began > PATIENCE:
             break
         try:
-            attempt = pay(
+            attempt = pay_invoice(
                 invoice=invoice,
                 key=uuid5(key, str(invoice.pk)),
                 gateway=gateway,
@@ -115,7 +115,7 @@ def pay_open(
                 who=who,
                 moment=clock(),
             )
-        except CollectingError as refusal:
+        except CollectionError as refusal:
             done.why = str(refusal)
             break
         except (GatewayError, UnmatchedObjectError):
@@ -129,68 +129,68 @@ def pay_open(
     return done
 
 
-def _refuse_more(
-    invoices: Sequence[WithAnnotations[Invoice, invoice_balances.Sums]],
+def _refuse_higher_total(
+    invoices: Sequence[WithAnnotations[Invoice, invoice_balances.InvoiceSums]],
     most: Mapping[str, int],
     moment: datetime,
 ) -> None:
     """An invoice that was issued since, or money that went back, is charged to nobody who has not seen it."""
     due: Counter[str] = Counter()
     for invoice in invoices:
-        due[invoice.currency] += settlement.standing(invoice=invoice, on=moment.date()).due.minor
+        due[invoice.currency] += settlement.compute_balance(invoice=invoice, on=moment.date()).due.minor
     if any(amount > most.get(currency, 0) for currency, amount in due.items()):
-        raise CollectingError(MORE)
+        raise CollectionError(MORE)
 
 
-def open_invoices(
+def list_open_invoices(
     tenant: Tenant, *, moment: datetime
-) -> list[WithAnnotations[Invoice, invoice_balances.Sums]]:
+) -> list[WithAnnotations[Invoice, invoice_balances.InvoiceSums]]:
     """What one click would pay, the longest due first. One query."""
     rows = invoice_balances.with_sums(Invoice.objects.issued().filter(tenant=tenant, due_on__isnull=False))
-    invoices: list[WithAnnotations[Invoice, invoice_balances.Sums]] = []
+    invoices: list[WithAnnotations[Invoice, invoice_balances.InvoiceSums]] = []
     for row in rows.select_related("tenant").order_by("due_on", "pk"):
-        stand = settlement.standing(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
-        chargeable = attempts.chargeable(stand.due.minor, row.currency)
+        stand = settlement.compute_balance(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
+        chargeable = attempts.chargeable_amount(stand.due.minor, row.currency)
         if stand.settlement in TO_BE_PAID and not isinstance(chargeable, NotChargeable):
             invoices.append(row)
     return invoices
 
 
-def confirmation(*, attempt: PaymentAttempt) -> CheckoutSession | None:
+def confirmation_page(*, attempt: PaymentAttempt) -> CheckoutSession | None:
     """The page of the bank on which the charge waits to be confirmed; None where none is open."""
     return CheckoutSession.objects.filter(attempt=attempt, confirms=True, state=CheckoutState.OPEN).first()
 
 
-def _of(key: UUID, invoice: Invoice) -> PaymentAttempt | None:
+def _find_attempt(key: UUID, invoice: Invoice) -> PaymentAttempt | None:
     """The attempt of that key. CollectingError for one of another invoice."""
     existing = PaymentAttempt.objects.filter(pk=key).first()
     if existing is not None and existing.invoice_id != invoice.pk:
-        raise CollectingError("This form was sent before for another invoice: open the invoice again.")
+        raise CollectionError("This form was sent before for another invoice: open the invoice again.")
     return existing
 
 
 @transaction.atomic
-def _prepare(
-    invoice: Invoice, key: UUID, customer: str, back: Back, who: str, moment: datetime, most: int | None
+def _prepare_attempt(
+    invoice: Invoice, key: UUID, customer: str, back: ReturnUrls, who: str, moment: datetime, most: int | None
 ) -> PaymentAttempt:
     """Commit the attempt, to be sent. The invoice's row is locked meanwhile."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
-    existing = _of(key, invoice)
+    existing = _find_attempt(key, invoice)
     if existing is not None:
         return existing
     method = SavedMethod.objects.filter(
         tenant=invoice.tenant, preferred=True, state=MethodState.USABLE
     ).first()
     if method is None:
-        raise CollectingError("No card is saved that can be charged: pay with another card.")
-    if (why := attempts.refusal(invoice, method)) is not None:
-        raise CollectingError(why)
-    _refuse_many(invoice.tenant, moment)
-    due = settlement.balance(invoice=invoice, on=moment.date()).due.minor
+        raise CollectionError("No card is saved that can be charged: pay with another card.")
+    if (why := attempts.refusal_reason(invoice, method)) is not None:
+        raise CollectionError(why)
+    _refuse_too_many(invoice.tenant, moment)
+    due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     if most is not None and due > most:
-        raise CollectingError(MORE)
-    if isinstance(amounts := attempts.chargeable(due, invoice.currency), NotChargeable):
-        raise CollectingError(amounts.why)
+        raise CollectionError(MORE)
+    if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeable):
+        raise CollectionError(amounts.why)
     amount, over = amounts
     attempt = PaymentAttempt(
         pk=key,
@@ -202,15 +202,15 @@ def _prepare(
         made_at=moment,
         asked_by=who,
     )
-    params = attempts.params_of(attempt, amount, customer, method, f"Invoice {invoice.number}")
-    attempt.params = attempts.on_session(params, method, back.done)
+    params = attempts.charge_params(attempt, amount, customer, method, f"Invoice {invoice.number}")
+    attempt.params = attempts.on_session_params(params, method, back.done)
     attempt.save(force_insert=True)
     return attempt
 
 
-def _refuse_many(tenant: Tenant, moment: datetime) -> None:
+def _refuse_too_many(tenant: Tenant, moment: datetime) -> None:
     recent_attempts = PaymentAttempt.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1))
     if recent_attempts.exclude(asked_by="").count() >= MOST_CHARGES:
-        raise CollectingError(
+        raise CollectionError(
             f"{MOST_CHARGES} payments were asked for within an hour: please try again later."
         )

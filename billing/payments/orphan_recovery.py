@@ -12,7 +12,7 @@ from billing.payments.gateways.base import Charge
 from billing.rules import gateway_amounts
 
 
-def adopted(charge: Charge, key: UUID) -> PaymentAttempt:
+def recover_attempt(charge: Charge, key: UUID) -> PaymentAttempt:
     """A row for the charge, of the invoice or top-up that its tags name. Raises UnmatchedObjectError without one."""
     slug = charge.tags.get("ct_tenant", "")
     try:
@@ -20,8 +20,8 @@ def adopted(charge: Charge, key: UUID) -> PaymentAttempt:
     except ValueError as error:
         raise UnmatchedObjectError(str(error), tenant=slug) from error
     made_at = datetime.fromtimestamp(charge.created, UTC)
-    invoice = _invoice(charge, slug)
-    top_up = _top_up(charge, slug, amount, made_at) if invoice is None and key.int else None
+    invoice = _find_invoice(charge, slug)
+    top_up = _recover_top_up(charge, slug, amount, made_at) if invoice is None and key.int else None
     tenant = invoice.tenant if invoice else top_up.tenant if top_up else None
     if tenant is None or not key.int:
         raise UnmatchedObjectError(
@@ -43,11 +43,11 @@ def adopted(charge: Charge, key: UUID) -> PaymentAttempt:
     )
 
 
-def _invoice(charge: Charge, slug: str) -> Invoice | None:
+def _find_invoice(charge: Charge, slug: str) -> Invoice | None:
     return (
         Invoice.objects.filter(
             number=charge.tags.get("ct_number", ""),
-            pk=_number(charge, "invoice") or 0,
+            pk=_tagged_number(charge, "invoice") or 0,
             currency=charge.currency,
             tenant__slug=slug,
         )
@@ -56,15 +56,15 @@ def _invoice(charge: Charge, slug: str) -> Invoice | None:
     )
 
 
-def _top_up(charge: Charge, slug: str, amount: int, made_at: datetime) -> TopUp | None:
+def _recover_top_up(charge: Charge, slug: str, amount: int, made_at: datetime) -> TopUp | None:
     """The top-up that it pays, made again where it was forgotten too, with its crossing: that fires no other."""
-    name = gateway_access.row_of(charge.tags, "topup")
+    name = gateway_access.tagged_row_id(charge.tags, "topup")
     wallet = Wallet.objects.filter(
-        pk=_number(charge, "wallet") or 0, tenant__slug=slug, unit=charge.currency
+        pk=_tagged_number(charge, "wallet") or 0, tenant__slug=slug, unit=charge.currency
     ).first()
     if wallet is None or not name.int:
         return None
-    crossing = _number(charge, "crossing")
+    crossing = _tagged_number(charge, "crossing")
     if crossing is not None and wallet.top_ups.filter(crossing=crossing).exclude(pk=name).exists():
         crossing = None  # there is another one for it by now
     row, _ = TopUp.objects.get_or_create(
@@ -81,6 +81,6 @@ def _top_up(charge: Charge, slug: str, amount: int, made_at: datetime) -> TopUp 
     return row if (row.wallet_id, row.amount) == (wallet.pk, amount) else None
 
 
-def _number(charge: Charge, noun: str) -> int | None:
+def _tagged_number(charge: Charge, noun: str) -> int | None:
     text = charge.tags.get(f"ct_{noun}", "")
     return int(text) if text.isdecimal() and len(text) < 19 else None

@@ -27,7 +27,7 @@ from billing.wallets.replay import Change
 BY = "Stripe"
 
 
-def locked(**name: object) -> PaymentAttempt | None:
+def lock_attempt(**name: object) -> PaymentAttempt | None:
     """The attempt of that name; its invoice is locked before it, as by everybody who counts what is paid."""
     ids = PaymentAttempt.objects.filter(**name).values_list("pk", "invoice").first()
     if ids is None:
@@ -57,18 +57,18 @@ def book_charge(attempt: PaymentAttempt) -> None:
             kind=GrantKind.TOP_UP,
         )
         return
-    book(attempt, attempt.amount, cause=attempt.external_id, at=attempt.settled_at)
+    book_payment(attempt, attempt.amount, cause=attempt.external_id, at=attempt.settled_at)
     if attempt.invoice is not None:
-        _give_up_residue(attempt.invoice, attempt.settled_at)
+        _write_off_residue(attempt.invoice, attempt.settled_at)
 
 
-def _give_up_residue(invoice: Invoice, at: datetime) -> None:
+def _write_off_residue(invoice: Invoice, at: datetime) -> None:
     """What cannot be charged of a paid invoice, 0.004 of a dinar, is no debt that anybody is reminded of.
 
     It is told apart as written off; a transfer over it counts all the same.
     """
-    on, step = _day(invoice, at), gateway_amounts.step(invoice.currency)
-    left = settlement.balance(invoice=invoice, on=on).due.minor
+    on, step = _payment_day(invoice, at), gateway_amounts.step(invoice.currency)
+    left = settlement.load_balance(invoice=invoice, on=on).due.minor
     if 0 < left < step and not invoice.write_offs.filter(undone_at=None).exists():
         least = Money.from_minor(step, invoice.currency).text
         WriteOff.objects.create(
@@ -81,7 +81,7 @@ def _give_up_residue(invoice: Invoice, at: datetime) -> None:
         )
 
 
-def book(attempt: PaymentAttempt, amount: int, *, cause: str, at: datetime) -> None:
+def book_payment(attempt: PaymentAttempt, amount: int, *, cause: str, at: datetime) -> None:
     """A payment of the attempt's invoice, negative where money went back; booked once for its cause.
 
     The rows of both are locked by whoever calls. One that was recorded by hand under the same name is that payment.
@@ -94,7 +94,7 @@ def book(attempt: PaymentAttempt, amount: int, *, cause: str, at: datetime) -> N
     payment, _ = Payment.objects.get_or_create(
         invoice=invoice,
         amount=amount,
-        received_on=_day(invoice, at),
+        received_on=_payment_day(invoice, at),
         reference=cause,
         defaults={"tenant_id": invoice.tenant_id, "recorded_by": BY},
     )
@@ -130,7 +130,7 @@ def undo_credit(attempt: PaymentAttempt, cause: str, *, because: str, at: dateti
         book_credit(attempt, -gone.amount, cause=f"{cause} {because}", at=at)
 
 
-def _day(invoice: Invoice, at: datetime) -> date:
+def _payment_day(invoice: Invoice, at: datetime) -> date:
     return at.astimezone(ZoneInfo(invoice.timezone)).date()
 
 

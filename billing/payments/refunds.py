@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet, Sum
 
 from billing.models import (
-    GIVEN,
+    EFFECTIVE_REFUNDS,
     UNEXPLAINED,
     AttemptState,
     DisputeState,
@@ -21,7 +21,7 @@ from billing.models import (
     RefundState,
 )
 from billing.payments import gateway_access, payment_posting
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Refund
 from billing.receivables import invoice_balances, settlement
 from billing.rules import gateway_amounts
@@ -32,7 +32,7 @@ it began may be listed late, and no money is moved a second time meanwhile."""
 
 
 @transaction.atomic
-def prepare(*, credit_note: Invoice, who: str, moment: datetime) -> list[PaymentRefund]:
+def prepare_refunds(*, credit_note: Invoice, who: str, moment: datetime) -> list[PaymentRefund]:
     """Commit the refunds of what a credit note gives back of paid money, newest payment first; to be sent.
 
     Never more than was paid beyond what is owed, nor than is left of each payment. What the gateway cannot
@@ -40,57 +40,59 @@ def prepare(*, credit_note: Invoice, who: str, moment: datetime) -> list[Payment
     CollectingError where that is nothing.
     """
     if credit_note.kind != DocumentKind.CREDIT_NOTE or credit_note.original is None:
-        raise CollectingError(f"{credit_note} is no credit note: money is given back below one.")
+        raise CollectionError(f"{credit_note} is no credit note: money is given back below one.")
     if credit_note.state != InvoiceState.ISSUED:
-        raise CollectingError(f"{credit_note} is not issued.")
+        raise CollectionError(f"{credit_note} is not issued.")
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=credit_note.original.pk)
-    over = -settlement.balance(invoice=invoice, on=moment.date()).due.minor
+    over = -settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     under_way = sum(
-        PaymentRefund.objects.filter(attempt__invoice=invoice, state__in=GIVEN)
+        PaymentRefund.objects.filter(attempt__invoice=invoice, state__in=EFFECTIVE_REFUNDS)
         .exclude(state=RefundState.SUCCEEDED)
         .values_list("amount", flat=True)
     )
     refund_total = _refund_total(credit_note.refunds.all())
     amount_left = min(over - under_way, credit_note.prepaid - credit_note.total - refund_total)
     rows = []
-    for attempt in _paid(invoice):
+    for attempt in _list_refundable(invoice):
         amount = max(min(amount_left, attempt.amount - _refund_total(attempt.refunds.all())), 0)
         stripe_amount, over = gateway_amounts.to_stripe(amount, attempt.currency)
         if stripe_amount > 0:
-            rows.append(_row(attempt, credit_note, amount - over, stripe_amount, who, moment))
+            rows.append(_make_refund(attempt, credit_note, amount - over, stripe_amount, who, moment))
             amount_left -= amount - over
     if not rows:
-        raise CollectingError(
+        raise CollectionError(
             f"Nothing that was paid through the gateway is to be given back for {credit_note}."
         )
     return rows
 
 
-def follow(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None:
+def follow_refund(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None:
     """Send a refund, or find out what became of it. Raises GatewayError where that cannot be told yet."""
     PaymentRefund.objects.filter(pk=refund.pk).update(looked_at=moment)
     if refund.external_id is not None:
         apply_refund(gateway.find_refund(refund.external_id), moment=moment)
         return
-    fresh = gateway_access.is_fresh(refund.sent_at or refund.made_at, moment=moment)
+    fresh = gateway_access.is_key_fresh(refund.sent_at or refund.made_at, moment=moment)
     if not (fresh and refund.resend):
         if _find_and_apply(refund, gateway, moment):
             return
         if refund.sent_at is not None and moment - refund.sent_at < LOOKS_AFTER_FAILURE:
             return
         if refund.sent_at is not None:
-            _end(refund, RefundState.CANCELED, "The gateway knows nothing of it: ask for it again.")
+            _end_refund(refund, RefundState.CANCELED, "The gateway knows nothing of it: ask for it again.")
             return
     PaymentRefund.objects.filter(pk=refund.pk, sent_at=None).update(sent_at=moment, state=RefundState.UNKNOWN)
     try:
-        gateway_refund = gateway.refund(refund.params, key=gateway_access.key_for("refund", refund.pk))
+        gateway_refund = gateway.refund(
+            refund.params, key=gateway_access.idempotency_key("refund", refund.pk)
+        )
     except GatewayError as error:
         if error.outcome is CallOutcome.REFUSED:
-            _end(refund, RefundState.FAILED, str(error))
+            _end_refund(refund, RefundState.FAILED, str(error))
             return
-        if error.outcome is CallOutcome.STORED:
+        if error.outcome is CallOutcome.UNREPEATABLE:
             PaymentRefund.objects.filter(pk=refund.pk).update(resend=False)
-        gateway_access.heed(error, moment=moment)
+        gateway_access.handle_auth_error(error, moment=moment)
         raise
     apply_refund(gateway_refund, moment=moment)
 
@@ -104,7 +106,7 @@ def apply_refund(gateway_refund: Refund, *, moment: datetime) -> PaymentRefund |
 
     Raises UnmatchedObjectError for one whose amount, currency or metadata fit nothing here.
     """
-    attempt = payment_posting.locked(external_id=gateway_refund.charge)
+    attempt = payment_posting.lock_attempt(external_id=gateway_refund.charge)
     if attempt is None:
         return None
     if gateway_refund.currency != attempt.currency:
@@ -112,7 +114,7 @@ def apply_refund(gateway_refund: Refund, *, moment: datetime) -> PaymentRefund |
             f"Refund {gateway_refund.id} is in {gateway_refund.currency}, its payment in {attempt.currency}.",
             tenant=attempt.tenant.slug,
         )
-    refund = _of(gateway_refund, attempt, _minor(gateway_refund, attempt))
+    refund = _get_or_create(gateway_refund, attempt, _our_amount(gateway_refund, attempt))
     if refund.state == RefundState.FAILED or (
         refund.state == RefundState.SUCCEEDED and gateway_refund.state.value == RefundState.PENDING
     ):  # what was read earlier and comes later
@@ -123,17 +125,17 @@ def apply_refund(gateway_refund: Refund, *, moment: datetime) -> PaymentRefund |
     refund.sent_at = refund.sent_at or moment
     refund.save()
     if attempt.state == AttemptState.SUCCEEDED:
-        _booked(attempt, refund, datetime.fromtimestamp(gateway_refund.created, UTC), moment)
+        _book_if_paid(attempt, refund, datetime.fromtimestamp(gateway_refund.created, UTC), moment)
     return refund
 
 
-def book_known(attempt: PaymentAttempt, *, moment: datetime) -> None:
+def book_earlier_refunds(attempt: PaymentAttempt, *, moment: datetime) -> None:
     """Book what was given back of a charge before the charge itself was booked; again, nothing more."""
     for refund in attempt.refunds.exclude(external_id=None):
-        _booked(attempt, refund, refund.made_at, moment)
+        _book_if_paid(attempt, refund, refund.made_at, moment)
 
 
-def asking() -> QuerySet[PaymentRefund]:
+def list_unexplained() -> QuerySet[PaymentRefund]:
     """Those of them that people have to look at: something is left to be paid of their invoices."""
     return PaymentRefund.objects.filter(
         UNEXPLAINED,
@@ -143,7 +145,7 @@ def asking() -> QuerySet[PaymentRefund]:
     )
 
 
-def come_back() -> QuerySet[PaymentRefund]:
+def list_not_refunded() -> QuerySet[PaymentRefund]:
     """Refunds below a credit note that were not made, or failed, while what they were to give back is still here."""
     return PaymentRefund.objects.filter(
         credit_note__isnull=False,
@@ -155,7 +157,7 @@ def come_back() -> QuerySet[PaymentRefund]:
     )
 
 
-def explain_by(note: Invoice, *, on: date) -> None:
+def assign_to_credit_note(note: Invoice, *, on: date) -> None:
     """Put what was given back at the gateway by hand below the credit note after which nothing is owed any more.
 
     One over less than that leaves it to people whether the rest stays owed. What does not fit below the note alone
@@ -163,7 +165,7 @@ def explain_by(note: Invoice, *, on: date) -> None:
     """
     if note.original is None:
         return
-    due = settlement.balance(invoice=note.original, on=on).due.minor
+    due = settlement.load_balance(invoice=note.original, on=on).due.minor
     owed = due + note.prepaid - note.total  # before the note
     if due > 0 or owed <= 0:  # where nothing was owed, what went back was paid too much, or is not gone yet
         return
@@ -176,24 +178,28 @@ def explain_by(note: Invoice, *, on: date) -> None:
         row.save(update_fields=["credit_note", "dealt_with"])
 
 
-def _booked(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
+def _book_if_paid(
+    attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime
+) -> None:
     """Only beside the payment itself: what came by a charge that is to be looked at is no payment here."""
     if attempt.invoice_id is not None:
-        _book(attempt, refund, made_at, moment)
+        _book_refund(attempt, refund, made_at, moment)
     else:
         _book_credit(attempt, refund, made_at, moment)
 
 
-def _book(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
+def _book_refund(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
     """The money left when it was given back, and is here again when that failed."""
     if refund.external_id is None:
         return
     if refund.state == RefundState.SUCCEEDED:
-        payment_posting.book(attempt, -refund.amount, cause=refund.external_id, at=made_at)
+        payment_posting.book_payment(attempt, -refund.amount, cause=refund.external_id, at=made_at)
     elif refund.state in {RefundState.FAILED, RefundState.CANCELED} and payment_posting.is_booked(
         refund.external_id
     ):
-        payment_posting.book(attempt, refund.amount, cause=f"{refund.external_id} {refund.state}", at=moment)
+        payment_posting.book_payment(
+            attempt, refund.amount, cause=f"{refund.external_id} {refund.state}", at=moment
+        )
 
 
 def _book_credit(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
@@ -206,7 +212,7 @@ def _book_credit(attempt: PaymentAttempt, refund: PaymentRefund, made_at: dateti
         payment_posting.undo_credit(attempt, refund.external_id, because=str(refund.state), at=moment)
 
 
-def _minor(gateway_refund: Refund, attempt: PaymentAttempt) -> int:
+def _our_amount(gateway_refund: Refund, attempt: PaymentAttempt) -> int:
     try:
         return gateway_amounts.from_stripe(gateway_refund.amount, gateway_refund.currency)
     except ValueError as error:
@@ -215,12 +221,12 @@ def _minor(gateway_refund: Refund, attempt: PaymentAttempt) -> int:
         ) from error
 
 
-def _of(gateway_refund: Refund, attempt: PaymentAttempt, amount: int) -> PaymentRefund:
+def _get_or_create(gateway_refund: Refund, attempt: PaymentAttempt, amount: int) -> PaymentRefund:
     rows = PaymentRefund.objects.select_for_update()
     existing = rows.filter(external_id=gateway_refund.id).first()
     if existing is None and gateway_access.is_ours(gateway_refund.tags):
         existing = rows.filter(
-            pk=gateway_access.row_of(gateway_refund.tags, "refund"), external_id=None
+            pk=gateway_access.tagged_row_id(gateway_refund.tags, "refund"), external_id=None
         ).first()
     if existing is not None and existing.amount != amount:
         raise gateway_access.UnmatchedObjectError(
@@ -243,10 +249,10 @@ def _of(gateway_refund: Refund, attempt: PaymentAttempt, amount: int) -> Payment
     )
 
 
-def _row(
+def _make_refund(
     attempt: PaymentAttempt, note: Invoice, amount: int, stripe_amount: int, who: str, moment: datetime
 ) -> PaymentRefund:
-    """`asked`: the same amount in the gateway's units."""
+    """`stripe_amount`: the same amount in the gateway's units."""
     row = PaymentRefund(
         tenant=attempt.tenant,
         attempt=attempt,
@@ -259,13 +265,15 @@ def _row(
         "payment_intent": attempt.external_id,
         "amount": stripe_amount,
         "reason": "requested_by_customer",
-        "metadata": gateway_access.tags(tenant=attempt.tenant.slug, credit_note=note.number, refund=row.pk),
+        "metadata": gateway_access.object_tags(
+            tenant=attempt.tenant.slug, credit_note=note.number, refund=row.pk
+        ),
     }
     row.save(force_insert=True)
     return row
 
 
-def _paid(invoice: Invoice) -> list[PaymentAttempt]:
+def _list_refundable(invoice: Invoice) -> list[PaymentAttempt]:
     """Payments of the invoice from which money can be given back, newest first, locked."""
     return list(
         PaymentAttempt.objects.select_for_update()
@@ -276,7 +284,7 @@ def _paid(invoice: Invoice) -> list[PaymentAttempt]:
 
 
 def _refund_total(refunds: QuerySet[PaymentRefund]) -> int:
-    total = refunds.filter(state__in=GIVEN).aggregate(sum=Sum("amount"))["sum"]
+    total = refunds.filter(state__in=EFFECTIVE_REFUNDS).aggregate(sum=Sum("amount"))["sum"]
     return int(total or 0)
 
 
@@ -290,5 +298,5 @@ def _find_and_apply(refund: PaymentRefund, gateway: Gateway, moment: datetime) -
     return False
 
 
-def _end(refund: PaymentRefund, state: RefundState, why: str) -> None:
+def _end_refund(refund: PaymentRefund, state: RefundState, why: str) -> None:
     PaymentRefund.objects.filter(pk=refund.pk, external_id=None).update(state=state, reason=why)

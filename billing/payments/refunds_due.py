@@ -13,7 +13,7 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 from django_stubs_ext import WithAnnotations
 
 from billing.models import (
-    GIVEN,
+    EFFECTIVE_REFUNDS,
     AttemptState,
     DisputeState,
     Invoice,
@@ -25,7 +25,7 @@ from billing.models import (
     RefundState,
 )
 from billing.payments import refunds
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.receivables import invoice_balances, settlement
 from billing.rules import gateway_amounts
 from billing.rules.money import Money
@@ -64,23 +64,23 @@ class TotalDue:
     invoices: int
 
 
-def overpaid() -> QuerySet[WithAnnotations[Invoice, invoice_balances.Left]]:
+def list_overpaid() -> QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]]:
     """Invoices of which more is paid than is owed, refunds on their way included."""
     return invoice_balances.with_left(Invoice.objects.all()).filter(left__lt=0)
 
 
-def totals() -> list[TotalDue]:
+def total_due() -> list[TotalDue]:
     """By currency. One query."""
-    rows = overpaid().order_by().values("currency").annotate(sum=Sum("left"), count=Count("pk"))
+    rows = list_overpaid().order_by().values("currency").annotate(sum=Sum("left"), count=Count("pk"))
     return [
         TotalDue(Money.from_minor(-int(row["sum"]), row["currency"]), row["count"])
         for row in rows.order_by("currency")
     ]
 
 
-def listed(*, limit: int, invoice: Invoice | None = None) -> list[RefundDue]:
+def list_due(*, limit: int, invoice: Invoice | None = None) -> list[RefundDue]:
     """The oldest first, without those whose money is on its way back. Five queries, however many."""
-    rows = overpaid() if invoice is None else overpaid().filter(pk=invoice.pk)
+    rows = list_overpaid() if invoice is None else list_overpaid().filter(pk=invoice.pk)
     invoices = list(rows.select_related("tenant").order_by("pk")[:limit])
     under_way, by_card, noted = _under_way(invoices), _left_on_cards(invoices), _left_on_notes(invoices)
     due = []
@@ -103,11 +103,13 @@ def refund_to_card(*, invoice: Invoice, who: str, moment: datetime) -> Money:
     total = 0
     for note in invoice.credit_notes.issued().order_by("pk"):
         try:
-            total += sum(row.amount for row in refunds.prepare(credit_note=note, who=who, moment=moment))
-        except CollectingError:
+            total += sum(
+                row.amount for row in refunds.prepare_refunds(credit_note=note, who=who, moment=moment)
+            )
+        except CollectionError:
             continue
     if not total:
-        raise CollectingError(
+        raise CollectionError(
             f"Nothing of {invoice} can be refunded to a card: transfer the money and record that."
         )
     return Money.from_minor(total, invoice.currency)
@@ -119,17 +121,17 @@ def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> 
 
     Raises CollectingError where nothing is.
     """
-    due = listed(limit=1, invoice=invoice)
+    due = list_due(limit=1, invoice=invoice)
     if not due:
-        raise CollectingError(f"Nothing of {invoice} is owed to its tenant, or it is on its way already.")
+        raise CollectionError(f"Nothing of {invoice} is owed to its tenant, or it is on its way already.")
     payment = settlement.record_payment(
         invoice=invoice, amount=-due[0].amount, received_on=on, reference=reference, recorded_by=who
     )
-    _announce(payment, on=on)
+    _announce_transfer(payment, on=on)
     return payment
 
 
-def _announce(payment: Payment, *, on: date) -> None:
+def _announce_transfer(payment: Payment, *, on: date) -> None:
     """That money went back by a transfer which an operator records; for its transaction. Again, nothing more."""
     made_at = datetime.combine(on, time.min, UTC)
     row = Notice(
@@ -145,7 +147,7 @@ def _announce(payment: Payment, *, on: date) -> None:
 
 
 def _under_way(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
-    rows = PaymentRefund.objects.filter(attempt__invoice__in=invoices, state__in=GIVEN)
+    rows = PaymentRefund.objects.filter(attempt__invoice__in=invoices, state__in=EFFECTIVE_REFUNDS)
     by_invoice = rows.exclude(state=RefundState.SUCCEEDED).values("attempt__invoice")
     return dict(by_invoice.annotate(sum=Sum("amount")).values_list("attempt__invoice", "sum"))
 
@@ -153,7 +155,7 @@ def _under_way(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
 def _left_on_cards(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
     amounts_left: dict[int | None, int] = defaultdict(int)
     rows = PaymentAttempt.objects.filter(BY_CARD, invoice__in=invoices)
-    refund_total = Sum("refunds__amount", filter=Q(refunds__state__in=GIVEN), default=0)
+    refund_total = Sum("refunds__amount", filter=Q(refunds__state__in=EFFECTIVE_REFUNDS), default=0)
     for invoice, amount, back in rows.annotate(given=refund_total).values_list("invoice", "amount", "given"):
         amounts_left[invoice] += amount - int(back)
     return amounts_left
@@ -162,7 +164,7 @@ def _left_on_cards(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
 def _left_on_notes(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
     amounts_left: dict[int | None, int] = defaultdict(int)
     rows = Invoice.objects.issued().filter(original__in=invoices)
-    refund_total = Sum("refunds__amount", filter=Q(refunds__state__in=GIVEN), default=0)
+    refund_total = Sum("refunds__amount", filter=Q(refunds__state__in=EFFECTIVE_REFUNDS), default=0)
     rows_of = rows.annotate(credited=F("prepaid") - F("total"), given=refund_total)
     for invoice, credited, back in rows_of.values_list("original", "credited", "given"):
         amounts_left[invoice] += max(int(credited) - int(back), 0)

@@ -38,7 +38,7 @@ def next_try(refused: Sequence[PaymentAttempt], retries: Sequence[int]) -> datet
     return newest.made_at + timedelta(days=retries[max(tries, 1) - 1] if retries else REST)
 
 
-def refusals(invoices: Collection[int]) -> dict[int, list[PaymentAttempt]]:
+def load_refusals(invoices: Collection[int]) -> dict[int, list[PaymentAttempt]]:
     """By invoice: what was refused since the method that is preferred now was saved or renewed, oldest first."""
     attempts: dict[int, list[PaymentAttempt]] = {}
     rows = PaymentAttempt.objects.filter(
@@ -53,7 +53,7 @@ def refusals(invoices: Collection[int]) -> dict[int, list[PaymentAttempt]]:
     return attempts
 
 
-def card_rests(tenants: Collection[int], policies: Policies) -> Mapping[int, CardRest]:
+def load_card_rests(tenants: Collection[int], policies: Policies) -> Mapping[int, CardRest]:
     """By tenant: until when its card, which was refused last, is charged for no invoice. Two queries, however many.
 
     A charge of it that succeeded since ends that. Who is asked for a confirmation is asked for each invoice: that is
@@ -68,7 +68,7 @@ def card_rests(tenants: Collection[int], policies: Policies) -> Mapping[int, Car
     )
     newest = tried.select_related("invoice", "method").order_by("tenant", "-made_at").distinct("tenant")
     last = [attempt for attempt in newest if attempt.state == AttemptState.FAILED]
-    refused = refusals([attempt.invoice_id for attempt in last if attempt.invoice_id is not None])
+    refused = load_refusals([attempt.invoice_id for attempt in last if attempt.invoice_id is not None])
     rests = {}
     for attempt in last:
         if attempt.invoice is not None and attempt.invoice.due_on is not None:

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from billing.models import Archive, MethodState, SavedMethod
 from billing.payments import card_notices, gateway_access
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Method
 from portal.core.tenants.models import Tenant
 
@@ -17,7 +17,7 @@ RENEWED = ("last4", "exp_month", "exp_year", "fingerprint")
 
 
 @transaction.atomic
-def keep(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod | None:
+def save_method(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod | None:
     """Keep what may be shown of a means of payment that was saved, and charge it from now on. Again: as it is now.
 
     One that its network renewed is as good as a new one: what refused it is forgotten. None, and nothing is written,
@@ -40,7 +40,7 @@ def keep(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod | N
     if existing is not None:
         SavedMethod.objects.filter(pk=existing.pk).update(**values)
         if any(getattr(existing, name) != values[name] for name in RENEWED):
-            _renew(existing, moment)
+            _renew_method(existing, moment)
         existing.refresh_from_db()
         return existing
     SavedMethod.objects.filter(tenant=tenant, preferred=True).update(preferred=False)
@@ -49,7 +49,7 @@ def keep(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMethod | N
     )
 
 
-def _renew(method: SavedMethod, moment: datetime) -> None:
+def _renew_method(method: SavedMethod, moment: datetime) -> None:
     """The tenant's row is locked by whoever calls."""
     rows = SavedMethod.objects.filter(pk=method.pk)
     rows.update(added_at=moment)
@@ -60,7 +60,7 @@ def _renew(method: SavedMethod, moment: datetime) -> None:
 
 
 @transaction.atomic
-def prefer(*, method: SavedMethod) -> None:
+def make_preferred(*, method: SavedMethod) -> None:
     """Charge this one from now on, and no other; again, nothing changes.
 
     Raises CollectingError, and leaves what is charged now, where this one was refused or removed meanwhile.
@@ -68,33 +68,33 @@ def prefer(*, method: SavedMethod) -> None:
     Tenant.objects.select_for_update(no_key=True).get(pk=method.tenant_id)
     row = SavedMethod.objects.get(pk=method.pk)
     if row.state != MethodState.USABLE:
-        raise CollectingError(f"{row} cannot be charged any more: save it again, or choose another one.")
+        raise CollectionError(f"{row} cannot be charged any more: save it again, or choose another one.")
     SavedMethod.objects.filter(tenant=row.tenant_id, preferred=True).exclude(pk=row.pk).update(
         preferred=False
     )
     SavedMethod.objects.filter(pk=row.pk).update(preferred=True)
 
 
-def remove(*, method: SavedMethod, gateway: Gateway) -> None:
+def remove_method(*, method: SavedMethod, gateway: Gateway) -> None:
     """Remove it at the gateway and here; one that is gone there already is gone."""
     try:
-        gateway.detach(method.external_id, key=gateway_access.key_for("detach", method.pk))
+        gateway.detach(method.external_id, key=gateway_access.idempotency_key("detach", method.pk))
     except GatewayError as error:
         if error.outcome is not CallOutcome.REFUSED:
             raise
-    mark(method.external_id, MethodState.GONE)
+    set_state(method.external_id, MethodState.GONE)
 
 
-def lost(external_id: str, *, moment: datetime) -> None:
-    """It was removed, and not here: as `mark`, and its owner is told where nothing else can be charged."""
+def handle_removed(external_id: str, *, moment: datetime) -> None:
+    """It was removed, and not here: as `set_state`, and its owner is told where nothing else can be charged."""
     card = SavedMethod.objects.filter(external_id=external_id).exclude(state=MethodState.GONE).first()
     with transaction.atomic():
-        mark(external_id, MethodState.GONE)
+        set_state(external_id, MethodState.GONE)
         if card is not None:
-            card_notices.card_is_gone(card, moment=moment)
+            card_notices.notify_removed_card(card, moment=moment)
 
 
-def mark(external_id: str, state: MethodState, *, tried: datetime | None = None) -> None:
+def set_state(external_id: str, state: MethodState, *, tried: datetime | None = None) -> None:
     """What became of it; one that is not usable is not charged, and the newest usable one is instead.
 
     `tried`: when that was asked; nothing where it was renewed since.

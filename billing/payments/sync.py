@@ -79,7 +79,7 @@ def read_charge(name: str, *, gateway: Gateway, moment: datetime) -> PaymentAtte
             return apply_charge(charge, moment=moment, seen=seen)
         except _ChangedError:
             continue
-    raise GatewayError(f"{name} changes all the time; the next round looks again.", CallOutcome.BUSY)
+    raise GatewayError(f"{name} changes all the time; the next round looks again.", CallOutcome.RETRYABLE)
 
 
 def apply_charge(charge: Charge, *, moment: datetime, seen: int | None = None) -> PaymentAttempt | None:
@@ -90,7 +90,7 @@ def apply_charge(charge: Charge, *, moment: datetime, seen: int | None = None) -
     `seen`: the version of its row when it was read; None where the charge was just made.
     """
     try:
-        return _applied(charge, moment, seen)
+        return _apply(charge, moment, seen)
     except IntegrityError as error:
         if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != ONE_IN_FLIGHT:
             raise
@@ -102,7 +102,7 @@ def apply_charge(charge: Charge, *, moment: datetime, seen: int | None = None) -
 
 
 @transaction.atomic
-def _applied(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttempt | None:
+def _apply(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttempt | None:
     if not gateway_access.is_ours(charge.tags):
         return None
     attempt = _attempt_of(charge)
@@ -127,15 +127,15 @@ def _applied(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttem
         CheckoutSession.objects.filter(pk=checkout.pk).update(
             state=_CONFIRMATIONS.get(charge.state, CheckoutState.OPEN)
         )
-    _take_over(attempt, charge, state, moment)
+    _update_attempt(attempt, charge, state, moment)
     if attempt.state == AttemptState.SUCCEEDED:
         payment_posting.book_charge(attempt)
-        refunds.book_known(attempt, moment=moment)
-        disputes.book_known(attempt, moment=moment)
+        refunds.book_earlier_refunds(attempt, moment=moment)
+        disputes.book_earlier_disputes(attempt, moment=moment)
     elif attempt.state == AttemptState.FAILED and attempt.method is not None and declines.is_hard(attempt):
         # Afterwards: it locks the tenant, which a close has before it has the invoice.
         card, tried = attempt.method.external_id, attempt.made_at
-        transaction.on_commit(lambda: saved_methods.mark(card, MethodState.REFUSED, tried=tried))
+        transaction.on_commit(lambda: saved_methods.set_state(card, MethodState.REFUSED, tried=tried))
     return attempt
 
 
@@ -157,7 +157,7 @@ def _confirmation(attempt: PaymentAttempt, charge: Charge, moment: datetime) -> 
     )
 
 
-def _take_over(attempt: PaymentAttempt, charge: Charge, state: AttemptState, moment: datetime) -> None:
+def _update_attempt(attempt: PaymentAttempt, charge: Charge, state: AttemptState, moment: datetime) -> None:
     attempt.external_id = charge.id
     attempt.sent_at = attempt.sent_at or moment
     attempt.code, attempt.advice, attempt.message = charge.code, charge.advice, charge.message
@@ -193,11 +193,11 @@ def _with_fee(attempt: PaymentAttempt, charge: Charge) -> PaymentAttempt:
     return attempt
 
 
-def is_known(session: Session) -> bool:
+def is_own_session(session: Session) -> bool:
     """Whether a hosted page is ours, and has a row."""
     return (
         gateway_access.is_ours(session.tags)
-        and CheckoutSession.objects.filter(pk=gateway_access.row_of(session.tags, "checkout")).exists()
+        and CheckoutSession.objects.filter(pk=gateway_access.tagged_row_id(session.tags, "checkout")).exists()
     )
 
 
@@ -208,7 +208,7 @@ def apply_session(session: Session) -> CheckoutSession | None:
         return None
     checkout = (
         CheckoutSession.objects.select_for_update()
-        .filter(pk=gateway_access.row_of(session.tags, "checkout"))
+        .filter(pk=gateway_access.tagged_row_id(session.tags, "checkout"))
         .first()
     )
     if checkout is None:
@@ -266,11 +266,11 @@ def _is_undone(charge: Charge) -> bool:
 
 def _attempt_of(charge: Charge) -> PaymentAttempt | None:
     """Its row, locked with its invoice; None for one that asks nobody for anything any more and has none."""
-    existing = payment_posting.locked(external_id=charge.id)
+    existing = payment_posting.lock_attempt(external_id=charge.id)
     if existing is not None:
         return existing
-    key = gateway_access.row_of(charge.tags, "attempt")
-    attempt = payment_posting.locked(pk=key)
+    key = gateway_access.tagged_row_id(charge.tags, "attempt")
+    attempt = payment_posting.lock_attempt(pk=key)
     if attempt is not None and attempt.external_id in (None, charge.id):
         return attempt
     if charge.state in {ChargeState.FAILED, ChargeState.CANCELED, ChargeState.OPEN}:
@@ -280,7 +280,7 @@ def _attempt_of(charge: Charge) -> PaymentAttempt | None:
         raise UnmatchedObjectError(
             f"{charge.id} is a second charge of what {attempt.external_id} charges.", tenant=slug
         )
-    return orphan_recovery.adopted(charge, key)
+    return orphan_recovery.recover_attempt(charge, key)
 
 
 class _ChangedError(Exception):

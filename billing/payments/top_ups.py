@@ -24,8 +24,8 @@ from billing.models import (
 )
 from billing.payments import attempts, checkout_sessions, customers
 from billing.payments.attempts import NotChargeable
-from billing.payments.checkout_sessions import Back
-from billing.payments.gateway_access import CollectingError
+from billing.payments.checkout_sessions import ReturnUrls
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import Gateway
 from billing.rules.money import TOKENS
 from billing.wallets import entries
@@ -34,62 +34,62 @@ MOST_CHARGES: Final = 60
 """Top-ups that people of a tenant have charged to cards within an hour."""
 
 
-def page(
-    *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, back: Back, who: str, moment: datetime
+def open_page(
+    *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, back: ReturnUrls, who: str, moment: datetime
 ) -> CheckoutSession:
     """An open page on which `amount` is paid for the wallet; under the same key the same page.
 
     Raises CollectingError where nothing can be paid there, GatewayError where no page can be had now.
     """
     customers.refuse_archived(wallet.tenant)
-    customer = customers.customer_of(wallet.tenant, gateway=gateway, moment=moment)
+    customer = customers.get_customer(wallet.tenant, gateway=gateway, moment=moment)
     checkout = _prepare_page(wallet, amount, key, customer, back, who, moment)
     if checkout.state in {CheckoutState.COMPLETE, CheckoutState.EXPIRED}:
-        raise CollectingError("This page was used or closed: ask for the top-up again.")
+        raise CollectionError("This page was used or closed: ask for the top-up again.")
     return (
         checkout
         if checkout.state == CheckoutState.OPEN
-        else checkout_sessions.opened(checkout, gateway, moment)
+        else checkout_sessions.open_session(checkout, gateway, moment)
     )
 
 
-def charge(
-    *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, back: Back, who: str, moment: datetime
+def charge_top_up(
+    *, wallet: Wallet, amount: int, key: UUID, gateway: Gateway, back: ReturnUrls, who: str, moment: datetime
 ) -> PaymentAttempt:
     """Charge `amount` to the saved card; under the same key the same attempt, sent once. Its bank may ask for a
-    confirmation: then `on_demand.confirmation` leads there.
+    confirmation: then `on_demand.confirmation_page` leads there.
 
     Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
     """
     customers.refuse_archived(wallet.tenant)
-    customer = customers.customer_of(wallet.tenant, gateway=gateway, moment=moment)
+    customer = customers.get_customer(wallet.tenant, gateway=gateway, moment=moment)
     attempt = _prepare_charge(wallet, amount, key, customer, back, who, moment)
     if attempt.state != AttemptState.OFFERED:
-        attempts.follow(attempt=attempt, gateway=gateway, moment=moment)
+        attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
     attempt.refresh_from_db()
     return attempt
 
 
-def asked(amount: int, currency: str) -> int:
+def gateway_amount(amount: int, currency: str) -> int:
     """The gateway's amount. CollectingError where that much cannot be charged exactly."""
     if currency == TOKENS:
-        raise CollectingError("This wallet is in tokens, which cannot be bought.")
-    amounts = attempts.chargeable(amount, currency)
+        raise CollectionError("This wallet is in tokens, which cannot be bought.")
+    amounts = attempts.chargeable_amount(amount, currency)
     if isinstance(amounts, NotChargeable):
-        raise CollectingError("That is below the smallest or above the largest amount that can be charged.")
+        raise CollectionError("That is below the smallest or above the largest amount that can be charged.")
     if amounts[1]:
-        raise CollectingError("That amount cannot be charged to the last digit: choose a rounder one.")
+        raise CollectionError("That amount cannot be charged to the last digit: choose a rounder one.")
     return amounts[0]
 
 
-def attempt_of(
+def make_attempt(
     top_up: TopUp,
     customer: str,
     method: SavedMethod,
     moment: datetime,
     *,
     who: str = "",
-    back: Back | None = None,
+    back: ReturnUrls | None = None,
 ) -> PaymentAttempt:
     """An attempt to be sent; with `back`, while `who` is there. For a caller that holds the wallet's row."""
     attempt = PaymentAttempt(
@@ -102,55 +102,57 @@ def attempt_of(
         asked_by=who,
     )
     description = f"Top-up of the wallet {top_up.wallet}"
-    params = attempts.params_of(
-        attempt, asked(top_up.amount, top_up.wallet.unit), customer, method, description
+    params = attempts.charge_params(
+        attempt, gateway_amount(top_up.amount, top_up.wallet.unit), customer, method, description
     )
-    attempt.params = attempts.on_session(params, method, back.done) if back else params
+    attempt.params = attempts.on_session_params(params, method, back.done) if back else params
     attempt.save(force_insert=True)
     return attempt
 
 
 @transaction.atomic
 def _prepare_charge(
-    wallet: Wallet, amount: int, key: UUID, customer: str, back: Back, who: str, moment: datetime
+    wallet: Wallet, amount: int, key: UUID, customer: str, back: ReturnUrls, who: str, moment: datetime
 ) -> PaymentAttempt:
     customers.refuse_archived(lock(wallet.tenant))  # who may have left since the gateway was asked
     row = entries.locked([wallet.pk])[wallet.pk]
-    top_up, is_new = _top_up(row, amount, key, who, moment)
+    top_up, is_new = _get_or_create(row, amount, key, who, moment)
     if not is_new:
         existing = top_up.attempts.order_by("-made_at").first()
         if existing is None:
             raise TypeError("a top-up is committed with its attempt")
         return existing
-    _refuse_many(row, moment)
+    _refuse_too_many(row, moment)
     method = SavedMethod.objects.filter(tenant=row.tenant, preferred=True, state=MethodState.USABLE).first()
     if method is None:
-        raise CollectingError("No card is saved that can be charged: pay on the payment page.")
-    return attempt_of(top_up, customer, method, moment, who=who, back=back)
+        raise CollectionError("No card is saved that can be charged: pay on the payment page.")
+    return make_attempt(top_up, customer, method, moment, who=who, back=back)
 
 
 @transaction.atomic
 def _prepare_page(
-    wallet: Wallet, amount: int, key: UUID, customer: str, back: Back, who: str, moment: datetime
+    wallet: Wallet, amount: int, key: UUID, customer: str, back: ReturnUrls, who: str, moment: datetime
 ) -> CheckoutSession:
     customers.refuse_archived(lock(wallet.tenant))  # who may have left since the gateway was asked
     row = entries.locked([wallet.pk])[wallet.pk]
-    top_up, is_new = _top_up(row, amount, key, who, moment)
+    top_up, is_new = _get_or_create(row, amount, key, who, moment)
     if not is_new:
         existing = CheckoutSession.objects.filter(attempt__top_up=top_up).first()
         if existing is None:
-            raise CollectingError("This top-up was charged to the card: ask for another one.")
+            raise CollectionError("This top-up was charged to the card: ask for another one.")
         return existing
-    checkout_sessions.refuse_many(row.tenant, moment)
-    cents = asked(amount, row.unit)
+    checkout_sessions.refuse_too_many(row.tenant, moment)
+    cents = gateway_amount(amount, row.unit)
     attempt = PaymentAttempt(
         pk=uuid4(), tenant=row.tenant, top_up=top_up, amount=amount, currency=row.unit, state=AttemptState.OFFERED,
         made_at=moment,
     )  # fmt: skip
     checkout = CheckoutSession(tenant=row.tenant, attempt=attempt, made_at=moment, asked_by=who)
-    tags = attempts.tags_of(attempt)
+    tags = attempts.charge_tags(attempt)
     name = f"Top-up of the wallet {row}"
-    checkout.params = checkout_sessions.page_of(customer, back, tags | {"ct_checkout": str(checkout.pk)}) | {
+    checkout.params = checkout_sessions.session_params(
+        customer, back, tags | {"ct_checkout": str(checkout.pk)}
+    ) | {
         "mode": "payment",
         "allowed_payment_method_types": ["card", *(["sepa_debit"] if row.unit == "EUR" else [])],
         "client_reference_id": str(attempt.pk),
@@ -171,9 +173,9 @@ def _prepare_page(
     return checkout
 
 
-def _top_up(row: Wallet, amount: int, key: UUID, who: str, moment: datetime) -> tuple[TopUp, bool]:
+def _get_or_create(row: Wallet, amount: int, key: UUID, who: str, moment: datetime) -> tuple[TopUp, bool]:
     """The one of that key, and whether it was made now."""
-    asked(amount, row.unit)
+    gateway_amount(amount, row.unit)
     top_up, is_new = TopUp.objects.get_or_create(
         pk=key,
         defaults={
@@ -185,25 +187,25 @@ def _top_up(row: Wallet, amount: int, key: UUID, who: str, moment: datetime) -> 
         },
     )
     if (top_up.wallet_id, top_up.amount) != (row.pk, amount):
-        raise CollectingError("This form was sent before with another amount: open the wallet again.")
+        raise CollectionError("This form was sent before with another amount: open the wallet again.")
     return top_up, is_new
 
 
-def _refuse_many(row: Wallet, moment: datetime) -> None:
+def _refuse_too_many(row: Wallet, moment: datetime) -> None:
     """Each charge is calls that all tenants share, and may be one more try at somebody's card."""
     card_attempts = PaymentAttempt.objects.filter(
         top_up__crossing=None, checkout=None, top_up__tenant=row.tenant_id
     )
     tried = card_attempts.filter(made_at__gt=moment - timedelta(hours=1)).count()
     if tried >= MOST_CHARGES:
-        raise CollectingError(
+        raise CollectionError(
             f"{tried} top-ups were charged to cards within an hour: please try again later."
         )
 
 
-def key_of(text: str) -> UUID:
+def parse_key(text: str) -> UUID:
     """The key that a form carries. CollectingError for a text that is none."""
     try:
         return UUID(text)
     except ValueError as error:
-        raise CollectingError("Open the wallet again and send its form anew.") from error
+        raise CollectionError("Open the wallet again and send its form anew.") from error

@@ -34,20 +34,20 @@ from billing.payments.gateways.base import CallOutcome, Event, Gateway, GatewayE
 
 OVERLAP = timedelta(minutes=10)
 """So much of what was read before is read again: the gateway lists an event a little after it outcome."""
-KEPT = timedelta(days=29)  # by the gateway, 30
-KEPT_EVERY = 100  # charges: a page of them
+RETENTION = timedelta(days=29)  # by the gateway, 30
+CHARGES_PER_SAVE = 100  # charges: a page of them
 TRIES = 60  # an hour of rounds
 TRIES_UNANSWERED = 24 * 60
 AGAIN = timedelta(hours=1)
 """How long what is needing_review is left alone, before it is tried again."""
 REVIEWED_AT_ONCE = 50
-UNANSWERED = frozenset({CallOutcome.LOST, CallOutcome.BUSY, CallOutcome.LOCKED_OUT})
+UNANSWERED = frozenset({CallOutcome.UNKNOWN, CallOutcome.RETRYABLE, CallOutcome.LOCKED_OUT})
 """What says nothing about the object that was asked for: the gateway is out, or keeps us out."""
 TAGGED = frozenset({"payment_intent", "checkout.session"})
 """Kinds whose objects of ours always carry our tags."""
 
 
-def store(event: Event, *, moment: datetime) -> bool:
+def store_event(event: Event, *, moment: datetime) -> bool:
     """Keep that something was told of, once; whether it was new. What another deployment tagged is kept as not ours."""
     if event.unread:
         return _store_unread(event, moment)
@@ -80,20 +80,20 @@ def _store_unread(event: Event, moment: datetime) -> bool:
     return False
 
 
-def poll(*, gateway: Gateway, moment: datetime) -> int:
+def poll_events(*, gateway: Gateway, moment: datetime) -> int:
     """Store what outcome since the last time, for whom no notification reaches; how many were new.
 
     As good as notifications, only later; both at once store each event once. Where the last time is longer ago
     than the gateway keeps events, the charges themselves are read.
     """
-    gateway_account = gateway_access.gateway_account()
-    oldest = int((moment - KEPT).timestamp())
+    gateway_account = gateway_access.get_gateway_account()
+    oldest = int((moment - RETENTION).timestamp())
     if gateway_account.events_through < oldest:
-        catch_up(gateway=gateway, moment=moment)
+        catch_up_charges(gateway=gateway, moment=moment)
     new, newest = 0, gateway_account.events_through
     since = max(gateway_account.events_through - int(OVERLAP.total_seconds()), oldest)
     for event in gateway.events(since=since):
-        new += store(event, moment=moment)
+        new += store_event(event, moment=moment)
         newest = max(newest, event.created)
     newest = max(
         newest, int((moment - gateway_access.CLOCKS_DIFFER).timestamp())
@@ -104,17 +104,17 @@ def poll(*, gateway: Gateway, moment: datetime) -> int:
     return new
 
 
-def catch_up(*, gateway: Gateway, moment: datetime) -> None:
+def catch_up_charges(*, gateway: Gateway, moment: datetime) -> None:
     """Take over every charge of ours that events do not tell of, and what became of it: a database that is new, or
     was restored, knows nothing of them.
 
     Newest first; how far it came is kept, and after an error the next call goes on there. What is charged meanwhile,
     events tell of. Charges of others in the account are passed over.
     """
-    gateway_account = gateway_access.gateway_account()
+    gateway_account = gateway_access.get_gateway_account()
     begun = int(moment.timestamp())
     if gateway_account.charges_begun is None or gateway_account.charges_begun < begun - int(
-        KEPT.total_seconds()
+        RETENTION.total_seconds()
     ):
         # From the newest on: of what was charged since an earlier beginning, events tell no more.
         gateway_account.charges_begun, gateway_account.charges_down_to = begun, None
@@ -127,8 +127,8 @@ def catch_up(*, gateway: Gateway, moment: datetime) -> None:
             try:
                 sync.apply_charge(charge, moment=moment)
             except UnmatchedObjectError as error:
-                set_aside(f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment)
-        if number % KEPT_EVERY == 0:
+                hold_for_review(f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment)
+        if number % CHARGES_PER_SAVE == 0:
             GatewayAccount.objects.filter(pk=gateway_account.pk).update(charges_down_to=charge.created)
     GatewayAccount.objects.filter(pk=gateway_account.pk).update(charges_down_to=since)
     _catch_up_on_what_went_back(since, gateway, moment)
@@ -139,12 +139,12 @@ def _catch_up_on_what_went_back(since: int, gateway: Gateway, moment: datetime) 
         try:
             refunds.apply_refund(refund, moment=moment)
         except UnmatchedObjectError as error:
-            set_aside(f"refund {refund.id}", refund.id, "refund", error, gateway, moment)
+            hold_for_review(f"refund {refund.id}", refund.id, "refund", error, gateway, moment)
     for dispute in gateway.disputes(since=since):
         try:
             disputes.apply_dispute(dispute, moment=moment)
         except UnmatchedObjectError as error:
-            set_aside(f"dispute {dispute.id}", dispute.id, "dispute", error, gateway, moment)
+            hold_for_review(f"dispute {dispute.id}", dispute.id, "dispute", error, gateway, moment)
 
 
 def _unknown_since(gateway_account: GatewayAccount, moment: datetime) -> int:
@@ -155,7 +155,7 @@ def _unknown_since(gateway_account: GatewayAccount, moment: datetime) -> int:
     """
     if gateway_account.events_through:
         return gateway_account.events_through - int(OVERLAP.total_seconds())
-    firsts = [moment - KEPT]
+    firsts = [moment - RETENTION]
     issued = Invoice.objects.issued().aggregate(first=Min("issued_on"))["first"]
     if issued is not None:
         firsts.append(datetime.combine(issued, time(), tzinfo=UTC) - gateway_access.CLOCKS_DIFFER)
@@ -165,7 +165,7 @@ def _unknown_since(gateway_account: GatewayAccount, moment: datetime) -> int:
     return int(min(firsts).timestamp())
 
 
-def apply(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> None:
+def apply_event(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> None:
     """Read the object and take over how it stands; again, nothing more. Raises GatewayError to be tried again.
 
     What is needing_review is tried in the same way, and stays needing_review while it cannot be applied.
@@ -174,25 +174,25 @@ def apply(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> None:
         return
     row = GatewayEvent.objects.filter(pk=event.pk, state=event.state)
     try:
-        why = _applied(event, gateway, moment)
+        why = _apply(event, gateway, moment)
     except UnmatchedObjectError as error:
         row.update(state=EventState.NEEDS_REVIEW, why=str(error), tenant_slug=error.tenant, applied_at=moment)
         return
     except GatewayError as error:
-        gateway_access.heed(error, moment=moment)
+        gateway_access.handle_auth_error(error, moment=moment)
         if error.code != "resource_missing":
-            _in_vain(
+            _record_failure(
                 event, str(error), moment, most=TRIES_UNANSWERED if error.outcome in UNANSWERED else TRIES
             )
             raise
         why = str(error)
     except Exception as error:
-        _in_vain(event, f"{type(error).__name__}: {error}", moment, most=TRIES)
+        _record_failure(event, f"{type(error).__name__}: {error}", moment, most=TRIES)
         raise
     row.update(state=EventState.IGNORED if why else EventState.APPLIED, why=why, applied_at=moment)
 
 
-def _in_vain(event: GatewayEvent, why: str, moment: datetime, *, most: int) -> None:
+def _record_failure(event: GatewayEvent, why: str, moment: datetime, *, most: int) -> None:
     """Try again later; after so many tries people look, and only its own tenant waits for it."""
     needing_review = event.state == EventState.NEEDS_REVIEW or event.tries + 1 >= most
     GatewayEvent.objects.filter(pk=event.pk, state=event.state).update(
@@ -219,7 +219,7 @@ def is_behind(*, moment: datetime) -> bool:
     return GatewayEvent.objects.filter(state=EventState.STORED, received_at__lte=moment).exists()
 
 
-def set_aside(
+def hold_for_review(
     name: str, about: str, kind: str, error: UnmatchedObjectError, gateway: Gateway, moment: datetime
 ) -> None:
     """Keep something of ours that belongs to nothing here, once: its tenant is charged nothing until people looked."""
@@ -239,7 +239,7 @@ def set_aside(
     )
 
 
-def waiting(*, before: datetime) -> list[GatewayEvent]:
+def list_waiting(*, before: datetime) -> list[GatewayEvent]:
     """What was stored and not applied: a worker died, or the broker lost its call. What failed comes last."""
     return list(
         GatewayEvent.objects.filter(state=EventState.STORED, received_at__lte=before).order_by(
@@ -248,7 +248,7 @@ def waiting(*, before: datetime) -> list[GatewayEvent]:
     )
 
 
-def needing_review(*, moment: datetime) -> list[GatewayEvent]:
+def list_reviewable(*, moment: datetime) -> list[GatewayEvent]:
     """What is needing_review and is to be tried again: the gateway may answer by now, or its invoice be known."""
     rows = (
         GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW)
@@ -258,7 +258,7 @@ def needing_review(*, moment: datetime) -> list[GatewayEvent]:
     return list(rows.order_by(F("applied_at").asc(nulls_first=True), "created")[:REVIEWED_AT_ONCE])
 
 
-def _applied(event: GatewayEvent, gateway: Gateway, moment: datetime) -> str:
+def _apply(event: GatewayEvent, gateway: Gateway, moment: datetime) -> str:
     """Why it is not ours; '' where it was."""
     if event.live is not gateway.live:
         return "It is of the other mode, test or live."
@@ -266,32 +266,32 @@ def _applied(event: GatewayEvent, gateway: Gateway, moment: datetime) -> str:
     if kind == "payment_intent":
         result: object = sync.read_charge(name, gateway=gateway, moment=moment)
     elif kind == "checkout.session":
-        result = checkout_sessions.take_over(
+        result = checkout_sessions.sync_session(
             session=gateway.find_session(name), gateway=gateway, moment=moment
         )
     elif kind == "refund":
         refund = gateway.find_refund(name)
-        _know(refund.charge, gateway, moment)
+        _sync_unread_charge(refund.charge, gateway, moment)
         result = refunds.apply_refund(refund, moment=moment)
     elif kind == "dispute":
         dispute = gateway.find_dispute(name)
-        _know(dispute.charge, gateway, moment)
+        _sync_unread_charge(dispute.charge, gateway, moment)
         result = disputes.apply_dispute(dispute, moment=moment)
     elif kind in {"payment_method", "customer"}:
-        result = _changed(event, gateway, moment)
+        result = _apply_change(event, gateway, moment)
     else:
         return f"Nothing is done about {event.type}."
     return "" if result is not None else "It belongs to nothing of ours."
 
 
-def _know(charge: str, gateway: Gateway, moment: datetime) -> None:
+def _sync_unread_charge(charge: str, gateway: Gateway, moment: datetime) -> None:
     """What is told of a charge may be told before it is paid; and a charge that is to be looked at may end with it."""
     paid = PaymentAttempt.objects.filter(external_id=charge, state=AttemptState.SUCCEEDED)
     if charge and not paid.exists():
         sync.read_charge(charge, gateway=gateway, moment=moment)
 
 
-def _changed(event: GatewayEvent, gateway: Gateway, moment: datetime) -> object:
+def _apply_change(event: GatewayEvent, gateway: Gateway, moment: datetime) -> object:
     if event.object_kind == "customer":
         if not BillingAccount.objects.filter(customer=event.object_id).exists():
             return None
@@ -303,7 +303,7 @@ def _changed(event: GatewayEvent, gateway: Gateway, moment: datetime) -> object:
         return None
     gateway_method = gateway.find_method(event.object_id)
     if gateway_method.customer:
-        saved_methods.keep(tenant=existing.tenant, method=gateway_method, moment=moment)
+        saved_methods.save_method(tenant=existing.tenant, method=gateway_method, moment=moment)
     else:
-        saved_methods.lost(event.object_id, moment=moment)
+        saved_methods.handle_removed(event.object_id, moment=moment)
     return existing

@@ -88,15 +88,16 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
     """
     if _is_plain(_other_charges(tenant), period):
         return None
-    rated = close_readiness.rated_up_to([period])
-    statement = statements.pending_each([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
-    others = statements.paid_by_others([period]).get(tenant.pk, [])
+    rated = close_readiness.load_rated_periods([period])
+    statement = statements.make_statements([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
+    others = statements.load_paid_statements([period]).get(tenant.pk, [])
     if isinstance(statement, statements.MixedCurrenciesError) or statement.books is None:
         return None
     own = statement.books.period
     lines = [line for each in (statement, *statement.others) for line in each.lines]
     waiting = [
-        Money.from_minor(line.amount, line.currency) for line in manual_lines.pending([tenant])[tenant.pk]
+        Money.from_minor(line.amount, line.currency)
+        for line in manual_lines.list_pending([tenant])[tenant.pk]
     ]
     extra_amounts = [
         *(
@@ -171,10 +172,10 @@ def accrued_by_tenant(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]
     period_list = list(periods)
     if not period_list:
         return {}
-    outcomes = statements.pending_each(
-        period_list, close_readiness.rated_up_to(period_list), lacking=Lacking.LEFT_OUT
+    outcomes = statements.make_statements(
+        period_list, close_readiness.load_rated_periods(period_list), lacking=Lacking.LEFT_OUT
     )
-    others = statements.paid_by_others(period_list)
+    others = statements.load_paid_statements(period_list)
     sums = {}
     for tenant, each in outcomes.items():
         if not isinstance(each, statements.MixedCurrenciesError) and each.books is not None:
@@ -248,7 +249,9 @@ def scaled(books: ChargeInputs, factor: Fraction) -> list[Money]:
         periods=books.periods if carried else [books.period],
         in_order=_in_proportion,
     )
-    owed = {key: each for key, each in charges.owed(scaled).items() if key.service == books.period}
+    owed = {
+        key: each for key, each in charges.calculate_charges(scaled).items() if key.service == books.period
+    }
     return per_currency(_amounts(owed, books.prices).values())
 
 

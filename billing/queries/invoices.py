@@ -24,7 +24,7 @@ from billing.models.invoices import InvoiceQuerySet
 from billing.queries import line_usage
 from billing.queries.costs import per_currency
 from billing.receivables import invoice_balances
-from billing.receivables.settlement import Balance, Settlement, standing
+from billing.receivables.settlement import Balance, Settlement, compute_balance
 from billing.rules.money import Money
 from billing.wallets import invoice_payments
 from portal.core import pagination
@@ -96,7 +96,7 @@ def newest(tenant: Tenant, *, on: date, after: str = "", size: int = 0) -> tuple
     """A page of `size` invoices, or of PAGE, the newest first, and the cursor of the next one. One query."""
     invoices = invoice_balances.with_sums(_visible(tenant)).only(*LISTED)
     page = pagination.page(invoices, "-period_start", "-id", after=after, size=size or PAGE)
-    return [ListedInvoice(row, standing(invoice=row, on=on)) for row in page.rows], page.next
+    return [ListedInvoice(row, compute_balance(invoice=row, on=on)) for row in page.rows], page.next
 
 
 def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
@@ -151,7 +151,7 @@ def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
     digest, has_einvoice = fixed or ("", False)
     return Detail(
         invoice,
-        standing(invoice=invoice, on=on),
+        compute_balance(invoice=invoice, on=on),
         lines,
         line_usage.counts(invoice, lines),
         list(invoice.payments.order_by("received_on", "pk")),

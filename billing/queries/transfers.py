@@ -113,7 +113,7 @@ def refused() -> list[RefusedEntry]:
 
 def credit_balances() -> list[tuple[Tenant, str, int]]:
     """Tenants with a credit balance, its currency and minor units. Two queries."""
-    balances = credit_balance.balances()
+    balances = credit_balance.list_balances()
     tenants = Tenant.objects.in_bulk([tenant for tenant, _ in balances])
     return [(tenants[tenant], currency, amount) for (tenant, currency), amount in balances.items()]
 

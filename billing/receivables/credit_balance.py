@@ -44,48 +44,52 @@ class CreditBalanceError(Exception):
     """A credit balance cannot be changed so; the message says why and what to do."""
 
 
-def of(tenant: Tenant | int, currency: str) -> int:
+def get_balance(tenant: Tenant | int, currency: str) -> int:
     """In minor units; never below zero."""
     rows = CreditEntry.objects.filter(tenant=tenant, currency=currency)
     return int(rows.aggregate(sum=Sum("amount"))["sum"] or 0)
 
 
-def balances(tenants: Sequence[int] | None = None) -> dict[tuple[int, str], int]:
+def list_balances(tenants: Sequence[int] | None = None) -> dict[tuple[int, str], int]:
     """By tenant and currency, those above zero; of all tenants, or of these. One query."""
     rows = CreditEntry.objects.all() if tenants is None else CreditEntry.objects.filter(tenant__in=tenants)
     sums = rows.values("tenant", "currency").annotate(sum=Sum("amount")).filter(sum__gt=0)
     return {(row["tenant"], row["currency"]): int(row["sum"]) for row in sums.order_by("tenant", "currency")}
 
 
-def receive(*, tenant: Tenant, currency: str, amount: int, memo: str, by: str, at: datetime) -> CreditEntry:
+def receive_credit(
+    *, tenant: Tenant, currency: str, amount: int, memo: str, by: str, at: datetime
+) -> CreditEntry:
     """Add `amount` minor units. For a caller that holds the tenant's lock and books the cause beside it."""
-    return _entry(tenant.pk, currency, amount, CreditKind.RECEIVED, memo, by, at)
+    return _add_entry(tenant.pk, currency, amount, CreditKind.RECEIVED, memo, by, at)
 
 
-def use(*, tenant: Tenant, currency: str, at: datetime, on: date) -> int:
+def use_credit(*, tenant: Tenant, currency: str, at: datetime, on: date) -> int:
     """Let the balance pay what is due of the tenant's invoices, the oldest first; how many minor units it paid.
 
     Asked again, it pays what is due then and still in it. Left out are invoices for which a card is being charged or
     a page is open, which rest, and of which a payment is disputed or was given back without a credit note.
     """
     lock(tenant)
-    left = of(tenant, currency)
+    left = get_balance(tenant, currency)
     if left <= 0:
         return 0
-    wanted = _payable(Invoice.objects.filter(tenant=tenant, currency=currency), on).order_by("due_on", "pk")
+    wanted = _filter_payable(Invoice.objects.filter(tenant=tenant, currency=currency), on).order_by(
+        "due_on", "pk"
+    )
     paid = 0
     for invoice in wanted:
         # A charge is prepared under the same lock: whichever comes second sees the other.
         locked = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
-        if _payable(Invoice.objects.filter(pk=locked.pk), on).exists():
-            paid += _pay(locked, left - paid, at, on)
+        if _filter_payable(Invoice.objects.filter(pk=locked.pk), on).exists():
+            paid += _pay_invoice(locked, left - paid, at, on)
         if paid == left:
             break
     return paid
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UsableBalance:
     """A balance beside something that it could pay."""
 
     tenant: Tenant
@@ -95,57 +99,61 @@ class Waiting:
         return f"Credit balance of {self.tenant.slug} in {self.currency}"
 
 
-def waiting(*, on: date) -> list[Waiting]:
+def list_usable(*, on: date) -> list[UsableBalance]:
     """Balances beside something that they could pay now: what a charge, a page or its issue kept them from is free.
 
     One query where nobody has one, three at most.
     """
-    there = balances()
+    there = list_balances()
     if not there:
         return []
-    owing = _payable(Invoice.objects.filter(tenant__in={tenant for tenant, _ in there}), on)
+    owing = _filter_payable(Invoice.objects.filter(tenant__in={tenant for tenant, _ in there}), on)
     pairs = set(owing.values_list("tenant", "currency")) & there.keys()
     tenants = Tenant.objects.in_bulk({tenant for tenant, _ in pairs})
-    return [Waiting(tenants[tenant], currency) for tenant, currency in sorted(pairs)]
+    return [UsableBalance(tenants[tenant], currency) for tenant, currency in sorted(pairs)]
 
 
-def use_waiting(*, moment: datetime) -> None:
+def use_balances(*, moment: datetime) -> None:
     """Let each balance pay what it can, each in a transaction of its own. Again, there is nothing left to pay.
 
     One that fails is logged, and tried again by the next round.
     """
 
-    def pay(found: Waiting) -> None:
+    def pay(found: UsableBalance) -> None:
         with transaction.atomic():
-            use(tenant=found.tenant, currency=found.currency, at=moment, on=moment.date())
+            use_credit(tenant=found.tenant, currency=found.currency, at=moment, on=moment.date())
 
     with suppress(batch.LeftOverError):
-        batch.run_isolated(waiting(on=moment.date()), pay)
+        batch.run_isolated(list_usable(on=moment.date()), pay)
 
 
-def promise_each(invoices: Sequence[Invoice], *, at: datetime | None) -> None:
+def promise_credit(invoices: Sequence[Invoice], *, at: datetime | None) -> None:
     """Say on invoices that are about to be issued what balances pay of them. One query where nobody has one.
 
-    One whose tenant rests waits, as it does for `use`. For a caller that holds the tenants' locks, and lets them pay by
-    `settle_each` in the same transaction: a document never changes, so what it asks for is known before it is issued.
-    `at` None: on the days of issue.
+    One whose tenant is paused waits, as it does for `use_credit`. For a caller that holds the tenants' locks, and lets
+    them pay by `settle_promises` in the same transaction: a document never changes, so what it asks for is known before
+    it is issued. `at` None: on the days of issue.
     """
-    left = balances([each.tenant_id for each in invoices])
+    left = list_balances([each.tenant_id for each in invoices])
     for invoice in invoices if left else ():
         key = (invoice.tenant_id, invoice.currency)
         amount = min(left.get(key, 0), invoice.total - invoice.prepaid)
-        if amount > 0 and not _tenant_rests(invoice, at):  # never of a credit note, whose total is below zero
+        if amount > 0 and not _is_tenant_paused(
+            invoice, at
+        ):  # never of a credit note, whose total is below zero
             invoice.from_credit = amount
             Invoice.objects.filter(pk=invoice.pk).update(from_credit=amount)
             left[key] -= amount
 
 
-def _tenant_rests(invoice: Invoice, at: datetime | None) -> bool:
+def _is_tenant_paused(invoice: Invoice, at: datetime | None) -> bool:
     day = at.date() if at is not None else invoice.issued_on
-    return day is not None and pauses.in_force(day).filter(tenant=invoice.tenant_id, invoice=None).exists()
+    return (
+        day is not None and pauses.filter_active(day).filter(tenant=invoice.tenant_id, invoice=None).exists()
+    )
 
 
-def settle_each(invoices: Sequence[Invoice], *, at: datetime | None) -> None:
+def settle_promises(invoices: Sequence[Invoice], *, at: datetime | None) -> None:
     """Let balances pay of invoices that were just issued what these say. No query where nobody has one.
 
     For a caller that holds the tenants' locks. `at` None: at the beginning of their days.
@@ -153,25 +161,27 @@ def settle_each(invoices: Sequence[Invoice], *, at: datetime | None) -> None:
     for invoice in invoices:
         if invoice.from_credit and invoice.issued_on is not None:
             begun = midnight(invoice.issued_on, zone=ZoneInfo(invoice.timezone))
-            _move(invoice, invoice.from_credit, CreditKind.USED, at or begun, invoice.issued_on)
+            _move_amount(invoice, invoice.from_credit, CreditKind.USED, at or begun, invoice.issued_on)
 
 
-def give_up(*, tenant: Tenant, currency: str, amount: int, memo: str, at: datetime, on: date) -> CreditEntry:
+def withdraw_credit(
+    *, tenant: Tenant, currency: str, amount: int, memo: str, at: datetime, on: date
+) -> CreditEntry:
     """Take `amount` out because its transfer went back; what it paid meanwhile is due again, the newest first.
 
     For a caller that holds the tenant's lock. Raises CreditBalanceError where some of it was paid back to the tenant.
     """
-    _have(tenant, currency, amount, at, on)
-    return _entry(tenant.pk, currency, -amount, CreditKind.TAKEN, memo, "bank statement", at)
+    _free_credit(tenant, currency, amount, at, on)
+    return _add_entry(tenant.pk, currency, -amount, CreditKind.TAKEN, memo, "bank statement", at)
 
 
-def _have(tenant: Tenant, currency: str, amount: int, at: datetime, on: date) -> None:
+def _free_credit(tenant: Tenant, currency: str, amount: int, at: datetime, on: date) -> None:
     """Have so much in the balance, and take it from what the balance paid if need be."""
-    missing = amount - of(tenant, currency)
+    missing = amount - get_balance(tenant, currency)
     used = CreditEntry.objects.filter(tenant=tenant, currency=currency, kind=CreditKind.USED)
     for entry in used.select_related("payment__invoice").order_by("-pk") if missing > 0 else ():
         if missing > 0 and entry.payment is not None:
-            missing -= _unpay(entry.payment.invoice, missing, at, on)
+            missing -= _take_back_payment(entry.payment.invoice, missing, at, on)
     if missing > 0:
         gone = Money.from_minor(missing, currency).text
         raise CreditBalanceError(
@@ -180,12 +190,12 @@ def _have(tenant: Tenant, currency: str, amount: int, at: datetime, on: date) ->
         )
 
 
-def take_over(*, invoice: Invoice, amount: int, at: datetime, on: date) -> None:
+def take_overpayment(*, invoice: Invoice, amount: int, at: datetime, on: date) -> None:
     """Move what was paid too much of an invoice to its tenant's balance. For a caller that holds the tenant's lock."""
-    _move(invoice, -amount, CreditKind.OVERPAID, at, on)
+    _move_amount(invoice, -amount, CreditKind.OVERPAID, at, on)
 
 
-def hand_back(*, invoice: Invoice, most: int, at: datetime, on: date) -> int:
+def return_overpayment(*, invoice: Invoice, most: int, at: datetime, on: date) -> int:
     """Move what the balance took over of an invoice back to it, up to `most`; how much that is.
 
     For a caller that holds the tenant's lock. What it paid meanwhile is due again, the newest first. Raises
@@ -194,13 +204,13 @@ def hand_back(*, invoice: Invoice, most: int, at: datetime, on: date) -> int:
     rows = CreditEntry.objects.filter(payment__invoice=invoice, kind=CreditKind.OVERPAID)
     amount = min(most, int(rows.aggregate(sum=Sum("amount"))["sum"] or 0))
     if amount > 0:
-        _have(invoice.tenant, invoice.currency, amount, at, on)
-        _move(invoice, amount, CreditKind.OVERPAID, at, on)
+        _free_credit(invoice.tenant, invoice.currency, amount, at, on)
+        _move_amount(invoice, amount, CreditKind.OVERPAID, at, on)
     return max(amount, 0)
 
 
 @transaction.atomic
-def pay_back(
+def record_payout(
     *, tenant: Tenant, currency: str, amount: Money, reference: str, by: str, at: datetime
 ) -> CreditEntry:
     """Record that the operator transferred money of the balance back; the same reference again, the same entry.
@@ -218,49 +228,49 @@ def pay_back(
         if known.amount != -amount.minor:
             raise CreditBalanceError(f"{reference} was recorded with another amount: use its own reference.")
         return known
-    there = of(tenant, currency)
+    there = get_balance(tenant, currency)
     if not 0 < amount.minor <= there:
         most = Money.from_minor(there, currency).text
         raise CreditBalanceError(f"The credit balance is {most} {currency}: pay back that much at most.")
-    return _entry(tenant.pk, currency, -amount.minor, CreditKind.PAID_BACK, memo, by, at)
+    return _add_entry(tenant.pk, currency, -amount.minor, CreditKind.PAID_BACK, memo, by, at)
 
 
-def held_for() -> QuerySet[CreditEntry, Any]:
+def balance_of_invoice() -> QuerySet[CreditEntry, Any]:
     """The balance of the outer query's invoice: of its tenant, in its currency, where it is above zero."""
     rows = CreditEntry.objects.filter(tenant=OuterRef("tenant"), currency=OuterRef("currency")).order_by()
     return rows.values("tenant").annotate(sum=Sum("amount")).filter(sum__gt=0)
 
 
-def _payable(
+def _filter_payable(
     invoices: QuerySet[Invoice], on: date
-) -> QuerySet[WithAnnotations[Invoice, invoice_balances.Left]]:
+) -> QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]]:
     """Those with something left, for which no money is on its way, and about which people decide nothing first."""
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     offered = CheckoutSession.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_CHECKOUTS)
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk"), state__in=UNDECIDED)
     given_back = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
     rows = invoice_balances.with_left(invoices).filter(left__gt=0).filter(~Exists(flying), ~Exists(offered))
-    return rows.filter(~Exists(disputed), ~Exists(given_back), ~Exists(pauses.of_invoices(on)))
+    return rows.filter(~Exists(disputed), ~Exists(given_back), ~Exists(pauses.filter_of_invoice(on)))
 
 
-def _pay(invoice: Invoice, most: int, at: datetime, on: date) -> int:
-    due = settlement.balance(invoice=invoice, on=on).due.minor
+def _pay_invoice(invoice: Invoice, most: int, at: datetime, on: date) -> int:
+    due = settlement.load_balance(invoice=invoice, on=on).due.minor
     amount = min(due, most)
     if amount > 0:
-        _move(invoice, amount, CreditKind.USED, at, on)
+        _move_amount(invoice, amount, CreditKind.USED, at, on)
     return max(amount, 0)
 
 
-def _unpay(invoice: Invoice, most: int, at: datetime, on: date) -> int:
+def _take_back_payment(invoice: Invoice, most: int, at: datetime, on: date) -> int:
     """Take back what the balance paid of the invoice, up to `most`."""
     rows = CreditEntry.objects.filter(payment__invoice=invoice, kind__in=[CreditKind.USED, CreditKind.UNUSED])
     amount = min(most, -int(rows.aggregate(sum=Sum("amount"))["sum"] or 0))
     if amount > 0:
-        _move(invoice, -amount, CreditKind.UNUSED, at, on)
+        _move_amount(invoice, -amount, CreditKind.UNUSED, at, on)
     return max(amount, 0)
 
 
-def _move(invoice: Invoice, amount: int, kind: CreditKind, at: datetime, on: date) -> None:
+def _move_amount(invoice: Invoice, amount: int, kind: CreditKind, at: datetime, on: date) -> None:
     before = invoice.payments.filter(reference__startswith=REFERENCE).count()
     payment = settlement.record_payment(
         invoice=invoice,
@@ -270,10 +280,10 @@ def _move(invoice: Invoice, amount: int, kind: CreditKind, at: datetime, on: dat
         recorded_by=REFERENCE,
     )
     memo = f"{kind.label}: {invoice.number}"
-    _entry(invoice.tenant_id, invoice.currency, -amount, kind, memo, REFERENCE, at, payment.pk)
+    _add_entry(invoice.tenant_id, invoice.currency, -amount, kind, memo, REFERENCE, at, payment.pk)
 
 
-def _entry(
+def _add_entry(
     tenant: int,
     currency: str,
     amount: int,

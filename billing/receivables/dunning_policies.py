@@ -31,21 +31,21 @@ def set_policy(*, tenant: Tenant | None, since: date, **said: Any) -> DunningPol
     if known is None or any(getattr(row, name) != value for name, value in said.items()):
         for name, value in said.items():
             setattr(row, name, value)
-        if wrong := problem_with(row):
+        if wrong := find_problem(row):
             raise PolicyError(wrong)
         row.save()
     return row
 
 
-def together(row: DunningPolicy) -> Policy:
+def combine_versions(row: DunningPolicy) -> Policy:
     """What holds from the version's first day on, with what it leaves to those below."""
     below = DunningPolicy.objects.filter(tenant=None) if row.tenant_id is not None else ()
     return policy_of(row.since, [each.terms() for each in below], [row.terms()])
 
 
-def problem_with(row: DunningPolicy) -> str:
+def find_problem(row: DunningPolicy) -> str:
     """Why the version cannot be meant, by itself or with any other that it would hold with; "" where it can."""
-    if wrong := problem(together(row)):
+    if wrong := problem(combine_versions(row)):
         return wrong
     before: dict[str | None, list[Terms]] = defaultdict(list)
     after: dict[str | None, list[Terms]] = defaultdict(list)

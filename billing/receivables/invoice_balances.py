@@ -35,7 +35,7 @@ from billing.models import (
 from billing.rules.dunning import DEFAULTS
 
 
-class Sums(TypedDict):
+class InvoiceSums(TypedDict):
     """In minor units. left = total - (prepaid - to_wallet) - received - credited - written_off."""
 
     received: int
@@ -47,21 +47,21 @@ class Sums(TypedDict):
     disputed: str  # how a dispute stands that was not won: the last of "inquiry", "lost", "open"; "" for none
 
 
-class Left(TypedDict):
+class InvoiceLeft(TypedDict):
     """In minor units; below zero: it is to be given back."""
 
     left: int
 
 
-def with_sums(invoices: QuerySet[Invoice]) -> QuerySet[WithAnnotations[Invoice, Sums]]:
-    """Each with what `collection.standing` asks for."""
+def with_sums(invoices: QuerySet[Invoice]) -> QuerySet[WithAnnotations[Invoice, InvoiceSums]]:
+    """Each with what `settlement.compute_balance` reads."""
     disputes = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
     worst = disputes.order_by().values("attempt__invoice").annotate(worst=Max("state")).values("worst")
     return invoices.annotate(
         received=_received(),
-        credited=_noted(-F("total")),
-        to_wallet=_noted(-F("prepaid")),
-        written_off=_lost(_open()),
+        credited=_sum_credit_notes(-F("total")),
+        to_wallet=_sum_credit_notes(-F("prepaid")),
+        written_off=_written_off(_open_amount()),
         late_from=Coalesce(
             _past_due(tenant=OuterRef("tenant")), _past_due(tenant=None), Value(DEFAULTS.past_due)
         ),
@@ -75,18 +75,18 @@ def under_way() -> QuerySet[PaymentAttempt]:
     return PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
 
 
-def with_left(invoices: QuerySet[Invoice]) -> QuerySet[WithAnnotations[Invoice, Left]]:
+def with_left(invoices: QuerySet[Invoice]) -> QuerySet[WithAnnotations[Invoice, InvoiceLeft]]:
     """Each of those that are issued and are to be paid, without credit notes, with what is left of it."""
     to_pay = invoices.filter(state=InvoiceState.ISSUED).exclude(kind=DocumentKind.CREDIT_NOTE)
-    return to_pay.annotate(left=_open() - _lost(_open()))
+    return to_pay.annotate(left=_open_amount() - _written_off(_open_amount()))
 
 
-def _open() -> Combinable:
+def _open_amount() -> Combinable:
     """What is neither paid nor credited."""
-    return F("total") - F("prepaid") - _received() - _noted(F("prepaid") - F("total"))
+    return F("total") - F("prepaid") - _received() - _sum_credit_notes(F("prepaid") - F("total"))
 
 
-def _lost(still: Combinable) -> Combinable:
+def _written_off(still: Combinable) -> Combinable:
     """What of it was given up; below what was, where something came after all."""
     given_up = WriteOff.objects.filter(invoice=OuterRef("pk"), undone_at=None).values("amount")
     return Least(_minor(Subquery(given_up)), Greatest(still, Value(0)), output_field=BigIntegerField())
@@ -102,7 +102,7 @@ def _received() -> Combinable:
     return _minor(Subquery(paid.annotate(sum=Sum("amount")).values("sum")))
 
 
-def _noted(of: Combinable) -> Combinable:
+def _sum_credit_notes(of: Combinable) -> Combinable:
     """The sum over the credit notes that take back from it."""
     notes = Invoice.objects.issued().filter(original=OuterRef("pk")).order_by().values("original")
     return _minor(Subquery(notes.annotate(sum=Sum(of)).values("sum")))

@@ -17,7 +17,7 @@ REFUSALS = (settlement.PaymentError, CreditBalanceError)
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class RecordedTransfer:
     """A transfer as it was recorded; `to_credit` of it went to the credit balance, or came from there if below zero."""
 
     payment: Payment
@@ -25,9 +25,9 @@ class Received:
 
 
 @transaction.atomic
-def record(
+def record_transfer(
     *, invoice: Invoice, amount: Money, received_on: date, reference: str, recorded_by: str, at: datetime
-) -> Received:
+) -> RecordedTransfer:
     """Record a transfer; what the invoice has not due is credit of its tenant, which pays what else is due.
 
     The same transfer again, the same payment, and nothing moves. A negative amount takes back one that was recorded by
@@ -36,22 +36,22 @@ def record(
     lock(invoice.tenant)
     back = 0
     if amount.currency == invoice.currency and amount == amount.rounded():  # else it is refused below
-        known = settlement.recorded(
+        known = settlement.find_payment(
             invoice=invoice, amount=amount, received_on=received_on, reference=reference
         )
         if known is not None:
-            return Received(known, Money.zero(invoice.currency))
-        most = -amount.minor + min(_due(invoice, received_on), 0)
-        back = credit_balance.hand_back(invoice=invoice, most=most, at=at, on=received_on)
+            return RecordedTransfer(known, Money.zero(invoice.currency))
+        most = -amount.minor + min(_due_amount(invoice, received_on), 0)
+        back = credit_balance.return_overpayment(invoice=invoice, most=most, at=at, on=received_on)
     payment = settlement.record_payment(
         invoice=invoice, amount=amount, received_on=received_on, reference=reference, recorded_by=recorded_by
     )
-    over = max(min(payment.amount, -_due(invoice, received_on)), 0)
+    over = max(min(payment.amount, -_due_amount(invoice, received_on)), 0)
     if over:
-        credit_balance.take_over(invoice=invoice, amount=over, at=at, on=received_on)
-        credit_balance.use(tenant=invoice.tenant, currency=invoice.currency, at=at, on=at.date())
-    return Received(payment, Money.from_minor(over - back, invoice.currency))
+        credit_balance.take_overpayment(invoice=invoice, amount=over, at=at, on=received_on)
+        credit_balance.use_credit(tenant=invoice.tenant, currency=invoice.currency, at=at, on=at.date())
+    return RecordedTransfer(payment, Money.from_minor(over - back, invoice.currency))
 
 
-def _due(invoice: Invoice, on: date) -> int:
-    return settlement.balance(invoice=invoice, on=on).due.minor
+def _due_amount(invoice: Invoice, on: date) -> int:
+    return settlement.load_balance(invoice=invoice, on=on).due.minor

@@ -17,7 +17,7 @@ class PauseError(Exception):
 
 
 @transaction.atomic
-def pause(
+def pause_dunning(
     *, tenant: Tenant, invoice: Invoice | None, until: date | None, why: str, by: str, moment: datetime
 ) -> DunningPause:
     """Charge, write and suspend nothing until that day, or until somebody resumes; of one invoice, or of all.
@@ -44,7 +44,7 @@ def pause(
 
 
 @transaction.atomic
-def resume(*, tenant: Tenant, invoice: Invoice | None, by: str, moment: datetime) -> bool:
+def resume_dunning(*, tenant: Tenant, invoice: Invoice | None, by: str, moment: datetime) -> bool:
     """Go on. Whether it was paused; again, it was not."""
     rows = DunningPause.objects.filter(tenant=lock(tenant), invoice=invoice, ended_at=None)
     for row in rows:
@@ -53,11 +53,11 @@ def resume(*, tenant: Tenant, invoice: Invoice | None, by: str, moment: datetime
     return bool(rows)
 
 
-def in_force(on: date) -> QuerySet[DunningPause]:
+def filter_active(on: date) -> QuerySet[DunningPause]:
     """Pauses that hold on that day."""
     return DunningPause.objects.filter(Q(until=None) | Q(until__gt=on), ended_at=None)
 
 
-def of_invoices(on: date) -> QuerySet[DunningPause]:
+def filter_of_invoice(on: date) -> QuerySet[DunningPause]:
     """Pauses that hold for the outer query's invoice: its own, or of all of its tenant's."""
-    return in_force(on).filter(Q(invoice=OuterRef("pk")) | Q(invoice=None), tenant=OuterRef("tenant"))
+    return filter_active(on).filter(Q(invoice=OuterRef("pk")) | Q(invoice=None), tenant=OuterRef("tenant"))

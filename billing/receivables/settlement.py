@@ -54,12 +54,14 @@ class PaymentError(Exception):
     """A payment cannot be recorded so; the message says why and what to do."""
 
 
-def balance(*, invoice: Invoice, on: date) -> Balance:
-    """How the invoice stands on a day. One query; of many, ask `standing` of each of `sums.with_sums`."""
-    return standing(invoice=invoice_balances.with_sums(Invoice.objects.all()).get(pk=invoice.pk), on=on)
+def load_balance(*, invoice: Invoice, on: date) -> Balance:
+    """How the invoice stands on a day. One query; of many, ask `compute_balance` of each of `with_sums`."""
+    return compute_balance(
+        invoice=invoice_balances.with_sums(Invoice.objects.all()).get(pk=invoice.pk), on=on
+    )
 
 
-def standing(*, invoice: WithAnnotations[Invoice, invoice_balances.Sums], on: date) -> Balance:
+def compute_balance(*, invoice: WithAnnotations[Invoice, invoice_balances.InvoiceSums], on: date) -> Balance:
     """How an invoice that was read with its sums stands on a day. No query."""
     credited, prepaid = invoice.credited, invoice.prepaid - invoice.to_wallet
     if invoice.kind == DocumentKind.CREDIT_NOTE:
@@ -77,7 +79,7 @@ def standing(*, invoice: WithAnnotations[Invoice, invoice_balances.Sums], on: da
 
 
 def _settlement(
-    invoice: WithAnnotations[Invoice, invoice_balances.Sums], paid: int, credited: int, on: date
+    invoice: WithAnnotations[Invoice, invoice_balances.InvoiceSums], paid: int, credited: int, on: date
 ) -> Settlement:
     if invoice.state == InvoiceState.VOID:
         return Settlement.VOID
@@ -95,7 +97,7 @@ def _settlement(
     return _unpaid(invoice, on)
 
 
-def _unpaid(invoice: WithAnnotations[Invoice, invoice_balances.Sums], on: date) -> Settlement:
+def _unpaid(invoice: WithAnnotations[Invoice, invoice_balances.InvoiceSums], on: date) -> Settlement:
     if invoice.under_way:
         return Settlement.PROCESSING
     if invoice.disputed == DisputeState.LOST:
@@ -131,7 +133,7 @@ def record_payment(
         raise PaymentError(str(error)) from error
     if not reference.strip():
         raise PaymentError("A payment needs its reference, as it stands on the bank statement.")
-    known = recorded(invoice=invoice, amount=amount, received_on=received_on, reference=reference)
+    known = find_payment(invoice=invoice, amount=amount, received_on=received_on, reference=reference)
     if known is not None:
         return known
     paid = int(invoice.payments.aggregate(sum=Sum("amount"))["sum"] or 0)
@@ -147,7 +149,7 @@ def record_payment(
     )
 
 
-def recorded(*, invoice: Invoice, amount: Money, received_on: date, reference: str) -> Payment | None:
+def find_payment(*, invoice: Invoice, amount: Money, received_on: date, reference: str) -> Payment | None:
     """The payment that this transfer is already."""
     rows = Payment.objects.filter(invoice=invoice, reference=reference, received_on=received_on)
     return rows.filter(amount=amount.minor).first()

@@ -14,18 +14,18 @@ class WriteOffError(Exception):
     """It cannot be written off so; the message says why and what to do."""
 
 
-def effect(invoice: Invoice, *, on: date) -> str:
+def describe_effect(invoice: Invoice, *, on: date) -> str:
     """What writing off would do on that day, for whoever confirms it."""
-    due = settlement.balance(invoice=invoice, on=on).due
+    due = settlement.load_balance(invoice=invoice, on=on).due
     return f"{due.text} {due.currency} of {invoice} of {invoice.tenant} are given up."
 
 
-def effect_of_taking_back(invoice: Invoice) -> str:
+def describe_reversal(invoice: Invoice) -> str:
     return f"{invoice} of {invoice.tenant} is due again, as far as it is not paid."
 
 
 @transaction.atomic
-def write_off(*, invoice: Invoice, why: str, by: str, on: date) -> WriteOff:
+def write_off_invoice(*, invoice: Invoice, why: str, by: str, on: date) -> WriteOff:
     """Write off all that the invoice has due. Asked again, the same write-off.
 
     Money that comes later, and credit notes, count before it: what is written off shrinks by them. Raises
@@ -37,7 +37,7 @@ def write_off(*, invoice: Invoice, why: str, by: str, on: date) -> WriteOff:
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
         raise WriteOffError(f"{invoice} is no issued invoice: nothing of it can be written off.")
     known = WriteOff.objects.filter(invoice=invoice, undone_at=None).first()
-    due = settlement.balance(invoice=invoice, on=on).due.minor
+    due = settlement.load_balance(invoice=invoice, on=on).due.minor
     if known is not None:
         if due <= 0:
             return known
@@ -54,7 +54,7 @@ def write_off(*, invoice: Invoice, why: str, by: str, on: date) -> WriteOff:
 
 
 @transaction.atomic
-def take_back(*, invoice: Invoice, why: str, by: str, moment: datetime) -> WriteOff:
+def reverse_write_off(*, invoice: Invoice, why: str, by: str, moment: datetime) -> WriteOff:
     """Have the invoice due again, as far as it was not paid meanwhile. A second call is refused, as is one without
     a reason: WriteOffError."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)

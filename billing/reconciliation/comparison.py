@@ -157,7 +157,7 @@ def _paid_twice(books: Books) -> Iterator[Found]:
         newest, invoice = payments[-1], payments[-1].invoice
         if len(payments) < 2 or invoice is None:
             continue
-        stand = settlement.balance(invoice=invoice, on=books.moment.date())
+        stand = settlement.load_balance(invoice=invoice, on=books.moment.date())
         if stand.due.minor < 0:
             ours = f"{(-stand.due).text} {invoice.currency} more than {invoice} asks for"
             theirs = f"{len(payments)} payments: {', '.join(each.external_id or '' for each in payments)}"
@@ -167,7 +167,7 @@ def _paid_twice(books: Books) -> Iterator[Found]:
 
 def _refunds(books: Books) -> Iterator[Found]:
     known = {row.external_id: row for row in _rows_of_refunds(books)}
-    asking = set(refunds.asking().values_list("external_id", flat=True))
+    asking = set(refunds.list_unexplained().values_list("external_id", flat=True))
     for told in books.there.refunds:
         attempt, row = books.attempts.get(told.charge), known.pop(told.id, None)
         if attempt is None:

@@ -21,7 +21,7 @@ from billing.models import (
     Reconciliation,
 )
 from billing.payments import sync, webhook_events
-from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
+from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import Charge, ChargeState, Gateway, GatewayError
 from billing.reconciliation import comparison, differences, gateway_objects
 from billing.reconciliation.comparison import Books
@@ -51,15 +51,15 @@ def run(
 
     It moves no money. A charge of ours that this database does not know is adopted; everything else that differs is
     kept as a difference. Again, it finds the same, and changes nothing but the time. Raises GatewayError where the
-    books cannot be read, CollectingError while another run is at work or for a window that is none.
+    books cannot be read, CollectionError while another run is at work or for a window that is none.
     """
     until = until or moment
     begins = since - OVERLAP if since is not None else _since(moment)
     if begins >= until:
-        raise CollectingError("There is nothing between that beginning and that end: choose a later --until.")
+        raise CollectionError("There is nothing between that beginning and that end: choose a later --until.")
     with locks.alone(Work.RECONCILING) as ours:
         if not ours:
-            raise CollectingError("The books are being compared already: wait until that run has ended.")
+            raise CollectionError("The books are being compared already: wait until that run has ended.")
         row = Reconciliation.objects.create(since=begins, until=until, began_at=moment, asked_by=by)
         try:
             _run(row, gateway, moment)
@@ -85,7 +85,7 @@ def is_due(*, moment: datetime) -> bool:
 def note(*, difference: Difference, text: str, by: str, moment: datetime) -> None:
     """Keep what somebody knows of a difference; another note takes its place, and the history has both."""
     if not text.strip():
-        raise CollectingError("Write what is known of it: a note of nothing helps nobody.")
+        raise CollectionError("Write what is known of it: a note of nothing helps nobody.")
     with transaction.atomic():
         row = Difference.objects.select_for_update().get(pk=difference.pk)
         row.note, row.noted_by, row.noted_at = text.strip(), by, moment
@@ -175,7 +175,9 @@ def _adopt(there: There, gateway: Gateway, moment: datetime) -> tuple[int, dict[
 def _set_aside(charge: Charge, error: UnmatchedObjectError, gateway: Gateway, moment: datetime) -> None:
     """Nothing is charged to its tenant until somebody has looked; where somebody has, that holds."""
     if charge.refunded < charge.amount and not GatewayEvent.objects.filter(object_id=charge.id).exists():
-        webhook_events.set_aside(f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment)
+        webhook_events.hold_for_review(
+            f"charge {charge.id}", charge.id, "payment_intent", error, gateway, moment
+        )
 
 
 def _placed(charge: Charge, moment: datetime) -> None:

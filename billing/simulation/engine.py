@@ -151,7 +151,7 @@ def owed_by_tenant(
     in_order: Ordered,
 ) -> dict[int, Owing]:
     """By tenant what such use in its periods costs, with its terms: by the rule of the statement. One query."""
-    prices = rows.prices(key.price for key in used)
+    prices = rows.load_prices(key.price for key in used)
     by_tenant: dict[int, dict[Period, BillingPeriod]] = defaultdict(dict)
     for period in periods:
         by_tenant[period.tenant_id][billing_periods.as_rule(period)] = period
@@ -179,7 +179,7 @@ def owed_by_tenant(
 
 def _owing(books: ChargeInputs) -> Owing:
     amounts: dict[StatementKey, Money] = {}
-    for key, owed in charges.owed(books).items():
+    for key, owed in charges.calculate_charges(books).items():
         if isinstance(key, LineKey):
             amounts[key] = owed.amount(currency_of(books.prices[key.price_id]))
         elif owed.share is not None:

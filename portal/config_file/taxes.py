@@ -52,4 +52,4 @@ def refusal(tenant: Tenant, columns: Mapping[str, Any]) -> str:
     changed = copy(tenant)
     for name, value in columns.items():
         setattr(changed, name, value)
-    return line_taxes.of_tenants([], Seller.objects.order_by("pk").first() or Seller()).refusal(changed)
+    return line_taxes.load_taxes([], Seller.objects.order_by("pk").first() or Seller()).refusal(changed)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST
 from kombu import Connection
 
 from billing.payments import gateway_access, webhook_events
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import SignatureError
 from billing.tasks import apply_event
 from portal.queues import queue_of
@@ -31,15 +31,17 @@ def hook(request: HttpRequest) -> HttpResponse:
         return _said(413, "That is no notification of Stripe.")
     signature = request.headers.get("Stripe-Signature", "")
     try:
-        event = gateway_access.gateway().verified(request.body, signature, settings.STRIPE_WEBHOOK_SECRETS)
-    except CollectingError as error:
+        event = gateway_access.get_gateway().verified(
+            request.body, signature, settings.STRIPE_WEBHOOK_SECRETS
+        )
+    except CollectionError as error:
         return _said(503, str(error))  # Stripe tells again
     except (SignatureError, ValueError) as error:
         return _said(
             400, str(error) if isinstance(error, SignatureError) else "That is no notification of Stripe."
         )
     with transaction.atomic():
-        if webhook_events.store(event, moment=datetime.now(UTC)):
+        if webhook_events.store_event(event, moment=datetime.now(UTC)):
             transaction.on_commit(lambda: _wake(event.id))
     return _said(200, "")
 

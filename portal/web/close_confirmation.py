@@ -36,7 +36,9 @@ def question(run: CloseRun | None, name: str, why: str) -> IssueConfirmation:
             why=why,
         )
     ready = [
-        tally for tally in close_runs.counts(run) if tally.outcome in {Outcome.ISSUED, Outcome.CORRECTED}
+        tally
+        for tally in close_runs.count_outcomes(run)
+        if tally.outcome in {Outcome.ISSUED, Outcome.CORRECTED}
     ]
     amounts: dict[str, Money] = {}
     for tally in ready:

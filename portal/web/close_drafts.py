@@ -59,7 +59,7 @@ def draft_pdf(request: HttpRequest, shell: Shell, month: str, tenant: str, place
     now = datetime.now(UTC).replace(microsecond=0)
     tenant_row = get_object_or_404(Tenant, slug=tenant)
     documents = _drafted(
-        month, tenant_row, now, lambda row: draft_previews.document_of(row, moment=now)
+        month, tenant_row, now, lambda row: draft_previews.load_document(row, moment=now)
     ).documents
     if not 1 <= place <= len(documents):
         raise Http404("no such draft")
@@ -80,8 +80,8 @@ def _drafted(month: str, tenant: Tenant, now: datetime, read: Callable[[Invoice]
         raise Http404 from error
     if not 2000 <= year <= now.year + 1:
         raise Http404("no such month")
-    run = close_runs.newest(month)
-    return draft_previews.read_each(
+    run = close_runs.get_newest_run(month)
+    return draft_previews.read_drafts(
         tenant=tenant,
         year=year,
         month=number,

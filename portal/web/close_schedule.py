@@ -138,7 +138,7 @@ def _row(row: CloseSchedule) -> CloseScheduleRow:
 
 def coming(now: datetime, month: str = "") -> tuple[str, ...]:
     """What the schedule does next and when, in sentences; of one month alone if one is named."""
-    steps = close_schedules.upcoming(moment=now)
+    steps = close_schedules.list_upcoming(moment=now)
     if not steps:
         first = CloseSchedule.objects.exclude(preview_day=None, issue_day=None).order_by("since").first()
         return (f"{LATER} {say.day(first.since)} or later.",) if first else (OFF,)

@@ -164,7 +164,7 @@ def _act(request: HttpRequest, month: str, now: datetime) -> None:
         elif act in {Decision.APPROVED.value, Decision.REFUSED.value}:
             row = _decide(request.POST, Decision(act), by, why, now)
             again = " Issue the month to send it." if row.state == Decision.APPROVED else ""
-            messages.success(request, f"{row.tenant}, {approvals.amount_of(row)}: {row.state}.{again}")
+            messages.success(request, f"{row.tenant}, {approvals.format_total(row)}: {row.state}.{again}")
     except (RunError, ApprovalError) as refusal:
         messages.error(request, str(refusal))
 
@@ -176,7 +176,7 @@ def _why(request: HttpRequest) -> str:
 def _ask(kind: CloseKind, month: str, by: str, why: str, now: datetime) -> None:
     """Through the outbox: a worker takes it up although this process may die now."""
     with transaction.atomic():
-        close_runs.ask(month=month, kind=kind, by=by, moment=now, accept_incomplete=why)
+        close_runs.request_run(month=month, kind=kind, by=by, moment=now, accept_incomplete=why)
         outbox.add("billing.tasks.closes_due")
 
 
@@ -189,20 +189,22 @@ def _decide(posted: QueryDict, decision: Decision, by: str, why: str, now: datet
         raise Http404
     seen = int(total[:DIGITS]), int(lines[:DIGITS])
     with acting_as(by, why=why):
-        return approvals.decide(period=chosen, decision=decision, by=by, why=why, moment=now, seen=seen)
+        return approvals.decide_approval(
+            period=chosen, decision=decision, by=by, why=why, moment=now, seen=seen
+        )
 
 
 def _page(month: str, query: QueryDict, now: datetime) -> ClosePage:
     year, number = parse_month(month)
-    run = close_runs.newest(month)
+    run = close_runs.get_newest_run(month)
     busy = run is not None and run.ended_at is None
     show, code = query.get("show", ""), query.get("block", "")
     show, code = show if show in SHOWN else "", code if code in WAYS else ""
     after = query.get("after", "")
     place = int(after) if after.isdecimal() and len(after) < 19 else 0
-    tallies = close_runs.counts(run) if run else []
+    tallies = close_runs.count_outcomes(run) if run else []
     rows, more = (
-        close_runs.results(run, outcomes=SHOWN.get(show, ()), code=code, after=place, limit=PAGE)
+        close_runs.list_results(run, outcomes=SHOWN.get(show, ()), code=code, after=place, limit=PAGE)
         if run
         else ([], 0)
     )
@@ -226,7 +228,7 @@ def _page(month: str, query: QueryDict, now: datetime) -> ClosePage:
         total=run.total if run else 0,
         error=run.error if run else "",
         tiles=_tiles(month, run, tallies, show) if run else (),
-        blocks=tuple(_way(month, code, count) for code, count in close_runs.in_the_way(run)) if run else (),
+        blocks=tuple(_way(month, code, count) for code, count in close_runs.count_blocks(run)) if run else (),
         pending=pending,
         more_pending=more_pending,
         rows=tuple(_row(row) for row in rows),

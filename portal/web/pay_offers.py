@@ -105,8 +105,8 @@ def _next_charge(request: TenantRequest, invoice: Invoice) -> str:
     if BillingAccount.objects.filter(tenant=request.tenant, automatic=False).exists():
         return ""
     policies = Policies([request.tenant.pk])
-    rest = retries.card_rests([request.tenant.pk], policies).get(request.tenant.pk)
-    refused = retries.refusals([invoice.pk]).get(invoice.pk, [])
+    rest = retries.load_card_rests([request.tenant.pk], policies).get(request.tenant.pk)
+    refused = retries.load_refusals([invoice.pk]).get(invoice.pk, [])
     if refused and invoice.due_on is not None:
         own = retries.next_try(refused, policies.of(request.tenant.pk, invoice.due_on).retries)
         if own is None:

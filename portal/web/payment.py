@@ -29,7 +29,7 @@ from billing.models import (
     SavedMethod,
 )
 from billing.payments import checkout_sessions, customers, gateway_access, payment_posting, saved_methods
-from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
+from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import credit_balance
 from portal.core.tenants.access import Action
@@ -83,7 +83,7 @@ def payment(request: TenantRequest) -> HttpResponse:
         may_pay=Action.PAY in request.may,
         credit=" + ".join(
             say.minor(amount, currency)
-            for (_, currency), amount in credit_balance.balances([request.tenant.pk]).items()
+            for (_, currency), amount in credit_balance.list_balances([request.tenant.pk]).items()
         ),
         email=request.tenant.email,
         email_field=form_input.last(request, reverse("payment_contact", args=[request.tenant.slug])).get(
@@ -103,9 +103,9 @@ def pay(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
     here = reverse("invoice", args=[tenant.slug, number])
 
     def opened() -> CheckoutSession:
-        return checkout_sessions.pay_page(
+        return checkout_sessions.open_payment_page(
             invoice=invoice,
-            gateway=gateway_access.gateway(),
+            gateway=gateway_access.get_gateway(),
             back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
@@ -120,9 +120,9 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     here = reverse("payment", args=[tenant.slug])
 
     def opened() -> CheckoutSession:
-        return checkout_sessions.card_page(
+        return checkout_sessions.open_card_page(
             tenant=tenant,
-            gateway=gateway_access.gateway(),
+            gateway=gateway_access.get_gateway(),
             back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
@@ -156,7 +156,7 @@ def set_contact(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 
 def refused_addresses(tenant: Tenant) -> tuple[str, ...]:
     """A sentence for each address of the tenant that is refused."""
-    refused = contacts.refused_of(tenant)
+    refused = contacts.list_refused_addresses(tenant)
     return tuple(f"E-mails to {to} are refused: {why.rstrip('.')}." for to, why in refused.items())
 
 
@@ -169,15 +169,15 @@ def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResp
         raise Http404("no such card")
     if request.POST.get("act") == "prefer":
         try:
-            saved_methods.prefer(method=saved_method)
-        except CollectingError as refusal:
+            saved_methods.make_preferred(method=saved_method)
+        except CollectionError as refusal:
             messages.error(request, str(refusal))
         else:
             messages.success(request, f"{label_of(saved_method)} is charged from now on.")
     elif request.POST.get("act") == "remove":
         try:
-            saved_methods.remove(method=saved_method, gateway=gateway_access.gateway())
-        except (GatewayError, CollectingError):
+            saved_methods.remove_method(method=saved_method, gateway=gateway_access.get_gateway())
+        except (GatewayError, CollectionError):
             messages.error(request, "The payment service cannot be reached now; the card is still saved.")
         else:
             messages.success(request, f"{label_of(saved_method)} is removed.")
@@ -192,12 +192,12 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     if checkout is None:
         raise Http404("no such page of this tenant")
     try:
-        looked = checkout_sessions.come_back(
-            checkout=checkout, gateway=gateway_access.gateway(), moment=datetime.now(UTC)
+        looked = checkout_sessions.handle_return(
+            checkout=checkout, gateway=gateway_access.get_gateway(), moment=datetime.now(UTC)
         )
     except (
         GatewayError,
-        CollectingError,
+        CollectionError,
         UnmatchedObjectError,
     ):  # what belongs to nothing the next run sets aside for review
         looked = False
@@ -234,8 +234,10 @@ def stopped(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     checkout = _page_of(tenant, request.GET.get("page", ""))
     if checkout is None:
         raise Http404("no such page of this tenant")
-    with suppress(GatewayError, CollectingError, UnmatchedObjectError):  # else a round closes it
-        checkout_sessions.close(checkout=checkout, gateway=gateway_access.gateway(), moment=datetime.now(UTC))
+    with suppress(GatewayError, CollectionError, UnmatchedObjectError):  # else a round closes it
+        checkout_sessions.close_session(
+            checkout=checkout, gateway=gateway_access.get_gateway(), moment=datetime.now(UTC)
+        )
     return behind_page(tenant, checkout)
 
 
@@ -260,7 +262,7 @@ def behind_page(tenant: Tenant, checkout: CheckoutSession) -> HttpResponse:
 def onwards(request: HttpRequest, opened: Callable[[], CheckoutSession], here: str) -> HttpResponse:
     try:
         checkout = opened()
-    except CollectingError as error:
+    except CollectionError as error:
         messages.error(request, str(error))
     except (GatewayError, UnmatchedObjectError):
         messages.error(request, LATER)
@@ -271,8 +273,8 @@ def onwards(request: HttpRequest, opened: Callable[[], CheckoutSession], here: s
     return redirect(here)
 
 
-def back_of(request: HttpRequest, tenant: Tenant) -> checkout_sessions.Back:
-    return checkout_sessions.Back(
+def back_of(request: HttpRequest, tenant: Tenant) -> checkout_sessions.ReturnUrls:
+    return checkout_sessions.ReturnUrls(
         done=request.build_absolute_uri(reverse("payment_back", args=[tenant.slug])),
         stopped=request.build_absolute_uri(reverse("payment_stopped", args=[tenant.slug])),
     )

@@ -14,11 +14,11 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from billing.dunning import overdue_invoices, upcoming_steps
-from billing.dunning.overdue_invoices import Late
-from billing.dunning.upcoming_steps import Look
+from billing.dunning.overdue_invoices import OverdueInvoice
+from billing.dunning.upcoming_steps import ReviewItem
 from billing.models import DunningPause, Invoice, InvoiceState
 from billing.payments import refunds_due
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.receivables import pauses
 from billing.receivables.dunning_policies import Policies
 from billing.receivables.pauses import PauseError
@@ -57,10 +57,10 @@ def collecting(request: HttpRequest, shell: Shell) -> HttpResponse:
 
 def _page(before: str, now: datetime) -> CollectingPage:
     after = _cursor(before)
-    late = overdue_invoices.some(moment=now, after=after, limit=PAGE + 1)
+    late = overdue_invoices.list_overdue_page(moment=now, after=after, limit=PAGE + 1)
     policies, shown = Policies(), late[:PAGE]
-    paused = {(row.tenant_id, row.invoice_id) for row in pauses.in_force(now.date())}
-    looks = upcoming_steps.to_look_at(moment=now)
+    paused = {(row.tenant_id, row.invoice_id) for row in pauses.filter_active(now.date())}
+    looks = upcoming_steps.list_review_items(moment=now)
     last = shown[-1] if len(late) > PAGE else None
     return CollectingPage(
         tiles=_tiles(now, len(looks)),
@@ -74,7 +74,7 @@ def _page(before: str, now: datetime) -> CollectingPage:
 
 
 def _tiles(now: datetime, looks: int) -> tuple[CloseTile, ...]:
-    owed = upcoming_steps.owed(moment=now)
+    owed = upcoming_steps.total_overdue(moment=now)
     tiles = [
         CloseTile(
             label=f"Late in {each.amount.currency}",
@@ -97,12 +97,12 @@ def _tiles(now: datetime, looks: int) -> tuple[CloseTile, ...]:
             href="",
             current=False,
         )
-        for each in refunds_due.totals()
+        for each in refunds_due.total_due()
     ]
     tiles.append(
         CloseTile(
             label="Suspended",
-            value=say.counted(upcoming_steps.suspended(), "tenant"),
+            value=say.counted(upcoming_steps.count_suspended(), "tenant"),
             note="Their GPU jobs do not start",
             href="",
             current=False,
@@ -120,9 +120,9 @@ def _tiles(now: datetime, looks: int) -> tuple[CloseTile, ...]:
     return tuple(tiles)
 
 
-def _row(late: Late, policy: Policy, paused: set[tuple[int, int | None]]) -> LateRow:
-    note = late.rests or (PROCESSING if late.under_way else "")
-    ahead = None if note else upcoming_steps.upcoming(late, policy)
+def _row(late: OverdueInvoice, policy: Policy, paused: set[tuple[int, int | None]]) -> LateRow:
+    note = late.pause_reason or (PROCESSING if late.under_way else "")
+    ahead = None if note else upcoming_steps.next_step(late, policy)
     return LateRow(
         slug=late.slug,
         tenant=late.name,
@@ -139,15 +139,15 @@ def _row(late: Late, policy: Policy, paused: set[tuple[int, int | None]]) -> Lat
     )
 
 
-def _said(ahead: Mark, late: Late, policy: Policy) -> str:
+def _said(ahead: Mark, late: OverdueInvoice, policy: Policy) -> str:
     if ahead.step is Step.REMINDER:
         return f"Reminder {ahead.number}"
     untold = ahead.step is Step.SUSPEND and policy.announces and late.announced_on is None
     return f"{STEPS[ahead.step]}, once its announcement is sent" if untold else STEPS[ahead.step]
 
 
-def _badge(late: Late, policy: Policy) -> Badge:
-    if late.rests:
+def _badge(late: OverdueInvoice, policy: Policy) -> Badge:
+    if late.pause_reason:
         return Badge(label="Rests", tone="muted")
     if late.under_way:
         return Badge(label="Processing", tone="run")
@@ -166,7 +166,7 @@ def _badge(late: Late, policy: Policy) -> Badge:
     )
 
 
-def _look(look: Look) -> LookRow:
+def _look(look: ReviewItem) -> LookRow:
     href = reverse(f"admin:billing_{look.table}_changelist") if look.table else ""
     return LookRow(
         what=look.what,
@@ -201,13 +201,13 @@ def _act(request: HttpRequest, now: datetime) -> None:
             if invoice is not None and form.get("act") in {"refund", "transfer"}:
                 messages.success(request, _pay_back(form, invoice, by=by, now=now))
             elif form.get("act") == "resume":
-                pauses.resume(tenant=tenant, invoice=invoice, by=by, moment=now)
+                pauses.resume_dunning(tenant=tenant, invoice=invoice, by=by, moment=now)
                 messages.success(request, f"{whose} goes on.")
             else:
                 row = _paused(form, tenant, invoice, why=why, by=by, now=now)
                 until = f"until {say.day(row.until)}" if row.until else "until somebody resumes it"
                 messages.success(request, f"{whose} rests {until}.")
-    except (PauseError, CollectingError, PaymentError) as error:
+    except (PauseError, CollectionError, PaymentError) as error:
         messages.error(request, str(error))
 
 
@@ -230,7 +230,7 @@ def _paused(
         until = date.fromisoformat(text) if text else None
     except ValueError as error:
         raise PauseError(f"{quoted(text)} is no day: write one like 2026-12-31, or none.") from error
-    return pauses.pause(tenant=tenant, invoice=invoice, until=until, why=why, by=by, moment=now)
+    return pauses.pause_dunning(tenant=tenant, invoice=invoice, until=until, why=why, by=by, moment=now)
 
 
 def _target(form: QueryDict) -> tuple[Tenant, Invoice | None]:

@@ -13,7 +13,7 @@ from django.shortcuts import redirect
 
 from billing.models import Difference, DifferenceKind, GatewayPayout, Reconciliation
 from billing.payments import gateway_access
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.queries import books as reading
 from billing.reconciliation import reconciliation_run
 from billing.rules import gateway_amounts
@@ -101,7 +101,7 @@ def _act(request: HttpRequest, now: datetime) -> None:
     by = str(request.user)
     if request.POST.get("act") == "run":
         with transaction.atomic():
-            outbox.add("billing.tasks.reconcile_asked", by=by)
+            outbox.add("billing.tasks.request_reconciliation", by=by)
         messages.info(request, "Asked for: a worker compares the books in a moment.")
         return
     key, text = request.POST.get("difference", ""), request.POST.get("note", "").replace("\0", "")
@@ -111,7 +111,7 @@ def _act(request: HttpRequest, now: datetime) -> None:
     try:
         with acting_as(by):
             reconciliation_run.note(difference=row, text=text[:2000], by=by, moment=now)
-    except CollectingError as refusal:
+    except CollectionError as refusal:
         messages.error(request, str(refusal))
     else:
         messages.success(request, f"Noted of {row.object_id}.")

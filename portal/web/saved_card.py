@@ -19,9 +19,9 @@ from billing.models import (
     PaymentAttempt,
 )
 from billing.payments import attempts, gateway_access, on_demand, top_ups
-from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
+from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import GatewayError
-from billing.payments.on_demand import PaidOpen
+from billing.payments.on_demand import BulkPayment
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
@@ -37,21 +37,21 @@ def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse
     """Charge what is due of the invoice to the saved card, as the page offered it."""
     invoice = _invoice(tenant, number)
     try:
-        attempt = on_demand.pay(
+        attempt = on_demand.pay_invoice(
             invoice=invoice,
-            key=top_ups.key_of(request.POST.get("key", "")),
-            gateway=gateway_access.gateway(),
+            key=top_ups.parse_key(request.POST.get("key", "")),
+            gateway=gateway_access.get_gateway(),
             back=back_of(request, tenant),
             who=person_of(request),
             moment=datetime.now(UTC),
             most=(_seen(request) or {}).get(invoice.currency),
         )
-    except CollectingError as refusal:
+    except CollectionError as refusal:
         messages.error(request, str(refusal))
     except (GatewayError, UnmatchedObjectError):
         _say_unanswered(request, invoice)
     else:
-        if on_demand.confirmation(attempt=attempt) is not None:
+        if on_demand.confirmation_page(attempt=attempt) is not None:
             return redirect("payment_confirm", tenant.slug, attempt.pk)
         _say(request, attempt)
     return redirect("invoice", tenant.slug, number)
@@ -61,20 +61,20 @@ def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse
 def pay_open(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Charge the open invoices to the saved card one by one, up to the first that is not paid by it."""
     try:
-        done = on_demand.pay_open(
+        done = on_demand.pay_open_invoices(
             tenant=tenant,
-            key=top_ups.key_of(request.POST.get("key", "")),
-            gateway=gateway_access.gateway(),
+            key=top_ups.parse_key(request.POST.get("key", "")),
+            gateway=gateway_access.get_gateway(),
             back=back_of(request, tenant),
             who=person_of(request),
             clock=lambda: datetime.now(UTC),
             most=_seen(request),
         )
-    except CollectingError as refusal:
+    except CollectionError as refusal:
         messages.error(request, str(refusal))
         return redirect("invoices", tenant.slug)
     _say_open(request, done)
-    if done.stopped is not None and on_demand.confirmation(attempt=done.stopped) is not None:
+    if done.stopped is not None and on_demand.confirmation_page(attempt=done.stopped) is not None:
         return redirect("payment_confirm", tenant.slug, done.stopped.pk)
     return redirect("invoices", tenant.slug)
 
@@ -129,7 +129,7 @@ def _say_unanswered(request: HttpRequest, invoice: Invoice) -> None:
         messages.error(request, f"{invoice}: {LATER}")
 
 
-def _say_open(request: HttpRequest, done: PaidOpen) -> None:
+def _say_open(request: HttpRequest, done: BulkPayment) -> None:
     if done.paid:
         sums: dict[str, Money] = {}
         for attempt in done.paid:

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.http import HttpRequest, QueryDict
 
 from billing.bank_transfers import statement_import
-from billing.bank_transfers.entities import MOST_BYTES, ReadOptions, StatementError, meanings
+from billing.bank_transfers.entities import MOST_BYTES, ReadOptions, StatementError, parse_meanings
 from billing.models import TransferState
 from portal.web import format as say
 
@@ -71,8 +71,8 @@ def options_of(posted: QueryDict) -> ReadOptions:
         currency=_line(posted, "currency").upper()[:3],
         decimal=mark if (mark := _line(posted, "decimal")) in {",", "."} else "",
         dates=order if (order := _line(posted, "dates")) in {"dmy", "mdy"} else "",
-        columns=meanings(_lines(posted, "columns")),
-        words=meanings(_lines(posted, "words")),
+        columns=parse_meanings(_lines(posted, "columns")),
+        words=parse_meanings(_lines(posted, "words")),
         unchecked=bool(posted.get("unchecked")),
     )
 

@@ -21,7 +21,7 @@ from billing.models import (
     Wallet,
 )
 from billing.payments import automatic, gateway_access, on_demand, top_ups
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from billing.rules.bank_details import bank_details
 from billing.rules.money import TOKENS, Money
@@ -48,25 +48,25 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
     here = reverse("wallet", args=[tenant.slug, wallet])
     try:
         amount = _minor(request.POST.get("amount", ""), row.unit)
-        key = top_ups.key_of(request.POST.get("key", ""))
-        now, who, gateway = datetime.now(UTC), person_of(request), gateway_access.gateway()
+        key = top_ups.parse_key(request.POST.get("key", ""))
+        now, who, gateway = datetime.now(UTC), person_of(request), gateway_access.get_gateway()
         if request.POST.get("by") == "card":
             back = back_of(request, tenant)
-            attempt = top_ups.charge(
+            attempt = top_ups.charge_top_up(
                 wallet=row, amount=amount, key=key, gateway=gateway, back=back, who=who, moment=now
             )
-            if on_demand.confirmation(attempt=attempt) is not None:
+            if on_demand.confirmation_page(attempt=attempt) is not None:
                 return redirect("payment_confirm", tenant.slug, attempt.pk)
             _say(request, attempt)
             return redirect(here)
         back = back_of(request, tenant)
-        link = top_ups.page(
+        link = top_ups.open_page(
             wallet=row, amount=amount, key=key, gateway=gateway, back=back, who=who, moment=now
         )
         if link.url:
             return HttpResponseRedirect(link.url, status=303)
         messages.error(request, LATER)
-    except CollectingError as error:
+    except CollectionError as error:
         form_input.keep(request, "amount")
         messages.error(request, str(error))
     except (GatewayError, gateway_access.UnmatchedObjectError):
@@ -91,7 +91,7 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
                 wallet=row, active=True, below=below, amount=amount, most=most, by=who, moment=now
             )
             messages.success(request, "From now on this wallet is topped up by itself.")
-    except CollectingError as error:
+    except CollectionError as error:
         form_input.keep(request, "below", "amount", "most")
         messages.error(request, str(error))
     return redirect("wallet", tenant.slug, wallet)
@@ -137,7 +137,7 @@ def _automatic(row: Wallet, request: TenantRequest, fields: Mapping[str, str]) -
     below, amount, most = (
         (Money.from_minor(each, row.unit).text for each in amounts) if amounts else ("",) * 3
     )
-    stand = automatic.standing(rule, moment=request.moment) if rule and rule.active else None
+    stand = automatic.check_readiness(rule, moment=request.moment) if rule and rule.active else None
     return AutomaticPanel(
         active=bool(rule and rule.active),
         told=sentence,
@@ -200,10 +200,10 @@ def _minor(text: str, currency: str, *, least: int = 1) -> int:
         money = Money.of(text.strip(), currency)
         money.check_bookable()
     except ValueError as error:
-        raise CollectingError(f"Write an amount of {currency} like 50.00.") from error
+        raise CollectionError(f"Write an amount of {currency} like 50.00.") from error
     minor = money.minor
     if minor < least:
-        raise CollectingError("Write an amount above zero.")
+        raise CollectionError("Write an amount above zero.")
     return minor
 
 

@@ -107,19 +107,23 @@ def _assign(posted: QueryDict, by: str, now: datetime) -> str:
     if slug and tenant is None:
         raise DecisionError(f"There is no tenant {quoted(slug)}.")
     numbers = _words(posted, "invoices").replace(",", " ").split()
-    row = manual_matching.assign(
+    row = manual_matching.assign_transfer(
         transfer=_transfer(posted), numbers=numbers, tenant=tenant, by=by, moment=now
     )
     return f"{amount_of(row)} booked."
 
 
 def _aside(posted: QueryDict, by: str, now: datetime) -> str:
-    row = manual_matching.set_aside(transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now)
+    row = manual_matching.ignore_transfer(
+        transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now
+    )
     return f"{amount_of(row)} set aside."
 
 
 def _again(posted: QueryDict, by: str, now: datetime) -> str:
-    row = manual_matching.look_again(transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now)
+    row = manual_matching.reopen_transfer(
+        transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now
+    )
     if row.amount < 0:
         return f"{amount_of(row)} waits again, and so does what it took back."
     return f"{amount_of(row)} waits again; what it paid is due again."
@@ -127,13 +131,13 @@ def _again(posted: QueryDict, by: str, now: datetime) -> str:
 
 def _returns(posted: QueryDict, by: str, now: datetime) -> str:
     original = _found(Transfer, posted.get("original", ""))
-    row = manual_matching.takes_back(transfer=_transfer(posted), original=original, by=by, moment=now)
+    row = manual_matching.match_return(transfer=_transfer(posted), original=original, by=by, moment=now)
     return f"{amount_of(row)} takes back the transfer of {say.day(original.booked_on)}."
 
 
 def _settle(posted: QueryDict, by: str, now: datetime) -> str:
     del now
-    manual_matching.settle(
+    manual_matching.settle_entry(
         entry=_found(RefusedEntry, posted.get("entry", "")), why=_words(posted, "why"), by=by
     )
     return "Settled."
@@ -149,7 +153,7 @@ def _pay_back(posted: QueryDict, by: str, now: datetime) -> str:
         amount.check_bookable()
     except ValueError as error:
         raise CreditBalanceError(str(error)) from error
-    credit_balance.pay_back(
+    credit_balance.record_payout(
         tenant=tenant, currency=currency, amount=amount, reference=reference, by=by, at=now
     )
     return f"{say.money(amount)} of {tenant} are paid back."
@@ -175,7 +179,7 @@ def _page(show: str, query: QueryDict, options: Mapping[str, str]) -> TransfersP
     place = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else 0
     rows, older = reading.transfers(states=SHOWN[show], before=place)
     waiting = [row for row in rows if row.state == TransferState.WAITING]
-    hints, undone, parts = suggestions.hints(waiting), reading.taken_back(waiting), reading.parts(rows)
+    hints, undone, parts = suggestions.list_hints(waiting), reading.taken_back(waiting), reading.parts(rows)
     account = next(iter(Seller.objects.order_by("pk").values_list("iban", flat=True)), "")
     return TransfersPage(
         tiles=_tiles(show),

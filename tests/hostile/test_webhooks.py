@@ -17,14 +17,16 @@ from tests.hostile.mangling import INPUTS, LONG, REPEATED, Mangler
 
 pytestmark = [pytest.mark.django_db, pytest.mark.larger]
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 @pytest.fixture
 def event(scenario: Scenario, settings: Any) -> dict[str, Any]:
     """As Stripe tells of a payment of ours."""
     settings.STRIPE_WEBHOOK_SECRETS = [SECRET]
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
@@ -65,12 +67,12 @@ def test_what_is_not_understood_is_stored_once_and_somebody_sees_it(
     assert row.state == EventState.NEEDS_REVIEW
     assert [row.why] == [
         look.sentence
-        for look in upcoming_steps.to_look_at(moment=scenario.now)
+        for look in upcoming_steps.list_review_items(moment=scenario.now)
         if "understood" in look.sentence
     ]
-    for late in webhook_events.needing_review(moment=scenario.now.replace(year=2100)):
+    for late in webhook_events.list_reviewable(moment=scenario.now.replace(year=2100)):
         assert late.pk != row.pk
-    manual_review.dealt_with(event=row, who="op", why="asked Stripe", moment=scenario.now)
+    manual_review.settle_event(event=row, who="op", why="asked Stripe", moment=scenario.now)
     assert not GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exists()
 
 

@@ -25,7 +25,7 @@ from billing.models import (
     WalletScope,
 )
 from billing.payments import checkout_sessions, customers, gateway_access, refunds, saved_methods
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import settlement
 from billing.reconciliation import reconciliation_run
@@ -44,7 +44,9 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 KILLS = 5
 SECRET = "whsec_of_the_tests"
 ASKS = "4000002760003184"
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 LABS = {"card": 6, "asks": 3, "debit": 3}
 """How many are paid by a card, by one whose bank asks each time, and by a bank debit in euros."""
 TOP_UPS = 3
@@ -102,7 +104,7 @@ class Story:
         ingest(cluster, *jobs, as_of="2026-04-20")
         close("2026-03", on="2026-04-01")
         for lab in Tenant.objects.order_by("slug"):
-            customer = customers.customer_of(lab, gateway=gateway_access.gateway(), moment=now)
+            customer = customers.get_customer(lab, gateway=gateway_access.get_gateway(), moment=now)
             kind = lab.slug.split("-")[0]
             if kind == "debit":
                 saved = self.stripe.dashboard.save_account(customer)
@@ -110,7 +112,9 @@ class Story:
                 saved = self.stripe.dashboard.save_card(
                     customer, ASKS if kind == "asks" else "4242424242424242"
                 )
-            saved_methods.keep(tenant=lab, method=gateway_access.gateway().find_method(saved), moment=now)
+            saved_methods.save_method(
+                tenant=lab, method=gateway_access.get_gateway().find_method(saved), moment=now
+            )
         for number in range(TOP_UPS):
             lab = Tenant.objects.get(slug=f"card-{number}")
             wallet_terms.set_scheme(tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=now)
@@ -140,15 +144,15 @@ class Story:
     def _pays_on_page(self, invoice: Invoice, *, passes: bool) -> None:
         now = datetime.now(UTC)
         try:
-            page = checkout_sessions.pay_page(
+            page = checkout_sessions.open_payment_page(
                 invoice=invoice,
-                gateway=gateway_access.gateway(),
+                gateway=gateway_access.get_gateway(),
                 back=BACK,
                 who="ann@vision.example",
                 moment=now,
             )
             self.stripe.dashboard.pay(page.external_id or "", ASKS, passes=passes)
-        except (CollectingError, GatewayError, ApiError):
+        except (CollectionError, GatewayError, ApiError):
             return  # a charge is under way, or the bank refused: another time
 
     def _credits_one(self) -> None:
@@ -158,10 +162,10 @@ class Story:
         candidates = [row for row in paid if row.pk not in self.credited]
         if candidates:
             now = datetime.now(UTC)
-            note = credit_notes.credit(
+            note = credit_notes.issue_credit_note(
                 invoice=candidates[0], reason="Slow.", by="op", on=now.date(), net=Money.of("1.00", "USD")
             )
-            refunds.prepare(credit_note=note, who="op", moment=now)
+            refunds.prepare_refunds(credit_note=note, who="op", moment=now)
             self.credited.add(candidates[0].pk)
 
     def ends_well(self) -> None:
@@ -189,7 +193,9 @@ class Story:
         assert booked == there - sum(refund_amounts.values())
         later = datetime.now(UTC) + timedelta(hours=2)
         assert (
-            reconciliation_run.run(gateway=gateway_access.gateway(), moment=later, by="op").counts["found"]
+            reconciliation_run.run(gateway=gateway_access.get_gateway(), moment=later, by="op").counts[
+                "found"
+            ]
             == 0
         )
         assert self.stripe.violations == []
@@ -200,4 +206,4 @@ def moved() -> int:
 
 
 def _is_paid(invoice: Invoice) -> bool:
-    return settlement.balance(invoice=invoice, on=datetime.now(UTC).date()).due.minor <= 0
+    return settlement.load_balance(invoice=invoice, on=datetime.now(UTC).date()).due.minor <= 0

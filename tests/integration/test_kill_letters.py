@@ -196,9 +196,11 @@ def each_was_sent_or_somebody_is_asked(server: Counting, killed: int) -> None:
     assert sent <= arrived <= sent | {str(row.pk) for row in unknown}
 
     later = datetime.now(UTC) + timedelta(minutes=11)
-    looks = [each.sentence for each in upcoming_steps.to_look_at(moment=later) if each.what == "Notice"]
+    looks = [
+        each.sentence for each in upcoming_steps.list_review_items(moment=later) if each.what == "Notice"
+    ]
     why = "Reminder: The mail server was not heard of again: it may have arrived or not."
     assert looks == [why] * len(unknown)
     for row in unknown:
-        send.again(notice=row, moment=later)
+        send.resend_notice(notice=row, moment=later)
     assert letters.filter(state=NoticeState.WAITING).count() == len(unknown)

@@ -24,7 +24,7 @@ WORKER = "task", "tests.integration.test_kill_schedule.perform"
 def perform() -> None:
     """What a worker does of all that was asked for, the earliest month first."""
     for run in CloseRun.objects.undone().order_by("month"):
-        close_runs.perform(run.pk, clock=lambda: datetime.now(UTC).replace(microsecond=0))
+        close_runs.perform_run(run.pk, clock=lambda: datetime.now(UTC).replace(microsecond=0))
 
 
 def test_a_schedule_that_is_killed_at_any_moment_issues_and_tells_once(database_url: str) -> None:

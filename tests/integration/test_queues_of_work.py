@@ -68,10 +68,12 @@ def an_invoice_that_is_due(stripe: Sandbox) -> None:
     ingest(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"), as_of="2026-04-20")
     close("2026-03", on="2026-04-01")
     now = datetime.now(UTC)
-    customer = customers.customer_of(lab, gateway=gateway_access.gateway(), moment=now)
+    customer = customers.get_customer(lab, gateway=gateway_access.get_gateway(), moment=now)
     card = stripe.dashboard.save_card(customer, "4242424242424242")
     assert (
-        saved_methods.keep(tenant=lab, method=gateway_access.gateway().find_method(card), moment=now)
+        saved_methods.save_method(
+            tenant=lab, method=gateway_access.get_gateway().find_method(card), moment=now
+        )
         is not None
     )
 

@@ -11,7 +11,7 @@ import pytest
 from billing.models import IN_FLIGHT, Invoice, Payment, PaymentAttempt
 from billing.payments import attempts, checkout_sessions
 from billing.payments.attempts import NotChargeable
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from tests.collecting import Scenario, a_scenario, more_labs
 from tests.integration.operators import Operator
@@ -20,13 +20,15 @@ from tests.integration.test_race_for_the_same_rows import at_once
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 LABS = [f"lab-{number:02d}" for number in range(1, 25)]
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 def charge(scenario: Scenario, invoice: Invoice) -> str:
     """As a worker does that has found the invoice to be due; what came of it."""
     try:
-        attempt = attempts.charge(
+        attempt = attempts.charge_invoice(
             invoice=invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
         )
     except GatewayError as error:
@@ -36,14 +38,14 @@ def charge(scenario: Scenario, invoice: Invoice) -> str:
 
 def open_page(scenario: Scenario, invoice: Invoice) -> str:
     try:
-        page = checkout_sessions.pay_page(
+        page = checkout_sessions.open_payment_page(
             invoice=invoice,
             gateway=scenario.gateway,
             back=BACK,
             who="ann@vision.example",
             moment=scenario.now,
         )
-    except (CollectingError, GatewayError) as error:
+    except (CollectionError, GatewayError) as error:
         return type(error).__name__
     return str(page.pk)
 

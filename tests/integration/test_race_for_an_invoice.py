@@ -48,7 +48,7 @@ def billed(count: int = 1, corrections: str = "") -> list[Tenant]:
 def credit(invoice: Invoice, net: str | None = None) -> str:
     """Its number, or why there is none."""
     try:
-        note = credit_notes.credit(
+        note = credit_notes.issue_credit_note(
             invoice=invoice,
             reason="Slow.",
             by="op",
@@ -82,7 +82,7 @@ def test_case_095_ten_who_credit_one_invoice_at_once_never_give_back_more_than_i
     assert {each for each in results if not each.startswith("CN")} == {
         "INV-2026-0001: Only 2.00 USD are left to credit, before tax."
     }
-    assert settlement.balance(invoice=march, on=TODAY).due.text == "2.40"
+    assert settlement.load_balance(invoice=march, on=TODAY).due.text == "2.40"
     prove()
 
 
@@ -92,7 +92,7 @@ def test_case_058_a_void_a_payment_and_a_credit_that_meet_leave_one_of_them() ->
 
         def void(march: Invoice = march) -> bool:
             try:
-                voids.void(invoice=march, reason="Wrong.", by="op", on=TODAY)
+                voids.void_invoice(invoice=march, reason="Wrong.", by="op", on=TODAY)
             except VoidError:
                 return False
             return True

@@ -15,7 +15,7 @@ from django.db import connection
 
 from billing.models import Difference, GatewayEvent, Invoice, Payment, PaymentAttempt
 from billing.payments import gateway_access
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.receivables import settlement
 from billing.reconciliation import reconciliation_run
 from portal.ops.embedded.postgres import binaries, version
@@ -155,9 +155,9 @@ def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_i
         back_up(database_url, dump)
         scenario.save_card()
         scenario.collect()
-        name = str(gateway_access.gateway_account().deployment)
+        name = str(gateway_access.get_gateway_account().deployment)
         with restored(database_url, dump):
-            with pytest.raises(CollectingError, match=f"Set STRIPE_ACCOUNT_LABEL={name} if it was restored"):
+            with pytest.raises(CollectionError, match=f"Set STRIPE_ACCOUNT_LABEL={name} if it was restored"):
                 scenario.collect()
             settings.STRIPE_ACCOUNT_LABEL = name
             for _ in range(2):
@@ -168,7 +168,7 @@ def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_i
                 == 0
             )
             settings.STRIPE_ACCOUNT_LABEL = "00000000-0000-4000-8000-000000000000"
-            with pytest.raises(CollectingError, match=f"This database is {name} at Stripe"):
+            with pytest.raises(CollectionError, match=f"This database is {name} at Stripe"):
                 scenario.collect()
         assert scenario.stripe.violations == []
 
@@ -179,4 +179,4 @@ def paid_by(lab: str) -> str:
 
 def paid(number: str) -> str:
     invoice = Invoice.objects.get(number=number)
-    return settlement.balance(invoice=invoice, on=invoice.issued_on or invoice.due_on).paid.text  # type: ignore[arg-type]
+    return settlement.load_balance(invoice=invoice, on=invoice.issued_on or invoice.due_on).paid.text  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from tests.rules.test_csv_exports import IBAN, INVOICE, read
 
 def refused(text: str, **options: Any) -> list[str]:
     """The sentences of quarantine, where nothing of the file is booked."""
-    statement = csv_statement.statement(
+    statement = csv_statement.read_csv(
         text.encode(), ReadOptions(account=IBAN, **{"currency": "EUR", **options})
     )
     assert statement.entries == ()
@@ -87,7 +87,7 @@ def test_states_that_say_that_nothing_came_are_put_aside_and_unknown_ones_refuse
     with pytest.raises(StatementError, match="The state 'Odd' is not known: say with --word 'Odd=booked'"):
         refused(head + "2026-04-08;13.00;EUR;a;Odd\n")
     assert refused(head + "2026-04-08;13.00;EUR;a;Odd\n", words={"odd": "failed"})
-    statement = csv_statement.statement(
+    statement = csv_statement.read_csv(
         f"{head}2026-04-08;13.00;EUR;a;\n2026-04-08;15.00;EUR;b;Completed\n2026-04-08;9.00;EUR;c;Pending\n".encode(),
         ReadOptions(account=IBAN),
     )
@@ -165,7 +165,7 @@ def test_a_payer_may_write_what_stands_in_rows_of_balances() -> None:
 
 def test_a_reversal_is_for_people_to_book() -> None:
     text = "date;amount;currency;text;type\n2026-04-08;20.00;EUR;a;Payment Reversal\n"
-    (entry,) = csv_statement.statement(text.encode(), ReadOptions(account=IBAN)).entries
+    (entry,) = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN)).entries
     assert entry.reversal
 
 
@@ -182,6 +182,6 @@ def test_no_combination_of_columns_books_money_that_a_word_says_did_not_come() -
             + (f";{state}" if state else "")
             + "\n"
         )
-        entries = csv_statement.statement(text.encode(), ReadOptions(account=IBAN)).entries
+        entries = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN)).entries
         came = sign == 1 and counts == 1 and not minus
         assert ([each.amount for each in entries if each.amount > 0] == [5000]) is came, text

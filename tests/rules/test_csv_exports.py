@@ -16,7 +16,7 @@ Row = tuple[int, str, str, str, str]  # minor units, currency, day, other side, 
 
 
 def read(text: str, **options: Any) -> list[Row]:
-    statement = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, **options))
+    statement = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN, **options))
     assert statement.bad == ()
     return [
         (each.amount, each.currency, str(each.booked_on), each.payer, each.text) for each in statement.entries

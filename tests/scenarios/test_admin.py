@@ -55,7 +55,7 @@ def a_month() -> Cluster:
         builders.a_bad_row(),
         as_of="2026-04-02",
     )
-    list(month_close.close(tenants=Tenant.objects.all(), year=2026, month=3, moment=at("2026-04-02")))
+    list(month_close.close_month(tenants=Tenant.objects.all(), year=2026, month=3, moment=at("2026-04-02")))
     return cluster
 
 
@@ -81,7 +81,7 @@ def test_longer_lists_cost_no_more_queries(op: Client, model: str) -> None:
         tenant = builders.a_tenant(name, plan=plan, accounts=[(cluster, name)])
         builders.a_person(f"{name}@x.example", tenant)
         ingest(cluster, a_job(account=name), builders.a_bad_row(raw=name), as_of="2026-04-02")
-        list(month_close.close(tenants=[tenant], year=2026, month=3, moment=at("2026-04-02")))
+        list(month_close.close_month(tenants=[tenant], year=2026, month=3, moment=at("2026-04-02")))
 
     def queries() -> int:
         with CaptureQueriesContext(
@@ -309,7 +309,7 @@ def test_case_080_what_is_recorded_too_much_is_said_to_be_credit(op: Client) -> 
     assert sentences[0] == (
         f"5.50 USD more than was due are credit of {invoice.tenant}: it pays what is due next."
     )
-    assert credit_balance.of(invoice.tenant, "USD") == 550
+    assert credit_balance.get_balance(invoice.tenant, "USD") == 550
 
 
 def test_a_line_beyond_all_bounds_is_refused_with_a_sentence(op: Client) -> None:

@@ -86,7 +86,7 @@ def test_why_a_month_was_closed_although_usage_may_be_missing_can_be_read(op: Cl
     builders.a_seller()
     lab = builders.a_tenant("vision-lab", plan=builders.a_plan(), accounts=[(cluster, "vision")])
     ingest(cluster, a_job(started="2026-03-02 10:00", ended="2026-03-02 11:00"), as_of="2026-03-15")
-    (done,) = month_close.close(
+    (done,) = month_close.close_month(
         tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), accept_incomplete="slurmdbd was lost"
     )
     assert done.outcome == "issued"

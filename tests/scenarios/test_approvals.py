@@ -60,7 +60,9 @@ def decide(
 ) -> PendingApproval:
     period = tenant.periods.get(start=at(f"{month}-01"))
     moment = at("2026-07-04 09:00")
-    return approvals.decide(period=period, decision=decision, by="Op", why=why, moment=moment, **seen)
+    return approvals.decide_approval(
+        period=period, decision=decision, by="Op", why=why, moment=moment, **seen
+    )
 
 
 def test_case_093_an_invoice_of_many_times_the_usual_waits_until_op_approves_it(vision: Tenant) -> None:

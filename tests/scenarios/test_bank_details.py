@@ -94,7 +94,9 @@ def test_the_pdf_of_an_invoice_has_reference_account_and_code_and_a_credit_note_
     assert b"<pdfaid:part>3</pdfaid:part>" in pdf_bytes  # the code costs it neither archive nor screen reader
     assert pdf.render(document) == pdf_bytes
 
-    note = credit_notes.credit(invoice=invoice, reason="A mistake.", by="op", on=at("2026-04-05").date())
+    note = credit_notes.issue_credit_note(
+        invoice=invoice, reason="A mistake.", by="op", on=at("2026-04-05").date()
+    )
     note_document = build.document_of(note)
     assert (note_document.iban, note_document.payment_reference, note_document.payment_code) == ("", "", ())
 

@@ -60,7 +60,8 @@ def test_a_period_of_17_days_owes_17_of_28_parts_of_the_fee(lab: Tenant) -> None
 
 def test_one_close_bills_both_periods_that_begin_in_the_month(lab: Tenant) -> None:
     outcome = closed("2026-03", lab, on="2026-04-21")
-    assert (outcome.total.text, [each.total.text for each in outcome.beside]) == ("28.00", ["17.00"])  # type: ignore[union-attr]
+    totals = [document.total.text for document in outcome.related_documents]
+    assert (outcome.total.text, totals) == ("28.00", ["17.00"])  # type: ignore[union-attr]
     assert "Two periods begin in this month; 20 Mar \N{EN DASH} 19 Apr 2026 is the second." in outcome.note
     assert fees(lab)[2:] == [("03-03", "1700"), ("03-20", "2800")]
     assert closed("2026-03", lab, on="2026-04-22").outcome == "already issued"
@@ -72,7 +73,8 @@ def test_a_dry_run_previews_both_periods_and_keeps_neither(
     lab: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (outcome,) = close("2026-03", lab, on="2026-04-21", rehearse=True)
-    assert (outcome.total.text, [each.total.text for each in outcome.beside]) == ("28.00", ["17.00"])  # type: ignore[union-attr]
+    totals = [document.total.text for document in outcome.related_documents]
+    assert (outcome.total.text, totals) == ("28.00", ["17.00"])  # type: ignore[union-attr]
     assert outcome.change is not None
     assert (outcome.change.since, outcome.change.number) == ("3 Mar \N{EN DASH} 19 Mar 2026", "")
     assert lab.invoices.count() == 1
@@ -106,7 +108,8 @@ SECOND, THIRD = "20 Mar \N{EN DASH} 24 Mar 2026", "25 Mar \N{EN DASH} 24 Apr 202
 
 def test_one_close_bills_all_three_periods_that_begin_in_the_month(moved_twice: Tenant) -> None:
     outcome = closed("2026-03", moved_twice, on="2026-04-26")
-    assert (outcome.total.text, [each.total.text for each in outcome.beside]) == ("28.00", ["19.00", "5.00"])  # type: ignore[union-attr]
+    totals = [document.total.text for document in outcome.related_documents]
+    assert (outcome.total.text, totals) == ("28.00", ["19.00", "5.00"])  # type: ignore[union-attr]
     assert f"Three periods begin in this month; {SECOND}, {THIRD} follow." in outcome.note
     assert fees(moved_twice)[2:] == [("03-03", "200"), ("03-03", "1700"), ("03-20", "500"), ("03-25", "2800")]
     assert closed("2026-03", moved_twice, on="2026-04-27").outcome == "already issued"
@@ -128,7 +131,8 @@ def test_op_approves_each_period_of_the_month_as_it_waits(lab: Tenant) -> None:
     ApprovalLimit.objects.create(measure=ApprovalMetric.TOTAL, currency="USD", limit=10)
     for total, related_totals in (("17.00", []), ("28.00", ["17.00"]), ("28.00", [])):
         outcome = closed("2026-03", lab, on="2026-04-21")
-        assert (outcome.total.text, [each.total.text for each in outcome.beside]) == (total, related_totals)  # type: ignore[union-attr]
+        totals = [document.total.text for document in outcome.related_documents]
+        assert (outcome.total.text, totals) == (total, related_totals)  # type: ignore[union-attr]
         if related_totals:
             assert outcome.outcome == "waiting for approval"
             assert "20 Mar \N{EN DASH} 19 Apr 2026 begins in the same month and is open" in outcome.note
@@ -142,11 +146,11 @@ def test_what_waits_is_counted_though_another_period_of_the_month_is_issued(
     lab: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ApprovalLimit.objects.create(measure=ApprovalMetric.TOTAL, currency="USD", limit=20)
-    run = close_runs.ask(
+    run = close_runs.request_run(
         month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-21"), accept_incomplete="read"
     )
-    close_runs.perform(run.pk, clock=lambda: at("2026-04-21"))
-    counts = [(each.outcome, each.tenants, each.total) for each in close_runs.counts(run)]
+    close_runs.perform_run(run.pk, clock=lambda: at("2026-04-21"))
+    counts = [(each.outcome, each.tenants, each.total) for each in close_runs.count_outcomes(run)]
     assert counts == [("waiting for approval", 1, 28_00), ("issued", 1, 17_00)]
 
 

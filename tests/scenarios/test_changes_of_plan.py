@@ -171,7 +171,7 @@ def test_case_050_a_used_version_is_followed_by_another_and_old_invoices_come_ou
     engine.rate_tenants([vision])
 
     march = BillingPeriod.objects.get(tenant=vision, start=at("2026-03-01"))
-    assert statements.pending(tenant=vision, period=march).lines == []
+    assert statements.make_statement(tenant=vision, period=march).lines == []
     closed("2026-04", vision)
     assert billed(vision, "2026-04") == [("2026-04", "Base fee flat", "120.00")]
 

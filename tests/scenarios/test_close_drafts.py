@@ -34,12 +34,12 @@ def lab() -> Tenant:
 
 def drafts(lab: Tenant, *, month: int = 3) -> Drafts[InvoiceDocument]:
     moment = at("2026-05-03")
-    return draft_previews.read_each(
+    return draft_previews.read_drafts(
         tenant=lab,
         year=2026,
         month=month,
         moment=moment,
-        read=lambda row: draft_previews.document_of(row, moment=moment),
+        read=lambda row: draft_previews.load_document(row, moment=moment),
     )
 
 

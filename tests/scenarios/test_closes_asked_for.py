@@ -42,27 +42,27 @@ def labs() -> list[Tenant]:
 def asked(
     kind: CloseKind = CloseKind.REHEARSAL, *, by: str = "op@cluster.example", accept_incomplete: str = ""
 ) -> CloseRun:
-    return close_runs.ask(
+    return close_runs.request_run(
         month="2026-03", kind=kind, by=by, moment=at(APRIL), accept_incomplete=accept_incomplete
     )
 
 
 def stand(run: CloseRun) -> dict[str, int]:
-    return {tally.outcome: tally.tenants for tally in close_runs.counts(run)}
+    return {tally.outcome: tally.tenants for tally in close_runs.count_outcomes(run)}
 
 
 def test_a_rehearsal_is_kept_and_nothing_else_is(labs: list[Tenant]) -> None:
     run = asked()
-    assert close_runs.perform(run.pk, clock=clock())
+    assert close_runs.perform_run(run.pk, clock=clock())
 
     run.refresh_from_db()
     assert (run.done, run.total, run.ended_at, run.error) == (31, 31, at(APRIL), "")
     assert stand(run) == {"issued": 30, "blocked": 1}
-    assert [(tally.currency, tally.total) for tally in close_runs.counts(run) if tally.currency] == [
+    assert [(tally.currency, tally.total) for tally in close_runs.count_outcomes(run) if tally.currency] == [
         ("USD", 6000)
     ]
-    assert close_runs.in_the_way(run) == [("unpriced", 1)]
-    (blocked,) = close_runs.results(run, code="unpriced", limit=10)[0]
+    assert close_runs.count_blocks(run) == [("unpriced", 1)]
+    (blocked,) = close_runs.list_results(run, code="unpriced", limit=10)[0]
     assert blocked.told["blocks"][0]["sentence"].startswith("No price covers 1.00 GPU-hours")
     assert not Invoice.objects.exists()
     assert not InvoiceSeries.objects.exists()
@@ -70,13 +70,13 @@ def test_a_rehearsal_is_kept_and_nothing_else_is(labs: list[Tenant]) -> None:
 
 def test_what_is_issued_is_numbered_and_told_with_its_invoice(labs: list[Tenant]) -> None:
     run = asked(CloseKind.ISSUE)
-    close_runs.perform(run.pk, clock=clock())
+    close_runs.perform_run(run.pk, clock=clock())
 
-    rows, more = close_runs.results(run, outcomes=["issued"], limit=29)
+    rows, more = close_runs.list_results(run, outcomes=["issued"], limit=29)
     assert [rows[0].number, rows[-1].number] == ["INV-2026-0001", "INV-2026-0029"]
-    assert [row.number for row in close_runs.results(run, outcomes=["issued"], after=more, limit=29)[0]] == [
-        "INV-2026-0030"
-    ]
+    assert [
+        row.number for row in close_runs.list_results(run, outcomes=["issued"], after=more, limit=29)[0]
+    ] == ["INV-2026-0030"]
     assert Invoice.objects.filter(issued_on="2026-04-03").count() == 30
 
 
@@ -87,19 +87,19 @@ def test_two_operators_at_once_close_a_month_once(labs: list[Tenant]) -> None:
     ):
         asked(by="oda@cluster.example")
     run = CloseRun.objects.get()
-    close_runs.perform(run.pk, clock=clock())
-    assert not close_runs.perform(run.pk, clock=clock())
+    close_runs.perform_run(run.pk, clock=clock())
+    assert not close_runs.perform_run(run.pk, clock=clock())
     assert Invoice.objects.count() == 30
 
     again = asked(CloseKind.ISSUE, by="oda@cluster.example")
-    close_runs.perform(again.pk, clock=clock())
+    close_runs.perform_run(again.pk, clock=clock())
     assert stand(again) == {"already issued": 30, "blocked": 1}
     assert Invoice.objects.count() == 30
     assert set(CloseResult.objects.values_list("run", flat=True)) == {again.pk}
 
 
 def test_a_run_whose_worker_dies_is_gone_on_with(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
-    run, close = asked(CloseKind.ISSUE), month_close.close
+    run, close = asked(CloseKind.ISSUE), month_close.close_month
     times = iter(range(100))
 
     def dies(**options: object) -> object:
@@ -107,13 +107,13 @@ def test_a_run_whose_worker_dies_is_gone_on_with(labs: list[Tenant], monkeypatch
             raise SystemExit("killed")
         return close(**options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(month_close, "close", dies)
+    monkeypatch.setattr(month_close, "close_month", dies)
     with pytest.raises(SystemExit):
-        close_runs.perform(run.pk, clock=clock())
+        close_runs.perform_run(run.pk, clock=clock())
     run.refresh_from_db()
     assert (run.done, run.ended_at) == (25, None)
 
-    assert close_runs.perform(run.pk, clock=clock())
+    assert close_runs.perform_run(run.pk, clock=clock())
     run.refresh_from_db()
     assert (run.done, run.total, run.attempts) == (31, 31, 1)
     assert Invoice.objects.filter(number="INV-2026-0030").exists()
@@ -124,7 +124,9 @@ def test_what_a_worker_does_late_is_dated_when_it_is_done(
     labs: list[Tenant],
 ) -> None:
     """Asked for on 31 March, begun on 3 April, and gone on with on 5 April."""
-    run = close_runs.ask(month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-03-31 20:00"))
+    run = close_runs.request_run(
+        month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-03-31 20:00")
+    )
     times = iter((at(APRIL), at(APRIL)))
 
     def until_killed() -> datetime:
@@ -134,9 +136,9 @@ def test_what_a_worker_does_late_is_dated_when_it_is_done(
         return moment
 
     with pytest.raises(SystemExit):
-        close_runs.perform(run.pk, clock=until_killed)
+        close_runs.perform_run(run.pk, clock=until_killed)
     assert Invoice.objects.filter(issued_on="2026-04-03").count() == 25
-    close_runs.perform(run.pk, clock=clock("2026-04-05 09:00"))
+    close_runs.perform_run(run.pk, clock=clock("2026-04-05 09:00"))
     assert Invoice.objects.filter(issued_on="2026-04-05").count() == 5
     assert set(BillingPeriod.objects.filter(tenant=labs[29]).values_list("closed_at", flat=True)) == {
         at("2026-04-05 09:00")
@@ -146,7 +148,7 @@ def test_what_a_worker_does_late_is_dated_when_it_is_done(
 def test_a_run_that_kills_every_worker_is_given_up(labs: list[Tenant]) -> None:
     run = asked()
     CloseRun.objects.update(attempts=close_runs.ATTEMPTS)
-    close_runs.perform(run.pk, clock=clock())
+    close_runs.perform_run(run.pk, clock=clock())
     run.refresh_from_db()
     assert run.error == "It was begun several times and never ended: the worker's log says why. Ask again."
     assert asked().month == "2026-03"
@@ -164,8 +166,8 @@ def test_a_run_that_gets_on_is_not_given_up_however_often_workers_are_replaced(l
         return moment
 
     with pytest.raises(SystemExit):
-        close_runs.perform(run.pk, clock=until_replaced)
-    close_runs.perform(run.pk, clock=clock())
+        close_runs.perform_run(run.pk, clock=until_replaced)
+    close_runs.perform_run(run.pk, clock=clock())
     run.refresh_from_db()
     assert (run.done, run.error) == (31, "")
 
@@ -194,7 +196,7 @@ def test_case_011_months_that_were_asked_for_while_nothing_ran_are_made_once_in_
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     ingest(cluster, a_job(), a_job(started="2026-04-02 10:00", ended="2026-04-02 12:00"))
     runs = [
-        close_runs.ask(month=month, kind=CloseKind.ISSUE, by="op@cluster.example", moment=at(moment))
+        close_runs.request_run(month=month, kind=CloseKind.ISSUE, by="op@cluster.example", moment=at(moment))
         for month, moment in (("2026-03", APRIL), ("2026-04", "2026-05-03 09:00"))
     ]
     assert not Invoice.objects.exists()
@@ -206,10 +208,10 @@ def test_case_011_months_that_were_asked_for_while_nothing_ran_are_made_once_in_
     tasks.closes_due()
     tasks.closes_due()  # it wakes again before a worker has taken up the first
     assert sent == [run.pk for run in runs] * 2
-    assert not close_runs.perform(
+    assert not close_runs.perform_run(
         runs[1].pk, clock=clock("2026-05-06 09:00")
     )  # a second worker: March is first
-    did = [close_runs.perform(run_id, clock=clock("2026-05-06 09:00")) for run_id in sent]
+    did = [close_runs.perform_run(run_id, clock=clock("2026-05-06 09:00")) for run_id in sent]
     tasks.closes_due()
 
     assert (did, len(sent)) == ([True, True, False, False], 4)
@@ -219,26 +221,26 @@ def test_case_011_months_that_were_asked_for_while_nothing_ran_are_made_once_in_
         ("INV-2026-0001", at("2026-03-01"), "2026-05-06", 200),
         ("INV-2026-0002", at("2026-04-01"), "2026-05-06", 400),
     ]
-    assert not close_runs.perform(runs[0].pk, clock=clock("2026-05-07 09:00"))
+    assert not close_runs.perform_run(runs[0].pk, clock=clock("2026-05-07 09:00"))
     assert issued.count() == 2
 
 
 def test_the_reason_for_billing_although_usage_is_missing_is_kept(labs: list[Tenant]) -> None:
     labs[0].ownerships.get().account.cluster.__class__.objects.update(complete_through=None)
     run = asked(CloseKind.ISSUE)
-    close_runs.perform(run.pk, clock=clock())
+    close_runs.perform_run(run.pk, clock=clock())
     assert stand(run) == {"blocked": 31}
-    assert close_runs.in_the_way(run) == [("incomplete", 31), ("unpriced", 1)]
+    assert close_runs.count_blocks(run) == [("incomplete", 31), ("unpriced", 1)]
 
     run = asked(CloseKind.ISSUE, accept_incomplete=" slurmdbd was lost ")
-    close_runs.perform(run.pk, clock=clock())
+    close_runs.perform_run(run.pk, clock=clock())
     assert Invoice.objects.first().terms["accepted_incomplete"] == "slurmdbd was lost"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("month", ["2026-05", "1999-12", "2026-13", "march"])
 def test_a_month_that_cannot_be_closed_is_refused(month: str) -> None:
     with pytest.raises(RunError):
-        close_runs.ask(month=month, kind=CloseKind.ISSUE, by="op", moment=at(APRIL))
+        close_runs.request_run(month=month, kind=CloseKind.ISSUE, by="op", moment=at(APRIL))
 
 
 def test_the_database_lets_one_run_of_a_month_go_on() -> None:

@@ -228,7 +228,7 @@ def test_case_059_a_tenant_renamed_keeps_its_old_documents(vision: Tenant) -> No
     assert (april.buyer["name"], april.buyer["vat_id"], total(april)) == ("Vision GmbH", "DE9", "2.38")
     first = bytes(InvoiceDocument.objects.get(invoice=march).pdf)
     outbox.drain()
-    month_close.close(tenants=[vision], year=2026, month=3, moment=at("2026-06-01"))
+    month_close.close_month(tenants=[vision], year=2026, month=3, moment=at("2026-06-01"))
     assert bytes(InvoiceDocument.objects.get(invoice=march).pdf) == first
 
 

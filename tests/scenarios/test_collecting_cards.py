@@ -16,7 +16,7 @@ from billing.models import (
 )
 from billing.payments import attempts, checkout_sessions, gateway_access, refunds, saved_methods
 from billing.payments.attempts import NotChargeable
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import settlement
 from billing.rules.money import Money
@@ -210,10 +210,10 @@ def test_a_card_that_was_refused_meanwhile_is_not_preferred_and_the_other_one_st
     scenario: Scenario,
 ) -> None:
     first, second = scenario.save_card(), scenario.save_card("5555555555554444")
-    saved_methods.mark(first.external_id, MethodState.REFUSED)
-    with pytest.raises(CollectingError, match="visa …4242 cannot be charged any more"):
-        saved_methods.prefer(method=first)
-    saved_methods.prefer(method=second)
+    saved_methods.set_state(first.external_id, MethodState.REFUSED)
+    with pytest.raises(CollectionError, match="visa …4242 cannot be charged any more"):
+        saved_methods.make_preferred(method=first)
+    saved_methods.make_preferred(method=second)
     assert list(SavedMethod.objects.filter(preferred=True)) == [second]
 
 
@@ -265,25 +265,25 @@ def test_case_082_and_collecting_case_26_what_a_credit_note_takes_back_is_given_
     first = credited(scenario, "1.00")
     second = credited(scenario, "2.00")
     for note in (first, second):
-        for row in refunds.prepare(credit_note=note, who="op", moment=scenario.now):
-            refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
+        for row in refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now):
+            refunds.follow_refund(refund=row, gateway=scenario.gateway, moment=scenario.now)
     assert list(PaymentRefund.objects.order_by("made_at", "amount").values_list("amount", "state")) == [
         (100, "succeeded"),
         (200, "succeeded"),
     ]
     assert scenario.paid == "1.00"
     with pytest.raises(
-        CollectingError, match="Nothing that was paid through the gateway is to be given back"
+        CollectionError, match="Nothing that was paid through the gateway is to be given back"
     ):
-        refunds.prepare(credit_note=second, who="op", moment=scenario.now)
+        refunds.prepare_refunds(credit_note=second, who="op", moment=scenario.now)
     scenario.books_agree()
 
 
 def test_case_083_and_collecting_case_26_a_refund_that_comes_back_is_owed_again(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    (row,) = refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
-    refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
+    (row,) = refunds.prepare_refunds(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
+    refunds.follow_refund(refund=row, gateway=scenario.gateway, moment=scenario.now)
     assert scenario.paid == "3.00"
     row.refresh_from_db()
     scenario.stripe.dashboard.fail_refund(row.external_id or "")
@@ -295,20 +295,20 @@ def test_case_083_and_collecting_case_26_a_refund_that_comes_back_is_owed_again(
 def test_collecting_case_30_what_is_too_little_too_much_or_nothing_is_not_sent(
     scenario: Scenario,
 ) -> None:
-    assert attempts.chargeable(0, "USD") == NotChargeable("Nothing is due.")
-    assert attempts.chargeable(-400, "USD") == NotChargeable("Nothing is due.")
-    assert isinstance(attempts.chargeable(49, "USD"), NotChargeable)
-    assert attempts.chargeable(50, "USD") == (50, 0)
-    assert isinstance(attempts.chargeable(29, "GBP"), NotChargeable)
-    assert attempts.chargeable(99_999_999, "USD") == (99_999_999, 0)
-    assert isinstance(attempts.chargeable(100_000_000, "USD"), NotChargeable)
+    assert attempts.chargeable_amount(0, "USD") == NotChargeable("Nothing is due.")
+    assert attempts.chargeable_amount(-400, "USD") == NotChargeable("Nothing is due.")
+    assert isinstance(attempts.chargeable_amount(49, "USD"), NotChargeable)
+    assert attempts.chargeable_amount(50, "USD") == (50, 0)
+    assert isinstance(attempts.chargeable_amount(29, "GBP"), NotChargeable)
+    assert attempts.chargeable_amount(99_999_999, "USD") == (99_999_999, 0)
+    assert isinstance(attempts.chargeable_amount(100_000_000, "USD"), NotChargeable)
 
 
 def test_case_053_yen_are_whole_and_dinars_end_in_nought() -> None:
-    assert attempts.chargeable(1234, "JPY") == (1234, 0)
-    assert attempts.chargeable(5124, "KWD") == (5120, 4)
-    assert attempts.chargeable(1234, "ISK") == (123400, 0)
-    assert attempts.chargeable(500, "UGX") == (50000, 0)
+    assert attempts.chargeable_amount(1234, "JPY") == (1234, 0)
+    assert attempts.chargeable_amount(5124, "KWD") == (5120, 4)
+    assert attempts.chargeable_amount(1234, "ISK") == (123400, 0)
+    assert attempts.chargeable_amount(500, "UGX") == (50000, 0)
 
 
 def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_it() -> None:
@@ -316,7 +316,7 @@ def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_
     with a_scenario(currency="KWD", price="2.562") as scenario:
         scenario.save_card()
         scenario.collect()
-        stand = settlement.balance(invoice=scenario.invoice, on=scenario.now.date())
+        stand = settlement.load_balance(invoice=scenario.invoice, on=scenario.now.date())
         assert (scenario.taken, stand.paid.text, stand.written_off.text, stand.due.text) == (
             [5120],
             "5.120",
@@ -335,7 +335,7 @@ def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_
             reference="by transfer",
             recorded_by="op",
         )
-        stand = settlement.balance(invoice=scenario.invoice, on=scenario.now.date())
+        stand = settlement.load_balance(invoice=scenario.invoice, on=scenario.now.date())
         assert (stand.paid.text, stand.written_off.text, stand.settlement) == ("5.124", "0.000", "paid")
         assert scenario.stripe.violations == []
 
@@ -362,16 +362,18 @@ def test_what_waited_for_a_key_over_a_weekend_was_never_sent_and_is_charged_anew
     scenario.books_agree()
 
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/payment/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/payment/"
+)
 
 
 def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once(scenario: Scenario) -> None:
     speech = a_tenant("speech-lab")
-    open_page = checkout_sessions.card_page(
+    open_page = checkout_sessions.open_card_page(
         tenant=speech, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    offboarding.archive(tenant=speech, by="Op", why="Contract ended", moment=scenario.now)
-    offboarding.erase(tenant=speech, moment=scenario.now)
+    offboarding.archive_tenant(tenant=speech, by="Op", why="Contract ended", moment=scenario.now)
+    offboarding.erase_tenant(tenant=speech, moment=scenario.now)
     scenario.stripe.dashboard.pay(open_page.external_id or "")
     scenario.wait(minutes=20)
     for _ in range(2):
@@ -384,8 +386,8 @@ def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once
 def test_a_card_that_was_erased_stays_so_when_its_network_renews_it(scenario: Scenario) -> None:
     speech = a_tenant("speech-lab")
     card = scenario.save_card_of(speech)
-    offboarding.archive(tenant=speech, by="Op", why="Contract ended", moment=scenario.now)
-    offboarding.erase(tenant=speech, moment=scenario.now)
+    offboarding.archive_tenant(tenant=speech, by="Op", why="Contract ended", moment=scenario.now)
+    offboarding.erase_tenant(tenant=speech, moment=scenario.now)
     scenario.stripe.dashboard.renew_card(card.external_id, month=12, year=2041)
     scenario.collect()
     card.refresh_from_db()

@@ -14,7 +14,9 @@ from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 ASKS_ONCE, ALWAYS_ASKS = "4000002500003155", "4000002760003184"
 
 
@@ -28,7 +30,7 @@ def april(scenario: Scenario) -> Invoice:
 
 
 def paid(scenario: Scenario, invoice: Invoice) -> tuple[str, str]:
-    stand = settlement.balance(invoice=invoice, on=scenario.now.date())
+    stand = settlement.load_balance(invoice=invoice, on=scenario.now.date())
     return stand.settlement.value, stand.paid.text
 
 
@@ -75,7 +77,7 @@ def test_collecting_case_15_a_card_that_always_asks_is_answered_on_the_page_each
 def answered(scenario: Scenario, invoice: Invoice) -> None:
     """Ann pays on the page, and says to her bank that it is her. No round of the days after charges anything."""
     scenario.wait(minutes=1)
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=invoice, gateway=scenario.gateway, back=BACK, who="ann@vision.example", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "", ALWAYS_ASKS, passes=True)

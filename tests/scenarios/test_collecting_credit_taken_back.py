@@ -36,7 +36,7 @@ def scenario() -> Iterator[Scenario]:
             tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=scenario.now
         )
         attempt = a_top_up(card, Wallet.objects.get(), 50_00, now=scenario.now)
-        attempts.follow(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
+        attempts.follow_attempt(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
         scenario.lab.billing_account.automatic = False
         scenario.lab.billing_account.save()
         yield scenario
@@ -181,7 +181,7 @@ def test_what_was_given_back_is_not_bought_again_by_itself_until_it_is_set_anew(
         scenario.wait(minutes=1)
         scenario.collect()
     assert (balance(), scenario.taken) == ("0.00", [50_00])
-    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=scenario.now)
+    stand = automatic.check_readiness(AutomaticTopUp.objects.get(), moment=scenario.now)
     assert stand.stopped.startswith("Stopped: credit that was bought was given back")
     scenario.wait(minutes=1)
     set_rule()

@@ -8,7 +8,7 @@ from billing.dunning import upcoming_steps
 from billing.models import UNEXPLAINED, Difference, PaymentAttempt, PaymentDispute, PaymentRefund
 from billing.payments import disputes, manual_review, refunds
 from billing.payments.attempts import NotChargeable
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.receivables import settlement
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
@@ -48,9 +48,9 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(
         [],
     )
     with pytest.raises(
-        CollectingError, match="Nothing that was paid through the gateway is to be given back"
+        CollectionError, match="Nothing that was paid through the gateway is to be given back"
     ):
-        refunds.prepare(credit_note=note, who="op", moment=scenario.now)
+        refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
 
 
 def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scenario: Scenario) -> None:
@@ -62,13 +62,17 @@ def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scen
     credited(scenario, "1.00")
     note = credited(scenario, "1.00")
     assert PaymentRefund.objects.get().dealt_with == "Credited by CN-2026-0002, beside others."
-    (rest,) = refunds.prepare(credit_note=note, who="op", moment=scenario.now)
+    (rest,) = refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
     assert rest.amount == 50
 
 
 def asked(scenario: Scenario) -> list[str]:
     """What Op's page asks to be done about what was given back."""
-    return [each.sentence for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"]
+    return [
+        each.sentence
+        for each in upcoming_steps.list_review_items(moment=scenario.now)
+        if each.what == "Refund"
+    ]
 
 
 def test_what_was_given_back_at_stripe_because_it_was_paid_twice_asks_for_nothing(scenario: Scenario) -> None:
@@ -106,7 +110,7 @@ def test_a_credit_note_after_that_is_given_back_itself(scenario: Scenario) -> No
     assert scenario.paid == "5.00"
     note = credited(scenario, "1.00")
     assert not PaymentRefund.objects.exclude(credit_note=None, dealt_with="").exists()
-    (back,) = refunds.prepare(credit_note=note, who="op", moment=scenario.now)
+    (back,) = refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
     assert back.amount == 100
 
 
@@ -141,11 +145,11 @@ def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged
         "1.50 USD were given back at the gateway, and are owed again: write a credit note"
     )
     row = PaymentRefund.objects.get()
-    with pytest.raises(CollectingError, match="Say why it is owed all the same"):
-        manual_review.stays_owed(refund=row, who="op", why=" ")
-    manual_review.stays_owed(refund=row, who="op", why="By mistake")
-    with pytest.raises(CollectingError, match="It is said already"):
-        manual_review.stays_owed(refund=row, who="op", why="Again")
+    with pytest.raises(CollectionError, match="Say why it is owed all the same"):
+        manual_review.keep_refund_owed(refund=row, who="op", why=" ")
+    manual_review.keep_refund_owed(refund=row, who="op", why="By mistake")
+    with pytest.raises(CollectionError, match="It is said already"):
+        manual_review.keep_refund_owed(refund=row, who="op", why="Again")
     scenario.wait(hours=1)
     scenario.collect()
     assert (scenario.paid, scenario.standing, asked(scenario)) == ("4.00", "paid", [])
@@ -160,8 +164,8 @@ def test_collecting_case_28_a_dispute_stops_collection_and_a_lost_one_is_owed_ag
     dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
     assert (scenario.paid, scenario.standing) == ("4.00", "disputed")
-    with pytest.raises(CollectingError):
-        refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
+    with pytest.raises(CollectionError):
+        refunds.prepare_refunds(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
     scenario.stripe.dashboard.lose_dispute(dispute)
     scenario.collect()
     scenario.wait(days=30)
@@ -190,9 +194,9 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
     scenario.stripe.dashboard.inquire(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
     assert (scenario.paid, scenario.standing) == ("4.00", "disputed")
-    (look,) = upcoming_steps.to_look_at(moment=scenario.now)
+    (look,) = upcoming_steps.list_review_items(moment=scenario.now)
     assert look.sentence == "A bank asks about 4.00 USD: answer it at the gateway, or give it back."
-    refunds.prepare(credit_note=credited(scenario, "4.00"), who="op", moment=scenario.now)
+    refunds.prepare_refunds(credit_note=credited(scenario, "4.00"), who="op", moment=scenario.now)
     scenario.collect()
     scenario.wait(minutes=20)
     scenario.collect()
@@ -217,8 +221,8 @@ def test_an_inquiry_that_is_not_answered_becomes_a_dispute(scenario: Scenario) -
     scenario.collect()
     disputes.apply_dispute(dispute, moment=scenario.now)  # what was read before comes late
     assert (scenario.standing, PaymentDispute.objects.get().state) == ("disputed", "open")
-    with pytest.raises(CollectingError):
-        refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
+    with pytest.raises(CollectionError):
+        refunds.prepare_refunds(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
     scenario.stripe.dashboard.lose_dispute(inquiry)
     scenario.collect()
     assert (scenario.paid, scenario.standing) == ("0.00", "charged_back")

@@ -12,7 +12,7 @@ from billing.invoicing import voids
 from billing.invoicing.voids import VoidError
 from billing.models import BillingAccount, CheckoutSession, GatewayEvent, Payment, PaymentAttempt
 from billing.payments import attempts, checkout_sessions, manual_review
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.receivables import settlement
 from billing.rules.money import Money
 from tests.collecting import Scenario, a_scenario
@@ -21,7 +21,9 @@ from tests.owner import as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 FORGET = (
@@ -44,7 +46,7 @@ def scenario() -> Iterator[Scenario]:
 
 
 def a_page(scenario: Scenario) -> CheckoutSession:
-    return checkout_sessions.pay_page(
+    return checkout_sessions.open_payment_page(
         invoice=scenario.invoice,
         gateway=scenario.gateway,
         back=BACK,
@@ -156,7 +158,9 @@ def test_a_debit_that_takes_days_is_under_way_until_its_bank_has_paid() -> None:
         scenario.collect()
         assert (scenario.states, scenario.paid) == (["processing"], "0.00")
         with pytest.raises(VoidError, match="A payment of INV-2026-0001 is under way"):
-            voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
+            voids.void_invoice(
+                invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date()
+            )
         scenario.collect()
         assert scenario.states == ["processing"]
         scenario.stripe.dashboard.end_debit(PaymentAttempt.objects.get().external_id or "", settles=True)
@@ -207,16 +211,16 @@ def test_case_080_what_was_paid_twice_is_to_be_given_back_and_seen(scenario: Sce
         recorded_by="op",
     )
     scenario.collect()
-    stand = settlement.balance(invoice=scenario.invoice, on=scenario.now.date())
+    stand = settlement.load_balance(invoice=scenario.invoice, on=scenario.now.date())
     assert (stand.paid.text, stand.due.text, stand.settlement.value) == ("8.00", "-4.00", "paid")
 
 
 def test_an_invoice_that_is_made_void_has_no_page_to_pay_on(scenario: Scenario) -> None:
     page = a_page(scenario)
     with pytest.raises(VoidError, match="A page to pay INV-2026-0001 is open"):
-        voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
-    checkout_sessions.withdraw(invoice=scenario.invoice, moment=scenario.now)
-    voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
+        voids.void_invoice(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
+    checkout_sessions.withdraw_pages(invoice=scenario.invoice, moment=scenario.now)
+    voids.void_invoice(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
     page.refresh_from_db()
     assert (page.state, scenario.stripe.objects("checkout.session")[0]["status"]) == ("expired", "expired")
 
@@ -241,7 +245,7 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     assert "is for INV-2026-0077, which is not known here" in in_review.why
 
     for event in GatewayEvent.objects.filter(state="review"):
-        manual_review.dealt_with(
+        manual_review.settle_event(
             event=event, who="op", why="given back in the dashboard", moment=scenario.now
         )
     in_review.refresh_from_db()
@@ -262,7 +266,7 @@ def test_nothing_is_charged_while_what_was_told_of_cannot_be_read(scenario: Scen
 
 def test_an_attempt_that_waited_while_a_transfer_came_is_not_sent(scenario: Scenario) -> None:
     scenario.save_card()
-    attempt = attempts.prepare(
+    attempt = attempts.prepare_attempt(
         invoice=scenario.invoice,
         customer=BillingAccount.objects.get().customer or "",
         moment=scenario.now,
@@ -287,8 +291,8 @@ def test_people_say_what_became_of_an_attempt_that_nobody_can_tell_of(scenario: 
     scenario.wait(hours=25)
     scenario.collect()
     assert scenario.states == ["needs_review"]
-    with pytest.raises(CollectingError, match="Say how you know"):
-        manual_review.not_made(attempt=PaymentAttempt.objects.get(), why=" ")
-    manual_review.not_made(attempt=PaymentAttempt.objects.get(), why="Stripe's log has no such request.")
+    with pytest.raises(CollectionError, match="Say how you know"):
+        manual_review.mark_unpaid(attempt=PaymentAttempt.objects.get(), why=" ")
+    manual_review.mark_unpaid(attempt=PaymentAttempt.objects.get(), why="Stripe's log has no such request.")
     scenario.collect()
     assert (scenario.states, scenario.taken, scenario.paid) == (["canceled", "succeeded"], [400], "4.00")

@@ -17,7 +17,9 @@ from tests.collecting import Scenario, a_scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def silent_broker(settings: Any) -> Iterator[None]:
 
 @pytest.mark.usefixtures("silent_broker")
 def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(scenario: Scenario) -> None:
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
@@ -61,7 +63,7 @@ def test_no_sender_of_tasks_waits_for_ever_for_a_broker(settings: Any) -> None:
 
 
 def test_a_key_of_the_other_mode_is_said_and_stripe_tells_again_later(scenario: Scenario) -> None:
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")

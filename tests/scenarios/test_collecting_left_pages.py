@@ -17,11 +17,13 @@ from tests.web.house import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/stopped/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/stopped/"
+)
 
 
 def a_page(scenario: Scenario) -> CheckoutSession:
-    return checkout_sessions.pay_page(
+    return checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
 
@@ -108,13 +110,13 @@ def test_a_refund_over_which_stripe_failed_is_looked_for_for_hours_before_it_cou
 ) -> None:
     scenario.save_card()
     scenario.collect()
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=scenario.invoice, reason="Slow.", by="op", on=scenario.now.date(), net=Money.of("1.00", "USD")
     )
-    (row,) = refunds.prepare(credit_note=note, who="op", moment=scenario.now)
+    (row,) = refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
     scenario.stripe.faults.server_error("POST /v1/refunds", effect=False)
     with pytest.raises(GatewayError):
-        refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
+        refunds.follow_refund(refund=row, gateway=scenario.gateway, moment=scenario.now)
     scenario.wait(hours=2)
     scenario.collect()
     assert PaymentRefund.objects.get().state == "unknown"

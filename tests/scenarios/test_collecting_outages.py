@@ -13,7 +13,9 @@ from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 def told_of(scenario: Scenario, *names: str) -> None:
@@ -50,7 +52,7 @@ def test_a_round_ends_after_three_calls_without_an_answer_and_the_next_one_goes_
 
 def test_what_brings_no_answer_each_time_keeps_nothing_else_from_being_applied(scenario: Scenario) -> None:
     told_of(scenario, "du_1", "du_2", "du_3", "du_4")
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
@@ -71,7 +73,7 @@ def test_a_round_that_takes_long_keeps_when_each_call_was_made(scenario: Scenari
         now += timedelta(minutes=20)
         return now
 
-    collection_run.run(gateway=scenario.gateway, clock=clock)
+    collection_run.run_collection(gateway=scenario.gateway, clock=clock)
     attempt = PaymentAttempt.objects.get()
     assert attempt.made_at > scenario.now + timedelta(minutes=40)
     assert scenario.taken == [400]

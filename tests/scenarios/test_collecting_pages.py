@@ -9,7 +9,7 @@ from billing.invoicing.voids import VoidError
 from billing.models import CheckoutSession, GatewayEvent, PaymentAttempt
 from billing.payments import attempts, chargeable_invoices, checkout_sessions, webhook_events
 from billing.payments.attempts import NotChargeable
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import settlement
 from billing.rules.money import Money
@@ -17,11 +17,13 @@ from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 def a_page(scenario: Scenario, *, who: str = "ann@vision.example") -> CheckoutSession:
-    return checkout_sessions.pay_page(
+    return checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who=who, moment=scenario.now
     )
 
@@ -32,16 +34,16 @@ def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(scena
     page = a_page(scenario)
     scenario.stripe.dashboard.pay(page.external_id or "")
     for event in scenario.gateway.events(since=0):
-        webhook_events.store(event, moment=scenario.now)
+        webhook_events.store_event(event, moment=scenario.now)
     session_event = GatewayEvent.objects.get(object_kind="checkout.session")
     scenario.stripe.faults.cut_before("GET /v1/payment_intents*")
     with pytest.raises(GatewayError):
-        webhook_events.apply(session_event, gateway=scenario.gateway, moment=scenario.now)
+        webhook_events.apply_event(session_event, gateway=scenario.gateway, moment=scenario.now)
 
     assert scenario.charge() == NotChargeable("A page to pay on is open.")
     with pytest.raises(VoidError):
-        voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
-    webhook_events.apply(
+        voids.void_invoice(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
+    webhook_events.apply_event(
         GatewayEvent.objects.get(pk=session_event.pk), gateway=scenario.gateway, moment=scenario.now
     )
     scenario.collect()
@@ -59,12 +61,12 @@ def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything
     PaymentAttempt.objects.update(page_used=True)  # and the worker died
 
     assert attempts.is_under_way(scenario.invoice)
-    assert chargeable_invoices.invoices(moment=scenario.now, limit=9) == []
+    assert chargeable_invoices.list_chargeable(moment=scenario.now, limit=9) == []
     assert scenario.charge() == NotChargeable("A payment is under way.")
-    with pytest.raises(CollectingError, match="A payment of this invoice is under way"):
+    with pytest.raises(CollectionError, match="A payment of this invoice is under way"):
         a_page(scenario)
     with pytest.raises(VoidError, match="A payment of INV-2026-0001 is under way"):
-        voids.void(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
+        voids.void_invoice(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
     scenario.collect()
     assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
     scenario.books_agree()
@@ -121,7 +123,7 @@ def test_a_page_that_was_just_used_is_not_paid_again(scenario: Scenario) -> None
     page = a_page(scenario)
     scenario.stripe.dashboard.pay(page.external_id or "")
     scenario.wait(minutes=2)
-    with pytest.raises(CollectingError, match="Nothing is due"):
+    with pytest.raises(CollectionError, match="Nothing is due"):
         a_page(scenario)
     assert (scenario.taken, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
@@ -135,7 +137,7 @@ def test_a_tenant_opens_no_more_than_so_many_new_pages_an_hour(
         a_page(scenario)
         transferred(scenario, paid)
     with pytest.raises(
-        CollectingError, match="2 pages to pay or to save a card on were opened within an hour"
+        CollectionError, match="2 pages to pay or to save a card on were opened within an hour"
     ):
         a_page(scenario)
     scenario.wait(minutes=61)
@@ -150,6 +152,6 @@ def test_an_invoice_whose_page_was_paid_for_nothing_known_is_not_void_and_says_w
     scenario.stripe.dashboard.pay(page.external_id or "")
     PaymentAttempt.objects.update(external_id="pi_of_another_charge")
     with pytest.raises(
-        CollectingError, match=r"A page to pay INV-2026-0001 is open and cannot be closed now: pi_"
+        CollectionError, match=r"A page to pay INV-2026-0001 is open and cannot be closed now: pi_"
     ):
-        checkout_sessions.withdraw(invoice=scenario.invoice, moment=scenario.now)
+        checkout_sessions.withdraw_pages(invoice=scenario.invoice, moment=scenario.now)

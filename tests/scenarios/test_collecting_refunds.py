@@ -8,7 +8,7 @@ from billing.dunning import overdue_invoices, upcoming_steps
 from billing.invoicing import credit_notes
 from billing.models import BillingAccount, GatewayEvent, Payment, PaymentAttempt, PaymentRefund
 from billing.payments import checkout_sessions, refunds, webhook_events
-from billing.payments.gateway_access import CollectingError, UnmatchedObjectError
+from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.stripe_values import Object
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
@@ -16,12 +16,14 @@ from tests.collecting import Scenario, a_scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 def note_of(scenario: Scenario, net: str, currency: str) -> list[PaymentRefund]:
     """A credit note, and the refunds below it."""
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=scenario.invoice,
         reason="Slow.",
         by="op",
@@ -29,7 +31,7 @@ def note_of(scenario: Scenario, net: str, currency: str) -> list[PaymentRefund]:
         moment=scenario.now,
         net=Money.of(net, currency),
     )
-    return refunds.prepare(credit_note=note, who="op", moment=scenario.now)
+    return refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
 
 
 def given_back(scenario: Scenario) -> list[int]:
@@ -45,8 +47,10 @@ def test_the_last_digit_of_a_dinar_is_neither_sent_nor_booked() -> None:
         assert (row.amount, row.params["amount"]) == (1110, 1110)
         scenario.collect()
         assert (given_back(scenario), scenario.paid) == ([1110], "2.890")
-        with pytest.raises(CollectingError, match="Nothing that was paid through the gateway"):
-            refunds.prepare(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)
+        with pytest.raises(CollectionError, match="Nothing that was paid through the gateway"):
+            refunds.prepare_refunds(
+                credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now
+            )
         scenario.books_agree()
 
 
@@ -60,9 +64,9 @@ def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_
         with pytest.raises(UnmatchedObjectError):
             refunds.apply_refund(scenario.gateway.find_refund(half.id), moment=scenario.now)
         for event in scenario.gateway.events(since=0):
-            webhook_events.store(event, moment=scenario.now)
-        for waiting in webhook_events.waiting(before=scenario.now):
-            webhook_events.apply(waiting, gateway=scenario.gateway, moment=scenario.now)
+            webhook_events.store_event(event, moment=scenario.now)
+        for waiting in webhook_events.list_waiting(before=scenario.now):
+            webhook_events.apply_event(waiting, gateway=scenario.gateway, moment=scenario.now)
         row.refresh_from_db()
         assert (row.state, scenario.paid, Payment.objects.count()) == ("ready", "4.00", 1)
         in_review = GatewayEvent.objects.filter(state="review", object_kind="refund").earliest("created")
@@ -73,7 +77,7 @@ def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_
 def altered(scenario: Scenario) -> Object:
     """Ann pays 4.00 on a page, and somebody makes 5.00 of it at Stripe: it is to be looked at."""
     scenario.save_card()
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
@@ -121,10 +125,10 @@ def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_cred
         scenario.collect()
         assert (scenario.states, PaymentRefund.objects.count()) == (["canceled"], 1)
 
-        (late,) = overdue_invoices.late(moment=scenario.now)
-        assert (late.number, late.left, late.rests) == ("INV-2026-0001", 400, "")
+        (late,) = overdue_invoices.list_overdue(moment=scenario.now)
+        assert (late.number, late.left, late.pause_reason) == ("INV-2026-0001", 400, "")
         assert [
-            each for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"
+            each for each in upcoming_steps.list_review_items(moment=scenario.now) if each.what == "Refund"
         ] == []
         scenario.wait(days=4)
         counts = reconciliation_run.run(
@@ -165,7 +169,7 @@ def test_a_refund_that_was_sent_before_a_backup_was_restored_is_not_sent_again(s
     scenario.save_card()
     scenario.collect()
     (row,) = note_of(scenario, "1.00", "USD")
-    refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
+    refunds.follow_refund(refund=row, gateway=scenario.gateway, moment=scenario.now)
     PaymentRefund.objects.update(state="ready", sent_at=None, external_id=None)
     scenario.wait(days=2)
     scenario.collect()
@@ -178,12 +182,16 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
     scenario.collect()
     (row,) = note_of(scenario, "1.00", "USD")
     scenario.collect()
-    assert [each for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"] == []
+    assert [
+        each for each in upcoming_steps.list_review_items(moment=scenario.now) if each.what == "Refund"
+    ] == []
     scenario.wait(minutes=20)
     scenario.collect()
     row.refresh_from_db()
     assert (row.state, scenario.paid) == ("failed", "4.00")
-    (look,) = [each for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"]
+    (look,) = [
+        each for each in upcoming_steps.list_review_items(moment=scenario.now) if each.what == "Refund"
+    ]
     assert look.sentence == (
         "1.00 USD were not given back for CN-2026-0001: expired_or_canceled_card. Give them back again, or transfer "
         "them and record that."
@@ -191,9 +199,11 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
     scenario.stripe.dashboard.behave(
         row.attempt.method.external_id if row.attempt.method else "", "4242424242424242"
     )
-    refunds.prepare(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)
+    refunds.prepare_refunds(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)
     scenario.collect()
-    assert [each for each in upcoming_steps.to_look_at(moment=scenario.now) if each.what == "Refund"] == []
+    assert [
+        each for each in upcoming_steps.list_review_items(moment=scenario.now) if each.what == "Refund"
+    ] == []
 
 
 def test_what_was_read_before_a_refund_succeeded_does_not_take_that_back(scenario: Scenario) -> None:

@@ -53,12 +53,12 @@ def test_a_refusal_from_before_the_card_was_renewed_does_not_end_the_renewed_one
     tried = scenario.now
     scenario.wait(minutes=1)
     renewed(scenario, card)
-    saved_methods.keep(
+    saved_methods.save_method(
         tenant=scenario.lab, method=scenario.gateway.find_method(card.external_id), moment=scenario.now
     )
-    saved_methods.mark(card.external_id, MethodState.REFUSED, tried=tried)
+    saved_methods.set_state(card.external_id, MethodState.REFUSED, tried=tried)
     assert kept() == [("usable", True)]
-    saved_methods.mark(card.external_id, MethodState.REFUSED, tried=scenario.now)
+    saved_methods.set_state(card.external_id, MethodState.REFUSED, tried=scenario.now)
     assert kept() == [("refused", False)]
 
 

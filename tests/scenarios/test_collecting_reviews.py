@@ -16,14 +16,16 @@ from billing.payments import (
     manual_review,
     webhook_events,
 )
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from billing.wallets import wallet_terms
 from tests.builders import at
 from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 def rounds_of_an_hour(scenario: Scenario) -> None:
@@ -76,7 +78,7 @@ def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_besi
     scenario: Scenario,
 ) -> None:
     scenario.save_card()
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
@@ -100,7 +102,7 @@ def test_what_nobody_can_reach_for_a_day_stops_others_no_longer(
 ) -> None:
     monkeypatch.setattr(webhook_events, "TRIES_UNANSWERED", 3)
     scenario.save_card()
-    page = checkout_sessions.card_page(
+    page = checkout_sessions.open_card_page(
         tenant=scenario.lab, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
@@ -117,11 +119,11 @@ def charged_for_nothing_here(scenario: Scenario) -> None:
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": customers.account_of(scenario.lab).customer,
+        "customer": customers.get_billing_account(scenario.lab).customer,
         "payment_method": SavedMethod.objects.get().external_id,
         "confirm": True,
         "off_session": True,
-        "metadata": gateway_access.tags(
+        "metadata": gateway_access.object_tags(
             tenant="vision-lab", kind="invoice", attempt=uuid4(), invoice=999, number="INV-2026-0999"
         ),
     }
@@ -133,8 +135,8 @@ def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belong
 ) -> None:
     """The worker dies between the two; the next round reads what needs review before it goes on with the charge."""
     scenario.save_card()
-    customer = customers.account_of(scenario.lab).customer or ""
-    attempts.prepare(
+    customer = customers.get_billing_account(scenario.lab).customer or ""
+    attempts.prepare_attempt(
         invoice=scenario.invoice,
         customer=customer,
         moment=scenario.now,
@@ -149,7 +151,7 @@ def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belong
         "0.00",
     )
     for event in GatewayEvent.objects.filter(state="review"):
-        manual_review.dealt_with(event=event, who="op", why="Given back by hand.", moment=scenario.now)
+        manual_review.settle_event(event=event, who="op", why="Given back by hand.", moment=scenario.now)
     scenario.wait(minutes=1)
     scenario.collect()
     assert (scenario.states, scenario.taken, scenario.paid) == (
@@ -172,8 +174,8 @@ def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_eit
     rule = automatic.set_rule(
         wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=scenario.now
     )
-    customer = customers.account_of(scenario.lab).customer or ""
-    assert automatic.prepare(rule=rule, customer=customer, moment=scenario.now) is not None
+    customer = customers.get_billing_account(scenario.lab).customer or ""
+    assert automatic.prepare_top_up(rule=rule, customer=customer, moment=scenario.now) is not None
     charged_for_nothing_here(scenario)
     scenario.collect()
     assert in_review() == [("payment_intent", "vision-lab")]
@@ -188,9 +190,9 @@ def test_op_has_what_is_parked_applied_again_without_waiting_for_its_hour(
     rounds_of_an_hour(scenario)
     scenario.stripe.faults.lift(broken)
     event = GatewayEvent.objects.get(state="review")
-    manual_review.apply_again(event=event)
-    manual_review.apply_again(event=event)
+    manual_review.retry_event(event=event)
+    manual_review.retry_event(event=event)
     scenario.collect()
     assert (PaymentDispute.objects.count(), in_review()) == (1, [])
-    with pytest.raises(CollectingError, match="does not need review"):
-        manual_review.apply_again(event=event)
+    with pytest.raises(CollectionError, match="does not need review"):
+        manual_review.retry_event(event=event)

@@ -37,20 +37,20 @@ def scenario(settings: object) -> Iterator[Scenario]:
 
 def restricted(scenario: Scenario, settings: object, lacking: str = "") -> None:
     """The key is replaced by a restricted one without that right."""
-    gateway_access.gateway_account()  # has collected before
+    gateway_access.get_gateway_account()  # has collected before
     key = scenario.stripe.keys.restrict(f"rk_test_without_{lacking or 'nothing'}", PORTAL_RIGHTS - {lacking})
     settings.STRIPE_SECRET_KEY = key  # type: ignore[attr-defined]
 
 
 def test_a_key_with_the_rights_of_the_docs_lacks_nothing(scenario: Scenario, settings: object) -> None:
     restricted(scenario, settings)
-    assert list(scenario.gateway.missing_rights(key=gateway_access.key_for("rights", "1"))) == []
+    assert list(scenario.gateway.missing_rights(key=gateway_access.idempotency_key("rights", "1"))) == []
 
 
 @pytest.mark.parametrize("lacking", NAMED)
 def test_each_right_that_is_missing_is_named(scenario: Scenario, settings: object, lacking: str) -> None:
     restricted(scenario, settings, lacking)
-    missing = list(scenario.gateway.missing_rights(key=gateway_access.key_for("rights", "1")))
+    missing = list(scenario.gateway.missing_rights(key=gateway_access.idempotency_key("rights", "1")))
     assert NAMED[lacking] in missing
     assert set(missing) <= {NAMED[lacking], "Balance transactions: read"}
     assert [
@@ -86,7 +86,7 @@ def test_case_085_a_database_that_collected_in_one_mode_refuses_a_key_of_the_oth
     scenario.save_card()
     settings.STRIPE_SECRET_KEY = "sk_live_sandbox"  # type: ignore[attr-defined]
     with pytest.raises(
-        gateway_access.CollectingError, match="has collected in test mode, and the key is a live one"
+        gateway_access.CollectionError, match="has collected in test mode, and the key is a live one"
     ):
         scenario.collect()
     assert scenario.taken == []

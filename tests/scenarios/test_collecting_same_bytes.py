@@ -15,7 +15,9 @@ from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 def sent_twice(scenario: Scenario, path: str, send: Callable[[], object]) -> list[str]:
@@ -25,11 +27,11 @@ def sent_twice(scenario: Scenario, path: str, send: Callable[[], object]) -> lis
         send()
     scenario.wait(minutes=5)
     for attempt in PaymentAttempt.objects.filter(state="unknown"):
-        attempts.follow(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
+        attempts.follow_attempt(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
     for refund in PaymentRefund.objects.filter(state="unknown"):
-        refunds.follow(refund=refund, gateway=scenario.gateway, moment=scenario.now)
+        refunds.follow_refund(refund=refund, gateway=scenario.gateway, moment=scenario.now)
     for link in CheckoutSession.objects.filter(state="unknown"):
-        checkout_sessions.follow(checkout=link, gateway=scenario.gateway, moment=scenario.now)
+        checkout_sessions.follow_session(checkout=link, gateway=scenario.gateway, moment=scenario.now)
     requests = [
         request for request in scenario.stripe.requests if (request.method, request.path) == ("POST", path)
     ]
@@ -49,11 +51,11 @@ def test_a_page_whose_opening_was_not_answered_is_asked_for_again_as_the_same_by
     scenario: Scenario,
 ) -> None:
     def opens() -> CheckoutSession:
-        return checkout_sessions.pay_page(
+        return checkout_sessions.open_payment_page(
             invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
         )
 
-    customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
+    customers.get_customer(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
     first, again = sent_twice(scenario, "/v1/checkout/sessions", opens)
     assert first == again
     assert CheckoutSession.objects.get().state == "open"
@@ -62,13 +64,13 @@ def test_a_page_whose_opening_was_not_answered_is_asked_for_again_as_the_same_by
 def test_a_refund_whose_answer_was_lost_is_sent_again_as_the_same_bytes(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=scenario.invoice, reason="Slow.", by="op", on=scenario.now.date(), net=Money.of("1.00", "USD")
     )
-    (row,) = refunds.prepare(credit_note=note, who="op", moment=scenario.now)
+    (row,) = refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
 
     def gives_back() -> None:
-        refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
+        refunds.follow_refund(refund=row, gateway=scenario.gateway, moment=scenario.now)
 
     first, again = sent_twice(scenario, "/v1/refunds", gives_back)
     assert first == again
@@ -79,8 +81,8 @@ def test_a_refund_whose_answer_was_lost_is_sent_again_as_the_same_bytes(scenario
 def test_a_customer_whose_making_was_not_answered_is_made_again_as_the_same_bytes(scenario: Scenario) -> None:
     scenario.stripe.faults.drop_answer("POST /v1/customers")
     with pytest.raises(GatewayError):
-        customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
-    customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
+        customers.get_customer(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
+    customers.get_customer(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
     first, again = (
         str(request.params) for request in scenario.stripe.requests if str(request) == "POST /v1/customers"
     )

@@ -29,7 +29,9 @@ KEY = "rk_test_plantedKey0123456789abcdefghij"
 SIGNING = ("whsec_of_the_tests", "whsec_plantedSecretOfTheWebhook0123")
 GOOD, DECLINED, ASKS, LOST = "4242424242424242", "4000000000000341", "4000002760003184", "4000000000009987"
 IBAN = "DE89370400440532013000"
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 HINT = re.compile(r"The card 4242 4242 4242 4242 pays, .* asks its owner\.")
 """What the sandbox tells newcomers to type: Stripe's published test numbers, shown nowhere else."""
 CARD = re.compile(r"(?<![\w-])(?:\d[ -]?){13,19}(?![\w-])")
@@ -74,7 +76,7 @@ def everything_that_can_happen(scenario: Scenario) -> None:
         scenario.save_card(number)
         scenario.collect()
         scenario.wait(days=8)
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice,
         gateway=scenario.gateway,
         back=BACK,
@@ -90,12 +92,12 @@ def everything_that_can_happen(scenario: Scenario) -> None:
     for message in scenario.stripe.webhooks.take():
         for headers in (message.headers, {"Stripe-Signature": f"t=1,v1={SIGNING[1]}"}):
             Client().post("/hooks/stripe/", message.body, content_type="application/json", headers=headers)
-    for event in webhook_events.waiting(before=scenario.now.replace(year=2100)):
-        webhook_events.apply(event, gateway=scenario.gateway, moment=scenario.now)
+    for event in webhook_events.list_waiting(before=scenario.now.replace(year=2100)):
+        webhook_events.apply_event(event, gateway=scenario.gateway, moment=scenario.now)
     scenario.collect()
     paid = PaymentAttempt.objects.get(state="succeeded")
-    for row in refunds.prepare(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now):
-        refunds.follow(refund=row, gateway=scenario.gateway, moment=scenario.now)
+    for row in refunds.prepare_refunds(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now):
+        refunds.follow_refund(refund=row, gateway=scenario.gateway, moment=scenario.now)
     dashboard.refund(paid.external_id or "", 50)
     dashboard.lose_dispute(dashboard.dispute(paid.external_id or ""))
     scenario.collect()

@@ -28,14 +28,14 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
         card = scenario.save_card()
         on = scenario.now.date()
         net = Money.of("3.52", "USD")
-        credit_notes.credit(invoice=scenario.invoice, reason="Slow.", by="op", on=on, net=net)
+        credit_notes.issue_credit_note(invoice=scenario.invoice, reason="Slow.", by="op", on=on, net=net)
         request_count = len(scenario.stripe.requests)
         for _ in range(60):
             scenario.wait(days=1)
             assert scenario.collect().charged == 0
             outbox.drain()
-            dunning_run.run(moment=scenario.now)
-            send.post(moment=scenario.now)
+            dunning_run.run_dunning(moment=scenario.now)
+            send.send_notices(moment=scenario.now)
 
         assert (scenario.states, scenario.taken, scenario.paid) == ([], [], "0.00")
         sent = [str(one) for one in scenario.stripe.requests[request_count:] if one.method == "POST"]
@@ -46,8 +46,8 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
         )
         assert [str(each.subject)[:11] for each in mail.outbox] == ["Credit note"]
         assert not Notice.objects.exclude(kind="credit-note").exists()
-        (late,) = overdue_invoices.late(moment=scenario.now)
-        assert late.rests.startswith("What is left is below the smallest amount that can be charged")
+        (late,) = overdue_invoices.list_overdue(moment=scenario.now)
+        assert late.pause_reason.startswith("What is left is below the smallest amount that can be charged")
         card.refresh_from_db()
         assert card.state == "usable"
         scenario.books_agree()

@@ -16,7 +16,9 @@ from tests.hearing import SECRET, altered, applied, heard, signed, told, told_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 DECLINED = "4000000000000341"
 
 
@@ -27,7 +29,7 @@ def scenario() -> Iterator[Scenario]:
 
 
 def a_page(scenario: Scenario) -> CheckoutSession:
-    return checkout_sessions.pay_page(
+    return checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann@vision.example", moment=scenario.now
     )  # fmt: skip
 
@@ -122,11 +124,11 @@ def test_case_074_and_collecting_case_22_what_is_for_another_deployment_is_kept_
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": customers.account_of(scenario.lab).customer,
+        "customer": customers.get_billing_account(scenario.lab).customer,
         "payment_method": SavedMethod.objects.get().external_id,
         "confirm": True,
         "off_session": True,
-        "metadata": gateway_access.tags(
+        "metadata": gateway_access.object_tags(
             tenant="vision-lab", kind="invoice", invoice=scenario.invoice.pk, number="INV-2026-0001"
         )
         | {"ct_deployment": "00000000-0000-4000-8000-000000000000"},
@@ -160,7 +162,7 @@ def test_collecting_case_22_what_is_of_no_type_that_we_know_is_kept_and_left_alo
     ours = {
         "id": "in_1",
         "object": "invoice",
-        "metadata": gateway_access.tags(tenant="vision-lab", kind="invoice"),
+        "metadata": gateway_access.object_tags(tenant="vision-lab", kind="invoice"),
     }
     strange = altered(
         told_of(scenario, "payment_intent.succeeded"), type="invoice.overdue", data={"object": ours}

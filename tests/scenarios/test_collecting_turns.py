@@ -15,7 +15,9 @@ from tests.collecting import Scenario, a_scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def test_invoices_that_are_too_small_to_be_charged_keep_nobody_waiting(scenario:
 def test_an_invoice_that_somebody_has_a_page_open_for_keeps_nobody_waiting(scenario: Scenario) -> None:
     slow = another(scenario, "slow-lab", until="2026-02-02 12:00")
     scenario.save_card()
-    checkout_sessions.pay_page(
+    checkout_sessions.open_payment_page(
         invoice=stories.invoice_of(slow, "2026-02"),
         gateway=scenario.gateway,
         back=BACK,
@@ -68,7 +70,7 @@ def test_an_amount_that_only_stripe_knows_to_be_too_small_is_asked_for_once_a_da
     scenario.collect()
     paid = PaymentAttempt.objects.get()
     another(scenario, "other-lab", until="2026-02-02 12:00")
-    (due,) = chargeable_invoices.invoices(moment=scenario.now, limit=9)
+    (due,) = chargeable_invoices.list_chargeable(moment=scenario.now, limit=9)
     PaymentAttempt.objects.create(
         tenant=due.invoice.tenant,
         invoice=due.invoice,
@@ -79,6 +81,6 @@ def test_an_amount_that_only_stripe_knows_to_be_too_small_is_asked_for_once_a_da
         made_at=scenario.now,
     )
     scenario.wait(hours=23)
-    assert chargeable_invoices.invoices(moment=scenario.now, limit=9) == []
+    assert chargeable_invoices.list_chargeable(moment=scenario.now, limit=9) == []
     scenario.wait(hours=2)
-    assert len(chargeable_invoices.invoices(moment=scenario.now, limit=9)) == 1
+    assert len(chargeable_invoices.list_chargeable(moment=scenario.now, limit=9)) == 1

@@ -57,7 +57,7 @@ def note(tenant: Tenant) -> Invoice:
 
 def stands(invoice: Invoice) -> tuple[str, str, str, str]:
     """(settlement, paid, credited, due); they add up to the total."""
-    balance = settlement.balance(invoice=invoice, on=LATER)
+    balance = settlement.load_balance(invoice=invoice, on=LATER)
     assert (balance.paid + balance.credited + balance.due).minor == invoice.total
     return balance.settlement.value, balance.paid.text, balance.credited.text, balance.due.text
 
@@ -74,7 +74,7 @@ def pay(invoice: Invoice, amount: str, reference: str = "A1") -> Payment:
 
 def credit(invoice: Invoice, net: str | None = None, position: int | None = None) -> Invoice:
     money = Money.of(net, invoice.currency) if net else None
-    return credit_notes.credit(
+    return credit_notes.issue_credit_note(
         invoice=invoice, reason="The queue was down.", by="op", on=LATER, net=money, position=position
     )
 
@@ -89,7 +89,7 @@ def test_case_026_usage_that_shrinks_after_the_invoice_is_given_back_by_a_credit
     outcome = closed("2026-04", lab)
 
     assert (outcome.outcome, outcome.number, outcome.total.text) == ("issued", "INV-2026-0002", "8.56")  # type: ignore[union-attr]
-    assert [(one.kind, one.number, one.total.text, one.original) for one in outcome.beside] == [
+    assert [(one.kind, one.number, one.total.text, one.original) for one in outcome.related_documents] == [
         ("credit-note", "CN-2026-0001", "-7.20", "INV-2026-0001")
     ]
     credit_note = note(lab)
@@ -145,7 +145,7 @@ def test_by_the_policy_of_own_invoices_late_usage_has_one_of_its_own() -> None:
 
     outcome = closed("2026-04", lab)
 
-    assert (outcome.number, [(one.kind, one.number) for one in outcome.beside]) == (
+    assert (outcome.number, [(one.kind, one.number) for one in outcome.related_documents]) == (
         "INV-2026-0002",
         [("correction", "INV-2026-0003")],
     )
@@ -170,7 +170,7 @@ def test_the_seller_says_where_corrections_go_unless_the_tenant_does() -> None:
 
     a_seller(corrections=Corrections.CREDIT_NOTE, credit_prefix="GS")
 
-    assert [one.number for one in closed("2026-05", lab).beside] == ["GS-2026-0001"]
+    assert [one.number for one in closed("2026-05", lab).related_documents] == ["GS-2026-0001"]
     prove()
 
 
@@ -298,7 +298,7 @@ def test_a_credit_note_can_neither_be_paid_nor_credited() -> None:
     with pytest.raises(CreditError, match="CN-2026-0001 is a credit note; only an issued invoice"):
         credit(credit_note)
     with pytest.raises(CreditError, match="Say why"):
-        credit_notes.credit(
+        credit_notes.issue_credit_note(
             invoice=invoice_of(Tenant.objects.get(), "2026-03"), reason=" ", by="op", on=LATER
         )
 

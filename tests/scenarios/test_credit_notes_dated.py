@@ -92,10 +92,12 @@ def test_a_day_is_neither_before_the_invoice_nor_still_to_come(november: Invoice
 
 def test_the_database_refuses_a_credit_note_that_is_older_than_its_invoice(november: Invoice) -> None:
     day, moment = date(2027, 1, 1), datetime(2027, 1, 1, tzinfo=UTC)
-    note = credit_notes.credit(invoice=november, reason="Late.", by="op", on=day, moment=moment)
+    note = credit_notes.issue_credit_note(invoice=november, reason="Late.", by="op", on=day, moment=moment)
     assert note.issued_on == november.issued_on
     with pytest.raises(CreditError, match="is no older than its invoice"):
-        credit_notes.credit(invoice=november, reason="Late.", by="op", on=date(2026, 12, 31), moment=moment)
+        credit_notes.issue_credit_note(
+            invoice=november, reason="Late.", by="op", on=date(2026, 12, 31), moment=moment
+        )
     draft = Invoice.objects.get(pk=note.pk)
     draft.pk, draft.number, draft.state = None, None, "draft"
     draft.subtotal = draft.tax = draft.total = 0
@@ -123,6 +125,6 @@ def test_a_lab_that_moved_west_is_credited_on_the_day_of_its_invoice() -> None:
 
     april = closed("2026-04", lab, on="2026-05-05 20:10")
 
-    assert [(one.number, one.total.text) for one in april.beside] == [("CN-2026-0001", "-2.00")]
+    assert [(one.number, one.total.text) for one in april.related_documents] == [("CN-2026-0001", "-2.00")]
     assert str(invoice_of(lab, "2026-03").issued_on) == "2026-05-06"
     assert dated() == [("CN-2026-0001", "2026-05-06")]

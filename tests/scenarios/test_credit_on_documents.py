@@ -53,7 +53,7 @@ def test_the_document_deducts_what_credit_paid_and_its_code_asks_for_the_rest(la
     details = bank_details(seller=invoice.seller, name=invoice.number or "", amount=Money.of("1.00", "EUR"))
     assert details is not None
     assert shown.payment_code == details.code != ()
-    assert (stands(invoice), credit_balance.of(lab, "EUR")) == (("due", "3.00", "1.00"), 0)
+    assert (stands(invoice), credit_balance.get_balance(lab, "EUR")) == (("due", "3.00", "1.00"), 0)
     prove()
 
 
@@ -75,7 +75,7 @@ def test_what_credit_pays_in_full_asks_for_no_transfer(lab: Tenant) -> None:
     shown = build.document_of(invoice)
     assert (shown.prepaid, shown.amount_due) == ((("Paid from credit balance", "-€4.00"),), "€0.00")
     assert (shown.iban, shown.payment_reference, shown.payment_code) == ("", "", ())
-    assert (stands(invoice), credit_balance.of(lab, "EUR")) == (("paid", "4.00", "0.00"), 100)
+    assert (stands(invoice), credit_balance.get_balance(lab, "EUR")) == (("paid", "4.00", "0.00"), 100)
 
 
 def test_the_document_stays_as_it_was_whatever_becomes_of_the_credit(lab: Tenant) -> None:

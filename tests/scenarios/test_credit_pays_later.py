@@ -21,30 +21,34 @@ from tests.collecting import Scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = checkout_sessions.Back(done="https://bills.example/back/", stopped="https://bills.example/invoice/")
+BACK = checkout_sessions.ReturnUrls(
+    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+)
 
 
 def comes(scenario: Scenario, amount: int) -> None:
     """A transfer that names no invoice becomes credit, which pays what it can at once."""
     with transaction.atomic():
         lock(scenario.lab)
-        credit_balance.receive(
+        credit_balance.receive_credit(
             tenant=scenario.lab, currency="USD", amount=amount, memo="Transfer", by="op", at=scenario.now
         )
-        credit_balance.use(tenant=scenario.lab, currency="USD", at=scenario.now, on=scenario.now.date())
+        credit_balance.use_credit(
+            tenant=scenario.lab, currency="USD", at=scenario.now, on=scenario.now.date()
+        )
 
 
 def left(scenario: Scenario) -> tuple[str, int]:
     """What is due of the invoice, and the tenant's credit."""
-    stand = settlement.balance(invoice=scenario.invoice, on=scenario.now.date())
-    return stand.due.text, credit_balance.of(scenario.lab, "USD")
+    stand = settlement.load_balance(invoice=scenario.invoice, on=scenario.now.date())
+    return stand.due.text, credit_balance.get_balance(scenario.lab, "USD")
 
 
 def test_credit_that_came_while_a_page_was_open_pays_when_the_page_has_ended_and_no_card_is_charged(
     scenario: Scenario,
 ) -> None:
     scenario.save_card()
-    checkout_sessions.pay_page(
+    checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     comes(scenario, 1000)
@@ -62,17 +66,17 @@ def test_no_letter_is_written_for_what_credit_can_pay(scenario: Scenario) -> Non
     Tenant.objects.update(email="bills@vision.example")
     with transaction.atomic():
         lock(scenario.lab)
-        credit_balance.receive(
+        credit_balance.receive_credit(
             tenant=scenario.lab, currency="USD", amount=500, memo="Transfer", by="op", at=scenario.now
         )
-    assert dunning_run.run(moment=scenario.now).late == 0
+    assert dunning_run.run_dunning(moment=scenario.now).late == 0
     assert not Notice.objects.exclude(kind="receipt").exists()
     assert left(scenario) == ("0.00", 100)
 
 
 def test_an_invoice_that_rests_is_paid_from_credit_when_it_goes_on(scenario: Scenario) -> None:
     scenario.save_card()
-    pauses.pause(
+    pauses.pause_dunning(
         tenant=scenario.lab,
         invoice=scenario.invoice,
         until=date(2026, 4, 25),
@@ -92,7 +96,7 @@ def test_an_invoice_that_rests_is_paid_from_credit_when_it_goes_on(scenario: Sce
 def test_an_invoice_that_is_issued_while_all_of_its_tenant_rests_waits_for_it_to_go_on(
     scenario: Scenario,
 ) -> None:
-    pauses.pause(
+    pauses.pause_dunning(
         tenant=scenario.lab, invoice=None, until=None, why="charge nothing yet", by="op", moment=scenario.now
     )
     comes(scenario, 1000)
@@ -107,23 +111,23 @@ def test_an_invoice_that_is_issued_while_all_of_its_tenant_rests_waits_for_it_to
     assert april.total == 800
     scenario.wait(days=12)
     scenario.collect()
-    assert settlement.balance(invoice=april, on=scenario.now.date()).due.text == "8.00"
+    assert settlement.load_balance(invoice=april, on=scenario.now.date()).due.text == "8.00"
     assert left(scenario) == ("4.00", 1000)
-    pauses.resume(tenant=scenario.lab, invoice=None, by="op", moment=scenario.now)
+    pauses.resume_dunning(tenant=scenario.lab, invoice=None, by="op", moment=scenario.now)
     scenario.collect()  # 4.00 for March, the rest of it for April
-    assert settlement.balance(invoice=april, on=scenario.now.date()).due.text == "2.00"
+    assert settlement.load_balance(invoice=april, on=scenario.now.date()).due.text == "2.00"
     assert left(scenario) == ("0.00", 0)
 
 
 def test_nobody_is_charged_while_credit_is_there(scenario: Scenario) -> None:
     scenario.save_card()
-    assert len(chargeable_invoices.invoices(moment=scenario.now, limit=9)) == 1
+    assert len(chargeable_invoices.list_chargeable(moment=scenario.now, limit=9)) == 1
     with transaction.atomic():
         lock(scenario.lab)
-        credit_balance.receive(
+        credit_balance.receive_credit(
             tenant=scenario.lab, currency="USD", amount=1, memo="Transfer", by="op", at=scenario.now
         )
-    assert chargeable_invoices.invoices(moment=scenario.now, limit=9) == []
+    assert chargeable_invoices.list_chargeable(moment=scenario.now, limit=9) == []
 
 
 def test_credit_that_came_before_a_charge_was_sent_takes_its_place(scenario: Scenario) -> None:

@@ -66,7 +66,7 @@ def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Te
     outcome = closed("2026-04", lab)
 
     assert (outcome.outcome, outcome.total) == (Outcome.ISSUED, Money.of("1.80", "EUR"))
-    assert [str(invoice.total.text) for invoice in outcome.beside] == ["7.20"]
+    assert [str(invoice.total.text) for invoice in outcome.related_documents] == ["7.20"]
     assert documents(lab) == [
         ("invoice", "USD", 480),
         ("invoice", "EUR", 180),
@@ -82,7 +82,7 @@ def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Te
 def test_case_086_a_tenant_that_leaves_is_told_what_is_unbilled_in_each_currency(lab: Tenant) -> None:
     close("2026-03")
     ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
-    sentences = list(offboarding.left(lab, moment=at("2026-05-10")))
+    sentences = list(offboarding.find_obstacles(lab, moment=at("2026-05-10")))
     assert [sentence for sentence in sentences if "billed" in sentence] == [
         "1.50 EUR before tax are not billed yet: close the months until April 2026.",
         "6.00 USD before tax are not billed yet: close the months until April 2026.",
@@ -193,7 +193,7 @@ def test_case_061_late_use_in_the_old_currency_is_billed_with_its_discount_and_w
 
 
 def by_hand(tenant: Tenant, net: str, what: str) -> None:
-    manual_lines.add(
+    manual_lines.add_manual_line(
         tenant=tenant,
         description=what,
         net=Money.of(net, "USD"),

@@ -176,7 +176,7 @@ class TestSeeding:
         assert PendingApproval.objects.get(state="waiting").tenant.slug == "halcyon-labs"
         waiting = Transfer.objects.get(state="waiting")
         assert (waiting.amount, waiting.payer) == (invoices[1].total, "INSTITUT FUER BIOPHYSIK POTSDAM")
-        (hint,) = suggestions.hints([waiting])[waiting.pk]
+        (hint,) = suggestions.list_hints([waiting])[waiting.pk]
         assert (hint.number, hint.why) == ("NC-2026-0002", "same amount, a similar name")
         assert AutomaticTopUp.objects.get().wallet.tenant.slug == "halcyon-labs"
         assert Quarantined.objects.count() == 2

@@ -43,14 +43,16 @@ def pays_and_it_goes_back(lab: Lab) -> None:
 
 
 def is_written_off_for_a_time(lab: Lab) -> None:
-    write_offs.write_off(invoice=lab.invoice, why="insolvent", by="op", on=lab.now.date())
+    write_offs.write_off_invoice(invoice=lab.invoice, why="insolvent", by="op", on=lab.now.date())
     lab.now = at("2026-06-20 09:00")
-    write_offs.take_back(invoice=lab.invoice, why="they are not", by="op", moment=lab.now)
+    write_offs.reverse_write_off(invoice=lab.invoice, why="they are not", by="op", moment=lab.now)
 
 
 def rests_for_weeks(lab: Lab) -> None:
     until = date(2026, 6, 20)
-    pauses.pause(tenant=lab.tenant, invoice=None, until=until, why="they ask", by="op", moment=lab.now)
+    pauses.pause_dunning(
+        tenant=lab.tenant, invoice=None, until=until, why="they ask", by="op", moment=lab.now
+    )
     lab.acts()
     lab.now = at("2026-06-20 09:00")
 
@@ -92,9 +94,9 @@ def test_a_part_that_goes_back_puts_nothing_off(lab: Lab) -> None:
 def test_an_announcement_that_was_not_needed_is_made_up_for_when_the_money_goes_back(lab: Lab) -> None:
     lab.until("2026-05-07")
     lab.now += timedelta(days=1)
-    dunning_run.run(moment=lab.now)
+    dunning_run.run_dunning(moment=lab.now)
     lab.pay()
-    send.post(moment=lab.now)
+    send.send_notices(moment=lab.now)
     assert (Notice.objects.get().state, mail.outbox) == ("skipped", [])
     lab.pay("-4.00")
     lab.until("2026-05-15")

@@ -63,8 +63,8 @@ def dies_at(statement: int, do: Callable[[], object]) -> bool:
 
 
 def a_round(moment: datetime = NOW) -> None:
-    dunning_run.run(moment=moment)
-    send.post(moment=moment)
+    dunning_run.run_dunning(moment=moment)
+    send.send_notices(moment=moment)
 
 
 def a_tenant_that_owes() -> None:
@@ -145,19 +145,19 @@ def test_ten_thousand_late_invoices_take_as_many_queries_as_one() -> None:
     a_tenant_that_owes()
     early = at("2026-04-17 09:00")
     with CaptureQueriesContext(connection) as few:
-        assert dunning_run.run(moment=early).late == 1
+        assert dunning_run.run_dunning(moment=early).late == 1
     copies(9_999)
     with CaptureQueriesContext(connection) as many:
         began = time.monotonic()
-        done = dunning_run.run(moment=early)
+        done = dunning_run.run_dunning(moment=early)
         took = time.monotonic() - began
     assert (done.late, done.written) == (10_000, 0)
     assert len(many) <= len(few) + 1  # letters are asked for in slices
     assert took < 20  # about one second on a machine of its own
 
-    assert dunning_run.run(moment=NOW).written == 10_000
+    assert dunning_run.run_dunning(moment=NOW).written == 10_000
     assert Notice.objects.count() == 10_000
-    assert dunning_run.run(moment=NOW).written == 0
+    assert dunning_run.run_dunning(moment=NOW).written == 0
 
 
 def copies(count: int) -> None:

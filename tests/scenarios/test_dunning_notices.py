@@ -51,8 +51,8 @@ def goes_by(scenario: Scenario, days: int = 1) -> None:
         scenario.wait(days=1)
         if scenario.stripe.requests:  # else a round of collecting has nobody to charge
             scenario.collect()
-        dunning_run.run(moment=scenario.now)
-        send.post(moment=scenario.now)
+        dunning_run.run_dunning(moment=scenario.now)
+        send.send_notices(moment=scenario.now)
 
 
 def about_debts() -> list[mail.EmailMessage]:
@@ -109,9 +109,9 @@ def test_case_078_who_pays_by_transfer_is_reminded_by_the_calendar_each_time_onc
 
 def test_case_079_what_is_paid_while_a_letter_waits_is_not_reminded_of(scenario: Scenario) -> None:
     scenario.wait(days=4)
-    dunning_run.run(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
     pay(scenario)
-    send.post(moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     assert about_debts() == []
     notice = Notice.objects.get()
     assert (notice.state, notice.why) == ("skipped", "Nothing is due any more.")
@@ -121,11 +121,11 @@ def test_case_079_what_is_paid_while_a_letter_waits_is_not_reminded_of(scenario:
 
 def test_two_rounds_at_once_and_two_workers_that_send_make_one_letter(scenario: Scenario) -> None:
     scenario.wait(days=4)
-    late = dunning_run.run(moment=scenario.now)
+    late = dunning_run.run_dunning(moment=scenario.now)
     assert (late.late, late.written) == (1, 1)
-    assert dunning_run.run(moment=scenario.now).written == 0
+    assert dunning_run.run_dunning(moment=scenario.now).written == 0
     for _ in range(3):
-        send.post(moment=scenario.now)
+        send.send_notices(moment=scenario.now)
     assert len(about_debts()) == 1
 
 
@@ -147,8 +147,8 @@ def test_after_a_time_in_which_nothing_ran_only_the_step_that_is_reached_is_writ
 def test_collecting_cases_11_and_12_a_refusal_says_why_and_what_to_do(scenario: Scenario) -> None:
     card = scenario.save_card(NO_FUNDS)
     scenario.collect()
-    dunning_run.run(moment=scenario.now)
-    send.post(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     assert subjects() == ["Your payment of invoice INV-2026-0001 was refused"]
     assert "We tried to charge $4.00 to your Visa ending in 9995" in body()
     assert "Your card has insufficient funds." in body()
@@ -170,8 +170,8 @@ def test_case_076_and_collecting_case_13_a_bank_that_asks_is_no_failure_and_lead
 ) -> None:
     scenario.save_card(ALWAYS_ASKS)
     scenario.collect()
-    dunning_run.run(moment=scenario.now)
-    send.post(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     goes_by(scenario)
     assert subjects() == ["Please confirm your payment of invoice INV-2026-0001"]
     assert "Nothing is wrong with your card" in body()
@@ -199,7 +199,7 @@ def test_case_084_and_collecting_case_29_a_card_that_vanished_is_asked_for_once(
 
 def test_who_removes_the_card_here_is_not_told_of_it(scenario: Scenario) -> None:
     pay(scenario)
-    saved_methods.remove(method=scenario.save_card(), gateway=scenario.gateway)
+    saved_methods.remove_method(method=scenario.save_card(), gateway=scenario.gateway)
     goes_by(scenario, 2)
     assert about_debts() == []
 
@@ -219,7 +219,9 @@ def test_collecting_case_7_while_our_key_is_refused_nobody_is_written_to(scenari
     scenario.stripe.faults.unauthorized()
     goes_by(scenario, 5)
     assert about_debts() == []
-    assert dunning_run.run(moment=scenario.now).waits.startswith("The payment service refuses our key")
+    assert dunning_run.run_dunning(moment=scenario.now).waits.startswith(
+        "The payment service refuses our key"
+    )
     scenario.stripe.faults.lift()
     goes_by(scenario)
     assert (about_debts(), scenario.taken) == ([], [400])
@@ -232,8 +234,8 @@ def test_a_payment_that_takes_its_bank_days_is_not_reminded_of() -> None:
         scenario.save_account()
         scenario.collect()
         later = scenario.now + timedelta(days=3)  # its bank takes its time
-        dunning_run.run(moment=later)
-        send.post(moment=later)
+        dunning_run.run_dunning(moment=later)
+        send.send_notices(moment=later)
         assert scenario.states == ["processing"]
         assert about_debts() == []
 
@@ -250,7 +252,7 @@ def test_case_081_and_collecting_case_28_what_is_disputed_rests(scenario: Scenar
 
 
 def test_what_is_paused_is_not_written_and_goes_on_where_it_stands(scenario: Scenario) -> None:
-    pauses.pause(
+    pauses.pause_dunning(
         tenant=scenario.lab,
         invoice=scenario.invoice,
         until=date(2026, 4, 26),
@@ -286,7 +288,7 @@ def test_past_due_after_days_of_grace_has_a_letter_of_its_own(scenario: Scenario
 
 def test_a_credit_note_ends_it_too(scenario: Scenario) -> None:
     goes_by(scenario, 4)
-    credit_notes.credit(
+    credit_notes.issue_credit_note(
         invoice=scenario.invoice, reason="goodwill", by="op", on=scenario.now.date(), moment=scenario.now
     )
     goes_by(scenario, 60)
@@ -305,8 +307,8 @@ def test_owners_and_billing_people_are_written_to_where_there_is_no_billing_addr
     )
     builders.a_person("ann@vision.example", tenant=scenario.lab, role=Role.OWNER)
     builders.a_person("ben@vision.example", tenant=scenario.lab, role=Role.MEMBER)
-    send.again(notice=notice, moment=scenario.now)
-    send.post(moment=scenario.now)
+    send.resend_notice(notice=notice, moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     assert about_debts()[0].to == ["ann@vision.example"]
 
 
@@ -338,10 +340,10 @@ def test_without_a_mail_server_letters_are_kept_for_op_to_read(
         in client.get(f"/admin/billing/notice/{notice.pk}/change/").content.decode()
     )
     with pytest.raises(send.NoticeError, match="it is not sent again"):
-        send.again(notice=notice, moment=scenario.now)
+        send.resend_notice(notice=notice, moment=scenario.now)
     settings.CLUSTERTAB_SENDS_MAIL = True
-    send.again(notice=notice, moment=scenario.now)
-    send.post(moment=scenario.now)
+    send.resend_notice(notice=notice, moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     assert subjects() == ["A reminder: invoice INV-2026-0001 is not paid yet"]
 
 
@@ -358,8 +360,8 @@ def test_a_letter_that_may_have_arrived_is_not_sent_again_by_itself(
 ) -> None:
     settings.EMAIL_BACKEND = "tests.fakes.mail.Dies"
     scenario.wait(days=4)
-    dunning_run.run(moment=scenario.now)
-    done = send.post(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
+    done = send.send_notices(moment=scenario.now)
     assert done.sent == 0
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     for _ in range(3):
@@ -368,9 +370,9 @@ def test_a_letter_that_may_have_arrived_is_not_sent_again_by_itself(
     assert notice.state == NoticeState.SENDING
     assert notice.why.startswith("The mail server did not answer: it may have arrived or not.")
     with pytest.raises(send.NoticeError):
-        send.again(notice=notice, moment=scenario.now - timedelta(days=3) + timedelta(minutes=1))
-    send.again(notice=notice, moment=scenario.now)
-    send.post(moment=scenario.now)
+        send.resend_notice(notice=notice, moment=scenario.now - timedelta(days=3) + timedelta(minutes=1))
+    send.resend_notice(notice=notice, moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     assert len(about_debts()) == 1
 
 
@@ -379,9 +381,9 @@ def test_a_mail_server_that_refuses_is_asked_again_later_and_in_the_end_people_a
 ) -> None:
     settings.EMAIL_BACKEND = "tests.fakes.mail.Refuses"
     scenario.wait(days=4)
-    dunning_run.run(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
     for _ in range(40):
-        send.post(moment=scenario.now)
+        send.send_notices(moment=scenario.now)
         scenario.wait(hours=6)
     notice = Notice.objects.get()
     assert (notice.state, notice.tries) == ("failed", send.TRIES)

@@ -20,7 +20,7 @@ DECLINED = "4000000000000341"
 
 def test_what_rests_is_not_charged_until_its_day(scenario: Scenario) -> None:
     scenario.save_card()
-    pauses.pause(
+    pauses.pause_dunning(
         tenant=scenario.lab,
         invoice=scenario.invoice,
         until=date(2026, 4, 25),
@@ -90,7 +90,7 @@ def test_a_tenant_rests_until_somebody_resumes(
 
 def test_a_pause_has_a_reason_and_another_takes_its_place(scenario: Scenario) -> None:
     def pause(why: str, until: date | None = None) -> DunningPause:
-        return pauses.pause(
+        return pauses.pause_dunning(
             tenant=scenario.lab, invoice=None, until=until, why=why, by="op", moment=scenario.now
         )
 

@@ -40,8 +40,8 @@ def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(se
         Invoice.objects.filter(pk=invoice.pk).update(tenant=lab)
     with as_owner() as cursor:
         cursor.execute("ALTER TABLE billing_invoice ENABLE TRIGGER USER")
-    dunning_run.run(moment=NOW)
-    done = send.post(moment=NOW)
+    dunning_run.run_dunning(moment=NOW)
+    done = send.send_notices(moment=NOW)
     assert (done.sent, done.troubles, server.taken) == (7, [], 7)
     assert set(Notice.objects.values_list("state", flat=True)) == {"sent"}
 
@@ -49,14 +49,14 @@ def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(se
 def test_an_address_that_is_none_waits_for_somebody_to_correct_it(server: Counting) -> None:
     a_tenant_that_owes()
     Tenant.objects.update(email="bills@vision.example, boss@vision.example")
-    dunning_run.run(moment=NOW)
-    send.post(moment=NOW)
+    dunning_run.run_dunning(moment=NOW)
+    send.send_notices(moment=NOW)
     notice = Notice.objects.get()
     assert (notice.state, server.taken) == ("failed", 0)
     assert notice.why == (
         "An address is none that e-mail can go to: correct the tenant's billing e-mail, then send it again."
     )
     Tenant.objects.update(email="bills@vision.example")
-    send.again(notice=notice, moment=NOW)
-    send.post(moment=NOW)
+    send.resend_notice(notice=notice, moment=NOW)
+    send.send_notices(moment=NOW)
     assert (Notice.objects.get().state, server.taken) == ("sent", 1)

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from billing.dunning import dunning_run, scheduler_blocks, send, suspensions
-from billing.dunning.scheduler_blocks import Blocked
+from billing.dunning.scheduler_blocks import BlockTally
 from billing.invoicing import credit_notes
 from billing.models import Invoice, Notice, SuspendedAccount, Suspension
 from billing.receivables import dunning_policies, pauses, settlement
@@ -78,11 +78,11 @@ class Lab:
         while self.now < at(f"{day} 09:00"):
             self.goes_by()
 
-    def acts(self) -> Blocked:
-        dunning_run.run(moment=self.now)
-        send.post(moment=self.now)
-        done = scheduler_blocks.enforce(moment=self.now, opens=self.opens)
-        send.post(moment=self.now)
+    def acts(self) -> BlockTally:
+        dunning_run.run_dunning(moment=self.now)
+        send.send_notices(moment=self.now)
+        done = scheduler_blocks.enforce_blocks(moment=self.now, opens=self.opens)
+        send.send_notices(moment=self.now)
         return done
 
     def pay(self, amount: str = "4.00") -> None:
@@ -153,7 +153,7 @@ def test_a_credit_note_over_a_part_does_not_end_a_suspension_that_is_still_deman
     lab.pay("-3.00")
     lab.until("2026-05-15")
     assert (lab.gpus, lab.accounts) == (0, ["blocked"])
-    credit_notes.credit(
+    credit_notes.issue_credit_note(
         invoice=lab.invoice,
         reason="goodwill",
         by="op",
@@ -225,13 +225,13 @@ def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> 
 
     lab.until("2026-05-14")
     lab.now += timedelta(days=1)
-    dunning_run.run(moment=lab.now)
-    done = scheduler_blocks.enforce(moment=lab.now, opens=fails)
+    dunning_run.run_dunning(moment=lab.now)
+    done = scheduler_blocks.enforce_blocks(moment=lab.now, opens=fails)
     assert done.troubles == ["gpu1/vision: gpu1 does not answer."]
     row = SuspendedAccount.objects.get()
     assert (row.state, row.error, row.tries) == ("asked", "gpu1 does not answer.", 1)
     assert (
-        scheduler_blocks.enforce(moment=lab.now, opens=fails).troubles == []
+        scheduler_blocks.enforce_blocks(moment=lab.now, opens=fails).troubles == []
     )  # not before five minutes have gone by
     assert [s for s in subjects() if s.startswith("No new jobs")] == []
     lab.now += timedelta(minutes=5)
@@ -246,8 +246,8 @@ def test_who_pays_while_the_scheduler_is_away_is_never_blocked(lab: Lab) -> None
 
     lab.until("2026-05-14")
     lab.now += timedelta(days=1)
-    dunning_run.run(moment=lab.now)
-    scheduler_blocks.enforce(moment=lab.now, opens=fails)
+    dunning_run.run_dunning(moment=lab.now)
+    scheduler_blocks.enforce_blocks(moment=lab.now, opens=fails)
     lab.pay()
     lab.now += timedelta(hours=1)
     lab.acts()
@@ -299,7 +299,7 @@ def test_an_account_that_nobody_foresaw_keeps_no_other_from_being_blocked_or_fre
 def test_a_pause_ends_a_suspension_and_it_comes_back_when_the_pause_is_over(lab: Lab) -> None:
     lab.until("2026-05-15")
     assert lab.gpus == 0
-    pauses.pause(
+    pauses.pause_dunning(
         tenant=lab.tenant,
         invoice=None,
         until=date(2026, 5, 20),
@@ -352,11 +352,11 @@ def test_what_was_asked_for_while_the_suspension_ended_is_not_blocked_for_ever(l
 def test_who_was_told_already_costs_no_query_of_its_own(lab: Lab) -> None:
     lab.until("2026-05-16")
     with CaptureQueriesContext(connection) as begun:
-        suspensions.tell(moment=lab.now)
+        suspensions.notify_tenants(moment=lab.now)
     lab.pay()
     lab.goes_by()
     with CaptureQueriesContext(connection) as over:
-        suspensions.tell(moment=lab.now)
+        suspensions.notify_tenants(moment=lab.now)
     assert (len(begun), len(over), len(mail.outbox)) == (3, 3, 3)
 
 
@@ -366,7 +366,7 @@ def test_who_was_told_already_costs_no_query_of_its_own(lab: Lab) -> None:
 def test_killed_at_any_statement_it_goes_on_and_each_act_is_done_once(lab: Lab, at_statement: int) -> None:
     lab.until("2026-05-14")
     lab.now += timedelta(days=1)
-    dunning_run.run(moment=lab.now)
+    dunning_run.run_dunning(moment=lab.now)
     killed = dies_at(lab, at_statement)
     for _ in range(3):
         lab.now += timedelta(hours=7)
@@ -393,7 +393,7 @@ def dies_at(lab: Lab, statement: int) -> bool:
 
     try:
         with connection.execute_wrapper(count):
-            scheduler_blocks.enforce(moment=lab.now, opens=lab.opens)
+            scheduler_blocks.enforce_blocks(moment=lab.now, opens=lab.opens)
     except KilledError:
         connection.close()
         return True

@@ -84,9 +84,9 @@ def test_who_paid_in_time_and_was_never_reminded_is_told_too(scenario: Scenario)
 
 def test_a_write_off_that_is_taken_back_is_told(scenario: Scenario) -> None:
     goes_by(scenario, 30)
-    write_offs.write_off(invoice=scenario.invoice, why="insolvent", by="op", on=scenario.now.date())
+    write_offs.write_off_invoice(invoice=scenario.invoice, why="insolvent", by="op", on=scenario.now.date())
     goes_by(scenario, 5)
-    write_offs.take_back(invoice=scenario.invoice, why="they are not", by="op", moment=scenario.now)
+    write_offs.reverse_write_off(invoice=scenario.invoice, why="they are not", by="op", moment=scenario.now)
     goes_by(scenario, 5)
     assert subjects()[3:] == [AGAIN]
 
@@ -101,13 +101,13 @@ def test_a_part_that_comes_and_goes_back_is_told_by_nothing_new(scenario: Scenar
 
 def test_a_reminder_that_waits_while_it_is_paid_and_goes_back_is_the_only_one(scenario: Scenario) -> None:
     scenario.wait(days=4)
-    dunning_run.run(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
     pay(scenario)
     goes_back(scenario)
-    dunning_run.run(moment=scenario.now)
-    send.post(moment=scenario.now)
-    dunning_run.run(moment=scenario.now)
-    send.post(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
+    send.send_notices(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     assert subjects() == [AGAIN]
 
 
@@ -127,12 +127,12 @@ def test_refusals_that_nobody_is_written_of_take_as_many_queries_as_one(
     scenario.save_card(NO_FUNDS)
     scenario.collect()
     with CaptureQueriesContext(connection) as few:
-        dunning_run.run(moment=scenario.now)
+        dunning_run.run_dunning(moment=scenario.now)
     for lab in more_labs(scenario, ["acme", "bolt", "coda"]):
         SavedMethod.objects.filter(tenant=lab).update(preferred=False)
         scenario.save_card_of(lab, NO_FUNDS)
     scenario.collect()
     assert scenario.states == ["failed"] * 4
     with CaptureQueriesContext(connection) as many:
-        dunning_run.run(moment=scenario.now)
+        dunning_run.run_dunning(moment=scenario.now)
     assert len(many) == len(few)

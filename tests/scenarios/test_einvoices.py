@@ -46,7 +46,7 @@ def lab(cluster: Cluster) -> Tenant:
 
 
 def test_an_invoice_states_what_its_pdf_shows(lab: Tenant) -> None:
-    manual_lines.add(
+    manual_lines.add_manual_line(
         tenant=lab,
         description="Goodwill",
         net=Money.of("-5.00", "EUR"),
@@ -86,7 +86,7 @@ def test_a_credit_note_states_above_zero_what_it_gives_back(lab: Tenant) -> None
     close("2026-03")
     march = invoice_of(lab, "2026-03")
     for net in ("0.33", "0.33", "100.00"):
-        note = credit_notes.credit(
+        note = credit_notes.issue_credit_note(
             invoice=march,
             reason="The queue was down.",
             by="op",

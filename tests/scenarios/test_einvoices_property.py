@@ -58,7 +58,7 @@ def documents(draw: st.DrawFn) -> tuple[Invoice, list[InvoiceLine], list[Invoice
     for position, line in enumerate(invoice_lines, start=1):
         line.position = position
     kind = draw(st.sampled_from([DocumentKind.INVOICE, DocumentKind.CREDIT_NOTE]))
-    taxes = line_taxes.rows(invoice_lines, currency)
+    taxes = line_taxes.sum_taxes(invoice_lines, currency)
     party = {
         "address": "Gate 1", "postcode": "10115", "city": "Berlin", "email": "n@north.example", "name": "N",
         "registration": "HRB 1", "iban": "", "bic": "", "contact_name": "Ann", "contact_phone": "+49 30 123",

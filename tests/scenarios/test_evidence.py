@@ -209,7 +209,7 @@ def test_evidence_that_would_never_be_computed_is_refused_in_a_sentence(
 def test_a_credit_note_by_hand_has_a_bundle_of_its_own(lab: Tenant, tmp_path: Path) -> None:
     stories.close("2026-03")
     invoice = stories.invoice_of(lab, "2026-03")
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=invoice, reason="Goodwill", by="op", on=date(2026, 4, 5), net=Money.of("5", "USD")
     )
     text = agrees(bundle(note), tmp_path)

@@ -37,7 +37,7 @@ def test_use_that_shrinks_below_what_was_credited_by_hand_is_recomputed(tmp_path
     ingest(cluster, a_job(source_key="7@1", started="2026-03-02 10:00", ended="2026-03-04 12:00"))
     closed("2026-03", lab)
     march = invoice_of(lab, "2026-03")
-    credit_notes.credit(
+    credit_notes.issue_credit_note(
         invoice=march, reason="Goodwill", by="op", on=date(2026, 4, 5), net=Money.of("30.00", "USD")
     )
     ingest(cluster, a_job(source_key="7@1", started="2026-03-02 10:00", ended="2026-03-02 20:00"))
@@ -99,7 +99,7 @@ def test_the_tax_of_a_credit_note_is_that_of_what_it_takes_back(
     lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")], tax_rate="19")
     used(cluster, 50)
     closed("2026-03", lab)
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=invoice_of(lab, "2026-03"),
         reason="Goodwill",
         by="op",

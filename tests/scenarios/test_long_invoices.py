@@ -77,7 +77,7 @@ def test_case_060_very_many_lines_are_summed_on_the_pdf_alone(
 def test_case_056_a_draft_that_is_dropped_uses_no_number(lab: Tenant) -> None:
     march = draft(lab, "2026-03")
     assert march.number is None
-    numbering.discard(invoice=march)
+    numbering.discard_draft(invoice=march)
     assert not Invoice.objects.exists()
     assert not InvoiceSeries.objects.exists()
 

@@ -37,7 +37,9 @@ def vision() -> Tenant:
 
 def add(tenant: Tenant, amount: str, description: str = "Setup", currency: str = "USD") -> ManualLine:
     net = Money.of(amount, currency)
-    return manual_lines.add(tenant=tenant, description=description, net=net, why="Agreed.", by="op", on=TODAY)
+    return manual_lines.add_manual_line(
+        tenant=tenant, description=description, net=net, why="Agreed.", by="op", on=TODAY
+    )
 
 
 def texts(invoice: Invoice) -> list[tuple[str, int, str]]:
@@ -65,7 +67,7 @@ def test_a_line_by_hand_alone_is_an_invoice_and_comes_back_when_that_is_void(vis
     add(vision, "5.00")
     assert closed("2026-04", vision).total.text == "6.00"  # type: ignore[union-attr]
 
-    voids.void(invoice=invoice_of(vision, "2026-04"), reason="Wrong month.", by="op", on=TODAY)
+    voids.void_invoice(invoice=invoice_of(vision, "2026-04"), reason="Wrong month.", by="op", on=TODAY)
     assert closed("2026-04", vision).number == "INV-2026-0003"
 
     again = invoice_of(vision, "2026-04")
@@ -91,13 +93,13 @@ def test_more_taken_off_than_a_month_costs_waits_for_the_next(vision: Tenant) ->
 
 
 def test_a_line_is_removed_before_it_is_billed_and_stays_after_that(vision: Tenant) -> None:
-    manual_lines.remove(line=add(vision, "3.00"))
+    manual_lines.remove_manual_line(line=add(vision, "3.00"))
     assert not ManualLine.objects.exists()
     line = add(vision, "4.00")
     closed("2026-03", vision)
 
     with pytest.raises(ManualLineError, match="Setup was billed: credit the invoice"):
-        manual_lines.remove(line=line)
+        manual_lines.remove_manual_line(line=line)
     with pytest.raises(DatabaseError, match="This line was billed"), transaction.atomic():
         ManualLine.objects.all().delete()
     with pytest.raises(DatabaseError, match="not changed"), transaction.atomic():
@@ -164,7 +166,7 @@ def test_case_051_a_month_of_nothing_has_no_invoice_unless_the_seller_or_tenant_
     )  # fmt: skip
     nothing = invoice_of(vision, "2026-05")
     assert lines_of(nothing) == []
-    assert settlement.balance(invoice=nothing, on=TODAY).settlement == "paid"
+    assert settlement.load_balance(invoice=nothing, on=TODAY).settlement == "paid"
     assert closed("2026-05", vision).outcome == "already issued"
     a_seller(zero_invoices=ZeroInvoices.ISSUE)
     Tenant.objects.update(zero_invoices=ZeroInvoices.SKIP)

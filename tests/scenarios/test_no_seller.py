@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from billing.invoicing import month_close
-from billing.invoicing.month_close import Closed, Outcome
+from billing.invoicing.month_close import Outcome, TenantClose
 from billing.models import Invoice, InvoiceSeries, Seller
 from portal.core.tenants.models import Tenant
 from portal.ops.management.commands import close_period
@@ -31,8 +31,8 @@ def lab() -> Tenant:
     return lab
 
 
-def close(lab: Tenant, *, rehearse: bool = False) -> Closed:
-    (outcome,) = month_close.close(
+def close(lab: Tenant, *, rehearse: bool = False) -> TenantClose:
+    (outcome,) = month_close.close_month(
         tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), rehearse=rehearse
     )
     return outcome

@@ -42,8 +42,8 @@ def a_day(scenario: Scenario, **later: int) -> list[str]:
     before = len(mail.outbox)
     for _ in range(3):
         scenario.collect()
-        dunning_run.run(moment=scenario.now)
-        send.post(moment=scenario.now)
+        dunning_run.run_dunning(moment=scenario.now)
+        send.send_notices(moment=scenario.now)
     messages = mail.outbox[before:]
     return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in messages]
 
@@ -95,8 +95,8 @@ def test_while_the_other_card_has_not_been_charged_yet_the_email_says_that_it_wi
     scenario.save_card(GOOD)
     scenario.save_card(LOST)
     scenario.charge()
-    dunning_run.run(moment=scenario.now)
-    send.post(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     (message,) = mail.outbox
     body = " ".join(str(message.body).split())
     assert "We charge your Visa ending in 4242 instead. You need not do anything." in body

@@ -155,7 +155,7 @@ def billed_and_pending() -> dict[tuple[str, str], int]:
         totals[slug, named(start, zone)] += amount
     for tenant in Tenant.objects.all():
         last = BillingPeriod.objects.filter(tenant=tenant).order_by("-start").first()
-        for line in statements.pending(tenant=tenant, period=last).lines if last else ():
+        for line in statements.make_statement(tenant=tenant, period=last).lines if last else ():
             totals[tenant.slug, named(line.key.service.start, tenant.timezone)] += line.amount.minor
     return {key: whole for key, whole in totals.items() if whole}
 

@@ -21,8 +21,8 @@ from billing.models import (
     WalletScope,
 )
 from billing.payments import attempts, checkout_sessions, on_demand
-from billing.payments.checkout_sessions import Back
-from billing.payments.gateway_access import CollectingError
+from billing.payments.checkout_sessions import ReturnUrls
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import dunning_policies, settlement
 from billing.rules.money import Money
@@ -36,7 +36,7 @@ from tests.web.clock import stand_at
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = Back("https://tab.example/back/", "https://tab.example/")
+BACK = ReturnUrls("https://tab.example/back/", "https://tab.example/")
 GOOD, NO_FUNDS, ASKS = "4242424242424242", "4000000000009995", "4000002760003184"
 HERE = "/t/vision-lab/invoices/INV-2026-0001/"
 
@@ -69,7 +69,7 @@ def key_on(client: Client, address: str) -> str:
 
 def pay(scenario: Scenario, **other: object) -> PaymentAttempt:
     arguments = {"invoice": scenario.invoice, "key": uuid4(), "gateway": scenario.gateway, "back": BACK}
-    return on_demand.pay(**(arguments | {"who": "ann", "moment": scenario.now} | other))  # type: ignore[arg-type]
+    return on_demand.pay_invoice(**(arguments | {"who": "ann", "moment": scenario.now} | other))  # type: ignore[arg-type]
 
 
 def test_one_click_pays_and_the_same_form_again_pays_once(scenario: Scenario, ann: Client) -> None:
@@ -129,25 +129,25 @@ def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(sce
     scenario.save_card(ASKS)
     pay(scenario)
     first = PaymentAttempt.objects.get()
-    with pytest.raises(CollectingError):  # its page is looked at, closed, and only then another one is opened
+    with pytest.raises(CollectionError):  # its page is looked at, closed, and only then another one is opened
         attempts_of_another_card(scenario)
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     first.refresh_from_db()
     assert first.state == "canceled"
     assert scenario.stripe.objects("payment_intent")[0]["status"] == "canceled"
     scenario.stripe.dashboard.pay(page.external_id or "")
-    checkout_sessions.follow(checkout=page, gateway=scenario.gateway, moment=scenario.now)
+    checkout_sessions.follow_session(checkout=page, gateway=scenario.gateway, moment=scenario.now)
     assert scenario.taken == [400]
 
 
 def attempts_of_another_card(scenario: Scenario) -> None:
-    attempt = attempts.charge(
+    attempt = attempts.charge_invoice(
         invoice=scenario.invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
     )
     if isinstance(attempt, attempts.NotChargeable):
-        raise CollectingError(attempt.why)
+        raise CollectionError(attempt.why)
 
 
 def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(
@@ -220,23 +220,23 @@ def test_a_bank_that_asks_at_the_second_of_three_is_gone_to(scenario: Scenario, 
 
 
 def test_a_card_that_is_typed_on_the_page_to_pay_on_is_kept_if_ann_ticks_so(scenario: Scenario) -> None:
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "", save=True)
     for _ in range(2):
-        checkout_sessions.follow(checkout=page, gateway=scenario.gateway, moment=scenario.now)
+        checkout_sessions.follow_session(checkout=page, gateway=scenario.gateway, moment=scenario.now)
     card = SavedMethod.objects.get()
     assert (card.preferred, card.last4, scenario.paid) == (True, "4242", "4.00")
     scenario.books_agree()
 
 
 def test_a_card_that_is_typed_there_and_not_ticked_is_forgotten(scenario: Scenario) -> None:
-    page = checkout_sessions.pay_page(
+    page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
-    checkout_sessions.follow(checkout=page, gateway=scenario.gateway, moment=scenario.now)
+    checkout_sessions.follow_session(checkout=page, gateway=scenario.gateway, moment=scenario.now)
     assert scenario.paid == "4.00"
     assert not SavedMethod.objects.exists()
 
@@ -326,7 +326,7 @@ def test_a_key_that_stripe_refuses_is_no_business_of_anns(scenario: Scenario, an
 
 def test_where_nothing_could_be_sent_ann_is_not_thanked(scenario: Scenario, ann: Client) -> None:
     scenario.save_card(GOOD)
-    checkout_sessions.pay_page(
+    checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.faults.bad_gateway("*", times=9)

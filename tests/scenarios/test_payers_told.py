@@ -143,7 +143,9 @@ def test_who_uses_and_who_pays_are_told_together_after_late_use_of_a_month_that_
 
     spent = spending.spending(moment=at("2026-04-25"))
     april = billing_periods.periods_starting_in([physics, vision], year=2026, month=4)
-    both = statements.pending_each([*april.values()], close_readiness.rated_up_to([*april.values()]))
+    both = statements.make_statements(
+        [*april.values()], close_readiness.load_rated_periods([*april.values()])
+    )
 
     assert [(each.tenant, each.amount.text) for each in spent] == [("vision-lab", "3.00")]
     assert _lines(both[vision.pk]) == []
@@ -166,7 +168,9 @@ def test_who_uses_and_who_pays_are_told_together_where_their_months_end_apart(
     used(cluster, 1, day="2026-04-20")
     april = billing_periods.periods_starting_in([physics, vision], year=2026, month=4)
 
-    both = statements.pending_each([*april.values()], close_readiness.rated_up_to([*april.values()]))
+    both = statements.make_statements(
+        [*april.values()], close_readiness.load_rated_periods([*april.values()])
+    )
 
     assert _lines(both[vision.pk]) == ["6.00"]  # of March, as it was not closed
     assert _lines(both[physics.pk]) == ["8.00"]  # its April ends before that of Los Angeles
@@ -199,7 +203,10 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
         ("Vision Lab", "vision", hours(7), "14.00")
     ]
     assert [each.text for each in theirs.due] == ["16.00"]
-    assert accrued_charges.accrued_by_tenant(march.values()) == {vision.pk: mine.sums, physics.pk: theirs.sums}
+    assert accrued_charges.accrued_by_tenant(march.values()) == {
+        vision.pk: mine.sums,
+        physics.pk: theirs.sums,
+    }
     close("2026-03")
     after = accrued_charges.accrued(tenant=physics, period=march[physics.pk])
     assert after is not None
@@ -208,10 +215,12 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
 
 def test_whoever_pays_for_others_cannot_leave(physics: Tenant, vision: Tenant) -> None:
     row = pays(physics, vision, "2026-04-01")
-    blockers = list(offboarding.left(physics, moment=at("2026-05-10")))
+    blockers = list(offboarding.find_obstacles(physics, moment=at("2026-05-10")))
     assert "It pays for vision-lab: end that, or have another tenant pay." in blockers
     third_party_payers.end_payer(row=row, on=date(2026, 5, 1))
-    assert not any("pays for" in each for each in offboarding.left(physics, moment=at("2026-05-10")))
+    assert not any(
+        "pays for" in each for each in offboarding.find_obstacles(physics, moment=at("2026-05-10"))
+    )
 
 
 def test_whoever_has_left_does_not_pay_again_by_another_last_day(physics: Tenant, vision: Tenant) -> None:

@@ -10,7 +10,7 @@ from billing.invoicing import credit_notes
 from billing.models import CreditEntry, Invoice, Payment
 from billing.receivables import credit_balance, manual_payments, settlement
 from billing.receivables.credit_balance import CreditBalanceError
-from billing.receivables.manual_payments import Received
+from billing.receivables.manual_payments import RecordedTransfer
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, ingest
@@ -31,8 +31,8 @@ def invoice(lab: Tenant) -> Invoice:
     return invoice_of(lab, "2026-03")
 
 
-def record(invoice: Invoice, amount: str, reference: str = "B1") -> Received:
-    return manual_payments.record(
+def record(invoice: Invoice, amount: str, reference: str = "B1") -> RecordedTransfer:
+    return manual_payments.record_transfer(
         invoice=invoice,
         amount=Money.of(amount, "EUR"),
         received_on=date(2026, 4, 8),
@@ -45,8 +45,8 @@ def record(invoice: Invoice, amount: str, reference: str = "B1") -> Received:
 def stands(invoice: Invoice) -> tuple[str, str, int]:
     """Paid and due of the invoice, and the credit of its tenant; the sums close."""
     assert prove()
-    stand = settlement.balance(invoice=invoice, on=APRIL.date())
-    return stand.paid.text, stand.due.text, credit_balance.of(invoice.tenant, "EUR")
+    stand = settlement.load_balance(invoice=invoice, on=APRIL.date())
+    return stand.paid.text, stand.due.text, credit_balance.get_balance(invoice.tenant, "EUR")
 
 
 def april(lab: Tenant) -> Invoice:
@@ -108,7 +108,7 @@ def test_what_a_credit_note_gives_back_is_paid_back_from_the_invoice_and_the_cre
     invoice: Invoice,
 ) -> None:
     record(invoice, "25.00")
-    credit_notes.credit(
+    credit_notes.issue_credit_note(
         invoice=invoice, reason="The queue was down.", by="op", on=APRIL.date(), net=Money.of("7.00", "EUR")
     )
     assert stands(invoice) == ("20.00", "-7.00", 5_00)
@@ -118,7 +118,7 @@ def test_what_a_credit_note_gives_back_is_paid_back_from_the_invoice_and_the_cre
 
 def test_what_was_paid_back_from_the_balance_cannot_be_taken_back_too(lab: Tenant, invoice: Invoice) -> None:
     record(invoice, "25.00")
-    credit_balance.pay_back(
+    credit_balance.record_payout(
         tenant=lab, currency="EUR", amount=Money.of("5.00", "EUR"), reference="OUT-1", by="op", at=APRIL
     )
     with pytest.raises(CreditBalanceError, match=r"^5\.00 EUR of what it gave to the credit balance"):

@@ -39,7 +39,7 @@ def paid(invoice: Invoice, amount: str, reference: str = "A1", *, currency: str 
 
 
 def stands(invoice: Invoice, on: date = IN_TIME) -> tuple[str, str, str]:
-    balance = settlement.balance(invoice=invoice, on=on)
+    balance = settlement.load_balance(invoice=invoice, on=on)
     assert balance.paid + balance.due == Money.from_minor(invoice.total, invoice.currency)
     return balance.settlement.value, balance.paid.text, balance.due.text
 

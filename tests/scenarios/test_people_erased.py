@@ -23,7 +23,7 @@ from billing.models import (
     WalletScope,
 )
 from billing.payments import automatic, checkout_sessions, top_ups
-from billing.payments.checkout_sessions import Back
+from billing.payments.checkout_sessions import ReturnUrls
 from billing.rating import engine
 from billing.rules.money import TOKENS
 from billing.wallets import booking, wallet_terms
@@ -40,7 +40,7 @@ TABLES = """
 SELECT oid::regclass::text FROM pg_class
  WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
 """
-BACK = Back("https://tab.example/back/", "https://tab.example/")
+BACK = ReturnUrls("https://tab.example/back/", "https://tab.example/")
 
 
 def tables_naming(text: str) -> set[str]:
@@ -69,9 +69,9 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
         wallet = Wallet.objects.get()
         by: dict[str, Any] = {"gateway": scenario.gateway, "who": "ann@vision.example", "moment": now}
         with acting_as("ann@vision.example", through="page /t/vision-lab/"):
-            checkout_sessions.card_page(tenant=lab, back=BACK, **by)
+            checkout_sessions.open_card_page(tenant=lab, back=BACK, **by)
             scenario.save_card()
-            top_ups.charge(wallet=wallet, amount=5000, key=uuid4(), back=BACK, **by)
+            top_ups.charge_top_up(wallet=wallet, amount=5000, key=uuid4(), back=BACK, **by)
             automatic.set_rule(
                 wallet=wallet, active=True, below=1000, amount=2000, most=9000, by=by["who"], moment=now
             )
@@ -85,7 +85,7 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
         } <= (tables_naming("ann@vision"))
         Archive.objects.create(tenant=lab, at=now, by="Op", why="Contract ended")
 
-        offboarding.erase(tenant=lab, moment=now)
+        offboarding.erase_tenant(tenant=lab, moment=now)
 
         assert tables_naming("ann@vision") == set()
         columns: list[tuple[type[Model], str]] = [

@@ -236,7 +236,7 @@ def _a_month_in_use(version: PlanVersion) -> Tenant:
 def _owed(lab: Tenant) -> dict[str, int]:
     """What all that was used until April's end comes to, by the statement of April."""
     april = lab.periods.get(start=builders.at("2026-04-01"))
-    statement = statements.pending(tenant=lab, period=april)
+    statement = statements.make_statement(tenant=lab, period=april)
     sums: dict[str, int] = {}
     for line in statement.lines:
         sums[line.amount.currency] = sums.get(line.amount.currency, 0) + line.amount.minor

@@ -48,8 +48,8 @@ def pays(lab: Tenant, amount: str, scenario: Scenario, reference: str = "SEPA 1"
 def posts(scenario: Scenario) -> list[str]:
     """Subject and text of what a round and a worker send."""
     before = len(mail.outbox)
-    dunning_run.run(moment=scenario.now)
-    send.post(moment=scenario.now)
+    dunning_run.run_dunning(moment=scenario.now)
+    send.send_notices(moment=scenario.now)
     return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in mail.outbox[before:]]
 
 
@@ -87,7 +87,7 @@ def test_several_payments_at_once_are_one_receipt(scenario: Scenario) -> None:
 def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(scenario: Scenario) -> None:
     pays(scenario.lab, "1.00", scenario)
     pays(scenario.lab, "-1.00", scenario)
-    write_offs.write_off(invoice=scenario.invoice, why="insolvent", by="op", on=scenario.now.date())
+    write_offs.write_off_invoice(invoice=scenario.invoice, why="insolvent", by="op", on=scenario.now.date())
     assert posts(scenario) == []
     assert Notice.objects.get(kind="receipt").why == "The payment was taken back."
 
@@ -100,8 +100,8 @@ def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) ->
     went = Line(amount="-20.00", on="2026-04-09", end_to_end="PAY-7", reversal=True)
     imported(camt(came, went))
     assert stands(march(lab)) == ("due", "0.00", "20.00")
-    dunning_run.run(moment=APRIL)
-    send.post(moment=APRIL)
+    dunning_run.run_dunning(moment=APRIL)
+    send.send_notices(moment=APRIL)
     assert mail.outbox == []
     assert Notice.objects.get(kind="receipt").why == "The payment was taken back."
 
@@ -122,8 +122,8 @@ def test_a_transfer_that_fills_a_wallet_has_one_unless_it_went_back(settings: An
         )
     )
     for _ in range(2):
-        dunning_run.run(moment=APRIL)
-        send.post(moment=APRIL)
+        dunning_run.run_dunning(moment=APRIL)
+        send.send_notices(moment=APRIL)
     (message,) = mail.outbox
     assert message.subject.startswith("Receipt: €50.00 for your wallet")
     assert "We have received €50.00 by bank transfer B1 on 8 April 2026." in " ".join(
@@ -139,8 +139,8 @@ def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_
     Tenant.objects.update(email="bills@vision.example")
     later = at("2026-05-04 09:00")
     imported(camt(Line(amount="20.00", text="INV-2026-0001")), moment=later)
-    dunning_run.run(moment=later)
-    send.post(moment=later)
+    dunning_run.run_dunning(moment=later)
+    send.send_notices(moment=later)
     (message,) = mail.outbox
     assert message.subject == "Receipt: €20.00 for invoice INV-2026-0001"
 
@@ -161,7 +161,7 @@ def test_a_refund_to_the_card_is_told_of_once(scenario: Scenario) -> None:
     scenario.collect()
     posts(scenario)
     note = credited(scenario, "1.50")
-    refunds.prepare(credit_note=note, who="op", moment=scenario.now)
+    refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
     scenario.collect()
     messages = [each for each in posts(scenario) if each.startswith("Refund")]
     assert len(messages) == 1
@@ -230,7 +230,7 @@ def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_ca
         notice.made_at = notice.not_before = scenario.now
         notice.told = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
         notice.save()
-        send.post(moment=scenario.now)
+        send.send_notices(moment=scenario.now)
         bodies.append(" ".join(str(mail.outbox[-1].body).split()))
     assert "On 15 April 2026 we charge $4.00 to your Visa ending in 4242." in bodies[0]
     assert "we charge" not in bodies[1]

@@ -59,11 +59,11 @@ def charged_again(scenario: Scenario, lab: str, *, invoice: int = 0, number: str
     params = {
         "amount": 400,
         "currency": "usd",
-        "customer": customers.account_of(existing.tenant).customer,
+        "customer": customers.get_billing_account(existing.tenant).customer,
         "payment_method": method.external_id,
         "confirm": True,
         "off_session": True,
-        "metadata": gateway_access.tags(
+        "metadata": gateway_access.object_tags(
             tenant=lab,
             kind="invoice",
             attempt=uuid4(),
@@ -255,7 +255,7 @@ def test_what_shares_the_account_is_counted_and_left_alone(scenario: Scenario) -
     params = {
         "amount": 900,
         "currency": "usd",
-        "customer": customers.account_of(method.tenant).customer,
+        "customer": customers.get_billing_account(method.tenant).customer,
         "payment_method": method.external_id,
         "confirm": True,
         "off_session": True,

@@ -81,10 +81,10 @@ def clock(text: str) -> Callable[[], datetime]:
 def beat(text: str) -> list[tuple[str, str]]:
     """What scheduler and workers do at that moment: the runs that were asked for."""
     read_through(text)
-    runs = close_schedules.ask_due(moment=at(text))
+    runs = close_schedules.request_due_runs(moment=at(text))
     for run in CloseRun.objects.undone().order_by("pk"):
-        close_runs.perform(run.pk, clock=clock(text))
-    close_reports.post(moment=at(text))
+        close_runs.perform_run(run.pk, clock=clock(text))
+    close_reports.send_reports(moment=at(text))
     return [(run.month, run.kind) for run in runs]
 
 
@@ -98,7 +98,7 @@ def test_nothing_closes_by_itself_unless_somebody_says_so(labs: list[Tenant]) ->
     scheduled(None, None)
     assert beat("2026-04-28 09:00") == []
     assert not CloseRun.objects.exists()
-    assert close_schedules.upcoming(moment=at("2026-04-02")) == []
+    assert close_schedules.list_upcoming(moment=at("2026-04-02")) == []
 
 
 def test_a_month_is_previewed_on_one_day_and_what_is_ready_issued_on_another(labs: list[Tenant]) -> None:
@@ -203,7 +203,7 @@ def test_an_invoice_that_was_made_void_is_not_issued_again_by_itself(labs: list[
     from billing.invoicing import voids
 
     close("2026-03", labs[2])
-    voids.void(
+    voids.void_invoice(
         invoice=Invoice.objects.get(number__isnull=False), reason="wrong", by="op", on=date(2026, 4, 4)
     )
     scheduled(None, 5)
@@ -216,9 +216,9 @@ def test_two_schedulers_and_workers_at_once_issue_once(
 ) -> None:
     """The second has read what is due before the first asks; and again when the first has ended."""
     scheduled(None, 5)
-    steps = list(close_schedules._steps(moment=at("2026-04-05 09:00"), making=True))
+    steps = list(close_schedules._list_steps(moment=at("2026-04-05 09:00"), making=True))
     assert beat("2026-04-05 09:00") == [("2026-03", "issue")]
-    monkeypatch.setattr(close_schedules, "_steps", lambda **_: steps)
+    monkeypatch.setattr(close_schedules, "_list_steps", lambda **_: steps)
     assert beat("2026-04-05 09:00") == []
     assert issued() == ["vision-lab 2026-03 2026-04-05"]
     assert (CloseRun.objects.count(), len(mail.outbox)) == (1, 1)
@@ -226,10 +226,12 @@ def test_two_schedulers_and_workers_at_once_issue_once(
 
 def test_a_month_that_an_operator_closes_at_this_moment_is_left_to_the_next_hour(labs: list[Tenant]) -> None:
     scheduled(None, 5)
-    run = close_runs.ask(month="2026-03", kind=CloseKind.REHEARSAL, by="op", moment=at("2026-04-05 08:59"))
-    assert close_schedules.ask_due(moment=at("2026-04-05 09:00")) == []
+    run = close_runs.request_run(
+        month="2026-03", kind=CloseKind.REHEARSAL, by="op", moment=at("2026-04-05 08:59")
+    )
+    assert close_schedules.request_due_runs(moment=at("2026-04-05 09:00")) == []
     assert not ScheduledClose.objects.exists()
-    close_runs.perform(run.pk, clock=clock("2026-04-05 09:01"))
+    close_runs.perform_run(run.pk, clock=clock("2026-04-05 09:01"))
     assert not CloseReport.objects.exists()  # people look at what they asked for
     assert beat("2026-04-05 10:00") == [("2026-03", "issue")]
 
@@ -239,19 +241,19 @@ def test_a_run_that_is_killed_goes_on_and_is_told_once(
 ) -> None:
     scheduled(None, 5)
     read_through("2026-04-05 09:00")
-    (run,) = close_schedules.ask_due(moment=at("2026-04-05 09:00"))  # and the scheduler is gone
-    undisturbed = month_close.close
+    (run,) = close_schedules.request_due_runs(moment=at("2026-04-05 09:00"))  # and the scheduler is gone
+    undisturbed = month_close.close_month
 
     def dies(**arguments: Any) -> Any:
         list(undisturbed(**arguments))
         raise SystemExit("killed")
 
-    monkeypatch.setattr(month_close, "close", dies)
+    monkeypatch.setattr(month_close, "close_month", dies)
     with pytest.raises(SystemExit):
-        close_runs.perform(run.pk, clock=clock("2026-04-05 09:01"))
+        close_runs.perform_run(run.pk, clock=clock("2026-04-05 09:01"))
     assert (issued(), CloseReport.objects.count()) == (["vision-lab 2026-03 2026-04-05"], 0)
-    monkeypatch.setattr(month_close, "close", undisturbed)
-    assert close_schedules.ask_due(moment=at("2026-04-05 10:00")) == []
+    monkeypatch.setattr(month_close, "close_month", undisturbed)
+    assert close_schedules.request_due_runs(moment=at("2026-04-05 10:00")) == []
     assert beat("2026-04-05 10:00") == []
     assert beat("2026-04-05 11:00") == []
     run.refresh_from_db()
@@ -274,14 +276,14 @@ def test_an_email_that_is_refused_is_tried_again_and_one_without_answer_is_not(
         1,
         "The mail server refused it: (550, b'not today')",
     )
-    assert close_reports.post(moment=at("2026-04-03 09:04")) == 0
+    assert close_reports.send_reports(moment=at("2026-04-03 09:04")) == 0
     settings.EMAIL_BACKEND = usual
-    assert [close_reports.post(moment=at("2026-04-03 09:05")) for _ in range(2)] == [1, 0]
+    assert [close_reports.send_reports(moment=at("2026-04-03 09:05")) for _ in range(2)] == [1, 0]
 
     settings.EMAIL_BACKEND = DIES
     beat("2026-04-05 09:00")
     settings.EMAIL_BACKEND = usual
-    assert close_reports.post(moment=at("2026-04-09 09:00")) == 0
+    assert close_reports.send_reports(moment=at("2026-04-09 09:00")) == 0
     assert CloseReport.objects.latest("pk").state == ReportState.SENDING
     assert len(mail.outbox) == 1
 
@@ -290,7 +292,7 @@ def test_what_comes_next_is_said_without_writing_anything(labs: list[Tenant]) ->
     scheduled()
     scheduled(None, 9, tenant=labs[2])
     before = ScheduledClose.objects.count(), labs[0].periods.count()
-    coming = close_schedules.upcoming(moment=at("2026-04-04 09:00"))
+    coming = close_schedules.list_upcoming(moment=at("2026-04-04 09:00"))
     assert [(str(each.day), each.month, each.kind, each.tenants) for each in coming] == [
         ("2026-04-03", "2026-03", "rehearsal", 2),
         ("2026-04-05", "2026-03", "issue", 2),

@@ -99,7 +99,7 @@ def test_case_063_a_credit_note_has_its_invoices_rate_and_reason() -> None:
     Tenant.objects.filter(pk=french.pk).update(tax_treatment="exempt", tax_reason="Another reason.")
 
     notes = [
-        credit_notes.credit(
+        credit_notes.issue_credit_note(
             invoice=invoice_of(tenant, "2026-03"), reason="Broken.", by="op", on=date(2026, 4, 9)
         )
         for tenant in (lab, french)

@@ -30,8 +30,8 @@ from billing.models import (
     WalletScope,
 )
 from billing.payments import automatic, checkout_sessions, customers, top_ups
-from billing.payments.checkout_sessions import Back
-from billing.payments.gateway_access import CollectingError
+from billing.payments.checkout_sessions import ReturnUrls
+from billing.payments.gateway_access import CollectionError
 from billing.rules.money import Money
 from billing.wallets import wallet_terms
 from clusters.models import Account, Cluster
@@ -69,7 +69,7 @@ def vision() -> Tenant:
 
 def what_is_left(tenant: Tenant) -> list[str]:
     with pytest.raises(ArchiveError) as refusal:
-        offboarding.archive(tenant=tenant, by="Op", why="Contract ended", moment=LATER)
+        offboarding.archive_tenant(tenant=tenant, by="Op", why="Contract ended", moment=LATER)
     return list(refusal.value.sentences)
 
 
@@ -79,8 +79,8 @@ def test_case_086_a_tenant_with_unbilled_use_and_an_unpaid_invoice_is_closed_fir
         "It is on plan standard: end that with --leave.",
         "14.00 USD before tax are not billed yet: close the months until March 2026.",
     ]
-    assert offboarding.leave(tenant=vision, at=GONE) == 1
-    assert offboarding.leave(tenant=vision, at=GONE) == 0
+    assert offboarding.end_services(tenant=vision, at=GONE) == 1
+    assert offboarding.end_services(tenant=vision, at=GONE) == 0
     assert what_is_left(vision) == [
         "2.00 USD before tax are not billed yet: close the months until March 2026.",  # the hour until noon
     ]
@@ -94,19 +94,21 @@ def test_case_086_a_tenant_with_unbilled_use_and_an_unpaid_invoice_is_closed_fir
     assert what_is_left(vision) == ["1.00 USD of INV-2026-0001 is to be paid back: record that."]
     pay(closing_invoice, "-1.00")
 
-    archive = offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    archive = offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     assert (archive.at, archive.by, archive.why) == (LATER, "Op", "Contract ended")
-    assert offboarding.archive(tenant=vision, by="Oda", why="again", moment=at("2026-06-01")) == archive
+    assert (
+        offboarding.archive_tenant(tenant=vision, by="Oda", why="again", moment=at("2026-06-01")) == archive
+    )
     prove()
 
 
 def test_case_086_a_credited_invoice_and_lines_by_hand_count_too(vision: Tenant) -> None:
-    offboarding.leave(tenant=vision, at=GONE)
+    offboarding.end_services(tenant=vision, at=GONE)
     close("2026-03")
-    credit_notes.credit(
+    credit_notes.issue_credit_note(
         invoice=invoice_of(vision, "2026-03"), reason="Farewell", by="Op", on=date(2026, 4, 3)
     )
-    line = manual_lines.add(
+    line = manual_lines.add_manual_line(
         tenant=vision,
         description="Disks",
         net=Money.of("5.00", "USD"),
@@ -117,8 +119,8 @@ def test_case_086_a_credited_invoice_and_lines_by_hand_count_too(vision: Tenant)
     assert what_is_left(vision) == [
         "1 line by hand waits for its next invoice: remove it, or close its month."
     ]
-    manual_lines.remove(line=line)
-    offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    manual_lines.remove_manual_line(line=line)
+    offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     assert Archive.objects.get().tenant == vision
 
 
@@ -126,17 +128,17 @@ def test_case_086_documents_are_retained_and_personal_data_is_erased(vision: Ten
     other = a_tenant("speech-lab")
     ann, ben = a_person("ann@vision.example", vision), a_person("ben@vision.example", vision)
     a_person("ben@vision.example", other)
-    offboarding.leave(tenant=vision, at=GONE)
+    offboarding.end_services(tenant=vision, at=GONE)
     close("2026-03")
     outbox.drain()
     invoice = invoice_of(vision, "2026-03")
     pay(invoice, "2.00")
     with pytest.raises(ArchiveError, match="vision-lab is not archived"):
-        offboarding.erase(tenant=vision, moment=LATER)
-    offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+        offboarding.erase_tenant(tenant=vision, moment=LATER)
+    offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     document = bytes(InvoiceDocument.objects.get().pdf)
 
-    assert offboarding.erase(tenant=vision, moment=LATER) == ["ann@vision.example"]
+    assert offboarding.erase_tenant(tenant=vision, moment=LATER) == ["ann@vision.example"]
 
     assert not User.objects.filter(pk=ann.pk).exists()
     assert list(Membership.objects.values_list("user", "tenant")) == [(ben.pk, other.pk)]
@@ -146,20 +148,20 @@ def test_case_086_documents_are_retained_and_personal_data_is_erased(vision: Ten
     invoice.refresh_from_db()
     assert invoice.buyer["address"] == "Gate 1"
     assert bytes(InvoiceDocument.objects.get().pdf) == document
-    assert offboarding.erase(tenant=vision, moment=at("2026-06-01")) == []
+    assert offboarding.erase_tenant(tenant=vision, moment=at("2026-06-01")) == []
     assert Archive.objects.get().erased_at == LATER
 
 
 def test_case_086_an_address_that_the_mail_server_refused_is_erased_with_the_others(vision: Tenant) -> None:
-    offboarding.leave(tenant=vision, at=GONE)
+    offboarding.end_services(tenant=vision, at=GONE)
     close("2026-03")
     pay(invoice_of(vision, "2026-03"), "2.00")
-    offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     fields = {"tenant": vision, "kind": "reminder", "made_at": GONE, "not_before": GONE}
     refusal = "The mail server refused it: {'ann@vision.example': (550, b'No such user')}"
     Notice.objects.create(key="1", state="failed", to=["ann@vision.example"], why=refusal, **fields)
     Notice.objects.create(key="2", state="skipped", why="Nothing is due any more.", **fields)
-    offboarding.erase(tenant=vision, moment=LATER)
+    offboarding.erase_tenant(tenant=vision, moment=LATER)
     assert list(Notice.objects.filter(kind="reminder").order_by("key").values_list("to", "why")) == [
         ([], "What the mail server said of its address is erased."),
         ([], "Nothing is due any more."),
@@ -202,10 +204,10 @@ def test_case_086_op_archives_and_erases_at_the_shell(
 
 def gone(vision: Tenant) -> Tenant:
     """The lab has left, with everything paid, and is archived."""
-    offboarding.leave(tenant=vision, at=GONE)
+    offboarding.end_services(tenant=vision, at=GONE)
     close("2026-03")
     pay(invoice_of(vision, "2026-03"), "2.00")
-    offboarding.archive(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
     return vision
 
 
@@ -266,13 +268,13 @@ def test_case_086_money_that_is_under_way_keeps_a_tenant_from_being_archived_and
         scenario.save_account()
         scenario.collect()  # a debit takes days
         lab = scenario.lab
-        offboarding.leave(tenant=lab, at=scenario.now)
+        offboarding.end_services(tenant=lab, at=scenario.now)
         pay(scenario.invoice, "4.00")  # by transfer meanwhile
         sentence = "A payment of 4.00 USD is under way: wait until it is told how that ended."
-        assert sentence in offboarding.left(lab, moment=LATER)
+        assert sentence in offboarding.find_obstacles(lab, moment=LATER)
         Archive.objects.create(tenant=lab, at=LATER, by="Op", why="in spite of it")
         with pytest.raises(ArchiveError, match=r"A payment of 4\.00 USD is under way"):
-            offboarding.erase(tenant=lab, moment=LATER)
+            offboarding.erase_tenant(tenant=lab, moment=LATER)
         assert SavedMethod.objects.get().last4
 
 
@@ -288,9 +290,9 @@ def test_case_086_a_wallet_that_tops_itself_up_is_told_to_stop_first() -> None:
             wallet=wallet, active=True, below=1000, amount=2000, most=9000, by="ann", moment=scenario.now
         )
         sentence = "Its wallet in USD tops itself up from its card: turn that off on the wallet's page."
-        assert sentence in offboarding.left(lab, moment=LATER)
+        assert sentence in offboarding.find_obstacles(lab, moment=LATER)
         automatic.turn_off(wallet=wallet, by="ann", moment=scenario.now)
-        assert sentence not in offboarding.left(lab, moment=LATER)
+        assert sentence not in offboarding.find_obstacles(lab, moment=LATER)
 
 
 def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> None:
@@ -310,24 +312,26 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
             "moment": now,
         }
         automatic.set_rule(wallet=wallet, **low)
-        offboarding.leave(tenant=lab, at=now)
+        offboarding.end_services(tenant=lab, at=now)
         Archive.objects.create(tenant=lab, at=LATER, by="Op", why="with its rule still on")
 
-        assert automatic.due() == []
-        assert automatic.prepare(rule=AutomaticTopUp.objects.get(), customer="cus_1", moment=now) is None
+        assert automatic.list_due_rules() == []
+        assert (
+            automatic.prepare_top_up(rule=AutomaticTopUp.objects.get(), customer="cus_1", moment=now) is None
+        )
         sentence = (
             "Vision Lab has left, and is archived since 2026-05-01: no card is saved and no credit bought for it "
             "any more."
         )
         to: dict[str, Any] = {"gateway": scenario.gateway, "who": "ann", "moment": now}
-        back = Back("https://tab.example/back/", "https://tab.example/")
+        back = ReturnUrls("https://tab.example/back/", "https://tab.example/")
         for refused_now in (
             lambda: automatic.set_rule(wallet=wallet, **low),
-            lambda: top_ups.charge(wallet=wallet, amount=5000, key=uuid4(), back=back, **to),
-            lambda: top_ups.page(wallet=wallet, amount=5000, key=uuid4(), back=back, **to),
-            lambda: checkout_sessions.card_page(tenant=lab, back=back, **to),
+            lambda: top_ups.charge_top_up(wallet=wallet, amount=5000, key=uuid4(), back=back, **to),
+            lambda: top_ups.open_page(wallet=wallet, amount=5000, key=uuid4(), back=back, **to),
+            lambda: checkout_sessions.open_card_page(tenant=lab, back=back, **to),
         ):
-            with pytest.raises(CollectingError) as refusal:
+            with pytest.raises(CollectionError) as refusal:
                 refused_now()
             assert str(refusal.value) == sentence
         automatic.turn_off(wallet=wallet, by="ann", moment=now)
@@ -342,7 +346,7 @@ def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch
             tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
         )
         scenario.save_card()
-        original = customers.customer_of
+        original = customers.get_customer
 
         def slowly(tenant: Tenant, **options: Any) -> str:
             Archive.objects.get_or_create(
@@ -350,14 +354,14 @@ def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch
             )
             return original(tenant, **options)
 
-        monkeypatch.setattr(customers, "customer_of", slowly)
-        with pytest.raises(CollectingError, match="Vision Lab has left"):
-            top_ups.charge(
+        monkeypatch.setattr(customers, "get_customer", slowly)
+        with pytest.raises(CollectionError, match="Vision Lab has left"):
+            top_ups.charge_top_up(
                 wallet=Wallet.objects.get(),
                 amount=5000,
                 key=uuid4(),
                 gateway=scenario.gateway,
-                back=Back("https://tab.example/back/", "https://tab.example/"),
+                back=ReturnUrls("https://tab.example/back/", "https://tab.example/"),
                 who="ann",
                 moment=scenario.now,
             )
@@ -372,9 +376,9 @@ def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_custome
         scenario.collect()
         lab = scenario.lab
         assert scenario.standing == "paid"
-        offboarding.leave(tenant=lab, at=scenario.now)
+        offboarding.end_services(tenant=lab, at=scenario.now)
         stories.close("2026-04", lab, on="2026-05-01", accept="it has left")
-        offboarding.archive(tenant=lab, by="Op", why="Contract ended", moment=LATER)
+        offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=LATER)
 
         call_command("erase_tenant", "vision-lab", why="Ann asked for it")
 

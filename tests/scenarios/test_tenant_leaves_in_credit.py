@@ -30,7 +30,7 @@ LATER = at("2026-05-01")
 
 
 def what_is_left(tenant: Tenant) -> list[str]:
-    return list(offboarding.left(tenant, moment=LATER))
+    return list(offboarding.find_obstacles(tenant, moment=LATER))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_case_086_a_fee_in_advance_comes_back_as_a_credit_note_at_the_close_of_t
     member: Tenant,
 ) -> None:
     """It leaves after 10 of April's 30 days, and no invoice follows that could take 200.00 off."""
-    offboarding.leave(tenant=member, at=at("2026-04-11"))
+    offboarding.end_services(tenant=member, at=at("2026-04-11"))
     assert what_is_left(member) == [
         "-200.00 USD before tax are not billed yet: close the months until April 2026.",
         "INV-2026-0001 has 602.00 USD due: have it paid, credit it, or write it off.",
@@ -57,14 +57,14 @@ def test_case_086_a_fee_in_advance_comes_back_as_a_credit_note_at_the_close_of_t
     (april,) = close("2026-04")
 
     assert april.outcome is Outcome.CORRECTED
-    assert [document.total.text for document in april.beside] == ["-200.00"]
+    assert [document.total.text for document in april.related_documents] == ["-200.00"]
     assert what_is_left(member) == [
         "INV-2026-0001 has 402.00 USD due: have it paid, credit it, or write it off."
     ]
     pay(invoice_of(member, "2026-03"), "602.00")
     assert what_is_left(member) == ["200.00 USD of INV-2026-0001 is to be paid back: record that."]
     pay(invoice_of(member, "2026-03"), "-200.00")
-    offboarding.archive(tenant=member, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive_tenant(tenant=member, by="Op", why="Contract ended", moment=LATER)
     assert close("2026-05")[0].outcome is Outcome.NOTHING
     prove()
 
@@ -78,7 +78,7 @@ def test_case_086_what_it_used_last_is_billed_with_it(
     assert (row["fee that was billed"], row["owed"]) == ("300.00", "100.00")
     if hours := int(row["GPU-hours in April"]):
         used(Cluster.objects.get(), hours, day="2026-04-05")
-    offboarding.leave(tenant=member, at=at("2026-04-11"))
+    offboarding.end_services(tenant=member, at=at("2026-04-11"))
     close("2026-04")
     totals = {each.kind: total(each) for each in Invoice.objects.filter(tenant=member).order_by("pk")[1:]}
     expected = {"invoice": row["closing invoice"], "credit-note": row["credit note"]}
@@ -93,7 +93,7 @@ def test_who_goes_to_another_plan_has_it_taken_off_the_next_invoice(member: Tena
     other = a_version(TWO_DOLLARS, name="other")
     subscriptions.subscribe(tenant=member, plan=other.plan, since=at("2026-04-11"))
     engine.rate_tenants([member])
-    assert [(one.outcome, one.beside) for one in close("2026-04")] == [(Outcome.CARRIED, ())]
+    assert [(one.outcome, one.related_documents) for one in close("2026-04")] == [(Outcome.CARRIED, ())]
     used(Cluster.objects.get(), 150, day="2026-05-05")
     close("2026-05")
     assert total(invoice_of(member, "2026-05")) == "100.00"
@@ -103,8 +103,8 @@ def test_who_goes_to_another_plan_has_it_taken_off_the_next_invoice(member: Tena
 def test_case_086_who_is_known_late_to_have_left_is_given_back_at_the_next_close(member: Tenant) -> None:
     """April was closed with May's fee in it before anybody said so."""
     close("2026-04")
-    offboarding.leave(tenant=member, at=at("2026-04-11"))
-    blockers = list(offboarding.left(member, moment=at("2026-05-04")))
+    offboarding.end_services(tenant=member, at=at("2026-04-11"))
+    blockers = list(offboarding.find_obstacles(member, moment=at("2026-05-04")))
     assert blockers[0] == (
         "-500.00 USD before tax are not billed yet: close the months until May 2026, which can be closed from "
         "2026-06-01 00:00 UTC on."
@@ -120,8 +120,8 @@ def test_case_086_who_is_known_late_to_have_left_is_given_back_at_the_next_close
 
 def test_case_086_what_is_taken_off_by_hand_holds_up_no_credit_note(member: Tenant) -> None:
     """Nothing is left to take 50.00 off, so the line waits until somebody removes it."""
-    offboarding.leave(tenant=member, at=at("2026-04-11"))
-    manual_lines.add(
+    offboarding.end_services(tenant=member, at=at("2026-04-11"))
+    manual_lines.add_manual_line(
         tenant=member,
         description="Goodwill",
         net=Money.of("-50.00", "USD"),
@@ -130,7 +130,7 @@ def test_case_086_what_is_taken_off_by_hand_holds_up_no_credit_note(member: Tena
         on=date(2026, 4, 12),
     )
     (april,) = close("2026-04")
-    assert [document.total.text for document in april.beside] == ["-200.00"]
+    assert [document.total.text for document in april.related_documents] == ["-200.00"]
     assert what_is_left(member) == [
         "1 line by hand waits for its next invoice: remove it, or close its month.",
         "INV-2026-0001 has 402.00 USD due: have it paid, credit it, or write it off.",
@@ -138,7 +138,7 @@ def test_case_086_what_is_taken_off_by_hand_holds_up_no_credit_note(member: Tena
 
 
 def test_case_086_a_discount_that_came_too_late_is_told_with_what_to_do(member: Tenant) -> None:
-    offboarding.leave(tenant=member, at=at("2026-04-11"))
+    offboarding.end_services(tenant=member, at=at("2026-04-11"))
     discount = plan_versions.set_discount(
         version=PlanVersion.objects.get(),
         name="Farewell",
@@ -148,7 +148,7 @@ def test_case_086_a_discount_that_came_too_late_is_told_with_what_to_do(member: 
         valid_until=date(2026, 4, 1),
     )
     (april,) = close("2026-04")
-    assert [document.total.text for document in april.beside] == ["-200.00"]
+    assert [document.total.text for document in april.related_documents] == ["-200.00"]
     assert what_is_left(member)[0] == (
         "-62.00 USD before tax are not billed yet: close April 2026 again, which credits what was billed. What a "
         "discount takes off that came later stays: take it back, and credit an invoice by hand."

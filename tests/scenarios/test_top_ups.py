@@ -22,8 +22,8 @@ from billing.models import (
     WalletScope,
 )
 from billing.payments import automatic, customers, top_ups
-from billing.payments.checkout_sessions import Back
-from billing.payments.gateway_access import CollectingError
+from billing.payments.checkout_sessions import ReturnUrls
+from billing.payments.gateway_access import CollectionError
 from billing.reconciliation import reconciliation_run
 from billing.rules.wallet import Piece
 from billing.wallets import entries, grants, replay, wallet_terms
@@ -36,7 +36,7 @@ from tests.history import history
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = Back("https://tab.example/back/", "https://tab.example/")
+BACK = ReturnUrls("https://tab.example/back/", "https://tab.example/")
 DECLINED, ASKS = "4000000000000341", "4000002760003184"
 
 
@@ -75,7 +75,7 @@ def rule(scenario: Scenario, *, below: int = 1000, amount: int = 2000, most: int
 
 
 def charge(scenario: Scenario, amount: int = 5000, key: uuid.UUID | None = None) -> PaymentAttempt:
-    return top_ups.charge(
+    return top_ups.charge_top_up(
         wallet=wallet(),
         amount=amount,
         key=key or uuid.uuid4(),
@@ -102,7 +102,7 @@ def test_case_069_a_form_that_is_sent_twice_and_events_that_come_twice_credit_on
     for _ in range(3):
         scenario.collect()
     assert (bought(scenario), balance()) == ([5000], 5000)
-    with pytest.raises(CollectingError, match="sent before with another amount"):
+    with pytest.raises(CollectionError, match="sent before with another amount"):
         charge(scenario, amount=6000, key=key)
 
 
@@ -138,7 +138,7 @@ def test_on_the_payment_page_credit_comes_when_it_was_paid(scenario: Scenario) -
     key = uuid.uuid4()
 
     def page() -> CheckoutSession:
-        return top_ups.page(
+        return top_ups.open_page(
             wallet=wallet(),
             amount=5000,
             key=key,
@@ -156,7 +156,7 @@ def test_on_the_payment_page_credit_comes_when_it_was_paid(scenario: Scenario) -
     scenario.collect()
     scenario.collect()
     assert balance() == 5000
-    with pytest.raises(CollectingError, match="used or closed"):
+    with pytest.raises(CollectionError, match="used or closed"):
         page()
 
 
@@ -166,7 +166,7 @@ def test_on_the_payment_page_credit_comes_when_it_was_paid(scenario: Scenario) -
 )
 def test_amounts_that_cannot_be_charged_are_refused(scenario: Scenario, amount: int, sentence: str) -> None:
     scenario.save_card()
-    with pytest.raises(CollectingError, match=sentence):
+    with pytest.raises(CollectionError, match=sentence):
         charge(scenario, amount=amount)
     assert not TopUp.objects.exists()
 
@@ -217,7 +217,7 @@ def test_a_top_up_that_is_not_enough_is_followed_by_the_next_up_to_the_most_of_a
     for _ in range(5):
         scenario.collect()
     assert (bought(scenario), balance()) == ([100, 2000, 2000], -4900)
-    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=scenario.now)
+    stand = automatic.check_readiness(AutomaticTopUp.objects.get(), moment=scenario.now)
     assert stand.full == "This month's 50.00 USD are bought: it goes on next month."
     scenario.wait(days=12)  # it is May
     scenario.collect()
@@ -231,7 +231,7 @@ def test_a_refusal_stops_it_until_another_card_is_there(scenario: Scenario) -> N
     scenario.wait(days=2)
     scenario.collect()
     assert PaymentAttempt.objects.filter(top_up__isnull=False).count() == 1
-    stand = automatic.standing(AutomaticTopUp.objects.get(), moment=scenario.now)
+    stand = automatic.check_readiness(AutomaticTopUp.objects.get(), moment=scenario.now)
     assert stand.stopped.startswith("Stopped: Your card was declined. It goes on with another card")
 
     scenario.save_card()
@@ -256,8 +256,8 @@ def test_a_card_that_asks_each_time_stops_it_and_setting_it_anew_tries_again(sce
 def test_turned_off_nothing_is_bought_not_even_what_was_about_to_be_sent(scenario: Scenario) -> None:
     scenario.save_card()
     top_up_rule = rule(scenario)
-    customer = customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
-    assert automatic.prepare(rule=top_up_rule, customer=customer, moment=scenario.now) is not None
+    customer = customers.get_customer(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
+    assert automatic.prepare_top_up(rule=top_up_rule, customer=customer, moment=scenario.now) is not None
     automatic.turn_off(wallet=wallet(), by="ann", moment=scenario.now)
     scenario.collect()
     assert (bought(scenario), balance()) == ([], 0)
@@ -269,8 +269,8 @@ def test_a_wallet_that_was_filled_meanwhile_is_not_topped_up(scenario: Scenario)
     """The top-up waits for a worker; a transfer fills the wallet before one comes."""
     scenario.save_card()
     top_up_rule = rule(scenario)
-    customer = customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
-    assert automatic.prepare(rule=top_up_rule, customer=customer, moment=scenario.now) is not None
+    customer = customers.get_customer(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
+    assert automatic.prepare_top_up(rule=top_up_rule, customer=customer, moment=scenario.now) is not None
     grants.grant(
         wallet=wallet(),
         amount=100_000,
@@ -297,7 +297,7 @@ def test_an_amount_that_only_stripe_finds_too_small_is_not_asked_for_each_minute
         scenario.wait(minutes=1)
     tried = PaymentAttempt.objects.filter(top_up__isnull=False)
     assert list(tried.values_list("state", "code")) == [("canceled", "amount_too_small")]
-    assert automatic.standing(top_up_rule, moment=scenario.now).stopped == (
+    assert automatic.check_readiness(top_up_rule, moment=scenario.now).stopped == (
         "Stopped: Stripe: Amount must be at least 30.00 USD. "
         "It is tried again after a day, or when you set another amount."
     )
@@ -319,14 +319,14 @@ def test_case_071_a_kill_or_a_lost_answer_buys_once(scenario: Scenario, fault: s
 def test_case_071_two_at_once_buy_once(scenario: Scenario) -> None:
     scenario.save_card()
     top_up_rule = rule(scenario)
-    customer = customers.customer_of(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
+    customer = customers.get_customer(scenario.lab, gateway=scenario.gateway, moment=scenario.now)
     troubles: list[BaseException] = []
     barrier = threading.Barrier(6)
 
     def work() -> None:
         try:
             barrier.wait()
-            automatic.prepare(rule=top_up_rule, customer=customer, moment=scenario.now)
+            automatic.prepare_top_up(rule=top_up_rule, customer=customer, moment=scenario.now)
         except BaseException as error:  # noqa: BLE001 - told below
             troubles.append(error)
         finally:
@@ -355,5 +355,5 @@ def test_case_071_two_at_once_buy_once(scenario: Scenario) -> None:
 def test_settings_that_cannot_be_meant_are_refused(
     scenario: Scenario, options: dict[str, int], sentence: str
 ) -> None:
-    with pytest.raises(CollectingError, match=sentence):
+    with pytest.raises(CollectionError, match=sentence):
         rule(scenario, **options)

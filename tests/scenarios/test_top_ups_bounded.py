@@ -11,8 +11,8 @@ from django.test import Client
 
 from billing.models import CheckoutSession, PaymentAttempt, TopUp, Wallet, WalletScope
 from billing.payments import checkout_sessions, top_ups
-from billing.payments.checkout_sessions import Back
-from billing.payments.gateway_access import CollectingError
+from billing.payments.checkout_sessions import ReturnUrls
+from billing.payments.gateway_access import CollectionError
 from billing.wallets import wallet_terms
 from tests.builders import a_person, at
 from tests.collecting import Scenario, a_scenario
@@ -20,7 +20,7 @@ from tests.web.house import signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BACK = Back("https://tab.example/back/", "https://tab.example/")
+BACK = ReturnUrls("https://tab.example/back/", "https://tab.example/")
 DECLINED = "4000000000000341"
 
 
@@ -36,7 +36,7 @@ def scenario() -> Iterator[Scenario]:
 
 def page(scenario: Scenario, key: uuid.UUID | None = None) -> CheckoutSession:
     wallet = Wallet.objects.select_related("tenant", "project").get()
-    return top_ups.page(
+    return top_ups.open_page(
         wallet=wallet, amount=5000, key=key or uuid.uuid4(), gateway=scenario.gateway, back=BACK, who="ann",
         moment=scenario.now,
     )  # fmt: skip
@@ -44,7 +44,7 @@ def page(scenario: Scenario, key: uuid.UUID | None = None) -> CheckoutSession:
 
 def charge(scenario: Scenario, key: uuid.UUID | None = None) -> PaymentAttempt:
     wallet = Wallet.objects.select_related("tenant", "project").get()
-    return top_ups.charge(
+    return top_ups.charge_top_up(
         wallet=wallet, amount=5000, key=key or uuid.uuid4(), gateway=scenario.gateway, back=BACK,
         who="ann", moment=scenario.now,
     )  # fmt: skip
@@ -55,7 +55,7 @@ def test_a_tenant_opens_no_more_than_60_pages_an_hour_to_top_up_on_either(scenar
     page(scenario, first)
     for _ in range(59):
         page(scenario)
-    with pytest.raises(CollectingError) as refused:
+    with pytest.raises(CollectionError) as refused:
         page(scenario)
     sentence = "60 pages to pay or to save a card on were opened within an hour: please try again later."
     assert str(refused.value) == sentence
@@ -71,7 +71,7 @@ def test_a_card_is_tried_with_no_more_than_60_top_ups_an_hour(scenario: Scenario
     charge(scenario, first)
     for _ in range(59):
         charge(scenario)
-    with pytest.raises(CollectingError) as refused:
+    with pytest.raises(CollectionError) as refused:
         charge(scenario)
     assert str(refused.value) == "60 top-ups were charged to cards within an hour: please try again later."
     assert (len(scenario.stripe.objects("payment_intent")), TopUp.objects.count()) == (60, 60)

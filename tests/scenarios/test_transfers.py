@@ -76,23 +76,23 @@ def test_case_080_a_part_leaves_the_rest_due_and_too_much_becomes_credit_that_pa
 
     imported(camt(Line(amount="13.00", reference=reference(invoice), name="B2")))
     assert stands(invoice) == ("paid", "20.00", "0.00")
-    assert credit_balance.of(lab, "EUR") == 500  # 12 + 13 = 20 paid + 5 of credit
+    assert credit_balance.get_balance(lab, "EUR") == 500  # 12 + 13 = 20 paid + 5 of credit
 
     cluster = a_cluster()
     ingest(cluster, a_job(started="2026-04-02 10:00", ended="2026-04-02 11:00", gpus=2))
     close("2026-04", lab)
     april = invoice_of(lab, "2026-04")
     assert stands(april) == ("paid", "4.00", "0.00")
-    assert credit_balance.of(lab, "EUR") == 100
+    assert credit_balance.get_balance(lab, "EUR") == 100
     prove()
 
 
 def test_a_transfer_that_went_back_makes_the_invoice_due_again(lab: Tenant, invoice: Invoice) -> None:
     imported(camt(Line(amount="25.00", reference=reference(invoice), name="B1", end_to_end="E1")))
-    assert (stands(invoice)[0], credit_balance.of(lab, "EUR")) == ("paid", 500)
+    assert (stands(invoice)[0], credit_balance.get_balance(lab, "EUR")) == ("paid", 500)
     imported(camt(Line(amount="-25.00", name="B9", end_to_end="E1", returned="AC04"), name="next"))
     assert stands(invoice) == ("due", "0.00", "20.00")
-    assert credit_balance.of(lab, "EUR") == 0
+    assert credit_balance.get_balance(lab, "EUR") == 0
     assert [state for _, state, _ in told()] == ["returned", "booked"]
     prove()
 
@@ -106,7 +106,7 @@ def test_credit_that_was_used_is_due_again_when_its_transfer_went_back(lab: Tena
     assert stands(april)[0] == "paid"
     imported(camt(Line(amount="-25.00", name="B1", reversal=True), name="next"))
     assert stands(april) == ("due", "0.00", "4.00")
-    assert credit_balance.of(lab, "EUR") == 0
+    assert credit_balance.get_balance(lab, "EUR") == 0
     assert sum(CreditEntry.objects.values_list("amount", flat=True)) == 0
 
 

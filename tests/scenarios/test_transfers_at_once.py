@@ -56,10 +56,10 @@ def test_op_names_what_a_debit_takes_back_and_takes_that_back_again() -> None:
     came, debit = Transfer.objects.order_by("pk")
 
     def takes_back() -> object:
-        return manual_matching.takes_back(transfer=debit, original=came, by="op", moment=APRIL)
+        return manual_matching.match_return(transfer=debit, original=came, by="op", moment=APRIL)
 
     def looks_again() -> object:
-        return manual_matching.look_again(transfer=debit, why="It was another's", by="op", moment=APRIL)
+        return manual_matching.reopen_transfer(transfer=debit, why="It was another's", by="op", moment=APRIL)
 
     while_the_first_is_locked(takes_back, came, debit)
     assert [state for _, state, _ in told()] == ["returned", "booked"]

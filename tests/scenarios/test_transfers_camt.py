@@ -74,18 +74,18 @@ def test_a_document_in_an_envelope_is_read() -> None:
         (b'<Envelope xmlns="urn:soap"><Header/><Body>', b"</Body></Envelope>"),
         (b'<BizMsgEnvlp xmlns="urn:bah"><AppHdr><Id>7</Id></AppHdr>', b"</BizMsgEnvlp>"),
     ):
-        (statement,) = reader.statements(before + document + after)
+        (statement,) = reader.read_camt(before + document + after)
         assert [each.amount for each in statement.entries] == [2000]
     with pytest.raises(StatementError, match="This is no bank statement"):
-        reader.statements(b"<Envelope><Document/></Envelope>")
+        reader.read_camt(b"<Envelope><Document/></Envelope>")
     report = document.replace(b"camt.053", b"camt.052")
     with pytest.raises(StatementError, match="This is a report within the day"):
-        reader.statements(b"<Body>" + report + b"</Body>")
+        reader.read_camt(b"<Body>" + report + b"</Body>")
 
 
 def test_nothing_but_entries_leaves_the_currency_to_them() -> None:
     bare = re.sub(rb"<Bal>.*?</Bal>", b"", camt(Line(amount="20.00"), Line(amount="-3.00")))
-    (statement,) = reader.statements(bare, unchecked=True)
+    (statement,) = reader.read_camt(bare, unchecked=True)
     assert ([each.amount for each in statement.entries], statement.currency) == ([2000, -300], "EUR")
-    (nothing,) = reader.statements(re.sub(rb"<Ntry>.*</Ntry>", b"", bare), unchecked=True)
+    (nothing,) = reader.read_camt(re.sub(rb"<Ntry>.*</Ntry>", b"", bare), unchecked=True)
     assert nothing.entries == ()

@@ -25,7 +25,7 @@ GERMAN = (
 
 def read(text: str, codec: str = "utf-8", **fields: Any) -> list[tuple[int, str, str, str]]:
     options = ReadOptions(account=IBAN, **{"currency": "EUR", **fields})
-    statement = csv_statement.statement(text.encode(codec), options)
+    statement = csv_statement.read_csv(text.encode(codec), options)
     return [(each.amount, str(each.booked_on), each.payer, each.text) for each in statement.entries]
 
 
@@ -44,7 +44,7 @@ def test_what_a_bank_writes_above_the_header_is_left_out() -> None:
 
 def test_what_is_not_booked_yet_is_counted_and_left_out() -> None:
     text = GERMAN + "08.04.2026;3,00;EUR;a;b;c;Umsatz vorgemerkt\n"
-    assert csv_statement.statement(text.encode(), ReadOptions(account=IBAN)).pending == 1
+    assert csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN)).pending == 1
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,7 @@ def test_a_decimal_mark_that_the_file_does_not_have_books_nothing_a_hundredfold(
     mark: str, wrong: str, right: str, cents: int
 ) -> None:
     text = f"date;amount;text\n2026-04-08;{wrong};a\n2026-04-08;{right};b\n"
-    statement = csv_statement.statement(
-        text.encode(), ReadOptions(account=IBAN, currency="EUR", decimal=mark)
-    )
+    statement = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN, currency="EUR", decimal=mark))
     assert [each.amount for each in statement.entries] == [cents]
     assert [each.reason for each in statement.bad] == [
         f"'{wrong}' is no amount with '{mark}' before its cents."
@@ -99,13 +97,13 @@ def test_a_decimal_mark_that_the_file_does_not_have_books_nothing_a_hundredfold(
 )
 def test_what_is_no_table_is_refused_in_a_sentence(data: bytes, sentence: str) -> None:
     with pytest.raises(StatementError, match=sentence):
-        csv_statement.statement(data, ReadOptions(account=IBAN))
+        csv_statement.read_csv(data, ReadOptions(account=IBAN))
 
 
 def test_a_row_that_cannot_be_read_is_put_aside_with_its_reason() -> None:
     rows = ("today,1.00,EUR,a", "2026-04-08,one,EUR,a", "2026-04-08,1.00,XXQ,a", "2026-04-08,1.001,EUR,a")
     text = "\n".join(("date,amount,currency,text", *rows))
-    statement = csv_statement.statement(text.encode(), ReadOptions(account=IBAN, decimal="."))
+    statement = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN, decimal="."))
     assert [(each.place, each.reason) for each in statement.bad] == [
         ("line 2", "'today' is no day; write it like 2026-03-31 or 31.03.2026."),
         ("line 3", "'one' is no amount."),

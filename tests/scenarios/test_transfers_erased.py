@@ -49,8 +49,8 @@ def found(text: str) -> list[str]:
 
 
 def is_erased(lab: Tenant, moment: str = "2026-06-02 09:00") -> None:
-    offboarding.archive(tenant=lab, by="Op", why="Contract ended", moment=at(moment))
-    offboarding.erase(tenant=lab, moment=at(moment))
+    offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=at(moment))
+    offboarding.erase_tenant(tenant=lab, moment=at(moment))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def lab() -> Tenant:
 
 def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None:
     imported(FIRST)  # 5.00 of it are credit, which goes back to her account
-    credit_balance.pay_back(
+    credit_balance.record_payout(
         tenant=lab, currency="EUR", amount=Money.of("5.00", "EUR"), reference="OUT-1", by="op", at=APRIL
     )
     imported(
@@ -70,7 +70,7 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
     csv = f"date,amount,currency,payer,payer_iban,text\n2026-04-08,25.00,EUR,{ADA},{HERS},INV-2026-0001\n"
     imported(csv.encode())
     with acting_as("op"):
-        manual_matching.set_aside(
+        manual_matching.ignore_transfer(
             transfer=Transfer.objects.get(state="waiting"), why="It is B1.", by="op", moment=APRIL
         )
     nameless = Line(amount="3.00", payer=ADA, iban=HERS, on="never")
@@ -84,7 +84,7 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
         is_erased(lab)
     assert refused.value.sentences == (IN_QUARANTINE.format("entry 1 of april.xml"),)
     assert HERS in RefusedEntry.objects.get().raw  # all that is kept of it
-    manual_matching.settle(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
+    manual_matching.settle_entry(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
     is_erased(lab)
 
     assert (found("Lovelace"), found(HERS)) == ([], [])
@@ -96,7 +96,7 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
 
 def test_the_same_statement_again_neither_books_it_twice_nor_brings_her_back(lab: Tenant) -> None:
     imported(FIRST)
-    credit_balance.pay_back(
+    credit_balance.record_payout(
         tenant=lab, currency="EUR", amount=Money.of("5.00", "EUR"), reference="OUT-1", by="op", at=APRIL
     )
     leaves(lab)
@@ -132,7 +132,7 @@ def test_who_filled_a_wallet_is_erased_when_what_waits_is_decided(lab: Tenant) -
     )
     waiting = Transfer.objects.get(state="waiting")
     assert waiting.payer == ADA
-    manual_matching.set_aside(transfer=waiting, why="Sent back.", by="op", moment=LATER)
+    manual_matching.ignore_transfer(transfer=waiting, why="Sent back.", by="op", moment=LATER)
     is_erased(lab)
     assert (found(ADA), found(HERS)) == ([], [])
 
@@ -140,7 +140,7 @@ def test_who_filled_a_wallet_is_erased_when_what_waits_is_decided(lab: Tenant) -
 def test_what_another_tenant_has_a_part_of_is_kept_until_that_one_is_erased_too(lab: Tenant) -> None:
     speech = a_lab("speech-lab", "speech", gpus=3)
     imported(camt(Line(amount="26.00", text="INV-2026-0001 INV-2026-0002", payer=ADA, iban=HERS, name="B1")))
-    manual_matching.assign(
+    manual_matching.assign_transfer(
         transfer=Transfer.objects.get(),
         numbers=["INV-2026-0001", "INV-2026-0002"],
         tenant=None,
@@ -170,7 +170,7 @@ def test_what_was_kept_under_a_name_with_her_in_it_is_known_again(
     """Earlier versions kept the bank's name as it was: a file that overlaps brings nothing a second time."""
     line = Line(amount="20.00", text="INV-2026-0001", payer=ADA, iban=HERS, name="LOVELACE/77")
     with monkeypatch.context() as earlier:
-        earlier.setattr(statement_import, "discreet", lambda entry: entry)
+        earlier.setattr(statement_import, "hide_payer", lambda entry: entry)
         imported(camt(line))
     imported(camt(line, name="2"))
     assert (Transfer.objects.get().bank_reference, stands(march(lab))) == (
@@ -188,12 +188,12 @@ def test_a_file_that_leaves_out_who_paid_brings_nothing_a_second_time(lab: Tenan
 
 def test_another_payer_of_as_much_on_the_same_day_is_not_erased_with_her(lab: Tenant) -> None:
     imported(FIRST)
-    credit_balance.pay_back(
+    credit_balance.record_payout(
         tenant=lab, currency="EUR", amount=Money.of("5.00", "EUR"), reference="OUT-1", by="op", at=APRIL
     )
     imported(camt(Line(amount="25.00", text="rent", payer="Charles Babbage", iban="", name="B9"), name="2"))
     babbage = Transfer.objects.get(payer="Charles Babbage")
-    manual_matching.set_aside(transfer=babbage, why="Rent.", by="op", moment=APRIL)
+    manual_matching.ignore_transfer(transfer=babbage, why="Rent.", by="op", moment=APRIL)
     leaves(lab)
     is_erased(lab)
     assert Transfer.objects.get(pk=babbage.pk).text == "rent"
@@ -207,7 +207,7 @@ def test_an_account_in_quarantine_is_hers_in_groups_of_four_too(lab: Tenant) -> 
     with pytest.raises(ArchiveError) as refused:
         is_erased(lab)
     assert refused.value.sentences == (IN_QUARANTINE.format("line 2 of april.xml"),)
-    manual_matching.settle(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
+    manual_matching.settle_entry(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
     is_erased(lab)
     assert (found(ADA), found(grouped)) == ([], [])
 
@@ -217,7 +217,7 @@ def test_zeros_that_a_bank_writes_for_an_account_are_nobody_else_s(lab: Tenant) 
     imported(NO_ACCOUNT.format("20.00", ADA, "a second time").encode())
     imported(NO_ACCOUNT.format("20.00", "Charles Babbage", "rent").encode())
     for row in Transfer.objects.filter(state="waiting"):
-        manual_matching.set_aside(transfer=row, why="None of ours.", by="op", moment=APRIL)
+        manual_matching.ignore_transfer(transfer=row, why="None of ours.", by="op", moment=APRIL)
     imported(NO_ACCOUNT.format("7.00", "Mary Somerville", "for GPUs").encode())
     imported(NO_ACCOUNT.format("0", "George Boole", "nothing").encode())
     assert [state for _, state, _ in told()] == ["booked", "aside", "aside", "waiting"]

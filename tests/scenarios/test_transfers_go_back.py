@@ -39,7 +39,7 @@ def invoice(lab: Tenant) -> Invoice:
 def paid_back(lab: Tenant, invoice: Invoice) -> Transfer:
     """A transfer of 25.00 whose 5.00 too much Op has paid back."""
     imported(camt(Line(amount="25.00", reference=reference(invoice), name="B1")))
-    credit_balance.pay_back(
+    credit_balance.record_payout(
         tenant=lab, currency="EUR", amount=Money.of("5.00", "EUR"), reference="B77", by="op", at=APRIL
     )
     return Transfer.objects.get()
@@ -58,18 +58,18 @@ def test_a_transfer_that_went_back_after_its_credit_was_paid_back_waits_and_the_
     )
     assert told() == [("25.00", "booked", ""), ("-25.00", "waiting", PAID_BACK), ("6.00", "booked", "")]
     assert stands(invoice) == ("paid", "20.00", "0.00")
-    assert credit_balance.of(lab, "EUR") == 0
+    assert credit_balance.get_balance(lab, "EUR") == 0
     prove()
 
 
 def test_nobody_takes_back_a_transfer_whose_credit_was_paid_back(lab: Tenant, paid_back: Transfer) -> None:
     with pytest.raises(DecisionError, match=r"5\.00 EUR of what it gave"):
-        manual_matching.look_again(transfer=paid_back, why="It was for another", by="op", moment=APRIL)
+        manual_matching.reopen_transfer(transfer=paid_back, why="It was for another", by="op", moment=APRIL)
     imported(camt(Line(amount="-25.00", text="recalled", reversal=True), name="next"))
     debit = Transfer.objects.get(amount=-2500)
     with pytest.raises(DecisionError, match=r"5\.00 EUR of what it gave"):
-        manual_matching.takes_back(transfer=debit, original=paid_back, by="op", moment=APRIL)
-    assert credit_balance.of(lab, "EUR") == 0
+        manual_matching.match_return(transfer=debit, original=paid_back, by="op", moment=APRIL)
+    assert credit_balance.get_balance(lab, "EUR") == 0
 
 
 def test_two_transfers_to_which_banks_gave_one_name_are_two_payments(invoice: Invoice) -> None:
@@ -82,7 +82,7 @@ def test_two_transfers_to_which_banks_gave_one_name_are_two_payments(invoice: In
         f"P1, transfer {second.pk}",
     ]
     for row in Transfer.objects.order_by("pk"):
-        manual_matching.look_again(transfer=row, why="Both were for another", by="op", moment=APRIL)
+        manual_matching.reopen_transfer(transfer=row, why="Both were for another", by="op", moment=APRIL)
     assert stands(invoice) == ("due", "0.00", "20.00")
     prove()
 
@@ -94,20 +94,20 @@ def test_a_transfer_that_somebody_books_at_the_same_moment_is_not_taken_back_unl
     imported(camt(Line(amount="-20.00", text="recalled", name="B2", reversal=True), name="next"))
     came, debit = Transfer.objects.order_by("pk")
 
-    locked = manual_matching._held
+    locked = manual_matching._lock_transfer
 
     def meanwhile(*arguments: Any) -> AbstractContextManager[list[Transfer]]:
         monkeypatch.undo()
-        manual_matching.assign(transfer=came, numbers=[], tenant=lab, by="Oda", moment=APRIL)
+        manual_matching.assign_transfer(transfer=came, numbers=[], tenant=lab, by="Oda", moment=APRIL)
         return locked(*arguments)
 
-    monkeypatch.setattr(manual_matching, "_held", meanwhile)
+    monkeypatch.setattr(manual_matching, "_lock_transfer", meanwhile)
     with pytest.raises(DecisionError) as refusal:
-        manual_matching.takes_back(transfer=debit, original=came, by="op", moment=APRIL)
+        manual_matching.match_return(transfer=debit, original=came, by="op", moment=APRIL)
     assert str(refusal.value) == "Somebody has just decided on this transfer: look at it again."
     assert stands(invoice) == ("paid", "20.00", "0.00")  # by the credit that it became
-    manual_matching.takes_back(transfer=debit, original=came, by="op", moment=APRIL)
-    assert credit_balance.of(lab, "EUR") == 0
+    manual_matching.match_return(transfer=debit, original=came, by="op", moment=APRIL)
+    assert credit_balance.get_balance(lab, "EUR") == 0
     assert stands(invoice) == ("due", "0.00", "20.00")
     prove()
 
@@ -175,13 +175,15 @@ def test_op_undoes_a_take_back_that_was_none_and_books_the_transfer_again(invoic
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1")))
     imported(camt(Line(amount="-20.00", name="B1", reversal=True), name="next"))
     first, debit = Transfer.objects.order_by("pk")
-    manual_matching.look_again(transfer=debit, why="It was another's", by="op", moment=APRIL)
+    manual_matching.reopen_transfer(transfer=debit, why="It was another's", by="op", moment=APRIL)
     assert told() == [("20.00", "waiting", "It was another's"), ("-20.00", "waiting", "It was another's")]
-    manual_matching.assign(transfer=first, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL)
-    manual_matching.set_aside(transfer=debit, why="Another's", by="op", moment=APRIL)
+    manual_matching.assign_transfer(
+        transfer=first, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL
+    )
+    manual_matching.ignore_transfer(transfer=debit, why="Another's", by="op", moment=APRIL)
     assert stands(invoice) == ("paid", "20.00", "0.00")
-    manual_matching.look_again(transfer=debit, why="It was its return after all", by="op", moment=APRIL)
-    manual_matching.takes_back(transfer=debit, original=first, by="op", moment=APRIL)
+    manual_matching.reopen_transfer(transfer=debit, why="It was its return after all", by="op", moment=APRIL)
+    manual_matching.match_return(transfer=debit, original=first, by="op", moment=APRIL)
     assert stands(invoice) == ("due", "0.00", "20.00")
     prove()
 
@@ -214,7 +216,7 @@ def test_a_return_is_found_although_its_statement_was_taken_in_first(invoice: In
 
 def test_a_debit_of_its_reference_that_op_set_aside_makes_a_transfer_wait(invoice: Invoice) -> None:
     imported(camt(Line(amount="-20.00", name="B1", reversal=True)))
-    manual_matching.set_aside(transfer=Transfer.objects.get(), why="Not ours", by="op", moment=APRIL)
+    manual_matching.ignore_transfer(transfer=Transfer.objects.get(), why="Not ours", by="op", moment=APRIL)
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1"), name="next"))
     why = "-20.00 EUR of 2026-04-08, of the same reference, may have taken it back: see."
     assert told(state="waiting") == [("20.00", "waiting", why)]

@@ -31,14 +31,14 @@ def wallet() -> Wallet:
     )
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1", end_to_end="E1")))
     leaves(lab)
-    offboarding.archive(tenant=lab, by="Op", why="Contract ended", moment=at("2026-06-02 09:00"))
+    offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=at("2026-06-02 09:00"))
     return Wallet.objects.get()
 
 
 @pytest.mark.parametrize("erased", [False, True], ids=["archived", "erased"])
 def test_a_standing_order_fills_no_wallet_of_a_lab_that_has_left(wallet: Wallet, *, erased: bool) -> None:
     if erased:
-        offboarding.erase(tenant=wallet.tenant, moment=at("2026-06-02 09:00"))
+        offboarding.erase_tenant(tenant=wallet.tenant, moment=at("2026-06-02 09:00"))
     order = Line(amount="50.00", reference=creditor_reference(f"WALLET{wallet.pk}"), name="B2")
     imported(camt(order, name="july"), moment=JULY)
     assert told()[-1] == ("50.00", "waiting", LEFT)
@@ -51,10 +51,10 @@ def test_nobody_books_it_as_credit_of_a_lab_that_has_left(wallet: Wallet) -> Non
     imported(camt(Line(amount="50.00", text="for GPUs", name="B2"), name="july"), moment=JULY)
     row = Transfer.objects.get(amount=50_00)
     with pytest.raises(DecisionError) as refusal:
-        manual_matching.assign(transfer=row, numbers=[], tenant=wallet.tenant, by="op", moment=JULY)
+        manual_matching.assign_transfer(transfer=row, numbers=[], tenant=wallet.tenant, by="op", moment=JULY)
     assert str(refusal.value) == LEFT
-    manual_matching.set_aside(transfer=row, why="Sent back on 3 July.", by="op", moment=JULY)
-    assert credit_balance.of(wallet.tenant, "EUR") == 0
+    manual_matching.ignore_transfer(transfer=row, why="Sent back on 3 July.", by="op", moment=JULY)
+    assert credit_balance.get_balance(wallet.tenant, "EUR") == 0
     prove()
 
 
@@ -66,6 +66,8 @@ def test_an_invoice_of_a_lab_that_has_left_can_still_be_paid(wallet: Wallet) -> 
     assert stands(march(lab)) == ("due", "0.00", "20.00")
     imported(camt(Line(amount="25.00", text="March", name="B3"), name="later"), moment=JULY)
     again = Transfer.objects.get(amount=25_00)
-    manual_matching.assign(transfer=again, numbers=["INV-2026-0001"], tenant=None, by="op", moment=JULY)
-    assert (stands(march(lab)), credit_balance.of(lab, "EUR")) == (("paid", "20.00", "0.00"), 500)
+    manual_matching.assign_transfer(
+        transfer=again, numbers=["INV-2026-0001"], tenant=None, by="op", moment=JULY
+    )
+    assert (stands(march(lab)), credit_balance.get_balance(lab, "EUR")) == (("paid", "20.00", "0.00"), 500)
     prove()

@@ -55,7 +55,9 @@ def test_half_an_invoice_that_came_by_csv_and_by_camt_is_paid_by_half(invoice: I
     assert stands(invoice) == ("due", "10.00", "10.00")
     second = Transfer.objects.get(state="waiting")
     assert second.why.startswith("It may be known already, from april.xml:")
-    manual_matching.assign(transfer=second, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL)
+    manual_matching.assign_transfer(
+        transfer=second, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL
+    )
     assert stands(invoice) == ("paid", "20.00", "0.00")  # it was another one after all
 
 

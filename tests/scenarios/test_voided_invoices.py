@@ -47,7 +47,7 @@ def a_lab(corrections: str = Corrections.CREDIT_NOTE) -> Tenant:
 
 
 def void(invoice: Invoice, reason: str = "Wrong address.") -> Invoice:
-    return voids.void(invoice=invoice, reason=reason, by="op", on=TODAY)
+    return voids.void_invoice(invoice=invoice, reason=reason, by="op", on=TODAY)
 
 
 def test_case_058_a_void_invoice_keeps_its_number_and_its_usage_is_pending_until_another_is_issued(
@@ -95,9 +95,9 @@ def test_case_058_a_paid_invoice_is_taken_back_by_a_credit_note_alone(vision: Te
         void(march)
     with pytest.raises(DatabaseError, match="paid or credited cannot be void"), transaction.atomic():
         Voiding.objects.create(invoice=march, tenant=vision, on=TODAY, reason="x", by="op")
-    note = credit_notes.credit(invoice=march, reason="Wrong address.", by="op", on=TODAY)
+    note = credit_notes.issue_credit_note(invoice=march, reason="Wrong address.", by="op", on=TODAY)
     assert (note.number, note.total) == ("CN-2026-0001", -400)
-    stand = settlement.balance(invoice=march, on=TODAY)
+    stand = settlement.load_balance(invoice=march, on=TODAY)
     assert (stand.settlement, stand.due.text) == ("paid", "-4.00")
     prove()
 
@@ -127,7 +127,9 @@ def test_what_cannot_be_void_says_why(vision: Tenant) -> None:
 
 def test_an_invoice_that_was_credited_in_part_is_credited_in_full_and_never_void(vision: Tenant) -> None:
     march = invoice_of(vision, "2026-03")
-    note = credit_notes.credit(invoice=march, reason="Slow.", by="op", on=TODAY, net=Money.of("1.00", "USD"))
+    note = credit_notes.issue_credit_note(
+        invoice=march, reason="Slow.", by="op", on=TODAY, net=Money.of("1.00", "USD")
+    )
     with pytest.raises(VoidError, match="INV-2026-0001 was credited by CN-2026-0001"):
         void(march)
     with pytest.raises(VoidError, match="CN-2026-0001 is a credit note"):
@@ -187,7 +189,9 @@ def test_what_was_credited_by_hand_of_an_older_invoice_keeps_no_fee_from_being_v
     closed("2026-03", lab)
     closed("2026-04", lab)
     march = invoice_of(lab, "2026-03")
-    credit_notes.credit(invoice=march, reason="Slow.", by="op", on=TODAY, net=Money.of("10.00", "USD"))
+    credit_notes.issue_credit_note(
+        invoice=march, reason="Slow.", by="op", on=TODAY, net=Money.of("10.00", "USD")
+    )
     assert void(invoice_of(lab, "2026-04")).state == InvoiceState.VOID
 
 
@@ -235,7 +239,7 @@ def test_case_095_whatever_is_used_closed_voided_and_credited_the_sums_hold(
                         void(newest)
                         month = newest.period_start.month
                     else:
-                        credit_notes.credit(
+                        credit_notes.issue_credit_note(
                             invoice=newest,
                             reason="Slow.",
                             by="op",

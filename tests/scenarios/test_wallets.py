@@ -11,7 +11,7 @@ import pytest
 from django.db import ProgrammingError, connection, transaction
 from django.db.models import Sum
 
-from billing.invoicing.month_close import Outcome, close
+from billing.invoicing.month_close import Outcome, close_month
 from billing.models import GrantRule, Invoice, Plan, Wallet, WalletEntry, WalletGrant, WalletScheme
 from billing.proof.checks import prove
 from billing.rules.money import TOKENS, Money
@@ -355,7 +355,7 @@ def test_seconds_paid_by_wallet_are_billed_once_they_are_booked_and_stand_on_no_
     proof = prove()
     assert proof.holds, [check for check in proof.checks if check.broken]
     assert proof.sums["gpu1", "gpu"].parts["billed"] == 144_000
-    (closed,) = close(tenants=[tenant], year=2026, month=3, moment=LATER)
+    (closed,) = close_month(tenants=[tenant], year=2026, month=3, moment=LATER)
     assert closed.outcome is Outcome.NOTHING
     assert not Invoice.objects.exists()
     assert prove().holds

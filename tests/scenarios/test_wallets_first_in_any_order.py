@@ -144,7 +144,7 @@ def paid(invoice: Invoice, credited: int, on: date) -> tuple[int, int]:
     first = invoice.prepaid
     if not credited:
         return first, 0
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=invoice, reason="Goodwill.", by="op", on=on, net=Money.from_minor(credited, "USD")
     )
     return first, -note.prepaid

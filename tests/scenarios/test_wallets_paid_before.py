@@ -39,12 +39,12 @@ def test_what_was_overpaid_is_no_part_of_what_a_later_credit_note_gives_back() -
     march = invoice_of(vision, "2026-03")
     transfer(march, "60.00")
 
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("10.00", "USD")
     )
 
     assert (note.prepaid, left()) == (-10_00, {"R1": 10_00})
-    assert settlement.balance(invoice=march, on=TODAY).due.text == "-20.00"
+    assert settlement.load_balance(invoice=march, on=TODAY).due.text == "-20.00"
     prove()
 
 
@@ -56,13 +56,15 @@ def test_what_the_wallet_paid_and_a_credit_note_took_off_is_paid_back_by_transfe
     march = invoice_of(vision, "2026-03")
     with pytest.raises(PaymentError, match=r"^Only 0\.00 was paid; no more can be taken back\.$"):
         transfer(march, "-0.01")
-    credit_notes.credit(invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("25.00", "USD"))
+    credit_notes.issue_credit_note(
+        invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("25.00", "USD")
+    )
 
     with pytest.raises(PaymentError, match=r"^Only 25\.00 is to be given back; no more can be taken back\.$"):
         transfer(march, "-25.01")
     transfer(march, "-25.00")
 
-    stand = settlement.balance(invoice=march, on=TODAY)
+    stand = settlement.load_balance(invoice=march, on=TODAY)
     assert (stand.paid.text, stand.due.text, stand.settlement) == ("-25.00", "0.00", "paid")
     with pytest.raises(PaymentError, match=r"^Only 0\.00 is to be given back"):
         transfer(march, "-0.01")
@@ -76,11 +78,11 @@ def test_a_tenant_leaves_with_invoices_that_its_wallet_paid() -> None:
     used(cluster, 40)
     closed("2026-03", vision)
     credit_25 = Money.of("25.00", "USD")
-    credit_notes.credit(
+    credit_notes.issue_credit_note(
         invoice=invoice_of(vision, "2026-03"), reason="Goodwill.", by="op", on=TODAY, net=credit_25
     )
-    offboarding.leave(tenant=vision, at=at("2026-04-10"))
-    assert list(offboarding.left(vision, moment=at("2026-04-10"))) == [
+    offboarding.end_services(tenant=vision, at=at("2026-04-10"))
+    assert list(offboarding.find_obstacles(vision, moment=at("2026-04-10"))) == [
         "Its wallets hold 25.00 USD: pay it back, and take it off the wallet."
     ]
 
@@ -92,7 +94,7 @@ def test_a_top_up_waits_for_open_periods_from_before_it_was_given(voided: bool) 
     top_up(wallet, 50_00, on="2026-04-02 09:00", expires_on=date(2026, 4, 10))
     if voided:
         closed("2026-03", vision)
-        voids.void(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=TODAY)
+        voids.void_invoice(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=TODAY)
     close("2026-04", vision, on="2026-05-01", rehearse=True)
     BillingPeriod.objects.exclude(start=at("2026-03-01")).update(closed_at=at("2026-05-01"))
     grants.tend(moment=at("2026-05-02"))
@@ -126,7 +128,9 @@ def test_what_expired_is_there_again_while_its_month_is_open_again() -> None:
     used(cluster, 10)
     closed("2026-03", vision)
     grants.tend(moment=at("2026-04-10"))
-    voids.void(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=date(2026, 4, 11))
+    voids.void_invoice(
+        invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=date(2026, 4, 11)
+    )
     assert left() == {"R1": 50_00}
     used(cluster, 10, "2026-03-24")
     closed("2026-03", vision, on="2026-04-12")

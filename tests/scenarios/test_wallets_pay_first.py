@@ -116,7 +116,7 @@ def test_what_the_wallet_pays_in_full_is_paid() -> None:
     top_up(wallet, 100_00)
     used(cluster, 40)
     closed("2026-03", vision)
-    stand = settlement.balance(invoice=invoice_of(vision, "2026-03"), on=TODAY)
+    stand = settlement.load_balance(invoice=invoice_of(vision, "2026-03"), on=TODAY)
     assert (stand.from_wallet.text, stand.due.text, stand.settlement) == ("80.00", "0.00", "paid")
     assert left() == {"R1": 20_00}
     prove()
@@ -220,7 +220,7 @@ def test_case_068_void_gives_back_to_the_same_grants_and_the_next_invoice_draws_
     assert drawn(march) == {"short": 30_00, "long": 10_00}
     grants.tend(moment=at("2026-04-08"))
 
-    voids.void(invoice=march, reason="Wrong address.", by="op", on=TODAY)
+    voids.void_invoice(invoice=march, reason="Wrong address.", by="op", on=TODAY)
 
     assert left() == {"short": 30_00, "long": 30_00}
     assert WalletEntry.objects.filter(side="invoice", invoice=march).count() == 2
@@ -241,7 +241,7 @@ def test_case_068_what_an_expired_grant_gets_back_of_a_credit_note_stays_expired
     used(cluster, 20)
     closed("2026-03", vision)
     grants.tend(moment=at("2026-04-08"))
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=invoice_of(vision, "2026-03"),
         reason="Goodwill.",
         by="op",
@@ -265,13 +265,13 @@ def test_a_credit_note_gives_back_to_the_wallet_what_was_not_due_by_policy(
     closed("2026-03", vision)
     march = invoice_of(vision, "2026-03")
 
-    note = credit_notes.credit(
+    note = credit_notes.issue_credit_note(
         invoice=march, reason="Goodwill.", by="op", on=TODAY, net=Money.of("35.00", "USD")
     )
 
     assert left() == {"R1": back}
     march.refresh_from_db()
-    stand = settlement.balance(invoice=march, on=TODAY)
+    stand = settlement.load_balance(invoice=march, on=TODAY)
     assert stand.from_wallet.minor == 70_00 - back
     assert stand.due.text == due
     assert build.document_of(note).prepaid == ((("Given back to the wallet", "$25.00"),) if back else ())

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, transaction
 
 from billing.invoicing import credit_notes
-from billing.invoicing.offboarding import left
+from billing.invoicing.offboarding import find_obstacles
 from billing.models import Invoice, WriteOff
 from billing.proof import checks
 from billing.queries import invoices as reading
@@ -52,12 +52,12 @@ def pay(lab: Tenant, amount: str, reference: str = "SEPA 1") -> None:
 
 
 def give_up(lab: Tenant) -> WriteOff:
-    return write_offs.write_off(invoice=the_invoice(lab), why="insolvent", by="op", on=ON)
+    return write_offs.write_off_invoice(invoice=the_invoice(lab), why="insolvent", by="op", on=ON)
 
 
 def sums(lab: Tenant) -> tuple[str, str, str, str, str]:
     """Paid, credited, written off, due, and how it stands; they always come to 4.00."""
-    stand = settlement.balance(invoice=the_invoice(lab), on=ON)
+    stand = settlement.load_balance(invoice=the_invoice(lab), on=ON)
     parts = (stand.paid, stand.credited, stand.written_off, stand.due)
     assert sum((part.minor for part in parts), 0) == the_invoice(lab).total == 400
     assert checks.prove().holds
@@ -71,7 +71,7 @@ def test_case_095_what_is_written_off_is_told_apart_and_the_sums_close(lab: Tena
     assert reading.outstanding(lab)[0].count == 0
     (row,), _ = reading.newest(lab, on=ON)
     assert row.balance.written_off.text == "3.00"
-    assert [sentence for sentence in left(lab, moment=at("2026-07-20")) if "due" in sentence] == []
+    assert [sentence for sentence in find_obstacles(lab, moment=at("2026-07-20")) if "due" in sentence] == []
 
 
 def test_money_that_comes_after_all_makes_it_smaller_down_to_nothing(lab: Tenant) -> None:
@@ -86,7 +86,7 @@ def test_money_that_comes_after_all_makes_it_smaller_down_to_nothing(lab: Tenant
 
 def test_a_credit_note_counts_before_what_is_written_off(lab: Tenant) -> None:
     give_up(lab)
-    credit_notes.credit(
+    credit_notes.issue_credit_note(
         invoice=the_invoice(lab),
         reason="goodwill",
         by="op",
@@ -99,12 +99,14 @@ def test_a_credit_note_counts_before_what_is_written_off(lab: Tenant) -> None:
 
 def test_it_is_done_once_and_taken_back_once_each_with_a_reason(lab: Tenant) -> None:
     with pytest.raises(WriteOffError, match="Say why"):
-        write_offs.write_off(invoice=the_invoice(lab), why=" ", by="op", on=ON)
+        write_offs.write_off_invoice(invoice=the_invoice(lab), why=" ", by="op", on=ON)
     assert give_up(lab).pk == give_up(lab).pk
-    write_offs.take_back(invoice=the_invoice(lab), why="they pay after all", by="op", moment=at("2026-07-21"))
+    write_offs.reverse_write_off(
+        invoice=the_invoice(lab), why="they pay after all", by="op", moment=at("2026-07-21")
+    )
     assert sums(lab) == ("0.00", "0.00", "0.00", "4.00", "past_due")
     with pytest.raises(WriteOffError, match=r"Nothing of INV-2026-0001 is written off\."):
-        write_offs.take_back(invoice=the_invoice(lab), why="again", by="op", moment=at("2026-07-21"))
+        write_offs.reverse_write_off(invoice=the_invoice(lab), why="again", by="op", moment=at("2026-07-21"))
     pay(lab, "4.00")
     with pytest.raises(WriteOffError, match=r"INV-2026-0001 has nothing due\."):
         give_up(lab)

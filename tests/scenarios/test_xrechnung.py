@@ -103,7 +103,9 @@ def test_a_fee_in_advance_lies_within_the_period_too(db: None) -> None:
 def test_what_an_xrechnung_lacks_keeps_it_from_being_issued(lab: Tenant) -> None:
     a_seller(**NORTH | {"contact_phone": "", "postcode": ""})
     Tenant.objects.update(city=" ")
-    (blocked,) = month_close.close(tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), now=LATER)
+    (blocked,) = month_close.close_month(
+        tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), now=LATER
+    )
     assert [block.code for block in blocked.blocks] == ["no-xrechnung"]
     assert blocked.reason == (
         "Vision Lab has a buyer reference, so that its invoices are XRechnungen, and these need the seller's post "
@@ -125,7 +127,9 @@ def test_a_word_that_is_no_number_and_a_blank_that_nobody_sees_are_missing(
     lab: Tenant, field: str, text: str, name: str
 ) -> None:
     a_seller(**NORTH | {field: text})
-    (blocked,) = month_close.close(tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), now=LATER)
+    (blocked,) = month_close.close_month(
+        tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), now=LATER
+    )
     assert f"these need the seller's {name}: enter it" in blocked.reason
 
 

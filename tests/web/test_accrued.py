@@ -103,7 +103,7 @@ def rehearsed(lab: Tenant, month: str = "2026-03") -> Money:
     """What a close would say, before tax: these tenants pay none."""
     (outcome,) = stories.close(month, lab, accept="it is only rehearsed", rehearse=True)
     assert outcome.total is not None, outcome
-    return sum((each.total for each in outcome.beside), outcome.total)
+    return sum((each.total for each in outcome.related_documents), outcome.total)
 
 
 def shown(lab: Tenant) -> list[Money]:
@@ -135,7 +135,9 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
         as_of="2026-04-04",
     )
     net = Money.from_minor(2500, "USD")
-    manual_lines.add(tenant=lab, description="Support", net=net, why="agreed", by="op", on=date(2026, 4, 3))
+    manual_lines.add_manual_line(
+        tenant=lab, description="Support", net=net, why="agreed", by="op", on=date(2026, 4, 3)
+    )
     april = lab.periods.get(start=builders.at("2026-04-01"))
     charges = accrued(tenant=lab, period=april)
     assert charges is not None

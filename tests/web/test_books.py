@@ -98,7 +98,7 @@ def test_a_note_of_nothing_is_refused_in_a_sentence(scenario: Scenario, op: User
 
 def test_asking_for_a_comparison_is_a_row_of_the_outbox(scenario: Scenario, op: User) -> None:
     assert signed_in(op).post("/operator/reconciliation/", {"act": "run"}).status_code == 302
-    row = OutboxMessage.objects.get(task="billing.tasks.reconcile_asked")
+    row = OutboxMessage.objects.get(task="billing.tasks.request_reconciliation")
     assert row.kwargs == {"by": "op@lab.example"}
 
 

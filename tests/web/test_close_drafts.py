@@ -120,7 +120,10 @@ def test_the_confirmation_counts_what_stands_beside_invoices(house: House) -> No
     work()
     april = stories.close("2026-04", rehearse=True)
     sums = [
-        total.minor for one in april for total in (one.total, *(each.total for each in one.beside)) if total
+        total.minor
+        for one in april
+        for total in (one.total, *(each.total for each in one.related_documents))
+        if total
     ]
     assert any(total < 0 for total in sums)
     answer = op.post("/operator/close/", {"month": "2026-04", "act": "issue"}, follow=True)

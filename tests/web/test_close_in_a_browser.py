@@ -52,7 +52,7 @@ def meanwhile(work: Callable[[], object]) -> None:
 
 
 def perform() -> None:
-    close_runs.perform(CloseRun.objects.undone().get().pk, clock=lambda: datetime.now(UTC))
+    close_runs.perform_run(CloseRun.objects.undone().get().pk, clock=lambda: datetime.now(UTC))
 
 
 def confirms_issuing(page: Page) -> None:
@@ -111,7 +111,7 @@ def test_the_page_fits_every_window(live_server: LiveServer) -> None:
 
 def asked(kind: CloseKind, house: House) -> None:
     moment = builders.at("2026-04-19")
-    close_runs.ask(month="2026-03", kind=kind, by=house.op.email, moment=moment)
+    close_runs.request_run(month="2026-03", kind=kind, by=house.op.email, moment=moment)
     perform()
 
 

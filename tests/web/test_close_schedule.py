@@ -85,10 +85,10 @@ def test_the_close_page_says_what_became_of_the_email(house: House, settings: ob
     settings.CLUSTERTAB_SENDS_MAIL = True  # type: ignore[attr-defined]
     now = datetime.now(UTC).replace(microsecond=0)
     close_schedules.set_schedule(tenant=None, preview_day=None, issue_day=1, since=date(2026, 3, 1))
-    for run in close_schedules.ask_due(moment=now):
+    for run in close_schedules.request_due_runs(moment=now):
         if run.month == "2026-03":
-            close_runs.perform(run.pk, clock=lambda: now)
-    close_reports.post(moment=now + timedelta(minutes=1))
+            close_runs.perform_run(run.pk, clock=lambda: now)
+    close_reports.send_reports(moment=now + timedelta(minutes=1))
     shown = words(page(house.op, "/operator/close/?month=2026-03"))
     assert "Issued by schedule" in shown
     assert "E-mail to operators: Sent to op@cluster.example." in shown

@@ -32,7 +32,7 @@ def post(client: Client, **fields: object) -> str:
 def work() -> None:
     """What a worker does."""
     for run in CloseRun.objects.undone():
-        close_runs.perform(run.pk, clock=lambda: datetime.now(UTC))
+        close_runs.perform_run(run.pk, clock=lambda: datetime.now(UTC))
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_the_page_asks_the_database_as_often_for_many_tenants_as_for_few(house: 
 
 
 def asked(house: House) -> int:
-    close_runs.ask(month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-19"))
+    close_runs.request_run(month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-19"))
     work()
     client = signed_in(house.op)
     with CaptureQueriesContext(connection) as queries:
@@ -235,8 +235,8 @@ def test_what_the_schedule_previewed_of_one_tenant_is_not_said_of_all_that_would
     house: House,
 ) -> None:
     close_schedules.set_schedule(tenant=house.vision, preview_day=1, issue_day=None, since=date(2026, 3, 1))
-    for run in close_schedules.ask_due(moment=at("2026-04-20 09:00")):
-        close_runs.perform(run.pk, clock=lambda: at("2026-04-20 09:00"))
+    for run in close_schedules.request_due_runs(moment=at("2026-04-20 09:00")):
+        close_runs.perform_run(run.pk, clock=lambda: at("2026-04-20 09:00"))
     shown = words(page(house.op, MARCH))
     assert "Previewed by schedule for 1 tenant, " in shown
     answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)

@@ -40,8 +40,8 @@ def post(client: Client, **fields: str) -> str:
 
 
 def test_op_sees_who_owes_what_since_when_and_what_comes_next(house: House) -> None:
-    dunning_run.run(moment=at(NOW))
-    send.post(moment=at(NOW))
+    dunning_run.run_dunning(moment=at(NOW))
+    send.send_notices(moment=at(NOW))
     text = words(page(house.op, PATH))
     assert "Late in USD $14.25 2 invoices of 2 tenants Suspended 0 tenants" in text
     assert "Notices are written and kept, and none is sent: EMAIL_URL is not set." in text
@@ -79,8 +79,8 @@ def test_what_cannot_be_meant_is_a_sentence_and_what_is_not_there_is_not_found(h
 
 def test_a_letter_that_could_not_be_sent_waits_for_a_person(house: House) -> None:
     house.vision.memberships.all().delete()
-    dunning_run.run(moment=at(NOW))
-    send.post(moment=at(NOW))
+    dunning_run.run_dunning(moment=at(NOW))
+    send.send_notices(moment=at(NOW))
     text = words(page(house.op, PATH))
     assert "To look at 1 What only people can decide" in text
     assert (
@@ -114,12 +114,12 @@ def test_many_late_invoices_are_told_page_by_page_with_as_many_queries(house: Ho
 
 
 def test_a_page_of_a_tenant_sees_its_own_letters_and_never_which_accounts_are_blocked(house: House) -> None:
-    dunning_run.run(moment=at(NOW))
-    send.post(moment=at(NOW))
+    dunning_run.run_dunning(moment=at(NOW))
+    send.send_notices(moment=at(NOW))
     for tenant in (house.vision, house.speech):
-        pauses.pause(tenant=tenant, invoice=None, until=None, why="merging", by="op", moment=at(NOW))
+        pauses.pause_dunning(tenant=tenant, invoice=None, until=None, why="merging", by="op", moment=at(NOW))
         invoice = Invoice.objects.get(tenant=tenant)
-        write_offs.write_off(invoice=invoice, why="insolvent", by="op", on=at(NOW).date())
+        write_offs.write_off_invoice(invoice=invoice, why="insolvent", by="op", on=at(NOW).date())
         dunning_policies.set_policy(tenant=tenant, since=at(NOW).date(), receipts=True)
     own: tuple[type[Model], ...] = (Notice, DunningPause, WriteOff, DunningPolicy)
     for model in own:

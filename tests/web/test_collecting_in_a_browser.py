@@ -32,8 +32,8 @@ def test_op_pauses_an_invoice_without_scripts_and_the_page_fits(
     stand_at(monkeypatch, NOW, of="portal.web.receivables")
     house = a_house()
     house.speech.memberships.all().delete()
-    dunning_run.run(moment=at(NOW))
-    send.post(moment=at(NOW))
+    dunning_run.run_dunning(moment=at(NOW))
+    send.send_notices(moment=at(NOW))
     notice = Notice.objects.get(tenant=house.vision, state="kept").html
     with chromium() as browser, visit(browser, width=width, theme=theme, scripts=width > 700) as seen:
         page = seen.page

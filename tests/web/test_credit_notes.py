@@ -32,7 +32,7 @@ def house() -> House:
 
 
 def credit(house: House, net: str | None = None) -> Invoice:
-    return credit_notes.credit(
+    return credit_notes.issue_credit_note(
         invoice=house.invoice,
         reason="The queue was down.",
         by="op",
@@ -92,7 +92,7 @@ def test_what_was_paid_and_credited_is_to_be_paid_back(house: House) -> None:
 
 
 def test_an_invoice_that_is_void_says_why_and_what_replaces_it(house: House) -> None:
-    voids.void(invoice=house.invoice, reason="Wrong address.", by="op", on=TODAY)
+    voids.void_invoice(invoice=house.invoice, reason="Wrong address.", by="op", on=TODAY)
     stories.close("2026-03")
 
     old, new = of(house, MARCH), of(house, house.invoice.number)

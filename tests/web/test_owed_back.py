@@ -131,7 +131,7 @@ def test_nothing_is_credited_void_or_written_off_without_confirmation(
 
 
 def test_an_unpaid_invoice_has_less_to_pay_after_a_credit(scenario: Scenario) -> None:
-    preview = credit_note_previews.preview(
+    preview = credit_note_previews.preview_credit(
         invoice=scenario.invoice, on=scenario.now.date(), moment=scenario.now, net=Money.of("1.00", "USD")
     )
     assert preview.sentence == (

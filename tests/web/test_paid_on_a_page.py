@@ -59,7 +59,7 @@ def test_an_invoice_is_paid_when_ann_comes_back_though_its_page_was_looked_at_a_
 ) -> None:
     clicks_pay(ann)
     (link,) = CheckoutSession.objects.select_related("attempt", "tenant")
-    checkout_sessions.follow(
+    checkout_sessions.follow_session(
         checkout=link, gateway=scenario.gateway, moment=datetime.now(UTC)
     )  # a round, or a second click
     comes_back(ann)  # too early, by the arrow of her browser
@@ -91,7 +91,7 @@ def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_i
     assert "Payment page Processing $4.00" in shown(ann, "/t/vision-lab/payment/")
     answer = ann.post(f"{INVOICE}pay/", follow=True)
     assert "Please try again in a few minutes" in words(answer.content.decode())
-    assert [each.under_way for each in overdue_invoices.late(moment=scenario.now)] == [True]
+    assert [each.under_way for each in overdue_invoices.list_overdue(moment=scenario.now)] == [True]
     late = shown(signed_in(builders.an_operator()), "/operator/collecting/")
     assert "Processing Nothing while its payment is processing $4.00" in late
 
@@ -138,7 +138,7 @@ def test_nothing_is_bought_by_itself_beside_a_page_of_top_up_that_was_used(
     ann.post(f"{path}automatic/", {"below": "10.00", "amount": "20.00", "most": "100.00"})
     away = scenario.stripe.faults.bad_gateway("GET *", times=99)
     assert "Payment page Processing $50.00" in comes_back(ann)
-    assert automatic.due() == []
+    assert automatic.list_due_rules() == []
     scenario.collect()
     scenario.stripe.faults.lift(away)
     scenario.collect()

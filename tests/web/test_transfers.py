@@ -128,19 +128,19 @@ def test_case_080_what_op_books_beyond_what_is_due_is_credit_and_is_paid_back(
 ) -> None:
     imported(camt(Line(amount="26.00", text="March and some")))
     post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
-    assert (stands(invoice), credit_balance.of(lab, "EUR")) == (("paid", "20.00", "0.00"), 600)
+    assert (stands(invoice), credit_balance.get_balance(lab, "EUR")) == (("paid", "20.00", "0.00"), 600)
     assert "Vision Lab €6.00" in words(op.get(PATH).content.decode())
     fields = {"act": "pay-back", "tenant": "vision-lab", "currency": "EUR", "reference": "B77"}
     assert "The credit balance is 6.00 EUR: pay back that much at most." in post(op, **fields, amount="6.01")
     assert "€6.00 of Vision Lab are paid back." in post(op, **fields, amount="6.00")
     post(op, **fields, amount="6.00")  # pressed twice
-    assert credit_balance.of(lab, "EUR") == 0
+    assert credit_balance.get_balance(lab, "EUR") == 0
 
 
 def test_all_of_it_may_be_credit(op: Client, lab: Tenant) -> None:
     imported(camt(Line(amount="50.00", text="advance")))
     post(op, act="assign", transfer=only().pk, invoices="", tenant="vision-lab")
-    assert credit_balance.of(lab, "EUR") == 3000  # 20.00 paid what was due
+    assert credit_balance.get_balance(lab, "EUR") == 3000  # 20.00 paid what was due
     assert stands(march(lab))[0] == "paid"
 
 

@@ -19,9 +19,9 @@ class CallOutcome(StrEnum):
     """What a call that brought no answer to use may have done, and so what may be done next."""
 
     REFUSED = "refused"  # nothing; the same again is refused again
-    BUSY = "busy"  # nothing; the same again, with the same key, later
-    LOST = "lost"  # perhaps all of it; the same again, with the same key, tells
-    STORED = "stored"  # perhaps all of it; the same key brings the same failure: look for what it made
+    RETRYABLE = "retryable"  # nothing; the same again, with the same key, later
+    UNKNOWN = "unknown"  # perhaps all of it; the same again, with the same key, tells
+    UNREPEATABLE = "unrepeatable"  # perhaps all of it; the same key fails again: look for what it made
     LOCKED_OUT = "locked-out"  # nothing; no call will do anything until the key is mended
 
 

@@ -37,7 +37,7 @@ PAGE: Final = 100
 TOLERANCE: Final = 300  # seconds that a notification may be old
 
 _EXPANDED: Final = ["latest_charge.balance_transaction"]
-HEARD: Final = (
+EVENT_TYPES: Final = (
     "payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.processing",
     "payment_intent.canceled", "payment_intent.requires_action", "checkout.session.completed",
     "checkout.session.expired", "checkout.session.async_payment_succeeded",
@@ -76,10 +76,10 @@ class Stripe:
         return [right for right, ask in self._rights(key).items() if _is_refused(ask)]
 
     def _rights(self, key: str) -> dict[str, Callable[[], object]]:
-        of, one, none = self._client, _typed({"limit": 1}), "none_such"
+        of, one, none = self._client, _typed_params({"limit": 1}), "none_such"
 
         def keyed(right: str) -> Any:
-            return _keyed(f"{key}:{right}")
+            return _key_options(f"{key}:{right}")
 
         return {
             "Balance: read": of.balance.retrieve,
@@ -98,14 +98,14 @@ class Stripe:
         }
 
     def create_customer(self, params: Params, *, key: str) -> str:
-        return _asked(lambda: self._client.customers.create(_typed(params), _keyed(key))).id
+        return _call(lambda: self._client.customers.create(_typed_params(params), _key_options(key))).id
 
     def update_customer(self, customer: str, params: Params, *, key: str) -> None:
-        _asked(lambda: self._client.customers.update(customer, _typed(params), _keyed(key)))
+        _call(lambda: self._client.customers.update(customer, _typed_params(params), _key_options(key)))
 
     def customer_exists(self, customer: str) -> bool:
         try:
-            answer = _plain(_asked(lambda: self._client.customers.retrieve(customer)))
+            answer = _plain_object(_call(lambda: self._client.customers.retrieve(customer)))
         except GatewayError as error:
             if error.code == "resource_missing":
                 return False
@@ -113,38 +113,38 @@ class Stripe:
         return not answer.get("deleted")
 
     def customers(self, *, since: int) -> Iterator[tuple[str, Mapping[str, str]]]:
-        for each in _listed(self._client.customers.list, {"created": {"gte": since}}):
+        for each in _list_all(self._client.customers.list, {"created": {"gte": since}}):
             yield each["id"], each.get("metadata") or {}
 
     def methods(self, customer: str) -> Sequence[Method]:
-        objects = _listed(self._client.payment_methods.list, {"customer": customer})
+        objects = _list_all(self._client.payment_methods.list, {"customer": customer})
         return [values.method(each) for each in objects]
 
     def find_method(self, method: str) -> Method:
-        return values.method(_plain(_asked(lambda: self._client.payment_methods.retrieve(method))))
+        return values.method(_plain_object(_call(lambda: self._client.payment_methods.retrieve(method))))
 
     def detach(self, method: str, *, key: str) -> None:
-        _asked(lambda: self._client.payment_methods.detach(method, {}, _keyed(key)))
+        _call(lambda: self._client.payment_methods.detach(method, {}, _key_options(key)))
 
     def charge(self, params: Params, *, key: str) -> Charge:
         """A refusal by the bank is an answer: a charge that failed or needs its owner."""
-        typed_params = _typed(params | {"expand": _EXPANDED})
+        typed_params = _typed_params(params | {"expand": _EXPANDED})
         try:
-            answer = _asked(lambda: self._client.payment_intents.create(typed_params, _keyed(key)))
+            answer = _call(lambda: self._client.payment_intents.create(typed_params, _key_options(key)))
         except _DeclinedError as declined:
             return values.charge(declined.intent)
-        return values.charge(_plain(answer))
+        return values.charge(_plain_object(answer))
 
     def find_charge(self, charge: str) -> Charge:
-        typed_params = _typed({"expand": _EXPANDED})
+        typed_params = _typed_params({"expand": _EXPANDED})
         return values.charge(
-            _plain(_asked(lambda: self._client.payment_intents.retrieve(charge, typed_params)))
+            _plain_object(_call(lambda: self._client.payment_intents.retrieve(charge, typed_params)))
         )
 
     def cancel_charge(self, charge: str, *, key: str) -> Charge:
         """Give up a charge that nobody has confirmed."""
         return values.charge(
-            _plain(_asked(lambda: self._client.payment_intents.cancel(charge, {}, _keyed(key))))
+            _plain_object(_call(lambda: self._client.payment_intents.cancel(charge, {}, _key_options(key))))
         )
 
     def charges(self, *, since: int, until: int | None = None, customer: str = "") -> Iterator[Charge]:
@@ -153,48 +153,54 @@ class Stripe:
         params: Params = {"created": time_range, "expand": [f"data.{each}" for each in _EXPANDED]}
         if customer:
             params["customer"] = customer
-        for each in _listed(self._client.payment_intents.list, params):
+        for each in _list_all(self._client.payment_intents.list, params):
             yield values.charge(each)
 
     def open_session(self, params: Params, *, key: str) -> Session:
-        answer = _asked(lambda: self._client.checkout.sessions.create(_typed(params), _keyed(key)))
-        return values.session(_plain(answer))
+        answer = _call(
+            lambda: self._client.checkout.sessions.create(_typed_params(params), _key_options(key))
+        )
+        return values.session(_plain_object(answer))
 
     def find_session(self, session: str) -> Session:
-        typed_params = _typed({"expand": ["setup_intent", "payment_intent"]})
+        typed_params = _typed_params({"expand": ["setup_intent", "payment_intent"]})
         return values.session(
-            _plain(_asked(lambda: self._client.checkout.sessions.retrieve(session, typed_params)))
+            _plain_object(_call(lambda: self._client.checkout.sessions.retrieve(session, typed_params)))
         )
 
     def sessions(self, *, since: int, customer: str = "") -> Iterator[Session]:
         params: Params = {"created": {"gte": since}}
         if customer:
             params["customer"] = customer
-        for each in _listed(self._client.checkout.sessions.list, params):
+        for each in _list_all(self._client.checkout.sessions.list, params):
             yield values.session(each)
 
     def expire_session(self, session: str, *, key: str) -> Session:
-        done = _asked(lambda: self._client.checkout.sessions.expire(session, {}, _keyed(key)))
-        return values.session(_plain(done))
+        done = _call(lambda: self._client.checkout.sessions.expire(session, {}, _key_options(key)))
+        return values.session(_plain_object(done))
 
     def refund(self, params: Params, *, key: str) -> Refund:
-        return values.refund(_plain(_asked(lambda: self._client.refunds.create(_typed(params), _keyed(key)))))
+        return values.refund(
+            _plain_object(
+                _call(lambda: self._client.refunds.create(_typed_params(params), _key_options(key)))
+            )
+        )
 
     def find_refund(self, refund: str) -> Refund:
-        return values.refund(_plain(_asked(lambda: self._client.refunds.retrieve(refund))))
+        return values.refund(_plain_object(_call(lambda: self._client.refunds.retrieve(refund))))
 
     def refunds(self, *, since: int, charge: str = "") -> Iterator[Refund]:
         params: Params = {"created": {"gte": since}}
         if charge:
             params["payment_intent"] = charge
-        for each in _listed(self._client.refunds.list, params):
+        for each in _list_all(self._client.refunds.list, params):
             yield values.refund(each)
 
     def find_dispute(self, dispute: str) -> Dispute:
-        return values.dispute(_plain(_asked(lambda: self._client.disputes.retrieve(dispute))))
+        return values.dispute(_plain_object(_call(lambda: self._client.disputes.retrieve(dispute))))
 
     def disputes(self, *, since: int) -> Iterator[Dispute]:
-        for each in _listed(self._client.disputes.list, {"created": {"gte": since}}):
+        for each in _list_all(self._client.disputes.list, {"created": {"gte": since}}):
             yield values.dispute(each)
 
     def events(self, *, since: int, undelivered: bool = False) -> Iterator[Event]:
@@ -202,8 +208,8 @@ class Stripe:
         params: Params = {"created": {"gte": since}}
         if undelivered:
             params["delivery_success"] = False
-        for each in _listed(self._client.events.list, params):
-            if each["type"] in HEARD:
+        for each in _list_all(self._client.events.list, params):
+            if each["type"] in EVENT_TYPES:
                 yield values.event(each)
 
     def verified(self, payload: bytes, signature: str, secrets: Sequence[str]) -> Event:
@@ -213,17 +219,17 @@ class Stripe:
                 stripe.WebhookSignature.verify_header(payload.decode(), signature, secret, TOLERANCE)
             except (stripe.SignatureVerificationError, UnicodeDecodeError):
                 continue
-            return values.event(_loaded(payload))
+            return values.event(_load_json(payload))
         raise SignatureError("The notification is signed by no secret of ours, or was signed too long ago.")
 
     def payouts(self, *, since: int) -> Iterator[Payout]:
-        for each in _listed(self._client.payouts.list, {"created": {"gte": since}}):
+        for each in _list_all(self._client.payouts.list, {"created": {"gte": since}}):
             yield values.payout(each)
 
     def movements(self, *, since: int = 0, payout: str = "") -> Iterator[Movement]:
         params: Params = {"payout": payout} if payout else {"created": {"gte": since}}
         params["expand"] = ["data.source"]
-        for each in _listed(self._client.balance_transactions.list, params):
+        for each in _list_all(self._client.balance_transactions.list, params):
             yield values.movement(each)
 
 
@@ -239,7 +245,7 @@ class _DeclinedError(Exception):
         self.intent = intent
 
 
-def _asked(call: Callable[[], T]) -> T:
+def _call(call: Callable[[], T]) -> T:
     """The answer; GatewayError says what may have outcome where there is none."""
     try:
         return call()
@@ -248,20 +254,20 @@ def _asked(call: Callable[[], T]) -> T:
         intent = (body.get("error") or {}).get("payment_intent")
         if intent:
             raise _DeclinedError(intent) from None
-        raise GatewayError(_said(error), CallOutcome.REFUSED, code=error.code or "") from None
+        raise GatewayError(_describe_error(error), CallOutcome.REFUSED, code=error.code or "") from None
     except stripe.PermissionError as error:
-        raise _ForbiddenError(_said(error), CallOutcome.LOCKED_OUT) from None
+        raise _ForbiddenError(_describe_error(error), CallOutcome.LOCKED_OUT) from None
     except stripe.StripeError as error:
         details = {name: getattr(error, name, "") or "" for name in ("code", "param")}
         raise GatewayError(
-            _said(error), _happened(error), code=details["code"], about=details["param"]
+            _describe_error(error), _call_outcome(error), code=details["code"], about=details["param"]
         ) from None
 
 
 def _is_refused(ask: Callable[[], object]) -> bool:
     """Whether the key has no right to it; that it names nothing means that it has."""
     try:
-        _asked(ask)
+        _call(ask)
     except _ForbiddenError:
         return True
     except GatewayError as error:
@@ -270,19 +276,19 @@ def _is_refused(ask: Callable[[], object]) -> bool:
     return False
 
 
-def _happened(error: stripe.StripeError) -> CallOutcome:
+def _call_outcome(error: stripe.StripeError) -> CallOutcome:
     status = error.http_status
     if isinstance(error, stripe.AuthenticationError | stripe.PermissionError):
         return CallOutcome.LOCKED_OUT
     if isinstance(error, stripe.RateLimitError) or status in {409, 429}:
-        return CallOutcome.BUSY
+        return CallOutcome.RETRYABLE
     if isinstance(error, stripe.IdempotencyError):
-        return CallOutcome.STORED  # a call with this key arrived before, and may have done something
+        return CallOutcome.UNREPEATABLE  # a call with this key arrived before, and may have done something
     if isinstance(error, stripe.InvalidRequestError):
         return CallOutcome.REFUSED
     if status is not None and status >= 500 and _is_stripe_answer(error):
-        return CallOutcome.STORED  # replayed for as long as the key lives
-    return CallOutcome.LOST
+        return CallOutcome.UNREPEATABLE  # replayed for as long as the key lives
+    return CallOutcome.UNKNOWN
 
 
 def _is_stripe_answer(error: stripe.StripeError) -> bool:
@@ -291,7 +297,7 @@ def _is_stripe_answer(error: stripe.StripeError) -> bool:
     return isinstance(body, dict) and isinstance(body.get("error"), dict)
 
 
-def _said(error: stripe.StripeError) -> str:
+def _describe_error(error: stripe.StripeError) -> str:
     """In a sentence. Stripe repeats a wrong key, of which it hides most; nothing of it is needed."""
     if isinstance(error, stripe.PermissionError) and (right := RIGHT.search(str(error.user_message or ""))):
         noun, may = right[1].replace("_", " "), right[2]
@@ -305,42 +311,42 @@ def _said(error: stripe.StripeError) -> str:
     return f"Stripe: {error.user_message or error.code or error.http_status}"
 
 
-def _listed(ask: Callable[..., Any], params: Params) -> Iterator[dict[str, Any]]:
+def _list_all(ask: Callable[..., Any], params: Params) -> Iterator[dict[str, Any]]:
     """All objects, newest first, page by page."""
     after: Params = {}
     while True:
-        page = _plain(_asked(partial(ask, _typed(params | {"limit": PAGE} | after))))
+        page = _plain_object(_call(partial(ask, _typed_params(params | {"limit": PAGE} | after))))
         yield from page["data"]
         if not page["has_more"]:
             return
         after = {"starting_after": page["data"][-1]["id"]}
 
 
-def _keyed(key: str) -> Any:
+def _key_options(key: str) -> Any:
     return {"idempotency_key": key}
 
 
-def _typed(params: Params) -> Any:
+def _typed_params(params: Params) -> Any:
     """In canonical order, since a resend has to be the same bytes under the same key, and the database keeps the
     parameters of a row in an order of its own. The tests check each request against the library's own types.
     """
-    return _in_order(params)
+    return _sort_keys(params)
 
 
-def _in_order(value: object) -> object:
+def _sort_keys(value: object) -> object:
     if isinstance(value, Mapping):
-        return {name: _in_order(value[name]) for name in sorted(value)}
+        return {name: _sort_keys(value[name]) for name in sorted(value)}
     if isinstance(value, list | tuple):
-        return [_in_order(each) for each in value]
+        return [_sort_keys(each) for each in value]
     return value
 
 
-def _plain(answer: Any) -> dict[str, Any]:
+def _plain_object(answer: Any) -> dict[str, Any]:
     data: dict[str, Any] = answer.to_dict()
     return data
 
 
-def _loaded(payload: bytes) -> object:
+def _load_json(payload: bytes) -> object:
     """Raises ValueError for what is no JSON."""
     try:
         data: object = json.loads(payload)

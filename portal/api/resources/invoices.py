@@ -13,7 +13,7 @@ from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState
 from billing.queries import invoices as queries
 from billing.queries import line_usage
 from billing.receivables import invoice_balances
-from billing.receivables.settlement import Settlement, standing
+from billing.receivables.settlement import Settlement, compute_balance
 from portal.api import identifiers, parameters
 from portal.api.cursors import Page
 from portal.api.fields import IdField, MinorField, MomentField, MoneyField, QuantityField, minor
@@ -132,7 +132,7 @@ class InvoiceEndpoint(TenantEndpoint):
 
     def standing_of(self, rows: Iterable[Any]) -> list[Any]:
         for row in rows:
-            row.balance = standing(invoice=row, on=self.moment.astimezone(row.tenant.zone).date())
+            row.balance = compute_balance(invoice=row, on=self.moment.astimezone(row.tenant.zone).date())
         return list(rows)
 
 

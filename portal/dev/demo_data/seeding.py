@@ -117,7 +117,7 @@ def _close(month: datetime, moment: datetime) -> None:
     following = (month + timedelta(days=32)).replace(day=1)
     on = min(moment, following + timedelta(days=1, hours=9))
     tenants = Tenant.objects.order_by("pk")
-    for closed in month_close.close(
+    for closed in month_close.close_month(
         tenants=tenants, year=month.year, month=month.month, moment=on, now=moment
     ):
         if closed.outcome not in {month_close.Outcome.ISSUED, month_close.Outcome.ALREADY}:
@@ -139,7 +139,7 @@ def _close_earlier(month: datetime, moment: datetime) -> None:
     for slug, description, net in MANUAL_LINES:
         tenant = Tenant.objects.get(slug=slug)
         if not ManualLine.objects.filter(tenant=tenant).exists():
-            manual_lines.add(
+            manual_lines.add_manual_line(
                 tenant=tenant,
                 description=description,
                 net=Money.of(net, "USD"),
@@ -148,7 +148,7 @@ def _close_earlier(month: datetime, moment: datetime) -> None:
                 on=earlier.date(),
             )
     tenants = Tenant.objects.filter(slug__in=[slug for slug, _, _ in MANUAL_LINES])
-    for closed in month_close.close(
+    for closed in month_close.close_month(
         tenants=tenants, year=earlier.year, month=earlier.month, moment=moment, now=moment
     ):
         if closed.outcome not in {

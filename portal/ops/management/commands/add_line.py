@@ -41,7 +41,7 @@ class Command(OperatorCommand):
         except ValueError as error:
             raise BadInputError(str(error)) from error
         with acting_as("add_line", why=options["why"]):
-            line = manual_lines.add(
+            line = manual_lines.add_manual_line(
                 tenant=tenant,
                 description=options["description"],
                 net=net,

@@ -37,14 +37,14 @@ class Command(OperatorCommand):
             raise BadInputError("Say of which month, such as 2026-03.")
         period = _period(options["tenant"], options["month"])
         with acting_as("approve_invoice", why=options["why"]):
-            row = approvals.decide(
+            row = approvals.decide_approval(
                 period=period,
                 decision=Decision.REFUSED if options["refuse"] else Decision.APPROVED,
                 by="approve_invoice",
                 why=options["why"],
                 moment=datetime.now(UTC).replace(microsecond=0),
             )
-        text = f"{row.tenant.slug}, {_month(row)}: {approvals.amount_of(row)} {row.state}."
+        text = f"{row.tenant.slug}, {_month(row)}: {approvals.format_total(row)} {row.state}."
         if row.state == Decision.APPROVED:
             text += f" `close_period {_month(row)} --tenant {row.tenant.slug}` issues it."
         return Answer(_data(row), text)
@@ -73,7 +73,7 @@ def _listed() -> Answer:
     rows = PendingApproval.objects.exclude(state=Decision.APPROVED).select_related("tenant", "period")
     pending_approvals = list(rows.order_by("period__start", "tenant__slug"))
     lines = [
-        f"{row.tenant.slug}, {_month(row)}: {approvals.amount_of(row)}, {row.state}. {row.reason}"
+        f"{row.tenant.slug}, {_month(row)}: {approvals.format_total(row)}, {row.state}. {row.reason}"
         for row in pending_approvals
     ]
     return Answer(

@@ -38,9 +38,9 @@ class Command(OperatorCommand):
         ended = 0
         with acting_as("archive_tenant", why=options["why"]):
             if options["leave"]:
-                ended = offboarding.leave(tenant=tenant, at=at)
+                ended = offboarding.end_services(tenant=tenant, at=at)
             try:
-                archive = offboarding.archive(
+                archive = offboarding.archive_tenant(
                     tenant=tenant, by="archive_tenant", why=options["why"], moment=now
                 )
             except offboarding.ArchiveError as error:

@@ -15,16 +15,16 @@ from portal.ops.cli import Answer, OperatorCommand
 
 class Command(OperatorCommand):
     help = "Say whether Stripe accepts the key, which rights it lacks, and what this portal is called there."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectingError, GatewayError)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectionError, GatewayError)
 
     def arguments(self, parser: CommandParser) -> None:
         del parser
 
     def answer(self, **_: Any) -> Answer:
-        gateway = gateway_access.gateway()
+        gateway = gateway_access.get_gateway()
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-        missing = list(gateway.missing_rights(key=gateway_access.key_for("rights", stamp)))
-        label = str(gateway_access.gateway_account().deployment)
+        missing = list(gateway.missing_rights(key=gateway_access.idempotency_key("rights", stamp)))
+        label = str(gateway_access.get_gateway_account().deployment)
         data = {
             "mode": "live" if gateway.live else "test",
             "sandbox": gateway_access.is_sandbox(),
@@ -36,7 +36,11 @@ class Command(OperatorCommand):
         mode = "Sandbox: no money moves" if gateway_access.is_sandbox() else f"Stripe, {data['mode']} mode"
         lines = [
             f"{mode}. "
-            + (gateway_access.lacks(missing) if missing else "The key may do all that is needed."),
+            + (
+                gateway_access.describe_missing_rights(missing)
+                if missing
+                else "The key may do all that is needed."
+            ),
             f"This portal is {label} there.",
         ]
         if not settings.STRIPE_ACCOUNT_LABEL:

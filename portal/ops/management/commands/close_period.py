@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 from billing.dunning import issue_notices
 from billing.invoicing import close_summary, month_close
 from billing.invoicing.close_results import STUCK, Outcome
-from billing.invoicing.month_close import Closed
+from billing.invoicing.month_close import TenantClose
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.core.audit import acting_as
@@ -60,20 +60,20 @@ class Command(OperatorCommand):
             )
         closed = _closed(tenants, year, month, at, options, rehearse=options["dry_run"])
         if options["notify"] and not options["dry_run"]:
-            issue_notices.notify(numbers=_numbers(closed), moment=now)
+            issue_notices.resend_documents(numbers=_numbers(closed), moment=now)
         return _answer(options["month"], closed, rehearsed=options["dry_run"])
 
 
 def _closed(
     tenants: list[Tenant], year: int, month: int, at: datetime, options: Mapping[str, Any], *, rehearse: bool
-) -> list[Closed]:
+) -> list[TenantClose]:
     why = options["accept_incomplete"]
     with (
         acting_as("close_period", why=why),
         Progress("Tenants rehearsed" if rehearse else "Tenants closed", total=len(tenants)) as progress,
     ):
         return list(
-            month_close.close(
+            month_close.close_month(
                 tenants=tenants,
                 year=year,
                 month=month,
@@ -86,21 +86,29 @@ def _closed(
         )
 
 
-def _numbers(closed: list[Closed]) -> list[str]:
+def _numbers(closed: list[TenantClose]) -> list[str]:
     """Of all documents of the month, also of those that were issued before: what was left out is e-mailed too."""
     return [
-        number for one in closed for number in (one.number, *(other.number for other in one.beside)) if number
+        number
+        for one in closed
+        for number in (one.number, *(other.number for other in one.related_documents))
+        if number
     ]
 
 
-def _question(month: str, rehearsed: list[Closed]) -> str:
+def _question(month: str, rehearsed: list[TenantClose]) -> str:
     """How many tenants have documents, and what they come to by currency."""
     done = {Outcome.ISSUED, Outcome.CORRECTED}
     # Of one that is stuck another period of the month may stand beside.
-    ready = [one for one in rehearsed if one.outcome in done or (one.outcome in STUCK and one.beside)]
+    ready = [
+        one for one in rehearsed if one.outcome in done or (one.outcome in STUCK and one.related_documents)
+    ]
     amounts: dict[str, Money] = {}
     for one in ready:
-        for total in (one.total if one.outcome in done else None, *(other.total for other in one.beside)):
+        for total in (
+            one.total if one.outcome in done else None,
+            *(other.total for other in one.related_documents),
+        ):
             if total is None:
                 continue
             amounts[total.currency] = amounts.get(total.currency, Money.zero(total.currency)) + total
@@ -123,12 +131,12 @@ def _tenants(slugs: list[str] | None) -> list[Tenant]:
     return matches
 
 
-def _answer(month: str, closed: list[Closed], *, rehearsed: bool) -> Answer:
+def _answer(month: str, closed: list[TenantClose], *, rehearsed: bool) -> Answer:
     data = {
         "month": month,
         "dry_run": rehearsed,
-        "tenants": [close_summary.data(one, rehearsed=rehearsed) for one in closed],
+        "tenants": [close_summary.to_json(one, rehearsed=rehearsed) for one in closed],
     }
     head = f"Rehearsal of {month}: nothing was kept." if rehearsed else f"Close of {month}:"
-    lines = [head, *close_summary.lines(closed, rehearsed=rehearsed)]
+    lines = [head, *close_summary.to_lines(closed, rehearsed=rehearsed)]
     return Answer(data, "\n".join(lines), 1 if any(one.outcome in STUCK for one in closed) else 0)

@@ -13,13 +13,15 @@ from portal.ops.cli import Answer, OperatorCommand
 
 class Command(OperatorCommand):
     help = "Charge what is due, and take in what the payment service tells. Again at once, nothing twice."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectingError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectionError,)
 
     def arguments(self, parser: CommandParser) -> None:
         del parser
 
     def answer(self, **_: Any) -> Answer:
-        done = collection_run.run(gateway=gateway_access.gateway(), clock=lambda: datetime.now(UTC))
+        done = collection_run.run_collection(
+            gateway=gateway_access.get_gateway(), clock=lambda: datetime.now(UTC)
+        )
         summary = f"{done.charged} charged, {done.held} held back, {done.followed} followed, {done.applied} told of."
         return Answer(
             {

@@ -53,10 +53,12 @@ class Command(OperatorCommand):
         if on > today:
             raise BadInputError(f"--on lies in the future: it is {today} where {invoice} was issued.")
         if self.asks(yes=options["yes"]):
-            preview = credit_note_previews.preview(invoice=invoice, on=on, moment=now, net=net, position=line)
+            preview = credit_note_previews.preview_credit(
+                invoice=invoice, on=on, moment=now, net=net, position=line
+            )
             self.confirm(f"{preview.sentence} Issue it?")
         with acting_as("credit_invoice", why=options["reason"]):
-            note = credit_notes.credit(
+            note = credit_notes.issue_credit_note(
                 invoice=invoice,
                 reason=options["reason"],
                 by="credit_invoice",
@@ -65,7 +67,7 @@ class Command(OperatorCommand):
                 position=line,
                 moment=now,
             )
-        stand = settlement.balance(invoice=invoice, on=today)
+        stand = settlement.load_balance(invoice=invoice, on=today)
         total = Money.from_minor(note.total, note.currency)
         return Answer(
             {

@@ -27,12 +27,12 @@ class Command(OperatorCommand):
         if tenant is None:
             raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
         with acting_as("erase_tenant", why=options["why"]):
-            gone = offboarding.erase(tenant=tenant, moment=datetime.now(UTC).replace(microsecond=0))
+            gone = offboarding.erase_tenant(tenant=tenant, moment=datetime.now(UTC).replace(microsecond=0))
         people = "1 person" if len(gone) == 1 else f"{len(gone)} people"
         text = (
             f"{people} and the contact of {tenant.slug} are erased. Its documents stay as they were issued."
         )
-        customer = offboarding.customer_kept(tenant)
+        customer = offboarding.gateway_customer(tenant)
         if customer:
             text = f"{text}\nStripe still knows it as customer {customer}, with its cards: delete that there."
         return Answer({"tenant": tenant.slug, "people": len(gone), "customer": customer}, text)

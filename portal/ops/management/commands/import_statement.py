@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from billing.bank_transfers import statement_import
-from billing.bank_transfers.entities import MOST_BYTES, ReadOptions, StatementError, meanings
-from billing.bank_transfers.statement_import import Imported
+from billing.bank_transfers.entities import MOST_BYTES, ReadOptions, StatementError, parse_meanings
+from billing.bank_transfers.statement_import import ImportResult
 from billing.models import TransferState
 from billing.rules.money import Money
 from portal.core.audit import acting_as
@@ -79,13 +79,13 @@ def _read_options(options: dict[str, Any]) -> ReadOptions:
         currency=options["currency"],
         decimal=options["decimal"],
         dates=options["dates"],
-        columns=meanings(options["column"]),
-        words=meanings(options["word"]),
+        columns=parse_meanings(options["column"]),
+        words=parse_meanings(options["word"]),
         unchecked=options["unchecked"],
     )
 
 
-def _data(done: Imported, *, rehearsed: bool) -> dict[str, Any]:
+def _data(done: ImportResult, *, rehearsed: bool) -> dict[str, Any]:
     return {
         "dry_run": rehearsed,
         "statements": [
@@ -119,7 +119,7 @@ def _data(done: Imported, *, rehearsed: bool) -> dict[str, Any]:
     }
 
 
-def sentence(done: Imported, *, rehearsed: bool = False) -> str:
+def sentence(done: ImportResult, *, rehearsed: bool = False) -> str:
     """What came of a file, in words."""
     count = done.states
     parts = [

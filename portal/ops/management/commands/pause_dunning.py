@@ -34,7 +34,7 @@ class Command(OperatorCommand):
                 f"--until {quoted(options['until'])} is no day; write one like 2026-12-31."
             ) from error
         with acting_as("pause_dunning", why=options["why"]):
-            row = pauses.pause(
+            row = pauses.pause_dunning(
                 tenant=tenant,
                 invoice=invoice,
                 until=until,

@@ -29,7 +29,7 @@ WORDS = {
 
 class Command(OperatorCommand):
     help = "Compare Stripe's payments, refunds, disputes, fees and payouts with what is booked here. Moves no money."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectingError, GatewayError)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (gateway_access.CollectionError, GatewayError)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -40,7 +40,7 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         window = {name: moment(options[name], UTC_ZONE) for name in ("since", "until") if options[name]}
         run = reconciliation_run.run(
-            gateway=gateway_access.gateway(), moment=datetime.now(UTC), by="shell", **window
+            gateway=gateway_access.get_gateway(), moment=datetime.now(UTC), by="shell", **window
         )
         open_ones = list(
             Difference.objects.filter(resolved_at=None)

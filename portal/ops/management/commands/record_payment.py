@@ -39,7 +39,7 @@ class Command(OperatorCommand):
         except ValueError as error:
             raise BadInputError(str(error)) from error
         with acting_as("record_payment"):
-            received = manual_payments.record(
+            received = manual_payments.record_transfer(
                 invoice=invoice,
                 amount=amount,
                 received_on=on,
@@ -47,7 +47,7 @@ class Command(OperatorCommand):
                 recorded_by="record_payment",
                 at=now,
             )
-        stand = settlement.balance(invoice=invoice, on=today)
+        stand = settlement.load_balance(invoice=invoice, on=today)
         return Answer(
             {
                 "invoice": invoice.number,

@@ -26,5 +26,5 @@ class Command(OperatorCommand):
             raise BadInputError(f"There is no line {options['line']}.")
         data = {"line": line.pk, "tenant": line.tenant.slug, "removed": True}
         with acting_as("remove_line", why=options["why"]):
-            manual_lines.remove(line=line)
+            manual_lines.remove_manual_line(line=line)
         return Answer(data, f"Line {data['line']} of {data['tenant']} is removed.")

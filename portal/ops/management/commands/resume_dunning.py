@@ -22,7 +22,9 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         tenant, invoice = found(options["tenant"], options["invoice"])
         with acting_as("resume_dunning"):
-            was = pauses.resume(tenant=tenant, invoice=invoice, by="resume_dunning", moment=datetime.now(UTC))
+            was = pauses.resume_dunning(
+                tenant=tenant, invoice=invoice, by="resume_dunning", moment=datetime.now(UTC)
+            )
         whose = invoice or f"every invoice of {tenant.slug}"
         return Answer(
             {"tenant": tenant.slug, "invoice": invoice.number if invoice else None, "resumed": was},

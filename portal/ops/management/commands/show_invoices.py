@@ -36,7 +36,9 @@ class Command(OperatorCommand):
         return Answer({"invoices": invoices}, text)
 
 
-def _chosen(tenant: str | None, month: str | None) -> list[WithAnnotations[Invoice, invoice_balances.Sums]]:
+def _chosen(
+    tenant: str | None, month: str | None
+) -> list[WithAnnotations[Invoice, invoice_balances.InvoiceSums]]:
     lines = InvoiceLine.objects.select_related("service_period", "original__invoice").order_by("position")
     taxes = InvoiceTax.objects.order_by("-rate", "category")
     invoices = (
@@ -61,12 +63,12 @@ def _month(invoice: Invoice) -> tuple[int, int]:
     return local.year, local.month
 
 
-def _invoice(invoice: WithAnnotations[Invoice, invoice_balances.Sums], today: date) -> dict[str, Any]:
+def _invoice(invoice: WithAnnotations[Invoice, invoice_balances.InvoiceSums], today: date) -> dict[str, Any]:
     money = [
         Money.from_minor(minor, invoice.currency).text
         for minor in (invoice.subtotal, invoice.tax, invoice.total)
     ]
-    stand = settlement.standing(invoice=invoice, on=today)
+    stand = settlement.compute_balance(invoice=invoice, on=today)
     voiding = getattr(invoice, "voiding", None)
     zone = ZoneInfo(invoice.timezone)
     return {

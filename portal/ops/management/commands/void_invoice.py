@@ -12,7 +12,7 @@ from billing.catalog import billing_periods
 from billing.invoicing import voids
 from billing.models import Invoice
 from billing.payments import checkout_sessions
-from billing.payments.gateway_access import CollectingError
+from billing.payments.gateway_access import CollectionError
 from portal.core.audit import acting_as
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
@@ -20,7 +20,7 @@ from portal.ops.cli import Answer, BadInputError, OperatorCommand
 
 class Command(OperatorCommand):
     help = "Make an issued, unpaid invoice void. It keeps its number; its usage is pending, its period open again."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (voids.VoidError, CollectingError)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (voids.VoidError, CollectionError)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("number", metavar="NUMBER", help="the invoice's")
@@ -36,12 +36,12 @@ class Command(OperatorCommand):
                 f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
             )
         if self.asks(yes=options["yes"]):
-            self.confirm(f"{voids.effect(invoice)} Make it void?")
+            self.confirm(f"{voids.describe_effect(invoice)} Make it void?")
         now = datetime.now(UTC)
-        checkout_sessions.withdraw(invoice=invoice, moment=now)
+        checkout_sessions.withdraw_pages(invoice=invoice, moment=now)
         with acting_as("void_invoice", why=options["reason"]):
             today = billing_periods.day_of(now, invoice.period)
-            invoice = voids.void(
+            invoice = voids.void_invoice(
                 invoice=invoice, reason=options["reason"], by="void_invoice", on=today, moment=now
             )
         month = invoice.period_start.astimezone(ZoneInfo(invoice.timezone)).strftime("%Y-%m")

@@ -37,17 +37,17 @@ class Command(OperatorCommand):
         today = billing_periods.day_of(now, invoice.period)
         if self.asks(yes=options["yes"]):
             effect = (
-                write_offs.effect_of_taking_back(invoice)
+                write_offs.describe_reversal(invoice)
                 if options["take_back"]
-                else write_offs.effect(invoice, on=today)
+                else write_offs.describe_effect(invoice, on=today)
             )
             self.confirm(f"{effect} Go on?")
         with acting_as("write_off", why=why):
             if options["take_back"]:
-                write_offs.take_back(invoice=invoice, why=why, by="write_off", moment=now)
+                write_offs.reverse_write_off(invoice=invoice, why=why, by="write_off", moment=now)
             else:
-                write_offs.write_off(invoice=invoice, why=why, by="write_off", on=today)
-        stand = settlement.balance(invoice=invoice, on=today)
+                write_offs.write_off_invoice(invoice=invoice, why=why, by="write_off", on=today)
+        stand = settlement.load_balance(invoice=invoice, on=today)
         sums = ("from_wallet", "paid", "credited", "written_off", "due")
         return Answer(
             {
