@@ -69,7 +69,7 @@ class JobSerializer(serializers.Serializer[Job]):
     name = serializers.CharField(source="row.name")
     cluster = serializers.CharField(source="row.cluster")
     account = serializers.CharField(source="row.account")
-    project = serializers.CharField()
+    project = serializers.CharField(source="row.project.name")
     user = serializers.CharField(source="row.user")
     queue = serializers.CharField(source="row.queue")
     qos = serializers.CharField(source="row.qos")
@@ -123,7 +123,7 @@ class JobEndpoint(TenantEndpoint):
     scope = "jobs:read"
 
     def jobs(self) -> Any:
-        rows = RatedJob.objects.filter(tenant=self.needed_tenant())
+        rows = RatedJob.objects.filter(tenant=self.needed_tenant()).select_related("project")
         project = self.client.key.project_id
         return rows.filter(project=project) if project is not None else rows
 
@@ -183,5 +183,5 @@ class OneJob(JobEndpoint):
 
 
 def _values(job: Job) -> dict[str, Any]:
-    names = ("row", "project", "gpu_seconds", "cost", "verdict", "by_total")
+    names = ("row", "gpu_seconds", "cost", "verdict", "by_total")
     return {name: getattr(job, name) for name in names}
