@@ -22,7 +22,8 @@ from portal.config_file import diff, plans
 from portal.config_file.accounts import Claim, settle
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.schema import File, parse
-from portal.config_file.toml_table import ConfigError, instant
+from portal.config_file.toml_table import ConfigError
+from portal.config_file.toml_values import instant
 from portal.core.tenants.models import Ownership, Tenant
 from portal.core.tenants.ownership import OwnershipConflictError
 from portal.excerpt import excerpt, quoted

@@ -15,14 +15,14 @@ from clusters.models.endpoint import known_address
 from clusters.models.secrets_guard import entered_for_elsewhere
 from clusters.models.telemetry import TELEMETRY_SECRETS
 from portal.config_file import credential_input
+from portal.config_file.credential_input import SecretText
 from portal.config_file.entries import Entry, Rule, key, save
-from portal.config_file.toml_table import Moment, instant
+from portal.config_file.toml_values import Moment, instant
 from portal.core.tenants.models import known_zone
 from portal.core.vault import VaultError, seal
 from portal.excerpt import quoted
 
-Certificates = Annotated[str, Rule(read=credential_input.certificates)]
-SecretText = Annotated[Secret, Rule(read=credential_input.secret)]
+Certificates = Annotated[str, Rule(value=credential_input.certificates)]
 
 
 class TelemetryEntry(Entry, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class ConnectionEntry(TelemetryEntry, frozen=True, kw_only=True):
     every: Annotated[int, Rule(lowest=30, highest=86_400)] | None = None
     look_back: Annotated[int, Rule(lowest=1, highest=24 * 62)] | None = None
     coverage_needed: Annotated[int, Rule(lowest=0, highest=100)] | None = None
-    jwt_key: Annotated[Secret, Rule(read=credential_input.signing_key)] | None = None
+    jwt_key: Annotated[Secret, Rule(value=credential_input.signing_key)] | None = None
 
     def write_connection(self, cluster: Cluster) -> None:
         """Have the connection be so; applied again, nothing changes. Raises ClusterError."""

@@ -1,4 +1,7 @@
-"""Credentials of a configuration file, which names where they are: keys, tokens and certificates are never in it."""
+"""Credentials of a configuration file, which names where they are: keys, tokens and certificates are never in it.
+
+Each is read from the value of its key; "" takes away what is stored.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from django.views.decorators.debug import sensitive_variables
 
@@ -18,7 +21,9 @@ from clusters.connectors.mig import own_shares
 from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.credential_files import CredentialFileError
 from clusters.models.secrets_guard import holds_private_key
+from portal.config_file.entries import Entry, Rule, read
 from portal.config_file.toml_table import Table
+from portal.config_file.toml_values import WrongValue
 from portal.core.vault import Sealed, VaultError
 from portal.excerpt import quoted
 
@@ -34,65 +39,60 @@ def same(sealed: Sealed, secret: Secret) -> bool:
         return False
 
 
-def certificates(table: Table, key: str) -> str | None:
-    """In PEM, or the name of their file; "" takes them away, and None is not there or was refused."""
-    content = _content(table, key)
-    if not content:
-        return None if content is None else ""
-    text = content.decode("ascii", "replace").strip()
+def certificates(value: Any) -> str:
+    """In PEM, or the name of their file."""
+    text = _content(value).decode("ascii", "replace").strip()
+    if not text:
+        return ""
     if "-----BEGIN CERTIFICATE-----" not in text:
-        table.wrong(key, "holds no certificate in PEM.")
-        return None
+        raise WrongValue("holds no certificate in PEM.")
     if problem := holds_private_key(text):
-        table.wrong(key, problem)
-        return None
-    return _file_name(table, key) or text + "\n"
+        raise WrongValue(problem)
+    return _file_name(value) or f"{text}\n"
 
 
 @sensitive_variables()
-def secret(table: Table, key: str, *, one_line: bool = False) -> Secret | None:
-    """The text that `env:NAME` holds, or the name of a file that holds one; None is not there or was refused."""
-    content = _content(table, key)
-    if content is None:
-        return None
+def secret(value: Any) -> Secret:
+    """The text that `env:NAME` holds, or the name of a file that holds one."""
     try:
-        text = content.decode().strip()
+        text = _content(value).decode().strip()
     except UnicodeDecodeError:
-        table.wrong(key, "holds something that is no text.")
-        return None
-    if one_line and not text.isprintable():
-        table.wrong(key, "holds line breaks or other control characters.")
-        return None
-    return Secret(_file_name(table, key) or text)
+        raise WrongValue("holds something that is no text.") from None
+    return Secret(_file_name(value) or text)
 
 
 @sensitive_variables()
-def signing_key(table: Table, key: str) -> Secret | None:
+def signing_key(value: Any) -> Secret:
     """jwt_hs256.key is bytes; in an environment variable they stand in base64."""
-    content = _content(table, key)
-    if not content:
-        return None if content is None else Secret("")
-    if name := _file_name(table, key):
-        return Secret(name)
+    content = _content(value)
+    if name := _file_name(value):
+        return Secret(name if content else "")
     try:
         base64.b64decode(content.strip(), validate=True)
     except ValueError:
-        table.wrong(
-            key, "names a variable whose value is not base64; make it with `base64 -w0 jwt_hs256.key`."
-        )
-        return None
+        raise WrongValue(
+            "names a variable whose value is not base64; make it with `base64 -w0 jwt_hs256.key`."
+        ) from None
     return Secret(content.decode().strip())
 
 
 @sensitive_variables()
+def _header(value: Any) -> Secret:
+    line = secret(value)
+    if not _content(value).decode().strip().isprintable():
+        raise WrongValue("holds line breaks or other control characters.")
+    return line
+
+
+@sensitive_variables()
 def headers(table: Table, key: str) -> Secret | None:
-    """By name, as one object of JSON; empty takes them away, and None is not there or was refused."""
+    """By name, as one object of JSON; empty takes them away."""
     if not table.has(key):
         return None
     within = table.table(key)
     values: dict[str, str] = {}
     for name in list(within.data):
-        value = secret(within, name, one_line=True)
+        value = within.value(name, _header)
         if not HEADER.fullmatch(name):
             within.wrong(name, "is no name of a header.")
         elif value is not None:
@@ -101,75 +101,76 @@ def headers(table: Table, key: str) -> Secret | None:
 
 
 def options(table: Table, key: str) -> dict[str, Any] | None:
-    """As the connector of the kind reads them; None is not there or was refused."""
+    """As the connector of the kind reads them."""
     return table.data[key] if _read_by(table, key, options_from) else None
 
 
 def shares(table: Table, key: str) -> dict[str, Any] | None:
-    """A cluster's own rows of MIG slices; None is not there or was refused."""
+    """A cluster's own rows of MIG slices."""
     return table.data[key] if _read_by(table, key, lambda data: own_shares(data, key)) else None
 
 
-def _read_by(table: Table, key: str, read: Callable[[Any], object]) -> bool:
-    """Whether the connector can read it; not where it is not there."""
+def _read_by(table: Table, key: str, reader: Callable[[Any], object]) -> bool:
+    """Whether the connector can read it, and it is there; its sentence names the key."""
     if not table.has(key):
         return False
     try:
-        read(table.data[key])
+        reader(table.data[key])
     except ConnectorError as error:
         table.errors.append(f"{table.name}: {error}")
         return False
     return True
 
 
+SecretText = Annotated[Secret, Rule(value=secret, missing=f"; {WRITE}.")]
+
+
+class AwsEntry(Entry, frozen=True, kw_only=True):
+    """Region and keys are of use together only, so they rest together."""
+
+    region: str
+    access_key: SecretText
+    secret_key: SecretText
+    session_token: SecretText | None = None
+
+
 @sensitive_variables()
 def aws(table: Table, key: str) -> Secret | None:
-    """Region and keys rest together, since they are of use together only."""
+    """As one object of JSON."""
     if not table.has(key):
         return None
     within = table.table(key)
     if not within.data:
         return Secret("")
-    region = within.text("region", filled=True)
-    if region is None and "region" not in within.data:
-        within.wrong("region", "is missing.")
-    values = {"region": Secret(region or "")}
-    for name in ("access_key", "secret_key", "session_token"):
-        value = secret(within, name)
-        if value is not None:
-            values[name] = value
-        elif name != "session_token" and name not in within.data:
-            within.wrong(name, f"is missing; {WRITE}.")
-    within.refuse_other_keys()
-    return Secret(
-        json.dumps({name: value.reveal() for name, value in values.items() if value}, sort_keys=True)
-    )
+    entry = read(within, AwsEntry)
+    if entry is None:
+        return None
+    values = {"region": entry.region}
+    for name, value in entry.columns("region").items():
+        if value:
+            values[name] = value.reveal()
+    return Secret(json.dumps(values, sort_keys=True))
 
 
 @sensitive_variables()
-def _content(table: Table, key: str) -> bytes | None:
-    """What the named file or variable holds; b"" for "", which takes away what is stored."""
-    if not table.has(key):
-        return None
-    value = table.data[key]
+def _content(value: Any) -> bytes:
+    """What the named file or variable holds; b"" for ""."""
     if value == "":
         return b""
     kind, _, name = value.partition(":") if isinstance(value, str) else ("", "", "")
     if kind == "env" and name:
         if name in os.environ:
             return os.environb[name.encode()]
-        table.wrong(key, f"names the environment variable {quoted(name)}, which is not set.")
-    elif kind == "file" and name:
+        raise WrongValue(f"names the environment variable {quoted(name)}, which is not set.")
+    if kind == "file" and name:
         try:
             return credential_files.content(Path(name))
         except CredentialFileError as error:
-            table.wrong(key, f"names {error}")
-    else:
-        table.wrong(key, f"stands in the file itself, where whoever reads the file reads it; {WRITE}.")
-    return None
+            raise WrongValue(f"names {error}") from error
+    raise WrongValue(f"stands in the file itself, where whoever reads the file reads it; {WRITE}.")
 
 
-def _file_name(table: Table, key: str) -> str:
+def _file_name(value: Any) -> str:
     """What is stored of a file: its whole name, since workers begin elsewhere; "" for what is no file."""
-    path = credential_files.path_of(str(table.data[key]))
+    path = credential_files.path_of(str(value))
     return "" if path is None else f"{credential_files.PREFIX}{path.absolute()}"

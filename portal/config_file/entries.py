@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 import msgspec
 from django.db.models import Model
 
-from portal.config_file.toml_table import Check, Moment, Table
+from portal.config_file import toml_values
+from portal.config_file.toml_table import Table
+from portal.config_file.toml_values import Check, Moment
 from portal.excerpt import excerpt
 
 E = TypeVar("E", bound="Entry")
@@ -40,7 +42,10 @@ class Rule:
     choices: Collection[str] = ()
     missing: str = "."  # how the sentence goes on where a required key is missing
     single: bool = False  # a table instead of a list of one
-    read: Callable[[Table, str], Any] | None = None  # None for what is not there or was refused
+    value: Callable[[Any], Any] | None = None  # reads it instead of what the type says
+    read: Callable[[Table, str], Any] | None = (
+        None  # reads the key; None for what is not there or was refused
+    )
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -112,17 +117,17 @@ def _resolved(hint: Any, rule: Rule | None = None) -> tuple[Any, Rule]:
 
 def read(table: Table, kind: type[E]) -> E | None:
     """What the table says; None where anything in it is wrong, and then its errors say what."""
-    errors, values = len(table.errors), {}
+    errors, fields = len(table.errors), dict[str, Any]()
     for field in fields_of(kind):
         value = _value(table, field)
         if value is not None and not (value == "" and field.default and not field.required):
-            values[field.name] = value
-    kind.complete(table, values)
+            fields[field.name] = value
+    kind.complete(table, fields)
     for field in fields_of(kind):
-        if field.required and field.name not in values and field.key not in table.data:
+        if field.required and field.name not in fields and field.key not in table.data:
             table.wrong(field.key, f"is missing{field.rule.missing}")
     table.refuse_other_keys()
-    return None if len(table.errors) > errors else kind(**{"label": table.name} | values)
+    return None if len(table.errors) > errors else kind(**{"label": table.name} | fields)
 
 
 def _value(table: Table, field: Field) -> Any:
@@ -136,21 +141,33 @@ def _value(table: Table, field: Field) -> Any:
     if field.entry is not None:
         within = table.table(name, field.entry.noun)
         return read(within, field.entry) if name in table.data else None
+    return table.value(name, _reader(kind, rule, filled=filled))
+
+
+def _reader(kind: Any, rule: Rule, *, filled: bool) -> Callable[[Any], Any]:
+    """What reads a value of this type."""
+    if rule.value is not None:
+        return rule.value
     if isinstance(kind, type) and issubclass(kind, Enum):
-        text = table.choice(name, [member.value for member in kind], filled=filled)
-        return None if text is None else kind(text)
+        names = [member.value for member in kind]
+        return lambda value: kind(toml_values.choice(value, names, filled=filled))
     if rule.choices:
-        return table.choice(name, rule.choices)
-    readers: list[tuple[Any, Callable[[], Any]]] = [
-        (str, lambda: table.text(name, filled=filled, longest=rule.longest, check=rule.check)),
-        (list[str], lambda: table.texts(name)),
-        (Moment, lambda: table.moment(name)),
-        (date, lambda: table.day(name)),
-        (bool, lambda: table.flag(name)),
-        (int, lambda: table.whole(name, lowest=rule.lowest, highest=rule.highest)),
-        (Decimal, lambda: table.decimal(name, rule.check)),
-    ]
-    return next(reader for hint, reader in readers if hint == kind)()
+        return partial(toml_values.choice, allowed=rule.choices)
+    if kind is str:
+        return partial(toml_values.text, filled=filled, longest=rule.longest, check=rule.check)
+    if kind is int:
+        return partial(toml_values.whole, lowest=rule.lowest, highest=rule.highest)
+    if kind is Decimal:
+        return partial(toml_values.decimal, check=rule.check)
+    return READERS[kind]
+
+
+READERS: Mapping[Any, Callable[[Any], Any]] = {
+    bool: toml_values.flag,
+    date: toml_values.day,
+    Moment: toml_values.moment,
+    list[str]: toml_values.texts,
+}
 
 
 def _list(table: Table, field: Field, kind: type[E]) -> list[E] | None:

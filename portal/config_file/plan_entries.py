@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Self
 
-from django.core.exceptions import ValidationError
 from django.core.validators import validate_slug
 
 from billing.catalog.plan_versions import Term
@@ -19,6 +17,7 @@ from billing.rules.money import TOKENS, is_currency
 from billing.rules.tiers import Scale
 from portal.config_file.entries import Entry, Rule, key
 from portal.config_file.toml_table import Table
+from portal.config_file.toml_values import texts
 from portal.excerpt import quoted
 
 Slug = Annotated[str, Rule(longest=50, check=validate_slug)]
@@ -32,21 +31,11 @@ KEYS_OF_MODEL = {
 TIERS = 'tiers = [{ up_to = 100, unit_price = "3" }, { unit_price = "2" }]'
 
 
-def _readable(read: Callable[[str], object]) -> Callable[[str], None]:
-    def check(text: str) -> None:
-        try:
-            read(text)
-        except ValueError as error:
-            raise ValidationError(str(error)) from error
-
-    return check
-
-
 class WindowEntry(Entry, frozen=True):
     noun: ClassVar[str] = "window"
-    days: Annotated[str, Rule(check=_readable(days_of))] = EVERY_DAY
-    begins: Annotated[str, Rule(check=_readable(seconds_of))] = key(name="from", default="00:00")
-    ends: Annotated[str, Rule(check=_readable(seconds_of))] = key(name="to", default="24:00")
+    days: Annotated[str, Rule(check=days_of)] = EVERY_DAY
+    begins: Annotated[str, Rule(check=seconds_of)] = key(name="from", default="00:00")
+    ends: Annotated[str, Rule(check=seconds_of)] = key(name="to", default="24:00")
     zone: HoursZone = HoursZone.TENANT
 
     @classmethod
@@ -70,10 +59,12 @@ class TierEntry(Entry, frozen=True, kw_only=True):
 
 def _selectors(table: Table, name: str) -> dict[str, list[str]]:
     within = table.table(name)
-    values = {selector: texts for selector in SELECTORS if (texts := within.texts(selector)) is not None}
+    values = {
+        selector: chosen for selector in SELECTORS if (chosen := within.value(selector, texts)) is not None
+    }
     within.refuse_other_keys()
-    for selector, texts in values.items():
-        if not texts:
+    for selector, chosen in values.items():
+        if not chosen:
             within.wrong(selector, "is an empty list; leave it out to select everything.")
     return values
 
@@ -202,7 +193,7 @@ class DiscountEntry(TermEntry, frozen=True, kw_only=True):
 
 def _currency(code: str) -> None:
     if not is_currency(code) and code != TOKENS:
-        raise ValidationError(
+        raise ValueError(
             f"it is no currency; write its code of ISO 4217, such as USD or EUR, or {TOKENS} for tokens."
         )
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any
-
-from django.core.exceptions import ValidationError
 
 from billing.invoicing import close_schedules
 from billing.invoicing.close_schedules import ScheduleError
@@ -18,6 +17,7 @@ from billing.rules.dunning import LONGEST
 from billing.rules.money import is_currency
 from portal.config_file.entries import Entry, Rule, key
 from portal.config_file.toml_table import Table
+from portal.config_file.toml_values import WrongValue, decimal
 from portal.core.tenants.models import Tenant
 
 LARGEST_BOUND = Decimal(10**15)
@@ -29,14 +29,14 @@ DAYS = ("preview_day", "issue_day")
 
 def _bound(limit: Decimal) -> None:
     if not 0 <= limit <= LARGEST_BOUND or -int(limit.as_tuple().exponent) > 3:
-        raise ValidationError("it is from 0, which is no bound, with at most three decimals.")
+        raise ValueError("it is from 0, which is no bound, with at most three decimals.")
 
 
 def _totals(table: Table, name: str) -> dict[str, Decimal]:
     """By currency."""
     within, limits = table.table(name), {}
     for code in within.data:
-        limit = within.decimal(code, check=_bound)
+        limit = within.value(code, partial(decimal, check=_bound))
         if not is_currency(code):
             within.wrong(code, "is no currency; write its code of ISO 4217, such as USD or EUR.")
         elif limit is not None:
@@ -64,17 +64,12 @@ class ApprovalEntry(Entry, frozen=True, kw_only=True):
                 ApprovalLimit.objects.update_or_create(**bound, defaults={"limit": limit})
 
 
-def _days(table: Table, name: str) -> list[int] | None:
-    if not table.has(name):
-        return None
-    days = table.data[name]
+def _days(days: Any) -> list[int]:
     correct = isinstance(days, list) and len(days) <= MOST_DAYS
     if not correct or any(type(day) is not int or not 1 <= day <= LONGEST for day in days):
-        table.wrong(
-            name,
-            f"has to be a list of at most {MOST_DAYS} whole numbers from 1 to {LONGEST}, such as [3, 10].",
+        raise WrongValue(
+            f"has to be a list of at most {MOST_DAYS} whole numbers from 1 to {LONGEST}, such as [3, 10]."
         )
-        return None
     return list(days)
 
 
@@ -86,8 +81,8 @@ class DunningEntry(Entry, frozen=True, kw_only=True):
     )
     emails: bool | None = None
     receipts: bool | None = None
-    retries: Annotated[list[int], Rule(read=_days)] | None = None
-    reminders: Annotated[list[int], Rule(read=_days)] | None = None
+    retries: Annotated[list[int], Rule(value=_days)] | None = None
+    reminders: Annotated[list[int], Rule(value=_days)] | None = None
     past_due: Annotated[int, Rule(lowest=1, highest=LONGEST)] | None = None
     suspend: Annotated[int, Rule(lowest=0, highest=LONGEST)] | None = None
     announce: Annotated[int, Rule(lowest=0, highest=LONGEST)] | None = None

@@ -12,7 +12,8 @@ from portal.config_file.policies import CloseEntry
 from portal.config_file.sellers import SellerEntry
 from portal.config_file.taxes import TaxRateEntry
 from portal.config_file.tenants import TenantEntry
-from portal.config_file.toml_table import ConfigError, Table, Written
+from portal.config_file.toml_table import ConfigError, Table
+from portal.config_file.toml_values import Written
 from portal.excerpt import excerpt
 
 __all__ = ["ConfigError", "File", "parse"]

@@ -12,7 +12,8 @@ from billing.models import Seller
 from billing.models.sellers import PHONE, PREFIX
 from portal.config_file.entries import Rule, save
 from portal.config_file.policies import PolicyEntries
-from portal.config_file.toml_table import ConfigError, Table
+from portal.config_file.toml_table import ConfigError
+from portal.config_file.toml_values import lines
 from portal.core.tenants.electronic_address import electronic_address
 from portal.core.tenants.models import COUNTRY, Corrections, ZeroInvoices
 
@@ -23,7 +24,7 @@ class PartyEntry(PolicyEntries, frozen=True, kw_only=True):
     """A seller's or a tenant's columns of text."""
 
     name: Annotated[str, Rule(filled=True, longest=200)] | None = None
-    address: Annotated[str, Rule(read=Table.lines)] | None = None
+    address: Annotated[str, Rule(value=lines)] | None = None
     postcode: Annotated[str, Rule(longest=20)] | None = None
     city: Annotated[str, Rule(longest=100)] | None = None
     country: Country | None = None

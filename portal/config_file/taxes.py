@@ -8,7 +8,6 @@ from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
-from django.core.exceptions import ValidationError
 from django.core.validators import validate_slug
 
 from billing.invoicing import line_taxes
@@ -20,7 +19,7 @@ from portal.core.tenants.models import REGION, Tenant
 
 def _percentage(rate: Decimal) -> None:
     if not 0 <= rate <= 100 or -int(rate.as_tuple().exponent) > 3:
-        raise ValidationError("it is a percentage from 0 to 100 with at most three decimals.")
+        raise ValueError("it is a percentage from 0 to 100 with at most three decimals.")
 
 
 Percentage = Annotated[Decimal, Rule(check=_percentage)]

@@ -20,7 +20,8 @@ from portal.config_file.plans import missing
 from portal.config_file.policies import CloseEntry
 from portal.config_file.sellers import PartyEntry
 from portal.config_file.taxes import Percentage, Region
-from portal.config_file.toml_table import ConfigError, Moment, Table, instant
+from portal.config_file.toml_table import ConfigError, Table
+from portal.config_file.toml_values import Moment, instant, text
 from portal.config_file.wallets import WalletEntry
 from portal.core.tenants.electronic_address import buyer_reference
 from portal.core.tenants.models import (
@@ -41,7 +42,7 @@ LONGEST_PHASE = 36_500  # days
 class AccountEntry(Entry, frozen=True, kw_only=True):
     noun: ClassVar[str] = "account"
     cluster: str
-    account: Annotated[str, Rule(read=Table.text)]  # Slurm has one without a name
+    account: Annotated[str, Rule(value=text)]  # Slurm has one without a name
     project: Annotated[str, Rule(longest=200)] = ""
     since: Moment | None = None
     until: Moment | None = None

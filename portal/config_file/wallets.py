@@ -5,8 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
-from django.core.exceptions import ValidationError
-
 from billing.models import CreditsGo, GrantEvery, WalletScheme, WalletScope
 from billing.models.wallets import PAYS_FIRST
 from billing.rules.money import TOKENS, Money, is_currency
@@ -14,7 +12,8 @@ from billing.wallets import wallet_terms
 from billing.wallets.entries import WalletError
 from billing.wallets.wallet_terms import Rule as GrantTerms
 from portal.config_file.entries import Entry, Rule, key
-from portal.config_file.toml_table import Moment, Table, instant
+from portal.config_file.toml_table import Table
+from portal.config_file.toml_values import Moment, instant
 from portal.core.tenants.models import Tenant
 
 LARGEST = 10**9  # of one amount, in whole units
@@ -22,12 +21,12 @@ LARGEST = 10**9  # of one amount, in whole units
 
 def _amount(amount: Decimal) -> None:
     if not 0 <= amount <= LARGEST:
-        raise ValidationError(f"it is from 0 to {LARGEST:,}.")
+        raise ValueError(f"it is from 0 to {LARGEST:,}.")
 
 
 def _unit(code: str) -> None:
     if not is_currency(code) and code != TOKENS:
-        raise ValidationError(f"it is no unit of a wallet; write a currency of ISO 4217, or {TOKENS}.")
+        raise ValueError(f"it is no unit of a wallet; write a currency of ISO 4217, or {TOKENS}.")
 
 
 Amount = Annotated[Decimal, Rule(check=_amount)]
