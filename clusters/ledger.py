@@ -15,11 +15,13 @@ from typing import Any
 
 from django.db import connection
 
-from clusters import ledger_sql as sql
-from clusters import temp_tables, usage_sql
+from clusters import temp_tables
 from clusters.connectors.base import BadRow, UsageFact
 from clusters.models import Cluster, Pull
 from clusters.utilisation import Told
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "ledger.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +69,13 @@ def store(
     `truth.refuse`. `marks` are seconds of the hour: with them a run that goes on is seen anew only past one.
     """
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE + usage_sql.PREPARE)
-        temp_tables.empty(cursor, *sql.TABLES, *usage_sql.TABLES)
+        temp_tables.prepare(cursor, "LEDGER", "USAGE")
         rounds = _stage(cursor, facts)
         new = revised = 0
         cursor.execute(sql.HOLD_ACCOUNTS, {"cluster": cluster.pk})
         cursor.execute(sql.ADD_ACCOUNTS, {"cluster": cluster.pk})
         if rounds > 1:
-            cursor.execute(sql.DROP_HISTORY_KNOWN, {"cluster": cluster.pk})
+            cursor.execute(sql.DROP_REPEATED_HISTORY, {"cluster": cluster.pk})
         for turn in range(1, rounds + 1):
             added, changed = _merge(cursor, cluster, turn, moment, marks)
             new, revised = new + added, revised + changed
@@ -131,7 +132,7 @@ def _stage(cursor: Any, facts: Sequence[UsageFact]) -> int:
         lines.append(_line(turn, fact))
     with cursor.copy(sql.COPY_STAGE) as copy:
         copy.write("".join(lines).encode())
-    cursor.execute(sql.ANALYZE)
+    cursor.execute(sql.ANALYZE_STAGE)
     return most
 
 
@@ -141,14 +142,14 @@ _NULL = "\\N"
 
 
 def _line(turn: int, fact: UsageFact) -> str:
-    """A line of COPY's text format, in the order of `STAGED_TEXTS` and `STAGED_NUMBERS`."""
-    told = (
+    """A line of COPY's text format, in the order of `COPY_STAGE`."""
+    fields = (
         fact.account, fact.source_key, fact.job_id, fact.name, fact.user, fact.queue, fact.qos, fact.priority_class,
         fact.gpu_model, fact.mig_profile, fact.node_list, fact.requested, fact.state, fact.exit_code,
     )  # fmt: skip
-    texts = "\t".join(told)
-    if "\\" in texts or "\n" in texts or "\r" in texts or texts.count("\t") >= len(told):
-        texts = "\t".join(text.translate(_ESCAPES) for text in told)
+    texts = "\t".join(fields)
+    if "\\" in texts or "\n" in texts or "\r" in texts or texts.count("\t") >= len(fields):
+        texts = "\t".join(text.translate(_ESCAPES) for text in fields)
     num, den = fact.gpu_share
     limit, submitted, eligible = fact.time_limit, fact.submitted, fact.eligible
     started, ended = fact.started, fact.ended
@@ -174,24 +175,19 @@ def _merge(
     }
     cursor.execute(sql.MATCH, values)
     cursor.execute(sql.VERDICTS)
-    verdicts = {verdict for (verdict,) in cursor.fetchall()}
-    new = revised = 0
-    if verdicts - {"same", "stale"}:
+    verdicts = dict(cursor.fetchall())
+    new, revised = verdicts.get("new", 0), verdicts.get("revised", 0)
+    if verdicts.keys() - {"same", "stale"}:
         cursor.execute(sql.ANALYZE_MATCH)
-    if "new" in verdicts:
+    if new:
         cursor.execute(sql.INSERT_NEW, values)
-        new = cursor.rowcount
-    if "revised" in verdicts:
+    if revised:
         cursor.execute(sql.ENSURE_MONTH, values)
         cursor.execute(sql.KEEP_OLD, values)
-        cursor.execute(sql.REVISE, values)
-        revised = cursor.rowcount
+    if verdicts.keys() & {"revised", "described", "seen"}:
+        cursor.execute(sql.REWRITE, values)
     if new or revised:
         cursor.execute(sql.RESOLVE_QUARANTINE, values)
-    if "described" in verdicts:
-        cursor.execute(sql.DESCRIBE_ANEW, values)
-    if "seen" in verdicts:
-        cursor.execute(sql.SEE_AGAIN, values)
     return new, revised
 
 

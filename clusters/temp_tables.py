@@ -1,17 +1,33 @@
-"""Session-local working tables: made once per connection, emptied at each commit."""
+"""Session-local working tables; `temp_tables.sql` lists all of them."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
+
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "temp_tables.sql")
+
+TABLES: Final = {
+    name: re.findall(r"CREATE TEMP TABLE IF NOT EXISTS (\w+)", text) for name, text in sql.by_name.items()
+}
+"""The tables of each set: LEDGER, USAGE, UTILISATION, RATE, SUPPOSE."""
 
 
-def empty(cursor: Any, *tables: str) -> None:
-    """Empty those that still hold rows of an earlier batch of the same transaction.
+def prepare(cursor: Any, *sets: str) -> None:
+    """Make the tables of these sets where they are missing, and empty them."""
+    cursor.execute(";".join(sql.by_name[name] for name in sets))
+    empty(cursor, *sets)
+
+
+def empty(cursor: Any, *sets: str) -> None:
+    """Empty those that have rows of an earlier batch of the same transaction.
 
     TRUNCATE gives a table a new file and a new row in the catalogue, which costs as much as a small
     batch: it is spared where the last commit has emptied them already, and that is nearly always.
     """
-    held = " OR ".join(f"EXISTS (TABLE {table})" for table in tables)
-    cursor.execute(f"SELECT {held}")
+    tables = [table for name in sets for table in TABLES[name]]
+    cursor.execute(f"SELECT {' OR '.join(f'EXISTS (TABLE {table})' for table in tables)}")
     if cursor.fetchone()[0]:
         cursor.execute(f"TRUNCATE {', '.join(tables)}")

@@ -8,7 +8,7 @@ which a pass proved it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import groupby, pairwise
@@ -18,29 +18,13 @@ from django.db import connection
 from django.db.models import Count, Q
 
 from clusters import temp_tables
-from clusters import usage_sql as sql
 from clusters.connectors.base import UsageFact
 from clusters.models import Account, Cluster, UsageRecord
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "usage.sql")
 
 SLICE = 10_000  # records rated in one transaction
-
-
-def active(since: str, until: str, run: str) -> str:
-    """SQL for the seconds of [since, until) that `run` held its resources: an alias with started, finish and suspended.
-
-    Schedulers say how long a run was suspended, but not when: the held seconds up to t are
-    floor((t - started) × held / wall). A largest remainder over the cuts would depend on all of them at once, and a
-    cut that is found later would move seconds between parts that were billed. Differences of one running total
-    cannot: parts add up to the whole under any refinement, each is known without the others, and in any order.
-    """
-    started, finish, suspended = f"{run}.started", f"{run}.finish", f"{run}.suspended"
-    return f"""(CASE
-    WHEN {suspended} = 0 THEN greatest(least({until}, {finish}) - greatest({since}, {started}), 0)
-    WHEN {finish} <= {started} THEN 0
-    ELSE greatest(
-        (least({until}, {finish}) - {started}) * ({finish} - {started} - {suspended}) / ({finish} - {started})
-        - (greatest({since}, {started}) - {started}) * ({finish} - {started} - {suspended}) / ({finish} - {started}),
-        0) END)"""
 
 
 def load_touched() -> int:
@@ -58,8 +42,7 @@ def load_touched() -> int:
 def load_utilised() -> int:
     """Fill `usage_input` with the records whose hours `utilisation` changed in this transaction; returns how many."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.TABLES)
+        temp_tables.prepare(cursor, "USAGE")
         cursor.execute(sql.LOAD_UTILISED)
         return _loaded(cursor)
 
@@ -70,11 +53,10 @@ def load_all(account_ids: Sequence[int], *, most: int = SLICE) -> int | None:
     A correction of one tenant reads its records once, instead of once more to count them out into slices.
     """
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.TABLES)
+        temp_tables.prepare(cursor, "USAGE")
         cursor.execute(sql.LOAD_FEW, {"accounts": list(account_ids), "most": most + 1})
         if cursor.rowcount > most:
-            temp_tables.empty(cursor, *sql.TABLES)
+            temp_tables.empty(cursor, "USAGE")
             return None
         return _loaded(cursor)
 
@@ -90,8 +72,7 @@ def slices(account_ids: Sequence[int], *, size: int = SLICE) -> list[tuple[int, 
 def load_slice(after: int, last: int, account_ids: Sequence[int]) -> int:
     """Fill `usage_input` with the accounts' records whose ids lie in (after, last]; returns how many."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.TABLES)
+        temp_tables.prepare(cursor, "USAGE")
         cursor.execute(sql.LOAD_SLICE, {"after": after, "last": last, "accounts": list(account_ids)})
         return _loaded(cursor)
 
@@ -106,19 +87,18 @@ def load_window(after: int, last: int, account_ids: Sequence[int], *, since: int
         "until": until,
     }
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.TABLES)
+        temp_tables.prepare(cursor, "USAGE")
         cursor.execute(sql.LOAD_WINDOW, values)
         return _loaded(cursor)
 
 
-def load_supposed(account_id: int, held: UsageFact) -> bool:
+def load_supposed(account_id: int, run: UsageFact) -> bool:
     """Have `usage_input` hold one run that never was, as the last record there can be; False without the account."""
-    values: dict[str, Any] = {"account": account_id} | {name: getattr(held, name) for name in sql.SUPPOSED}
-    values |= dict(zip(("share_num", "share_den"), held.gpu_share, strict=True))
+    num, den = run.gpu_share
+    values = {field.name: getattr(run, field.name) for field in fields(run)}
+    values |= {"account": account_id, "share_num": num, "share_den": den}
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.TABLES)
+        temp_tables.prepare(cursor, "USAGE")
         cursor.execute(sql.SUPPOSE, values)
         return _loaded(cursor) == 1
 
@@ -145,7 +125,7 @@ def _loaded(cursor: Any) -> int:
     cursor.execute("SELECT count(*) FROM usage_input")
     (count,) = cursor.fetchone()
     if count:
-        cursor.execute(sql.ANALYZE)
+        cursor.execute(sql.ANALYZE_INPUT)
     return int(count)
 
 
@@ -157,12 +137,7 @@ def account_ids() -> list[int]:
 def orphans() -> list[str]:
     """Up to ten records whose account, or cluster of their account, there is not: no foreign key watches over them."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT format('job %s, account number %s, cluster number %s', u.job_id, u.account_id, u.cluster_id)"
-            " FROM clusters_usagerecord u"
-            " LEFT JOIN clusters_account a ON a.id = u.account_id AND a.cluster_id = u.cluster_id"
-            " WHERE a.id IS NULL LIMIT 10"
-        )
+        cursor.execute(sql.ORPHANS, {"most": 10})
         return [text for (text,) in cursor.fetchall()]
 
 
@@ -182,16 +157,16 @@ def quarantined_rows() -> dict[str, int]:
 
 def zones(account_ids: Iterable[int]) -> dict[int, str]:
     """By account the time zone of its cluster. One query."""
-    found = Account.objects.filter(pk__in=list(account_ids))
-    return dict(found.values_list("pk", "cluster__timezone"))
+    accounts = Account.objects.filter(pk__in=list(account_ids))
+    return dict(accounts.values_list("pk", "cluster__timezone"))
 
 
 def watermarks(account_ids: Iterable[int]) -> dict[int, tuple[str, datetime | None]]:
     """By account its cluster's name and the moment up to which that has been read; None: never."""
-    found = Account.objects.filter(pk__in=list(account_ids)).values_list(
+    rows = Account.objects.filter(pk__in=list(account_ids)).values_list(
         "pk", "cluster__name", "cluster__complete_through"
     )
-    return {pk: (name, through) for pk, name, through in found}
+    return {pk: (name, through) for pk, name, through in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,29 +197,6 @@ class Unclaimed:
     last: datetime  # end of the last one
 
 
-_UNCLAIMED = f"""
-WITH claim AS (
-    SELECT * FROM unnest(%(accounts)s::bigint[], %(since)s::bigint[], %(until)s::bigint[])
-        AS c (account_id, since, until)
-), used AS (
-    SELECT *, coalesce(ended, seen_until) AS finish FROM clusters_usagerecord
-    WHERE account_id IN (SELECT id FROM clusters_account WHERE id <> ALL(%(whole)s)) AND started >= %(begun)s
-), gap AS (
-    SELECT u.account_id, u.share_den, u.gpus::numeric * u.share_num AS gpus, u.cpu_milli, u.started, u.finish,
-           u.finish - u.started - u.suspended - coalesce((
-               SELECT sum({active("c.since", "c.until", "u")})
-               FROM claim c
-               WHERE c.account_id = u.account_id AND c.since < u.finish AND c.until > u.started), 0) AS seconds
-    FROM used u
-)
-SELECT c.name, a.name, a.id, count(*), g.share_den, sum(g.gpus * g.seconds), sum(g.cpu_milli::numeric * g.seconds),
-       min(g.started), max(g.finish)
-FROM gap g JOIN clusters_account a ON a.id = g.account_id JOIN clusters_cluster c ON c.id = a.cluster_id
-WHERE g.seconds > 0
-GROUP BY c.name, a.name, a.id, g.share_den ORDER BY c.name, a.name, a.id
-"""  # noqa: S608 - built from constants
-
-
 def unclaimed(claims: Sequence[tuple[int, int | None, int | None]], *, begun: int = 0) -> list[Unclaimed]:
     """What accounts held outside all claims (account id, since, until as epoch seconds, None: open).
 
@@ -257,7 +209,7 @@ def unclaimed(claims: Sequence[tuple[int, int | None, int | None]], *, begun: in
     parts = [claim for claim in claims if claim[0] not in set(whole)]
     with connection.cursor() as cursor:
         cursor.execute(
-            _UNCLAIMED,
+            sql.UNCLAIMED,
             {
                 "whole": whole,
                 "begun": begun,

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 from django.db import connection
 
 from clusters import temp_tables
-from clusters import utilisation_sql as sql
 from clusters.connectors.base import BusyHour, BusySource
 from clusters.models import Cluster
 from portal.excerpt import quoted
+from portal.sql_files import Statements
 
 if TYPE_CHECKING:
     from clusters.connectors.prometheus.hpc_job import JobHour
+
+sql = Statements(__file__, "utilisation.sql")
 
 HOUR = 3600
 NOISE = Decimal("1.5")
@@ -93,8 +95,7 @@ def store(*, cluster: Cluster, hours: Sequence[BusyHour]) -> Told:
         else:
             newest[told.source_key, told.hour] = told
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.STAGED)
+        temp_tables.prepare(cursor, "UTILISATION")
         with cursor.copy(sql.COPY_STAGE) as copy:
             copy.write("".join(map(_line, newest.values())).encode())
         cursor.execute(sql.MERGE, {"cluster": cluster.pk})
@@ -141,8 +142,7 @@ def store_jobs(*, cluster: Cluster, hours: Sequence[JobHour]) -> Told:
     )
     begins = [one.hour for one in hours]
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.STAGED)
+        temp_tables.prepare(cursor, "UTILISATION")
         with cursor.copy(sql.COPY_JOBS) as copy:
             copy.write("".join(lines).encode())
         span = {"since": min(begins), "until": max(begins) + HOUR}

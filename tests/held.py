@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from django.db import connection
 
-from clusters.usage import active
-
-_HELD = f"""
-SELECT {active("part.since", "part.until", "run")}
+_HELD = """
+SELECT held_seconds(part.since, part.until, run.started, run.finish, run.suspended)
 FROM unnest(%s::bigint[], %s::bigint[]) WITH ORDINALITY AS part (since, until, place),
      (SELECT %s::bigint AS started, %s::bigint AS finish, %s::bigint AS suspended) AS run
 ORDER BY part.place

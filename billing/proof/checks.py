@@ -17,7 +17,6 @@ from django.db import connection, transaction
 from django.db.models import Sum
 from django.db.models.functions import Coalesce
 
-from billing.bank_transfers import proof_sql as transfers
 from billing.models import (
     BillingPeriod,
     InvoiceState,
@@ -28,7 +27,6 @@ from billing.models import (
     Wallet,
     WalletBooking,
 )
-from billing.proof import checks_sql as sql
 from billing.proof.line_amounts import lines_that_cost_something_else
 from billing.proof.names import mark, named
 from billing.rules.meters import SECONDS_PER_HOUR
@@ -37,6 +35,10 @@ from billing.rules.tax import tax_on
 from billing.wallets import replay
 from clusters import usage
 from portal.core.outbox.models import OutboxMessage
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "checks.sql")
+IDENTITIES = Statements(__file__, "identities.sql").by_name
 
 SLICE = 50_000  # records looked at in one statement
 
@@ -123,7 +125,7 @@ def prove(*, month: date | None = None, progress: Callable[[int], None] | None =
             _wallet_days_cost_what_was_used(),
             _wallets_hold_what_their_days_leave(),
             _taxes_are_their_rates(),
-            *(Check(name, _texts(statement)) for name, statement in (sql.CHECKS | transfers.CHECKS).items()),
+            *(Check(name, _texts(statement)) for name, statement in IDENTITIES.items()),
         ]
         checks = [Check(check.name, named(check.broken)) for check in checks]
         return Proof(

@@ -19,7 +19,6 @@ from typing import Any
 from django.db import connection
 
 from billing.documents.csv import FORMULA, cell
-from billing.documents.line_jobs import BILLED
 from billing.models import Invoice, InvoiceLine
 from billing.rating import billed_usage
 from billing.rules.line_amounts import per_hour
@@ -206,7 +205,8 @@ WITH line AS (
 _COUNTS = f"{_HELD} SELECT position, count(DISTINCT record_id) FROM held GROUP BY position"  # noqa: S608 - built from constants
 
 # What is taken back is described as it was billed, what is charged as this document covers it.
-_JOB = f"""LEFT JOIN {BILLED} b ON b.record_id = h.record_id AND b.moment = h.moment
+_JOB = """LEFT JOIN jobs_as_billed(%(tenant)s, %(moments)s::bigint[]) b
+  ON b.record_id = h.record_id AND b.moment = h.moment
 LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id"""
 
 

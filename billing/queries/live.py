@@ -14,7 +14,6 @@ from django.db import connection
 from django.db.models import Sum
 
 from billing.models import DayTotal, PeriodTotal, RatedJob, Resource, Verdict
-from billing.queries import live_sql as sql
 from billing.queries.costs import Tag, Tags, cost, per_currency, tags
 from billing.queries.jobs import NEWEST_FIRST, PAGE, Job, costed
 from billing.rules.money import Money
@@ -23,6 +22,9 @@ from clusters.requested_resources import Asked
 from clusters.usage import Mark
 from portal.core import pagination
 from portal.core.tenants.models import Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "live.sql")
 
 UNSEEN = 5400  # seconds behind its cluster's watermark from which a run counts as no longer seen: passes over a live
 # source move what runs on once an hour
@@ -234,7 +236,7 @@ def _cuts(tenant: Tenant, runs: Sequence[RatedJob]) -> dict[int, list[Cut]]:
     cuts: dict[int, list[Cut]] = defaultdict(list)
     finishes = [row.seen_until or 0 for row in runs]
     values = {"tenant": tenant.pk, "records": [row.record_id for row in runs], "finishes": finishes}
-    for record, *cut in _rows(sql.CUTS, values):
+    for record, *cut in _rows(sql.TERMS, values):
         cuts[record].append((cut[0], cut[1], cut[2]))
     return cuts
 

@@ -2,27 +2,34 @@
 
 Each record is cut at the borders of ownership, payer, billing period, subscription, plan version and price, and where a
 price for hours of the week begins or ends.
-What the cuts should be is compared with what stands there; the difference is appended: nothing for
+What the cuts should be is compared with what is there; the difference is appended: nothing for
 a record that is rated right already, a negation and a new row for a cut that is rated differently
 now. So rating may run any number of times, in any order, and ends in the same sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db import IntegrityError, connection, transaction
 
 from billing.catalog import billing_periods, plans
-from billing.rating import price_spans_sql, tariff_hours, wallet_sql, write_usage_sql
-from billing.rating import rate_usage_sql as sql
-from billing.rating.price_spans_sql import Selected
+from billing.rating import tariff_hours
+from billing.rules.hours import LONGEST
 from clusters import temp_tables, usage
 from portal.core.tenants.models import Ownership, Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "rate_usage.sql")
+price_spans = Statements(__file__, "price_spans.sql")
+writing = Statements(__file__, "write_usage.sql")
 
 Progress = Callable[[int], None]
+
+Selected = Mapping[str, bool]
+"""What prices of the plans concerned select by, and differ by: the answer to `price_spans.SELECTED`."""
 
 
 def rate_touched() -> None:
@@ -75,43 +82,57 @@ def rate_tenants(tenants: Iterable[Tenant], *, progress: Progress | None = None)
 def _rate() -> None:
     """Rate the records in `usage_input`. Holds the owners' locks until the transaction ends."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.TABLES)
+        _prepare(cursor)
         cursor.execute("SELECT array_agg(DISTINCT account_id) FROM usage_input")
         _lock(cursor.fetchone()[0])
         unrated = _is_unrated(cursor)
         _ensure_periods(cursor)
         cursor.execute(sql.ENSURE_MONTHS)
-        selected = _offer(cursor)
-        if not (unrated and _rate_anew(cursor, selected)):
-            _rate_again(cursor, selected)
+        _cut(cursor, _offer(cursor))
+        if not (unrated and _rate_anew(cursor)):
+            _rate_again(cursor)
 
 
 def suppose() -> None:
-    """Cut the records in `usage_input` and find their prices as rating does: `rate_wanted`, by `rate_offer`.
+    """Cut the records in `usage_input` and find their prices as rating does: `rate_cut`, by `rate_offer`.
 
     Nothing is locked and nothing is kept: both tables are the session's own, until its transaction ends. Billing
     periods that the usage falls into have to be there.
     """
     with connection.cursor() as cursor:
-        cursor.execute(sql.PREPARE)
-        temp_tables.empty(cursor, *sql.TABLES)
-        selected = _offer(cursor)
-        for statement in sql.wanted(selected):
-            cursor.execute(statement)
+        _prepare(cursor)
+        _cut(cursor, _offer(cursor))
+
+
+def _prepare(cursor: Any) -> None:
+    cursor.execute(sql.SETTINGS)
+    temp_tables.prepare(cursor, "RATE")
 
 
 def _offer(cursor: Any) -> Selected:
     """Find the terms and prices of all that is in `usage_input`; returns what these differ by."""
-    cursor.execute(price_spans_sql.SPANS)
-    cursor.execute(price_spans_sql.SELECTED)
-    selected = Selected.of(cursor.fetchone())
-    if selected.attributes:
-        cursor.execute(f"ANALYZE usage_input ({', '.join(selected.attributes)})")
-    if selected.in_hours:
+    cursor.execute(price_spans.SPANS)
+    cursor.execute(price_spans.SELECTED)
+    columns = [column.name for column in cursor.description]
+    selected = dict(zip(columns, cursor.fetchone(), strict=True))
+    if any(selected.values()):
+        cursor.execute(price_spans.ANALYZE_SHAPES)
+    if selected["in_hours"]:
         tariff_hours.lay(cursor)
-    cursor.execute(price_spans_sql.offers(selected))
+    cursor.execute(price_spans.OFFERS, selected)
+    cursor.execute(price_spans.ANALYZE_OFFERS)
     return selected
+
+
+def _cut(cursor: Any, selected: Selected) -> None:
+    """Fill `rate_cut`, by one statement, and more only where prices hold in hours of the week or depend on use."""
+    values = {**selected, "longest": LONGEST}
+    cursor.execute(sql.CUTS, values)
+    if selected["in_hours"]:
+        cursor.execute(sql.CUTS_IN_HOURS, values)
+    if selected["by_use"]:
+        cursor.execute(sql.CUTS_BY_USE, values)
+    cursor.execute(sql.ANALYZE_CUTS)
 
 
 def _is_unrated(cursor: Any) -> bool:
@@ -127,53 +148,54 @@ def _is_unrated(cursor: Any) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def _rate_anew(cursor: Any, selected: Selected) -> bool:
-    """Append all that should stand; False, and nothing is done, where some of it was rated and taken back before."""
+def _rate_anew(cursor: Any) -> bool:
+    """Append all cuts; False, and nothing is done, where some of it was rated and taken back before."""
     try:
         with transaction.atomic():
-            for statement in (*sql.wanted_of_unrated(selected), *write_usage_sql.RATED):
-                cursor.execute(statement)
-            _charge_wallets(cursor)
-            for statement in write_usage_sql.JOBS_OF_UNRATED:
-                cursor.execute(statement)
+            cursor.execute(sql.CHANGES_OF_UNRATED)
+            _append(cursor)
+            cursor.execute(writing.JOBS, {"unrated": True})
     except IntegrityError:
         return False
     return True
 
 
-def _rate_again(cursor: Any, selected: Selected) -> None:
-    """Append the difference between what should stand and what does."""
-    for statement in sql.wanted(selected):
-        cursor.execute(statement)
-    cursor.execute(sql.STANDING)
+def _rate_again(cursor: Any) -> None:
+    """Append the difference between the cuts and what was rated before."""
+    cursor.execute(sql.ENTRIES)
     cursor.execute(sql.FORMER_TERMS)
     cursor.execute(sql.CHANGES)
     if cursor.rowcount:
-        for statement in (sql.ANALYZE_CHANGES, *write_usage_sql.RATED):
-            cursor.execute(statement)
-        _charge_wallets(cursor)
-    for statement in write_usage_sql.JOBS_CHANGED:
+        _append(cursor)
+    # After the totals: those of reversals are kept under the description that these then replace.
+    cursor.execute(writing.JOBS_GONE)
+    cursor.execute(writing.JOBS, {"unrated": False})
+
+
+def _append(cursor: Any) -> None:
+    """Write the changes and their totals; what they charge to wallets only where a plan of theirs settles so."""
+    cursor.execute(sql.ANALYZE_CHANGES)
+    for statement in (
+        *(writing.RATED_USAGE, writing.PERIOD_TOTALS, writing.USER_TOTALS),
+        *(writing.DAYS, writing.DAY_TOTALS, writing.WALLETS_CHARGED),
+    ):
         cursor.execute(statement)
-
-
-def _charge_wallets(cursor: Any) -> None:
-    """Keep what the changes charge to wallets; nothing where no plan of theirs settles so."""
-    cursor.execute(wallet_sql.CHARGED)
     if cursor.fetchone()[0]:
-        for statement in wallet_sql.TOTALS:
+        for statement in (writing.HOURS, writing.WALLET_TOTALS, writing.WALLETS_DUE):
             cursor.execute(statement)
 
 
 def _lock(account_ids: Sequence[int]) -> None:
     """Until the transaction ends, nobody else assigns these accounts, nor rates or issues for their owners."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.LOCK_ACCOUNTS, [list(account_ids)])
-        cursor.execute(sql.LOCK_OWNERS, [list(account_ids)])
+        values = {"accounts": list(account_ids)}
+        cursor.execute(sql.LOCK_ACCOUNTS, values)
+        cursor.execute(sql.LOCK_OWNERS, values)
         locked = [tenant for (tenant,) in cursor.fetchall()]
-        cursor.execute(sql.PAYERS, [locked])
+        cursor.execute(sql.PAYERS, {"tenants": locked})
         if {payer for (payer,) in cursor.fetchall()} - set(locked):
-            cursor.execute(sql.LOCK_OWNERS, [list(account_ids)])
-        cursor.execute(sql.HOLD_PROJECTS, [list(account_ids)])
+            cursor.execute(sql.LOCK_OWNERS, values)
+        cursor.execute(sql.HOLD_PROJECTS, values)
 
 
 def _ensure_periods(cursor: Any) -> None:

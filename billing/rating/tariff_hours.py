@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from billing.rating import tariff_hours_sql as sql
 from billing.rules.hours import LONGEST, Hours, HoursZone, of_terms, slices
-from clusters import temp_tables, usage
+from clusters import usage
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "tariff_hours.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +49,40 @@ class _Calendar:
 
 def lay(cursor: Any) -> None:
     """Number the spans whose version has such prices by their calendar, and write the calendars' slices."""
-    cursor.execute(sql.PREPARE)
-    temp_tables.empty(cursor, *sql.TABLES)
     cursor.execute(sql.PRICES)
     prices: dict[int, list[_Price]] = {}
     for version, pk, tenant, terms in cursor.fetchall():
         if (hours := of_terms(json.loads(terms))) is not None:
             prices.setdefault(version, []).append(_Price(pk, tenant, hours))
-    cursor.execute(sql.SPANS, [list(prices)])
+    cursor.execute(sql.SPANS, {"versions": list(prices)})
     calendars = _calendars([_Span(*row) for row in cursor.fetchall()], prices)
-    known = {price.pk: price.hours for each in prices.values() for price in each}
+    hours_of = {price.pk: price.hours for version in prices.values() for price in version}
     opened: list[str] = []
     laid: list[str] = []
     for number, (key, calendar) in enumerate(calendars.items(), 1):
-        _write(number, key, calendar, known, opened, laid)
+        _write(number, key, calendar, hours_of, opened, laid)
     for statement, lines in ((sql.COPY_OPEN, opened), (sql.COPY_SLICES, laid)):
         with cursor.copy(statement) as copy:
             copy.write("".join(lines).encode())
-    numbered = [(span, place) for place, each in enumerate(calendars.values(), 1) for span in each.spans]
+    spans = [
+        (span, number) for number, calendar in enumerate(calendars.values(), 1) for span in calendar.spans
+    ]
     cursor.execute(
         sql.NUMBER,
-        [
-            *(
-                [getattr(span, name) for span, _ in numbered]
-                for name in ("version", "tenant", "zone", "account")
-            ),
-            [place for _, place in numbered],
-        ],
+        {
+            "versions": [span.version for span, _ in spans],
+            "tenants": [span.tenant for span, _ in spans],
+            "zones": [span.zone for span, _ in spans],
+            "accounts": [span.account for span, _ in spans],
+            "calendars": [number for _, number in spans],
+        },
     )
-    cursor.execute(sql.ANALYZE)
+    cursor.execute(sql.ANALYZE_SLICES)
 
 
 def _calendars(spans: Sequence[_Span], prices: Mapping[int, Sequence[_Price]]) -> dict[Key, _Calendar]:
     zones = usage.zones({span.account for span in spans})
-    found: dict[Key, _Calendar] = {}
+    calendars: dict[Key, _Calendar] = {}
     for span in spans:
         own = [price for price in prices[span.version] if price.tenant in (None, span.tenant)]
         clocks = {price.hours.zone for price in own}
@@ -90,41 +92,34 @@ def _calendars(spans: Sequence[_Span], prices: Mapping[int, Sequence[_Price]]) -
             zones[span.account] if HoursZone.CLUSTER in clocks else "",
         )
         if own:
-            found.setdefault(key, _Calendar()).spans.append(span)
-    return found
+            calendars.setdefault(key, _Calendar()).spans.append(span)
+    return calendars
 
 
 def _write(
     number: int,
     key: Key,
     calendar: _Calendar,
-    known: Mapping[int, Hours],
+    hours: Mapping[int, Hours],
     opened: list[str],
     laid: list[str],
 ) -> None:
     """The calendar's lines of COPY. Nothing is open before the first of its spans or after the last."""
     ids, of_tenant, of_cluster = key
     since, until = calendar.reach
-    hours = {pk: known[pk] for pk in ids}
     clocks = {HoursZone.TENANT: of_tenant, HoursZone.CLUSTER: of_cluster}
-    found = slices(
-        {pk: each.between(since, until, zone=ZoneInfo(clocks[each.zone])) for pk, each in hours.items()},
-        since,
-        until,
-    )
+    open_hours = {pk: hours[pk].between(since, until, zone=ZoneInfo(clocks[hours[pk].zone])) for pk in ids}
     patterns: dict[tuple[int, ...], int] = {}
-    for start, end, standing in _short(found):
-        place = patterns.setdefault(standing, len(patterns) + 1)
+    for start, end, prices in _short(slices(open_hours, since, until)):
+        place = patterns.setdefault(prices, len(patterns) + 1)
         laid.append(f"{number}\t{start}\t{end}\t{place}\n")
-    opened += [
-        f"{number}\t{place}\t{{{','.join(map(str, standing))}}}\n" for standing, place in patterns.items()
-    ]
+    opened += [f"{number}\t{place}\t{{{','.join(map(str, prices))}}}\n" for prices, place in patterns.items()]
 
 
 def _short(
-    found: Sequence[tuple[int, int, tuple[int, ...]]],
+    whole: Iterable[tuple[int, int, tuple[int, ...]]],
 ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """None longer than a record looks back for: hours that are never open, or always, are one slice otherwise."""
-    for start, end, standing in found:
+    for start, end, prices in whole:
         for begins in range(start, end, LONGEST):
-            yield begins, min(begins + LONGEST, end), standing
+            yield begins, min(begins + LONGEST, end), prices

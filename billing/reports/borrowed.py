@@ -13,7 +13,7 @@ from django.db import connection
 from billing.documents.csv import rows_to_csv
 from billing.models import Price
 from billing.queries.costs import tags
-from billing.reports.reporting import HOUR, SCALED, ReportError, month_of
+from billing.reports.reporting import HOUR, SCALED, ReportError
 from billing.reports.shapes import ZERO, Standing
 from billing.reports.table import digits
 from clusters.borrowed_quota import Borrowed, BorrowingError, of_cluster
@@ -27,8 +27,8 @@ WITH span AS (
 ), rated AS (
     SELECT record_id, tenant_id, verdict, price_id, service_from, service_to, share_num, share_den
     FROM billing_ratedusage
-    WHERE record_id = ANY (%(records)s) AND service_month >= %(first_month)s AND service_month <= %(last_month)s
-      AND resource = 'gpu'
+    WHERE record_id = ANY (%(records)s) AND resource = 'gpu'
+      AND service_month >= utc_month(%(since)s) AND service_month <= utc_month(%(until)s)
     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 HAVING sum(units) <> 0
 )
 SELECT s.queue, r.tenant_id, r.verdict, r.price_id,
@@ -105,8 +105,8 @@ def _rows(taken: Sequence[Borrowed], since: int, until: int) -> tuple[list[Lent]
                 "ends": [one.until for one in taken],
                 "gpus": [one.gpus for one in taken],
                 "queues": [one.run.queue for one in taken],
-                "first_month": month_of(since),
-                "last_month": month_of(until),
+                "since": since,
+                "until": until,
             },
         )
         found = cursor.fetchall()

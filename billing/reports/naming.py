@@ -7,9 +7,11 @@ from typing import Any
 
 from django.db import connection
 
-from billing.reports import sql
 from billing.reports.shapes import LABELS, By
 from portal.core.tenants.models import Project, Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "report.sql")
 
 Key = tuple[Any, ...]
 Names = Mapping[str, str]
@@ -37,7 +39,8 @@ def named(by: By, keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:
 def _pods(keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:
     slugs = _tenants(key[0] for key in keys)
     with connection.cursor() as cursor:
-        cursor.execute(sql.described(own=own), [list({key[1] for key in keys if key[1] is not None})])
+        records = {key[1] for key in keys if key[1] is not None}
+        cursor.execute(sql.RUNS_OWN if own else sql.RUNS, {"records": list(records)})
         runs = {record: told for record, *told in cursor.fetchall()}
     found: dict[Key, Names | None] = {}
     for key in keys:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -14,13 +13,15 @@ from django.db import connection, transaction
 from billing.catalog import plans
 from billing.models import Price
 from billing.queries.costs import Tags, tags
-from billing.reports import sql
 from billing.reports.capacity import capacity_of, doubts
 from billing.reports.naming import named
 from billing.reports.shapes import ZERO, By, Job, Report, Row, Source, Split, Standing
 from clusters import usage_reports
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "report.sql")
 
 MOST_PODS = 1_000  # told one by one, unless said otherwise
 HOUR = 3600
@@ -56,8 +57,7 @@ class _Asked:
         return {
             "since": self.since,
             "until": self.until,
-            "first_month": month_of(self.since),
-            "last_month": month_of(self.until - 1),
+            "by": self.by.value,
             "cluster": self.cluster,
             "tenant": self.tenant,
             "limit": self.limit,
@@ -117,8 +117,9 @@ def _report(asked: _Asked) -> Report:
         raise ReportError("The period ends before it begins: give a later end.")
     with connection.cursor() as cursor:
         cursor.execute(sql.MORE_MEMORY)
-        cursor.execute(sql.sums(asked.by, own=asked.own, by_use=plans.by_use()), asked.values)
-        found = [_Sum.read(row) for row in cursor.fetchall()]
+        statement = sql.SUMS_OWN if asked.own else sql.SUMS
+        cursor.execute(statement, {**asked.values, "by_use": plans.by_use()})
+        found = [_Sum.read(asked.by, row) for row in cursor.fetchall()]
     jobs = next(int(one.a) for one in found if one.part == "all")
     groups: dict[tuple[Key, str, str], _Group] = defaultdict(_Group)
     for one in found:
@@ -136,7 +137,7 @@ def _report(asked: _Asked) -> Report:
 
 
 class _Sum(NamedTuple):
-    """A row of `sql.sums`."""
+    """A row of `report.SUMS`."""
 
     part: str
     key: Key
@@ -150,11 +151,11 @@ class _Sum(NamedTuple):
     b: Any
 
     @classmethod
-    def read(cls, row: Sequence[Any]) -> _Sum:
-        standing, currency, price, den, source, metric, a, b = row[-8:]
+    def read(cls, by: By, row: Sequence[Any]) -> _Sum:
+        part, key, subkey, standing, currency, price, den, source, metric, a, b = row
         return cls(
-            row[0],
-            tuple(row[1:-8]),
+            part,
+            _key(by, key, subkey),
             standing or "",
             currency or "",
             price,
@@ -164,6 +165,18 @@ class _Sum(NamedTuple):
             a,
             b,
         )
+
+
+def _key(by: By, key: str | None, subkey: str | None) -> Key:
+    """What names a group: of tenants, projects and pods numbers, else texts; None is what a limit left out."""
+    match by:
+        case By.TENANT | By.PROJECT | By.POD:
+            numbers = tuple(None if part is None else int(part) for part in (key, subkey))
+            return numbers[:1] if by is By.TENANT else numbers
+        case By.NAMESPACE:
+            return key, subkey
+        case _:
+            return (key,)
 
 
 @dataclass(slots=True)
@@ -212,14 +225,14 @@ def _row(
 def _costliest(asked: _Asked, prices: Tags) -> dict[tuple[Key, str], tuple[Job, ...]]:
     """By group and currency, its costliest jobs, the first first."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.costliest(asked.by, own=asked.own), asked.values)
+        cursor.execute(sql.COSTLIEST_OWN if asked.own else sql.COSTLIEST, asked.values)
         rows = cursor.fetchall()
-        cursor.execute(sql.described(own=asked.own), [list({row[-5] for row in rows})])
+        cursor.execute(sql.RUNS_OWN if asked.own else sql.RUNS, {"records": list({row[3] for row in rows})})
         names = {record: told for record, *told in cursor.fetchall()}
     sums: dict[tuple[Key, str], dict[int, list[Fraction]]] = defaultdict(dict)
-    for *key, currency, record, _, price, den, units in rows:
+    for key, subkey, currency, record, _, price, den, units in rows:
         held = _exact(units, den)
-        of = sums[tuple(key), currency].setdefault(record, [ZERO, ZERO])
+        of = sums[_key(asked.by, key, subkey), currency].setdefault(record, [ZERO, ZERO])
         of[0] += held
         of[1] += held * Fraction(prices[price].unit_price) / HOUR
     found: dict[tuple[Key, str], tuple[Job, ...]] = {}
@@ -249,8 +262,3 @@ def _weight(row: Row) -> tuple[Any, ...]:
 
 def _exact(units: Any, den: int) -> Fraction:
     return Fraction(units or 0) / den
-
-
-def month_of(second: int) -> date:
-    """The first of its month in UTC, by which rated rows are kept."""
-    return datetime.fromtimestamp(second, UTC).date().replace(day=1)

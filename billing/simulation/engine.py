@@ -25,25 +25,17 @@ from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement import Key as StatementKey
 from billing.rules.statement import LineKey
+from clusters import temp_tables
 
 Ordered = Callable[[BillingPeriod, Collection[int], Fraction], Mapping[int, Fraction]]
 """How an allowance is used in order of time: see `billing.catalog.allowances`."""
 
 # Cuts are kept only where an allowance has to be used in order of time.
-_PREPARE = """
-CREATE TEMP TABLE IF NOT EXISTS suppose_cut (
-    tenant_id bigint NOT NULL, period_id bigint NOT NULL, price_id bigint NOT NULL, service_month date NOT NULL,
-    record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
-    share_num int NOT NULL, share_den int NOT NULL, payer_id bigint
-) ON COMMIT DELETE ROWS;
-CREATE INDEX IF NOT EXISTS suppose_cut_of_price ON suppose_cut (price_id, tenant_id, period_id)
-"""
-
 _KEEP = """
 INSERT INTO suppose_cut
 SELECT o.tenant_id, o.period_id, o.price_id, o.service_month, w.record_id, w.service_from, w.service_to, w.units,
        w.share_num, w.share_den, o.payer_id
-FROM rate_wanted w JOIN rate_offer o USING (offer_id) JOIN billing_price p ON p.id = o.price_id
+FROM rate_cut w JOIN rate_offer o USING (offer_id) JOIN billing_price p ON p.id = o.price_id
 WHERE o.period_id = ANY (%(periods)s) AND p.allowance_id IS NOT NULL
 """
 
@@ -51,7 +43,7 @@ _SUMS = """
 SELECT o.tenant_id, o.period_id, p.name, o.resource, o.verdict, o.price_id,
        CASE WHEN o.verdict = 'unpriced' THEN u.gpu_model ELSE '' END, o.payer_id, w.share_den,
        sum(w.units::numeric * w.share_num)
-FROM rate_wanted w JOIN rate_offer o USING (offer_id) JOIN usage_input u USING (record_id)
+FROM rate_cut w JOIN rate_offer o USING (offer_id) JOIN usage_input u USING (record_id)
 JOIN tenants_project p ON p.id = o.project_id
 WHERE o.period_id = ANY (%(periods)s) AND o.verdict <> 'waived'
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -81,7 +73,7 @@ class Sum:
 def prepare() -> None:
     """Begin: once per transaction, before the first `sums`."""
     with connection.cursor() as cursor:
-        cursor.execute(_PREPARE)
+        cursor.execute(temp_tables.sql.SUPPOSE)
 
 
 def sums(periods: Iterable[int], *, in_order: bool) -> list[Sum]:

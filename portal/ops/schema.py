@@ -29,7 +29,17 @@ from portal.ops.baseline import APPS
 ROLES = ROOT / "portal" / "schema" / "roles.sql"
 BESIDE_ROLES = tuple(
     ROOT / "portal" / "schema" / f"{name}.sql"
-    for name in ("partitions", "audit", "laws", "views", "policies", "rights")
+    for name in (
+        "functions",
+        "partitions",
+        "audit",
+        "laws",
+        "views",
+        "reports",
+        "documents",
+        "policies",
+        "rights",
+    )
 )
 SQL = (ROLES, *BESIDE_ROLES)
 """In the order in which they need each other."""

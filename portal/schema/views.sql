@@ -1,3 +1,39 @@
+-- What statements share, with the rights of whoever asks.
+
+-- Every run with its names; [started, finish) is what it held so far, as epoch seconds. The columns of `usage_input`.
+CREATE VIEW clusters_run WITH (security_invoker = true) AS
+SELECT u.id AS record_id, u.revision, u.cluster_id, c.name AS cluster, u.account_id, a.name AS account, u.job_id, u.name,
+       u."user", u.queue, u.qos, u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num, u.share_den,
+       u.cpu_milli, u.memory_mib, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until,
+       coalesce(u.ended, u.seen_until) AS finish, u.suspended, u.gpu_memory_mib, u.billing
+FROM clusters_usagerecord u JOIN clusters_account a ON a.id = u.account_id JOIN clusters_cluster c ON c.id = u.cluster_id;
+
+-- What is rated. Measures count over again what GPUs, cores and memory are there for.
+CREATE VIEW billing_resource WITH (security_invoker = true) AS
+SELECT * FROM (VALUES ('gpu', false), ('cpu', false), ('memory', false), ('gpu-memory', true), ('billing', true))
+    AS r (resource, is_measure);
+
+-- The measures that some version of some plan of a tenant charges. A tenant whose plans never charge one has nothing
+-- rated by it, which would be a row more of every job that nobody reads.
+CREATE VIEW billing_metered WITH (security_invoker = true) AS
+SELECT b.tenant_id, r.resource FROM billing_subscription b JOIN billing_planversion v ON v.plan_id = b.plan_id
+JOIN billing_resource r ON r.is_measure AND r.resource = ANY (v.charges);
+-- Up to which rated row each billing period is covered by issued invoices of its tenant, or of another that pays.
+CREATE VIEW billing_coveredperiod WITH (security_invoker = true) AS
+SELECT p.id AS period_id, w.payer_id, max(i.rated_through) AS through
+FROM billing_billingperiod p JOIN (
+    SELECT id AS tenant_id, id AS payer_id FROM tenants_tenant UNION SELECT tenant_id, payer_id FROM billing_payer
+) w ON w.tenant_id = p.tenant_id
+JOIN billing_invoice i ON i.tenant_id = w.payer_id AND i.state = 'issued' AND i.period_end >= p."end"
+GROUP BY p.id, w.payer_id;
+
+-- Prices of plans that are paid out of wallets: their usage is billed once it is booked there, and on no invoice.
+CREATE VIEW billing_walletprice WITH (security_invoker = true) AS
+SELECT c.id AS price_id FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id
+JOIN billing_plan p ON p.id = v.plan_id WHERE p.settles = 'wallet';
+
+GRANT SELECT ON billing_resource, billing_metered TO clustertab_agent;
+
 -- What a tenant may know of tables that it has no right on. The views read them as their owner and name the tenant as
 -- the policies of row level security do.
 
@@ -43,3 +79,16 @@ SELECT y.tenant_id, y.payer_id, y.since, y.until, t.name AS tenant, t.slug AS te
 FROM billing_payer y JOIN tenants_tenant t ON t.id = y.tenant_id JOIN tenants_tenant p ON p.id = y.payer_id
 WHERE y.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint) OR y.payer_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint);
 GRANT SELECT ON billing_paying TO clustertab_portal;
+
+-- The rows of the last second before `finish` that are rated for the tenant, less what was taken back: by resource the
+-- terms under which the job ran then.
+CREATE FUNCTION billing_terms_of(tenant bigint, record bigint, finish bigint)
+RETURNS TABLE (resource text, verdict text, price_id bigint) LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT DISTINCT ON (n.resource) n.resource, n.verdict, n.price_id FROM (
+        SELECT r.resource, r.verdict, r.price_id, max(r.id) AS id FROM billing_ratedusage r
+        WHERE r.tenant_id = tenant AND r.record_id = record AND r.service_to = finish
+          AND r.service_month = utc_month(finish - 1)
+        GROUP BY r.resource, r.verdict, r.price_id, r.service_from, r.share_num, r.share_den
+        HAVING sum(r.units) <> 0
+    ) n ORDER BY n.resource, n.id DESC
+$$;

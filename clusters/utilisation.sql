@@ -1,28 +1,17 @@
-"""The statements by which `utilisation` finds the runs of hours, and merges them."""
+-- Finding the runs of hours of telemetry, and merging the hours.
 
-from __future__ import annotations
+-- name: COPY_STAGE
+COPY utilisation_stage (source_key, hour, busy, covered, source, metric) FROM STDIN
 
-PREPARE = """
-CREATE TEMP TABLE IF NOT EXISTS utilisation_stage (
-    source_key text NOT NULL, hour bigint NOT NULL, busy numeric(24, 9) NOT NULL, covered bigint NOT NULL,
-    source text NOT NULL, metric text NOT NULL
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS utilisation_job (
-    job_id text NOT NULL, hour bigint NOT NULL, busy numeric(24, 9) NOT NULL, covered bigint NOT NULL,
-    metric text NOT NULL
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS utilisation_changed (record_id bigint NOT NULL) ON COMMIT DELETE ROWS;
-"""
-STAGED = ("utilisation_stage", "utilisation_job", "utilisation_changed")
-COPY_STAGE = "COPY utilisation_stage (source_key, hour, busy, covered, source, metric) FROM STDIN"
-COPY_JOBS = "COPY utilisation_job (job_id, hour, busy, covered, metric) FROM STDIN"
+-- name: COPY_JOBS
+COPY utilisation_job (job_id, hour, busy, covered, metric) FROM STDIN
 
-# Each row by one look into either index, whatever the statistics say of a young table. What stands as it is told is
-# left alone: turned away by ON CONFLICT, it would be locked, which writes it.
-MERGE = """
-WITH told AS (
+-- name: MERGE
+-- Each row by one look into either index, whatever the statistics say of a young table. What is stored as it was read is
+-- left alone: turned away by ON CONFLICT, it would be locked, which writes it.
+WITH stage AS (
     SELECT s.*, u.id AS record_id, s.covered > 3600 * u.gpus::bigint AS large,
-           (h.busy, h.covered, h.source, h.metric) IS NOT DISTINCT FROM (s.busy, s.covered, s.source, s.metric) AS known
+           (h.busy, h.covered, h.source, h.metric) IS NOT DISTINCT FROM (s.busy, s.covered, s.source, s.metric) AS same
     FROM utilisation_stage s
     LEFT JOIN LATERAL (
         SELECT r.id, r.gpus FROM clusters_usagerecord r
@@ -33,8 +22,8 @@ WITH told AS (
     ) h ON true
 ), changed AS (
     INSERT INTO clusters_utilisationhour (record_id, hour, busy, covered, source, metric)
-    SELECT record_id, hour, busy, covered, source, metric FROM told
-    WHERE record_id IS NOT NULL AND NOT large AND NOT known
+    SELECT record_id, hour, busy, covered, source, metric FROM stage
+    WHERE record_id IS NOT NULL AND NOT large AND NOT same
     ON CONFLICT (record_id, hour) DO UPDATE
     SET busy = excluded.busy, covered = excluded.covered, source = excluded.source, metric = excluded.metric
     RETURNING record_id
@@ -44,17 +33,16 @@ WITH told AS (
 SELECT (SELECT count(*) FROM changed),
        count(*) FILTER (WHERE record_id IS NULL), min(source_key) FILTER (WHERE record_id IS NULL),
        count(*) FILTER (WHERE large), min(source_key) FILTER (WHERE large)
-FROM told
-"""
+FROM stage
 
-# Of the runs that overlap the hours at all, by their number, which is what their key begins with. One that ended in the
-# second of its start held nothing, though a scrape may have met its number on a device.
-STAGE_JOBS = """
+-- name: STAGE_JOBS
+-- Of the runs that overlap the hours at all, by their number, which is what their key begins with. One that ended in the
+-- second of its start held nothing, though a scrape may have met its number on a device.
 WITH run AS MATERIALIZED (
     SELECT source_key, split_part(source_key, '@', 1) AS job_id, gpus::bigint AS gpus, started, ended
     FROM clusters_usagerecord
     WHERE cluster_id = %(cluster)s AND gpus > 0 AND started < %(until)s AND (ended IS NULL OR ended > %(since)s)
-), held AS (
+), job AS (
     SELECT j.*, r.source_key,
            r.gpus * (least(r.ended, j.hour + 3600) - greatest(r.started, j.hour)) AS held
     FROM utilisation_job j
@@ -62,11 +50,10 @@ WITH run AS MATERIALIZED (
 ), shared AS (
     SELECT *, CASE WHEN held = 0 THEN 0
                    ELSE least(div(covered::numeric * held, sum(held) OVER (PARTITION BY job_id, hour)), held)
-              END AS part FROM held
+              END AS part FROM job
 ), staged AS (
     INSERT INTO utilisation_stage (source_key, hour, busy, covered, source, metric)
     SELECT source_key, hour, trunc(busy * part / covered, 9), part, %(source)s, metric
     FROM shared WHERE source_key IS NOT NULL AND covered > 0 AND held > 0
 )
 SELECT count(*) FILTER (WHERE source_key IS NULL), min(job_id) FILTER (WHERE source_key IS NULL) FROM shared
-"""

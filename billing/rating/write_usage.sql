@@ -1,0 +1,210 @@
+-- Writing `rate_change`: rated usage, its totals, what is charged to wallets, and the jobs that tenants see.
+--
+-- Totals are summed per offer first, by few and narrow columns, and priced when they are sums.
+
+-- name: RATED_USAGE
+INSERT INTO billing_ratedusage (id, service_month, revision, generation, reversal, record_id, resource, tenant_id,
+    project_id, period_id, version_id, price_id, verdict, service_from, service_to, share_num, share_den, units,
+    payer_id)
+SELECT c.id, c.service_month, c.revision, c.generation, c.units < 0, c.record_id, o.resource, o.tenant_id,
+       o.project_id, o.period_id, o.version_id, o.price_id, o.verdict, c.service_from, c.service_to, c.share_num,
+       c.share_den, c.units, o.payer_id
+FROM rate_change c JOIN rate_offer o USING (offer_id)
+
+-- name: PERIOD_TOTALS
+INSERT INTO billing_periodtotal AS t
+    (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id, units, amount,
+     last_rated_id)
+SELECT o.tenant_id, o.period_id, o.project_id, c.gpu_model, o.resource, o.verdict, o.price_id, c.share_den, o.payer_id,
+       sum(c.units), coalesce(sum(c.units * o.unit_price), 0), max(c.last)
+FROM (
+    SELECT offer_id, gpu_model, share_den, sum(units * share_num) AS units, max(id) AS last
+    FROM rate_change GROUP BY 1, 2, 3
+) c JOIN rate_offer o USING (offer_id)
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9
+ON CONFLICT ON CONSTRAINT period_total_is_kept_once DO UPDATE SET units = t.units + excluded.units,
+    amount = t.amount + excluded.amount, last_rated_id = greatest(t.last_rated_id, excluded.last_rated_id)
+
+-- name: USER_TOTALS
+INSERT INTO billing_usertotal AS t (tenant_id, period_id, "user", resource, share_den, units, amount)
+SELECT o.tenant_id, o.period_id, c."user", o.resource, c.share_den, sum(c.units),
+       coalesce(sum(c.units * o.unit_price), 0)
+FROM (
+    SELECT offer_id, "user", share_den, sum(units * share_num) AS units
+    FROM rate_change WHERE counted GROUP BY 1, 2, 3
+) c JOIN rate_offer o USING (offer_id)
+GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT ON CONSTRAINT user_total_is_kept_once DO UPDATE
+SET units = t.units + excluded.units, amount = t.amount + excluded.amount
+
+-- name: DAYS
+-- The days of each zone, each below every UTC day that it touches: a moment's day is found by equality.
+INSERT INTO rate_day
+SELECT d.timezone, utc_day, d.day, d.since, d.until, utc_day = d.since / 86400
+FROM (
+    SELECT z.timezone, day::date, day_start(day::date, z.timezone) AS since,
+           day_start(day::date + 1, z.timezone) AS until
+    FROM (SELECT min(service_from) AS since, max(service_to) - 1 AS last FROM rate_change WHERE counted) reach
+    CROSS JOIN (SELECT DISTINCT timezone FROM rate_offer) z
+    CROSS JOIN LATERAL generate_series(
+        date_trunc('day', to_timestamp(reach.since) AT TIME ZONE z.timezone),
+        date_trunc('day', to_timestamp(reach.last) AT TIME ZONE z.timezone), '1 day') AS day
+) d CROSS JOIN LATERAL generate_series(d.since / 86400, (d.until - 1) / 86400) AS utc_day
+WHERE d.since < d.until;
+ANALYZE rate_day
+
+-- name: DAY_TOTALS
+-- Most runs lie within one day; the others are split over the days of their period's zone.
+INSERT INTO billing_daytotal AS t (tenant_id, day, project_id, gpu_model, resource, share_den, units, amount)
+WITH row AS MATERIALIZED (
+    SELECT c.offer_id, c.gpu_model, c.share_den, c.share_num, c.units, c.service_from, c.service_to,
+           d.timezone, d.day, d.since, d.until
+    FROM rate_change c JOIN rate_offer o USING (offer_id)
+    JOIN rate_day d ON d.timezone = o.timezone AND d.utc_day = c.service_from / 86400
+    WHERE c.counted AND d.since <= c.service_from AND d.until > c.service_from
+), piece AS (
+    SELECT offer_id, day, gpu_model, share_den, share_num, units FROM row WHERE service_to <= until
+    UNION ALL
+    SELECT r.offer_id, d.day, r.gpu_model, r.share_den, r.share_num,
+           units_within(r.units, r.service_from, r.service_to, d.since, d.until)
+    FROM row r CROSS JOIN LATERAL (
+        SELECT * FROM rate_day d WHERE d.first AND d.timezone = r.timezone
+          AND d.since >= r.since AND d.since < r.service_to OFFSET 0
+    ) d WHERE r.service_to > r.until
+)
+SELECT o.tenant_id, p.day, o.project_id, p.gpu_model, o.resource, p.share_den, sum(p.units),
+       coalesce(sum(p.units * o.unit_price), 0)
+FROM (
+    SELECT offer_id, day, gpu_model, share_den, sum(units * share_num) AS units FROM piece GROUP BY 1, 2, 3, 4
+) p JOIN rate_offer o USING (offer_id)
+GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
+ON CONFLICT ON CONSTRAINT day_total_is_kept_once DO UPDATE
+SET units = t.units + excluded.units, amount = t.amount + excluded.amount
+
+-- name: WALLETS_CHARGED
+-- Plans that settle by wallet are few, and most sites have none: then rating does nothing of this.
+SELECT EXISTS (SELECT 1 FROM billing_plan p JOIN billing_planversion v ON v.plan_id = p.id
+               WHERE p.settles = 'wallet' AND v.id IN (SELECT version_id FROM rate_offer))
+
+-- name: HOURS
+-- The hours of each day; one that a midnight lies in is of both days.
+INSERT INTO rate_hour
+SELECT d.timezone, hour, d.day, greatest(d.since, hour * 3600), least(d.until, (hour + 1) * 3600)
+FROM rate_day d CROSS JOIN LATERAL generate_series(d.since / 3600, (d.until - 1) / 3600) AS hour
+WHERE d.first;
+ANALYZE rate_hour
+
+-- name: WALLET_TOTALS
+-- Over the hours as over the days, and they add up to the same days. Any change of a day makes it newer than what was
+-- booked, whichever of its sums it is in.
+INSERT INTO billing_wallettotal AS t
+    (tenant_id, unit, day, hour, project_id, "user", share_den, amount, last_rated_id)
+WITH offer AS NOT MATERIALIZED (
+    SELECT f.*, p.currency AS unit FROM rate_offer f JOIN billing_price c ON c.id = f.price_id
+    JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan p ON p.id = v.plan_id
+    WHERE p.settles = 'wallet' AND f.verdict = 'charged'
+), row AS MATERIALIZED (
+    SELECT c.offer_id, c."user", c.share_den, c.share_num, c.units, c.service_from, c.service_to,
+           d.timezone, d.day, d.hour, d.since, d.until
+    FROM rate_change c JOIN offer o USING (offer_id)
+    JOIN rate_hour d ON d.timezone = o.timezone AND d.hour = c.service_from / 3600
+    WHERE c.counted AND d.since <= c.service_from AND d.until > c.service_from
+), piece AS (
+    SELECT offer_id, day, hour, "user", share_den, share_num, units FROM row WHERE service_to <= until
+    UNION ALL
+    SELECT r.offer_id, d.day, d.hour, r."user", r.share_den, r.share_num,
+           units_within(r.units, r.service_from, r.service_to, d.since, d.until)
+    FROM row r CROSS JOIN LATERAL (
+        SELECT * FROM rate_hour d WHERE d.timezone = r.timezone
+          AND d.since >= r.since AND d.since < r.service_to OFFSET 0
+    ) d WHERE r.service_to > r.until
+)
+SELECT o.tenant_id, o.unit, p.day, p.hour, o.project_id, p."user", p.share_den, sum(p.units * o.unit_price),
+       (SELECT max(id) FROM rate_change)
+FROM (
+    SELECT offer_id, day, hour, "user", share_den, sum(units * share_num) AS units FROM piece GROUP BY 1, 2, 3, 4, 5
+) p JOIN offer o USING (offer_id)
+GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT ON CONSTRAINT wallet_total_is_kept_once DO UPDATE
+SET amount = t.amount + excluded.amount, last_rated_id = excluded.last_rated_id
+
+-- name: WALLETS_DUE
+INSERT INTO billing_walletbooking (tenant_id, rated_through, due)
+SELECT DISTINCT o.tenant_id, 0, true FROM rate_change c JOIN rate_offer o USING (offer_id)
+JOIN billing_price x ON x.id = o.price_id JOIN billing_planversion v ON v.id = x.version_id
+JOIN billing_plan p ON p.id = v.plan_id
+WHERE p.settles = 'wallet' AND o.verdict = 'charged' ORDER BY 1
+ON CONFLICT (tenant_id) DO UPDATE SET due = true
+
+-- name: JOBS_GONE
+-- Jobs that are another tenant's now. A run that holds nothing (waiting, or of zero length) belongs to who owned its
+-- account when it was submitted.
+DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(
+    SELECT k.ctid FROM (
+        SELECT record_id, tenant_id FROM rate_before
+        EXCEPT SELECT w.record_id, o.tenant_id FROM rate_cut w JOIN rate_offer o USING (offer_id)
+        EXCEPT SELECT u.record_id, n.tenant_id FROM usage_input u JOIN tenants_ownership n
+            ON n.account_id = u.account_id
+           AND (n.since IS NULL OR n.since <= to_timestamp(coalesce(u.started, u.submitted, 0)))
+           AND (n.until IS NULL OR n.until > to_timestamp(coalesce(u.started, u.submitted, 0)))
+        WHERE NOT EXISTS (SELECT 1 FROM rate_cut w WHERE w.record_id = u.record_id)
+    ) gone CROSS JOIN LATERAL (
+        SELECT r.ctid FROM billing_ratedjob r
+        WHERE r.record_id = gone.record_id AND r.tenant_id = gone.tenant_id OFFSET 0
+    ) k
+))
+
+-- name: JOBS
+-- Only jobs that show something new are written, be it a single one of ten thousand; where nothing was rated before, none
+-- is looked up. The cost is that of a second of one unit; a GPU's own fraction comes on top. Offers are numbered in order
+-- of time: a job is shown in the project of its newest.
+INSERT INTO billing_ratedjob (tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos,
+    gpu_model, mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, gpu_memory_mib, billing, nodes, state,
+    submitted, started, ended, seen_until, suspended, shown_at, gpu_units, cost_rank, unpriced)
+SELECT s.* FROM (
+    SELECT o.tenant_id, u.record_id, o.project_id, u.cluster, u.account, u.job_id, u.name, u."user", u.queue, u.qos,
+           u.gpu_model, u.mig_profile, u.gpus, u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.gpu_memory_mib,
+           u.billing, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until, u.suspended,
+           coalesce(u.started, u.submitted, 0) AS shown_at,
+           o.gpu_units, o.cost::numeric(30, 6) AS cost_rank, o.unpriced
+    FROM (
+        SELECT w.record_id, w.tenant_id, f.project_id, w.gpu_units, w.cost, w.unpriced
+        FROM (
+            SELECT c.record_id, f.tenant_id, max(c.offer_id) AS newest,
+                   coalesce(sum(c.units) FILTER (WHERE f.resource = 'gpu'), 0) AS gpu_units,
+                   coalesce(sum(CASE WHEN f.resource = 'gpu' AND (c.share_num, c.share_den) <> (1, 1)
+                                     THEN c.units * c.share_num * f.second_cost / c.share_den
+                                     ELSE c.units * f.second_cost END), 0) AS cost,
+                   bool_or(f.verdict = 'unpriced') AS unpriced
+            FROM rate_cut c JOIN rate_offer f USING (offer_id)
+            GROUP BY c.record_id, f.tenant_id
+        ) w JOIN rate_offer f ON f.offer_id = w.newest
+        UNION ALL
+        SELECT u.record_id, n.tenant_id, n.project_id, 0, 0, false FROM usage_input u JOIN tenants_ownership n
+            ON n.account_id = u.account_id
+           AND (n.since IS NULL OR n.since <= to_timestamp(coalesce(u.started, u.submitted, 0)))
+           AND (n.until IS NULL OR n.until > to_timestamp(coalesce(u.started, u.submitted, 0)))
+        WHERE NOT EXISTS (SELECT 1 FROM rate_cut w WHERE w.record_id = u.record_id)
+    ) o JOIN usage_input u ON u.record_id = o.record_id
+) s LEFT JOIN LATERAL (
+    SELECT * FROM billing_ratedjob r
+    WHERE NOT %(unrated)s AND r.record_id = s.record_id AND r.tenant_id = s.tenant_id OFFSET 0
+) k ON true
+WHERE %(unrated)s OR
+    (s.project_id, s.cluster, s.account, s.job_id, s.name, s."user", s.queue, s.qos, s.gpu_model, s.mig_profile, s.gpus,
+     s.share_num, s.share_den, s.cpu_milli, s.memory_mib, s.gpu_memory_mib, s.billing, s.nodes, s.state, s.submitted,
+     s.started, s.ended, s.seen_until, s.suspended, s.shown_at, s.gpu_units, s.cost_rank, s.unpriced)
+    IS DISTINCT FROM
+    (k.project_id, k.cluster, k.account, k.job_id, k.name, k."user", k.queue, k.qos, k.gpu_model, k.mig_profile, k.gpus,
+     k.share_num, k.share_den, k.cpu_milli, k.memory_mib, k.gpu_memory_mib, k.billing, k.nodes, k.state, k.submitted,
+     k.started, k.ended, k.seen_until, k.suspended, k.shown_at, k.gpu_units, k.cost_rank, k.unpriced)
+ON CONFLICT (record_id, tenant_id) DO UPDATE SET
+    project_id = excluded.project_id, cluster = excluded.cluster, account = excluded.account, job_id = excluded.job_id,
+    name = excluded.name, "user" = excluded."user", queue = excluded.queue, qos = excluded.qos,
+    gpu_model = excluded.gpu_model, mig_profile = excluded.mig_profile, gpus = excluded.gpus,
+    share_num = excluded.share_num, share_den = excluded.share_den, cpu_milli = excluded.cpu_milli,
+    memory_mib = excluded.memory_mib, gpu_memory_mib = excluded.gpu_memory_mib, billing = excluded.billing,
+    nodes = excluded.nodes, state = excluded.state, submitted = excluded.submitted, started = excluded.started,
+    ended = excluded.ended, seen_until = excluded.seen_until, suspended = excluded.suspended,
+    shown_at = excluded.shown_at, gpu_units = excluded.gpu_units, cost_rank = excluded.cost_rank,
+    unpriced = excluded.unpriced

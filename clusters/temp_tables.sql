@@ -1,0 +1,121 @@
+-- All working tables. Each is of one session: made once per connection, and emptied at each commit.
+
+-- name: LEDGER
+-- usage_stage: a batch of facts as it was read; `turn` counts the facts of one key. Filled and read by clusters.ledger.
+-- usage_match: what each fact of a turn is to the record that there is: new, revised, described, seen, stale or same,
+--     and the revision that it will have. Filled and read by clusters.ledger.
+-- usage_touched: records that a batch changed. Filled by clusters.ledger, read by clusters.usage.
+CREATE TEMP TABLE IF NOT EXISTS usage_stage (
+    account text NOT NULL, source_key text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
+    queue text NOT NULL, qos text NOT NULL, priority_class text NOT NULL, gpu_model text NOT NULL,
+    mig_profile text NOT NULL, node_list text NOT NULL, requested text NOT NULL, state text NOT NULL,
+    exit_code text NOT NULL, turn int NOT NULL, gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL,
+    cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, nodes int NOT NULL, time_limit bigint, submitted bigint,
+    eligible bigint, started bigint, ended bigint, seen_until bigint, suspended bigint NOT NULL,
+    gpu_memory_mib bigint NOT NULL, billing bigint NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS usage_match (
+    source_key text NOT NULL, account_id bigint NOT NULL, record_id bigint, verdict text NOT NULL, revision int NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS usage_touched (record_id bigint NOT NULL) ON COMMIT DELETE ROWS
+
+-- name: USAGE
+-- usage_input: the records to rate or to prove, as `clusters_run` has them; `fresh` ones have never been rated. Filled
+--     by clusters.ledger and clusters.usage, read by billing.rating, billing.simulation and billing.proof.
+CREATE TEMP TABLE IF NOT EXISTS usage_input (
+    record_id bigint NOT NULL, revision int NOT NULL, cluster_id bigint NOT NULL, cluster text NOT NULL,
+    account_id bigint NOT NULL, account text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
+    queue text NOT NULL, qos text NOT NULL, priority_class text NOT NULL, gpus int NOT NULL, gpu_model text NOT NULL,
+    mig_profile text NOT NULL, share_num int NOT NULL, share_den int NOT NULL, cpu_milli bigint NOT NULL,
+    memory_mib bigint NOT NULL, nodes int NOT NULL, state text NOT NULL, submitted bigint, started bigint, ended bigint,
+    seen_until bigint, finish bigint, suspended bigint NOT NULL, gpu_memory_mib bigint NOT NULL,
+    billing bigint NOT NULL, fresh boolean NOT NULL
+) ON COMMIT DELETE ROWS
+
+-- name: UTILISATION
+-- utilisation_stage: hours of telemetry by the key of their run. Filled and read by clusters.utilisation.
+-- utilisation_job: hours of telemetry by the number of their job. Filled and read by clusters.utilisation.
+-- utilisation_changed: records whose hours a batch changed. Filled by clusters.utilisation, read by clusters.usage.
+CREATE TEMP TABLE IF NOT EXISTS utilisation_stage (
+    source_key text NOT NULL, hour bigint NOT NULL, busy numeric(24, 9) NOT NULL, covered bigint NOT NULL,
+    source text NOT NULL, metric text NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS utilisation_job (
+    job_id text NOT NULL, hour bigint NOT NULL, busy numeric(24, 9) NOT NULL, covered bigint NOT NULL,
+    metric text NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS utilisation_changed (record_id bigint NOT NULL) ON COMMIT DELETE ROWS
+
+-- name: RATE
+-- rate_span: stretches of an account's time in which nothing but the shape of usage makes a difference. Filled by
+--     billing.rating.price_spans; `calendar_id` by billing.rating.tariff_hours.
+-- rate_offer: the terms that usage of one resource is rated by, in a span, for a shape; both are empty where only rows
+--     that are there already were rated by them. Of offers with the same terms each names the first as `terms_id`, so
+--     that rows are compared by a number. Filled by billing.rating, read by billing.simulation too.
+-- rate_before: what jobs show of records that were rated before. Filled and read by billing.rating.
+-- rate_cut: what should be rated. Filled by billing.rating, read by billing.simulation too.
+-- rate_entry: what was ever rated of the same records. Filled and read by billing.rating.
+-- rate_change: what has to be appended. Filled and read by billing.rating.
+-- rate_day: the local days of each zone, each below every UTC day that it touches. Filled and read by billing.rating.
+-- rate_hour: the UTC hours of those days, where a plan settles by wallet. Filled and read by billing.rating.
+-- rate_open: which prices for hours of the week are open together; rate_slice: when. Filled and read by
+--     billing.rating.tariff_hours.
+CREATE TEMP TABLE IF NOT EXISTS rate_span (
+    account_id bigint NOT NULL, tenant_id bigint NOT NULL, project_id bigint NOT NULL, timezone text NOT NULL,
+    since bigint NOT NULL, until bigint NOT NULL, period_id bigint NOT NULL, version_id bigint, charges text[],
+    span_id int NOT NULL, calendar_id int, payer_id bigint
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_offer (
+    offer_id int NOT NULL, terms_id int NOT NULL, account_id bigint, since bigint, until bigint,
+    tenant_id bigint NOT NULL, project_id bigint NOT NULL, period_id bigint NOT NULL, version_id bigint,
+    price_id bigint, service_month date, counted boolean NOT NULL, unit_price numeric, second_cost numeric,
+    resource text NOT NULL, verdict text NOT NULL, timezone text NOT NULL, cluster text, queue text, qos text,
+    priority_class text, gpu_model text, mig_profile text, state text, span_id int, open_id int, use text,
+    payer_id bigint
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_before (
+    record_id bigint NOT NULL, tenant_id bigint NOT NULL, started bigint, finish bigint, "user" text NOT NULL,
+    gpu_model text NOT NULL, redescribed boolean NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_cut (
+    record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
+    offer_id int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, place int NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_entry (
+    record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, share_num int NOT NULL,
+    share_den int NOT NULL, units bigint NOT NULL, generation int NOT NULL, terms_id int, resource text,
+    tenant_id bigint, project_id bigint, period_id bigint, version_id bigint, price_id bigint, verdict text,
+    payer_id bigint
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_change (
+    id bigint NOT NULL, record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL,
+    units bigint NOT NULL, offer_id int NOT NULL, share_num int NOT NULL, share_den int NOT NULL,
+    revision int NOT NULL, generation int NOT NULL, service_month date NOT NULL, counted boolean NOT NULL,
+    "user" text NOT NULL, gpu_model text NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_day (
+    timezone text NOT NULL, utc_day bigint NOT NULL, day date NOT NULL, since bigint NOT NULL, until bigint NOT NULL,
+    first boolean NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS rate_day_since ON rate_day (timezone, since) WHERE first;
+CREATE TEMP TABLE IF NOT EXISTS rate_hour (
+    timezone text NOT NULL, hour int NOT NULL, day date NOT NULL, since bigint NOT NULL, until bigint NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS rate_hour_since ON rate_hour (timezone, since);
+CREATE TEMP TABLE IF NOT EXISTS rate_open (
+    calendar_id int NOT NULL, open_id int NOT NULL, open bigint[] NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_slice (
+    calendar_id int NOT NULL, since bigint NOT NULL, until bigint NOT NULL, open_id int NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS rate_slice_since ON rate_slice (calendar_id, since)
+
+-- name: SUPPOSE
+-- suppose_cut: cuts of usage that is only supposed, where an allowance is used in order of time. Filled by
+--     billing.simulation.engine, read by billing.catalog.allowances.
+CREATE TEMP TABLE IF NOT EXISTS suppose_cut (
+    tenant_id bigint NOT NULL, period_id bigint NOT NULL, price_id bigint NOT NULL, service_month date NOT NULL,
+    record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
+    share_num int NOT NULL, share_den int NOT NULL, payer_id bigint
+) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS suppose_cut_of_price ON suppose_cut (price_id, tenant_id, period_id)

@@ -1,0 +1,95 @@
+-- Filling `usage_input`, the table by which everything above reads usage.
+
+-- name: LOAD_TOUCHED
+-- What is new is in `usage_input` already; of one key twice in a batch, as it was before the second time.
+ANALYZE usage_touched;
+WITH renewed AS (
+    DELETE FROM usage_input i USING (SELECT DISTINCT record_id FROM usage_touched) t
+    WHERE i.record_id = t.record_id RETURNING i.record_id
+)
+INSERT INTO usage_input
+SELECT u.*, n.record_id IS NOT NULL
+FROM (SELECT DISTINCT record_id FROM usage_touched) t
+CROSS JOIN LATERAL (SELECT * FROM clusters_run r WHERE r.record_id = t.record_id OFFSET 0) u
+LEFT JOIN renewed n ON n.record_id = u.record_id
+
+-- name: LOAD_UTILISED
+INSERT INTO usage_input
+SELECT u.*, false
+FROM (SELECT DISTINCT record_id FROM utilisation_changed) t
+CROSS JOIN LATERAL (SELECT * FROM clusters_run r WHERE r.record_id = t.record_id OFFSET 0) u
+
+-- name: LOAD_SLICE
+INSERT INTO usage_input
+SELECT u.*, false FROM clusters_run u
+WHERE u.record_id > %(after)s AND u.record_id <= %(last)s AND u.account_id = ANY (%(accounts)s)
+
+-- name: LOAD_WINDOW
+INSERT INTO usage_input
+SELECT u.*, false FROM clusters_run u
+WHERE u.record_id > %(after)s AND u.record_id <= %(last)s AND u.account_id = ANY (%(accounts)s)
+  AND u.started < %(until)s AND u.finish > %(since)s
+
+-- name: LOAD_FEW
+-- No more than that many: whether they were all is seen by the number.
+INSERT INTO usage_input
+SELECT u.*, false FROM clusters_run u WHERE u.account_id = ANY (%(accounts)s) LIMIT %(most)s
+
+-- name: SUPPOSE
+-- A run that never was, as the last record there can be.
+INSERT INTO usage_input
+SELECT 9223372036854775807, 1, c.id, c.name, a.id, a.name, %(job_id)s, %(name)s, %(user)s, %(queue)s, %(qos)s,
+       %(priority_class)s, %(gpus)s, %(gpu_model)s, %(mig_profile)s, %(share_num)s, %(share_den)s, %(cpu_milli)s,
+       %(memory_mib)s, %(nodes)s, %(state)s, %(submitted)s::bigint, %(started)s::bigint, %(ended)s::bigint,
+       %(seen_until)s::bigint, coalesce(%(ended)s::bigint, %(seen_until)s::bigint), %(suspended)s, %(gpu_memory_mib)s,
+       %(billing)s, true
+FROM clusters_account a JOIN clusters_cluster c ON c.id = a.cluster_id WHERE a.id = %(account)s
+
+-- name: ANALYZE_INPUT
+-- Statistics are of what rating and proof join and filter by: of all columns they take longer than the rows. What
+-- prices select by rating adds, where some do.
+ANALYZE usage_input (record_id, fresh, account_id, cluster)
+
+-- name: BORDERS
+-- In one pass: read slice by slice, all that is left would be read and sorted for each.
+SELECT id FROM (
+    SELECT id, row_number() OVER (ORDER BY id) AS place FROM clusters_usagerecord WHERE account_id = ANY (%(accounts)s)
+) record WHERE mod(place, %(size)s) = 0 ORDER BY id
+
+-- name: BORDERS_OF_WINDOW
+SELECT id FROM (
+    SELECT id, row_number() OVER (ORDER BY id) AS place FROM clusters_usagerecord
+    WHERE account_id = ANY (%(accounts)s) AND started < %(until)s AND coalesce(ended, seen_until) > %(since)s
+) record WHERE mod(place, %(size)s) = 0 ORDER BY id
+
+-- name: COUNT_WINDOW
+SELECT count(*) FROM clusters_usagerecord
+WHERE account_id = ANY (%(accounts)s) AND started < %(until)s AND coalesce(ended, seen_until) > %(since)s
+
+-- name: ORPHANS
+-- Records whose account, or cluster of their account, there is not: no foreign key watches over them.
+SELECT format('job %%s, account number %%s, cluster number %%s', u.job_id, u.account_id, u.cluster_id)
+FROM clusters_usagerecord u
+LEFT JOIN clusters_account a ON a.id = u.account_id AND a.cluster_id = u.cluster_id
+WHERE a.id IS NULL LIMIT %(most)s
+
+-- name: UNCLAIMED
+-- What accounts held outside of all claims, each of which is an account and [since, until).
+WITH claim AS (
+    SELECT * FROM unnest(%(accounts)s::bigint[], %(since)s::bigint[], %(until)s::bigint[])
+        AS c (account_id, since, until)
+), used AS (
+    SELECT *, coalesce(ended, seen_until) AS finish FROM clusters_usagerecord
+    WHERE account_id IN (SELECT id FROM clusters_account WHERE id <> ALL(%(whole)s)) AND started >= %(begun)s
+), gap AS (
+    SELECT u.account_id, u.share_den, u.gpus::numeric * u.share_num AS gpus, u.cpu_milli, u.started, u.finish,
+           u.finish - u.started - u.suspended - coalesce((
+               SELECT sum(held_seconds(c.since, c.until, u.started, u.finish, u.suspended)) FROM claim c
+               WHERE c.account_id = u.account_id AND c.since < u.finish AND c.until > u.started), 0) AS seconds
+    FROM used u
+)
+SELECT c.name, a.name, a.id, count(*), g.share_den, sum(g.gpus * g.seconds), sum(g.cpu_milli::numeric * g.seconds),
+       min(g.started), max(g.finish)
+FROM gap g JOIN clusters_account a ON a.id = g.account_id JOIN clusters_cluster c ON c.id = a.cluster_id
+WHERE g.seconds > 0
+GROUP BY c.name, a.name, a.id, g.share_den ORDER BY c.name, a.name, a.id

@@ -1,0 +1,82 @@
+-- What reports of GPU efficiency add up: per run, price and stretch what was held in [begin_at, end_at), epoch seconds.
+-- Rows that were taken back again leave nothing. Only GPUs, and whatever else is charged. Units are a whole number of
+-- them for each held second: what the period cuts holds its part of those.
+
+-- For operators: the use of a cluster, everybody's or one tenant's; without a tenant also what nobody owned.
+CREATE FUNCTION report_pieces(of_cluster bigint, of_tenant bigint, begin_at bigint, end_at bigint) RETURNS TABLE (
+    record_id bigint, tenant_id bigint, project_id bigint, gpu boolean, verdict text, price_id bigint, since bigint,
+    until bigint, share_num int, share_den int, cluster text, account text, "user" text, gpu_model text, gpus int,
+    started bigint, finish bigint, suspended bigint, held numeric, currency text, unit_price numeric
+) LANGUAGE sql STABLE AS $$
+    WITH rated AS MATERIALIZED (
+        SELECT r.record_id, r.tenant_id, r.project_id, r.resource, r.verdict, r.price_id, r.service_from, r.service_to,
+               r.share_num, r.share_den, sum(r.units) AS units
+        FROM billing_ratedusage r
+        WHERE r.service_month >= utc_month(begin_at) AND r.service_month <= utc_month(end_at - 1)
+          AND r.service_from < end_at AND r.service_to > begin_at AND (r.resource = 'gpu' OR r.verdict = 'charged')
+          AND r.tenant_id = coalesce(of_tenant, r.tenant_id)
+        GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 HAVING sum(r.units) <> 0
+    )
+    SELECT p.*, l.currency::text, c.unit_price FROM (
+        SELECT r.record_id, r.tenant_id, r.project_id, r.resource = 'gpu' AS gpu, r.verdict, r.price_id,
+               greatest(r.service_from, begin_at) AS since, least(r.service_to, end_at) AS until, r.share_num,
+               r.share_den, u.cluster::text, u.account, u."user", u.gpu_model, u.gpus, u.started, u.finish, u.suspended,
+               CASE WHEN r.service_from >= begin_at AND r.service_to <= end_at THEN r.units
+                    ELSE coalesce(div(
+                        r.units * held_seconds(greatest(r.service_from, begin_at), least(r.service_to, end_at),
+                                               u.started, u.finish, u.suspended),
+                        nullif(held_seconds(r.service_from, r.service_to, u.started, u.finish, u.suspended), 0)), 0)
+                    END AS held
+        FROM rated r JOIN clusters_run u ON u.record_id = r.record_id AND u.cluster_id = of_cluster
+        UNION ALL
+        SELECT u.record_id, NULL, NULL, true, 'unassigned', NULL, lower(gap), upper(gap), u.share_num, u.share_den,
+               u.cluster, u.account, u."user", u.gpu_model, u.gpus, u.started, u.finish, u.suspended,
+               u.gpus::numeric * held_seconds(lower(gap), upper(gap), u.started, u.finish, u.suspended)
+        FROM clusters_run u LEFT JOIN (
+            SELECT account_id, range_agg(int8range(extract(epoch FROM o.since)::bigint,
+                                                   extract(epoch FROM o.until)::bigint)) AS owned
+            FROM tenants_ownership o GROUP BY account_id
+        ) c ON c.account_id = u.account_id
+        CROSS JOIN LATERAL unnest(int8multirange(int8range(greatest(u.started, begin_at), least(u.finish, end_at)))
+                                  - coalesce(c.owned, '{}')) AS gap
+        WHERE u.cluster_id = of_cluster AND u.gpus > 0 AND u.started < end_at AND u.finish > begin_at
+          AND (c.owned IS NULL
+               OR NOT c.owned @> int8range(greatest(u.started, begin_at), least(u.finish, end_at)))
+          AND of_tenant IS NULL
+    ) p LEFT JOIN billing_price c ON c.id = p.price_id LEFT JOIN billing_planversion v ON v.id = c.version_id
+    LEFT JOIN billing_plan l ON l.id = v.plan_id
+    WHERE p.held > 0
+$$;
+
+-- Inside a tenant's scope: its own sight of all clusters, by views that name it as the policies of row level security do.
+-- Each run is looked up by itself, since such a view is otherwise made in full.
+CREATE FUNCTION report_own_pieces(of_tenant bigint, begin_at bigint, end_at bigint) RETURNS TABLE (
+    record_id bigint, tenant_id bigint, project_id bigint, gpu boolean, verdict text, price_id bigint, since bigint,
+    until bigint, share_num int, share_den int, cluster text, account text, "user" text, gpu_model text, gpus int,
+    started bigint, finish bigint, suspended bigint, held numeric, currency text, unit_price numeric
+) LANGUAGE sql STABLE AS $$
+    WITH rated AS MATERIALIZED (
+        SELECT r.record_id, r.tenant_id, r.project_id, r.resource, r.verdict, r.price_id, r.service_from, r.service_to,
+               r.share_num, r.share_den, sum(r.units) AS units
+        FROM billing_ratedusage r
+        WHERE r.service_month >= utc_month(begin_at) AND r.service_month <= utc_month(end_at - 1)
+          AND r.service_from < end_at AND r.service_to > begin_at AND (r.resource = 'gpu' OR r.verdict = 'charged')
+          AND r.tenant_id = of_tenant
+        GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 HAVING sum(r.units) <> 0
+    )
+    SELECT p.*, l.currency::text, c.unit_price FROM (
+        SELECT r.record_id, r.tenant_id, r.project_id, r.resource = 'gpu' AS gpu, r.verdict, r.price_id,
+               greatest(r.service_from, begin_at) AS since, least(r.service_to, end_at) AS until, r.share_num,
+               r.share_den, u.cluster, u.account, u."user", u.gpu_model, u.gpus, u.started, u.finish, u.suspended,
+               CASE WHEN r.service_from >= begin_at AND r.service_to <= end_at THEN r.units
+                    ELSE coalesce(div(
+                        r.units * held_seconds(greatest(r.service_from, begin_at), least(r.service_to, end_at),
+                                               u.started, u.finish, u.suspended),
+                        nullif(held_seconds(r.service_from, r.service_to, u.started, u.finish, u.suspended), 0)), 0)
+                    END AS held
+        FROM rated r
+        CROSS JOIN LATERAL (SELECT * FROM billing_ownrun v WHERE v.record_id = r.record_id OFFSET 0) u
+    ) p LEFT JOIN billing_price c ON c.id = p.price_id LEFT JOIN billing_planversion v ON v.id = c.version_id
+    LEFT JOIN billing_plan l ON l.id = v.plan_id
+    WHERE p.held > 0
+$$;
