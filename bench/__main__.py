@@ -11,7 +11,7 @@ from dataclasses import asdict
 from bench import instance
 from bench.result import Result
 from bench.scale import Scale
-from portal.ops.embedded.host import EmbeddedError
+from portal.dev.embedded.host import EmbeddedError
 
 NAMES = (
     "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "correct", "whatif", "grow", "growrate",

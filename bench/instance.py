@@ -16,8 +16,9 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 from psycopg import sql
 
+from portal.dev.embedded.postgres import Postgres
 from portal.env import ROOT
-from portal.ops.embedded.postgres import DATABASE, Postgres
+from portal.instance import DATABASE
 
 HOME = ROOT / "var" / "bench"
 

@@ -15,10 +15,10 @@ from bench.instance import HOME
 from bench.meter import Cost, measure, own_cpu
 from bench.result import Result
 from bench.scale import Scale
+from portal.dev.embedded.host import EmbeddedError
+from portal.dev.embedded.postgres import Postgres
+from portal.dev.embedded.redis import Redis
 from portal.env import ROOT
-from portal.ops.embedded.host import EmbeddedError
-from portal.ops.embedded.postgres import Postgres
-from portal.ops.embedded.redis import Redis
 
 UNTRACKED = (".git", ".venv", ".venv.lock", "var", "__pycache__", ".*_cache", ".hypothesis", "staticfiles")
 PLACE = HOME / "set-up"

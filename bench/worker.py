@@ -13,7 +13,7 @@ from bench.result import Result
 from billing.models import CloseProof, InvoiceDocument
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Tenant
-from portal.ops.embedded.redis import Redis
+from portal.dev.embedded.redis import Redis
 
 DATABASE, DOCUMENTS, PATIENCE = "bench_worker", 10, 300  # seconds
 COMMAND = (

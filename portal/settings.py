@@ -5,11 +5,9 @@ from __future__ import annotations
 import django_stubs_ext
 
 from portal import env as environment
-from portal import queues
+from portal import instance, queues
 from portal.core.audit.actor import NamingCursor
 from portal.ops import logs
-from portal.ops.embedded.postgres import instance
-from portal.ops.embedded.redis import Redis
 
 django_stubs_ext.monkeypatch()  # lets ModelAdmin[Model] and its like be written outside of type checking
 
@@ -80,15 +78,17 @@ TEMPLATES = [
     },
 ]
 
-DATABASE_URL = ENV.database_url or instance(ENV.home).url()
+DATABASE_URL = ENV.database_url or instance.installed_database_url(ENV.home)
 # Who migrates. An instance with one login for everything works too: then it owns the tables while pages are served.
-DATABASE_OWNER_URL = ENV.database_owner_url or ENV.database_url or instance(ENV.home).owner_url()
+DATABASE_OWNER_URL = (
+    ENV.database_owner_url or ENV.database_url or instance.installed_database_url(ENV.home, owner=True)
+)
 DATABASES = {"default": environment.database(DATABASE_URL, pool=ENV.database_pool)}
 DATABASES["default"]["OPTIONS"]["cursor_factory"] = NamingCursor
 PGTRIGGER_MIGRATIONS = False  # `migrate` installs what models declare, once the tables are there
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-REDIS_URL = ENV.redis_url or Redis(ENV.home).url()
+REDIS_URL = ENV.redis_url or instance.broker_url(ENV.home)
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",

@@ -22,8 +22,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.test.utils import setup_databases
 
+from portal.dev.embedded.postgres import Postgres
 from portal.env import ROOT
-from portal.ops.embedded.postgres import OWNER, ROLE, Postgres
+from portal.instance import OWNER, ROLE
 from portal.ops.schema import as_owner
 
 TEMPLATES = ROOT / "var" / "test" / "template"

@@ -9,9 +9,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from portal.dev.embedded.host import private_directory
+from portal.dev.embedded.postgres import Postgres
 from portal.env import ROOT
-from portal.ops.embedded.host import private_directory
-from portal.ops.embedded.postgres import Postgres
 
 SLOTS = 32
 MEMORY = Path("/dev/shm")

@@ -25,8 +25,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from portal.env import ROOT
-from portal.ops.embedded.host import EmbeddedError
-from portal.ops.embedded.postgres import binaries
+from portal.instance import postgres_programs
 
 PROGRAMS = ("pg_dump", "pg_restore")
 VARIABLES = (
@@ -199,22 +198,21 @@ def _connected(url: str) -> Iterator[psycopg.Connection[tuple[int]]]:
 def _program(name: str, url: str, *options: str) -> None:
     """One of PostgreSQL's programs, to its end. Raises BackupError with its own first sentence."""
     environ = os.environ | {LIBPQ[key]: value for key, value in _names(url).items() if key in LIBPQ}
-    done = subprocess.run([_found(name), *options], env=environ, capture_output=True, text=True)
+    done = subprocess.run([_program(name), *options], env=environ, capture_output=True, text=True)
     if done.returncode:
         raise BackupError(f"{name} failed: {_first_line(done.stderr)}")
 
 
-def _found(name: str) -> str:
+def _program(name: str) -> str:
     """On the PATH, else the embedded PostgreSQL's."""
     if path := shutil.which(name):
         return path
-    try:
-        return str(binaries() / name)
-    except EmbeddedError:
-        raise BackupError(
-            f"{name} is not installed: install PostgreSQL's client of the server's version, such as "
-            "postgresql-client-18."
-        ) from None
+    if programs := postgres_programs():
+        return str(programs / name)
+    raise BackupError(
+        f"{name} is not installed: install PostgreSQL's client of the server's version, such as "
+        "postgresql-client-18."
+    )
 
 
 def _manage(url: str, *command: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`./run manage`: an operator command against the instance in CLUSTERTAB_HOME, its database brought up first.
+"""`./run manage`: an operator command against a database that is named, or that `portal.dev.manage` has started.
 
 What the command prints on standard output stays alone there; our own words go to standard error.
 """
@@ -9,14 +9,13 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 from portal import env
+from portal.instance import full_disk
 from portal.ops import connectivity
 from portal.ops.connectivity import UnreachableError
-from portal.ops.embedded.host import EmbeddedError, full_disk
-from portal.ops.embedded.postgres import Postgres
 
 # They look after the schema themselves, or need none.
 WITHOUT_SCHEMA = {
@@ -26,16 +25,14 @@ WITHOUT_SCHEMA = {
 }  # fmt: skip
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], *, embedded: bool = False) -> int:
+    """Returns the exit code. An `embedded` database runs already, and is brought to this code's schema."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-    home = env.home_of()
-    embedded = not os.environ.get("DATABASE_URL")
     try:
-        with Postgres(home) if embedded else nullcontext():
-            if arguments[0] not in WITHOUT_SCHEMA:
-                prepare(home, embedded=embedded)
-            return run(arguments)
-    except (EmbeddedError, UnreachableError, env.SettingError) as error:
+        if arguments[0] not in WITHOUT_SCHEMA:
+            prepare(env.home_of(), embedded=embedded)
+        return run(arguments)
+    except (UnreachableError, env.SettingError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
@@ -68,12 +65,13 @@ def prepare(home: Path, *, embedded: bool) -> None:
     A database of the operator's own is not migrated unasked: SystemExit with a sentence where it is behind.
     """
     import django
+    from django.conf import settings
 
     from portal.ops.schema import OtherBaselineError, current, pending_migrations, refuse_unmigrated
 
     django.setup()
     if not embedded:
-        connectivity.database(os.environ["DATABASE_URL"])
+        connectivity.database(settings.DATABASE_URL)
         refuse_unmigrated()
         return
     try:

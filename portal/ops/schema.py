@@ -1,6 +1,6 @@
 """The schema: tables by Django's migrations, everything else by `portal/schema/*.sql` and what models declare.
 
-Until release 1.0 it has no history: there is one baseline (`portal.ops.baseline`), which a change edits. A database
+Until release 1.0 it has no history: there is one baseline (`portal.dev.baseline`), which a change edits. A database
 carries the mark of the baseline that made it, and nothing begins over another one.
 """
 
@@ -24,8 +24,8 @@ from django.db.migrations.recorder import MigrationRecorder
 from portal import env as environment
 from portal.core.audit import tracking
 from portal.env import ROOT
-from portal.ops.baseline import APPS
 
+APPS = ("audit", "outbox", "clusters", "tenants", "billing", "api")
 ROLES = ROOT / "portal" / "schema" / "roles.sql"
 BESIDE_ROLES = tuple(
     ROOT / "portal" / "schema" / f"{name}.sql"

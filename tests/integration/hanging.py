@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from portal.ops.embedded.postgres import Postgres
-from portal.ops.embedded.redis import Redis
+from portal.dev.embedded.postgres import Postgres
+from portal.dev.embedded.redis import Redis
 from tests.integration.prom_lab import Lab as Prometheus
 from tests.integration.prom_lab import bare
 from tests.integration.slurm_lab import Lab as Slurm

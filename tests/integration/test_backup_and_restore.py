@@ -17,9 +17,10 @@ from django.db import connection
 
 from billing.models import Invoice
 from portal.core.vault import seal
+from portal.dev.embedded.postgres import binaries
 from portal.env import ROOT
+from portal.instance import VERSION
 from portal.ops import backups
-from portal.ops.embedded.postgres import binaries, version
 from tests.schedulers import a_connection
 from tests.web.house import a_house
 
@@ -67,7 +68,7 @@ def op(database_url: str, tmp_path: Path, settings: object) -> Shell:
     """A closed March, and a cluster with a token."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
-        if cursor.fetchone()[0].split(".")[0] != version():
+        if cursor.fetchone()[0].split(".")[0] != VERSION:
             pytest.skip("needs the embedded PostgreSQL: pg_dump writes what only its own version reads")
     keys = ",".join(settings.CLUSTERTAB_SECRET_KEYS)  # type: ignore[attr-defined]
     house = a_house()

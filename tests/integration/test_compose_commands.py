@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import yaml
 
+from portal.dev.embedded.postgres import Postgres, binaries
+from portal.dev.embedded.redis import Redis
 from portal.env import ROOT
-from portal.ops.embedded.postgres import Postgres, binaries
-from portal.ops.embedded.redis import Redis
 from tests.architecture.sources import project_files
 from tests.architecture.test_files import pins
 from tests.ports import a_free_port

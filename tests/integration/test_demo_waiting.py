@@ -18,8 +18,8 @@ import pytest
 from portal.dev.demo import DemoError
 from portal.dev.demo.steps import Steps
 from portal.dev.demo.waiting import Web, wait_for_end, wait_for_step
-from portal.ops.embedded.host import EmbeddedError
-from portal.ops.embedded.redis import Redis
+from portal.dev.embedded.host import EmbeddedError
+from portal.dev.embedded.redis import Redis
 from portal.ops.movement import LEAST_CPU, PATIENCE, Movement, Reading, cpu_seconds
 from portal.ops.processes import Child, ChildError, stop
 from tests.ports import a_free_port

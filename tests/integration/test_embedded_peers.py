@@ -14,11 +14,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from portal.dev.embedded import host
+from portal.dev.embedded.host import EmbeddedError
+from portal.dev.embedded.postgres import Postgres
+from portal.dev.embedded.redis import Redis
 from portal.env import ROOT
-from portal.ops.embedded import host
-from portal.ops.embedded.host import EmbeddedError
-from portal.ops.embedded.postgres import Postgres
-from portal.ops.embedded.redis import Redis
 
 PATIENCE = 60  # seconds
 
@@ -26,7 +26,7 @@ PATIENCE = 60  # seconds
 USER_OF_IT = """
 import sys
 from pathlib import Path
-from portal.ops.embedded.postgres import Postgres
+from portal.dev.embedded.postgres import Postgres
 with Postgres(Path(sys.argv[1]), volatile=True):
     print("up", flush=True)
     sys.stdin.read()

@@ -17,8 +17,8 @@ from celery import Celery
 from billing.dunning import send, upcoming_steps
 from billing.models import Invoice, Notice, NoticeState
 from portal.core.outbox import outbox
+from portal.dev.embedded.redis import Redis
 from portal.env import broker
-from portal.ops.embedded.redis import Redis
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.fakes.mail import Counting, counting
 from tests.integration.operators import Operator

@@ -17,8 +17,8 @@ from django.db.models.functions import Now
 
 from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
+from portal.dev.embedded.redis import Redis
 from portal.env import ROOT
-from portal.ops.embedded.redis import Redis
 
 PATIENCE = 60  # seconds
 

@@ -22,9 +22,9 @@ from billing.payments import customers, gateway_access, saved_methods
 from clusters.models import Pull
 from portal.celery import app
 from portal.core.outbox import outbox
+from portal.dev.embedded.redis import Redis
 from portal.dev.stripe_sandbox.sandbox import Sandbox
 from portal.env import ROOT, broker
-from portal.ops.embedded.redis import Redis
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.fakes.doors import a_world, connected
 from tests.fakes.slurmrestd import StandIn

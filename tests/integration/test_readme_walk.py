@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from portal.dev.embedded.postgres import Postgres
 from portal.env import ROOT
-from portal.ops.embedded.postgres import Postgres
 from tests.documentation import consoles, table
 
 PATIENCE = 400  # seconds

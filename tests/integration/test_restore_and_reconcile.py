@@ -18,7 +18,8 @@ from billing.payments import gateway_access
 from billing.payments.gateway_access import CollectionError
 from billing.receivables import settlement
 from billing.reconciliation import reconciliation_run
-from portal.ops.embedded.postgres import binaries, version
+from portal.dev.embedded.postgres import binaries
+from portal.instance import VERSION
 from portal.ops.schema import as_owner
 from tests import stories
 from tests.builders import a_cluster, a_job, ingest
@@ -32,7 +33,7 @@ def dump(database_url: str, tmp_path: Path) -> str:
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
         (running_version,) = cursor.fetchone()
-    if running_version.split(".")[0] != version():
+    if running_version.split(".")[0] != VERSION:
         pytest.skip("needs the embedded PostgreSQL: pg_dump writes what only its own version reads")
     return str(tmp_path / "clustertab.dump")
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from portal.dev.embedded.postgres import Postgres
+from portal.dev.embedded.redis import Redis
 from portal.env import ROOT
-from portal.ops.embedded.postgres import Postgres
-from portal.ops.embedded.redis import Redis
 from portal.ops.schema import AFRESH
 from tests.integration.test_run_manage import environ, run
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from portal.dev.embedded.host import is_full
+from portal.dev.embedded.redis import Redis
 from portal.env import ROOT
-from portal.ops.embedded.host import is_full
-from portal.ops.embedded.redis import Redis
 from portal.ops.processes import Child, stop
 from tests.integration.test_run_manage import environ
 from tests.ports import a_free_port

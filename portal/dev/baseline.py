@@ -22,11 +22,11 @@ from django.db.migrations import CreateModel, Migration
 from django.db.migrations.state import ModelState
 from django.db.migrations.writer import MigrationWriter
 
+from portal.dev.embedded.postgres import Postgres
 from portal.env import ROOT
-from portal.ops.embedded.postgres import Postgres
+from portal.ops.schema import APPS
 from portal.schema.operations import CreateModels
 
-APPS = ("audit", "outbox", "clusters", "tenants", "billing", "api")
 NAME = "0001_initial"
 MOST_FILES = 8
 MOST_LINES = 3_000

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from portal.env import socket_url
-from portal.ops.embedded.host import EmbeddedError, private_directory
-from portal.ops.embedded.peer import Peer
+from portal import instance
+from portal.dev.embedded.host import EmbeddedError, private_directory
+from portal.dev.embedded.peer import Peer
 
 CONFIGURATION = """\
 port 0
@@ -31,11 +31,11 @@ maxmemory-policy volatile-lru
 @dataclass
 class Redis(Peer):
     def __post_init__(self) -> None:
-        self.name, self.socket_name = "redis", "redis.sock"
+        self.name, self.socket_name = "redis", instance.REDIS_SOCKET
         self.program = ("redis-server", "valkey-server")
 
     def url(self) -> str:
-        return socket_url(self.socket)
+        return instance.broker_url(self.home)
 
     def prepare(self) -> None:
         private_directory(self.data)
