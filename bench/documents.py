@@ -22,7 +22,7 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
 
 def _invoice(name: str, lines: int, copies: int, scale: Scale, postmaster: int) -> Result:
     documents = [document(lines, number) for number in range(copies)]
-    sources = [json.dumps(pdf.source(each)) for each in documents]
+    sources = [json.dumps(pdf.source(document)) for document in documents]
     moment = datetime(2026, 2, 1, tzinfo=UTC)
     fonts = typst.Fonts(
         include_system_fonts=False, include_embedded_fonts=False, font_paths=[typesetter.HERE / "fonts"]
@@ -41,8 +41,8 @@ def _invoice(name: str, lines: int, copies: int, scale: Scale, postmaster: int) 
             )
 
     def ours() -> None:
-        for each in documents:
-            pdf.render(each)
+        for document in documents:
+            pdf.render(document)
         typesetting.close()  # its CPU counts once it has ended
 
     ours()

@@ -7,7 +7,7 @@ from functools import partial
 from django.db import connection
 
 from bench import world
-from bench.meter import held
+from bench.meter import resident
 from bench.result import Goal, Result, Side, in_turn
 from bench.scale import Scale
 from billing.models import Invoice
@@ -27,12 +27,12 @@ TO STDOUT WITH (FORMAT csv, HEADER)
 
 
 def csv(scale: Scale, postmaster: int) -> Result:
-    """Peak memory is the export's promise as much as its speed: nothing of the answer is held."""
+    """Peak memory is the export's promise as much as its speed: nothing of the answer is resident."""
     tenant = Tenant.objects.order_by("pk")[0]
     invoice = Invoice.objects.get(tenant=tenant, period_start=world.BORDERS[0])
     rows: list[int] = []
     ours = Side(lambda: rows.append(_export(tenant, invoice)))
-    before = held()
+    before = resident()
     cost, least = in_turn(postmaster, ours, Side(partial(_copy, tenant)), rounds=scale.rounds)
     title = "an invoice's jobs as CSV, beside COPY of the rows"
     grown = max(cost.peak - before, 0)

@@ -75,7 +75,7 @@ def children(parent: int) -> list[int]:
     return [pid for pid, fields in _processes() if int(fields[1]) == parent]
 
 
-def held(pid: int | str = "self") -> int:
+def resident(pid: int | str = "self") -> int:
     """KiB of memory that a process holds now."""
     return _status(pid, "VmRSS:")
 

@@ -18,7 +18,7 @@ from django.db import connection
 from django.test import Client
 
 from bench import closing, instance, served, world
-from bench.meter import Cost, family_cpu, held, own_cpu, server_cpu
+from bench.meter import Cost, family_cpu, own_cpu, resident, server_cpu
 from bench.result import Goal, Result
 from bench.scale import Scale
 from bench.served import Site
@@ -125,8 +125,8 @@ def in_turn(
     for place, site in enumerate((first, second)):
         spent[place] = (family_cpu(site.process.pid) - began[place]) / requests
     return (
-        Cost(spent[0], spent[0], at95(walls[0]), held(first.workers[0])),
-        Cost(spent[1], spent[1], at95(walls[1]), held(second.workers[0])),
+        Cost(spent[0], spent[0], at95(walls[0]), resident(first.workers[0])),
+        Cost(spent[1], spent[1], at95(walls[1]), resident(second.workers[0])),
     )
 
 
@@ -153,7 +153,7 @@ def memory(web: Site, tenant: Tenant) -> Result:
     for n in range(1_000):
         web.get(kinds[n % len(kinds)])
     spent = family_cpu(web.process.pid) - began
-    cost = Cost(spent, spent, time.perf_counter() - wall, max(held(pid) for pid in web.workers))
+    cost = Cost(spent, spent, time.perf_counter() - wall, max(resident(pid) for pid in web.workers))
     title = "memory of the web process after 1,000 requests of ten kinds"
     return Result("web", title, 1_000, "requests", cost, cost, memory=(cost.peak, MOST))
 

@@ -31,16 +31,16 @@ class Site:
     def get(self, address: str) -> bytes:
         """The page; AssertionError unless it is one."""
         try:
-            answer = self._asked(address)
+            answer = self._measured(address)
         except ConnectionError:  # it closes a connection that was idle
             self.connection.close()
-            answer = self._asked(address)
+            answer = self._measured(address)
         body = answer.read()
         if answer.status != 200:
             raise AssertionError(f"{address}: {answer.status}")
         return body
 
-    def _asked(self, address: str) -> http.client.HTTPResponse:
+    def _measured(self, address: str) -> http.client.HTTPResponse:
         self.connection.request("GET", address, headers={"Cookie": self.cookie})
         return self.connection.getresponse()
 

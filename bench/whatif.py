@@ -44,10 +44,10 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
 
 def try_all() -> None:
     """The plan that everybody is on comes to what they owe."""
-    comparisons = what_if.try_plan(
+    comparisons = what_if.simulate_plan(
         tenants=Tenant.objects.order_by("slug"), months=MONTHS, draft=partial(_same, "standard")
     )
-    if not all(each.now and each.now == each.tried for each in comparisons):
+    if not all(comparison.now and comparison.now == comparison.tried for comparison in comparisons):
         raise DifferentWorkError("the plan in force comes to something else than what is owed")
 
 

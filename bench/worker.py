@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from bench import closing, instance, served
-from bench.meter import Cost, children, family_cpu, held
+from bench.meter import Cost, children, family_cpu, resident
 from bench.pages import MOST
 from bench.result import Result
 from billing.models import CloseProof, InvoiceDocument
@@ -49,7 +49,7 @@ def memory() -> Result:
                 app.send_task("portal.core.outbox.tasks.consume", kwargs={"message_id": pk})
             _until(lambda: InvoiceDocument.objects.count() == DOCUMENTS, worker)
             wall, spent = time.perf_counter() - began, family_cpu(worker.pid)
-            size = max(held(pid) for pid in (worker.pid, *children(worker.pid)))
+            size = max(resident(pid) for pid in (worker.pid, *children(worker.pid)))
         finally:
             worker.terminate()
             worker.wait()

@@ -89,7 +89,7 @@ def size(*, tenants: Sequence[Tenant], months: Months) -> int:
     )
 
 
-def try_plan(
+def simulate_plan(
     *, tenants: Iterable[Tenant], months: Months, draft: Draft, progress: Progress | None = None
 ) -> list[Tried]:
     """What each of the tenants owes for the periods that start in these months, and would owe under the draft.

@@ -18,7 +18,7 @@ from portal.config_file import credential_input
 from portal.config_file.credential_input import SecretText
 from portal.config_file.entries import Entry, Rule, key, save
 from portal.config_file.toml_values import Moment, instant
-from portal.core.tenants.models import known_zone
+from portal.core.tenants.models import validate_zone
 from portal.core.vault import VaultError, seal
 from portal.excerpt import quoted
 
@@ -148,7 +148,7 @@ class ClusterEntry(Entry, frozen=True, kw_only=True):
     named_by: ClassVar[str] = "name"
     name: Annotated[str, Rule(longest=100)]
     kind: ClusterKind | None = None
-    timezone: Annotated[str, Rule(filled=True, longest=64, check=known_zone)] | None = None
+    timezone: Annotated[str, Rule(filled=True, longest=64, check=validate_zone)] | None = None
     shares: Annotated[dict[str, Any], Rule(read=credential_input.shares)] | None = None
     connection: ConnectionEntry | None = None
     telemetry: TelemetryEntry | None = None

@@ -32,7 +32,7 @@ from portal.core.tenants.models import (
     Tenant,
     User,
     ZeroInvoices,
-    known_zone,
+    validate_zone,
 )
 from portal.excerpt import excerpt, quoted
 
@@ -79,7 +79,7 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
     noun: ClassVar[str] = "tenant"
     named_by: ClassVar[str] = "slug"
     slug: Slug
-    timezone: Annotated[str, Rule(filled=True, longest=64, check=known_zone)] | None = None
+    timezone: Annotated[str, Rule(filled=True, longest=64, check=validate_zone)] | None = None
     anchor_day: Annotated[int, Rule(lowest=1, highest=31)] | None = None
     buyer_reference: Annotated[str, Rule(longest=100, check=buyer_reference)] | None = None
     purchase_order: Annotated[str, Rule(longest=100)] | None = None

@@ -34,7 +34,7 @@ class TableFilter(admin.SimpleListFilter):
     parameter_name = "of"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return sorted(((each.table, _noun(each.table)) for each in TRACKED), key=lambda pair: pair[1])
+        return sorted(((model.table, _noun(model.table)) for model in TRACKED), key=lambda pair: pair[1])
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(table=self.value()) if self.value() else queryset

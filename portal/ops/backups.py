@@ -127,7 +127,7 @@ def prove(url: str) -> Proved:
 
 
 @contextmanager
-def beside(url: str) -> Iterator[str]:
+def scratch_database(url: str) -> Iterator[str]:
     """A second, empty database on the server of an owner's `url`, gone afterwards; its name. Raises BackupError.
 
     What a rehearsal that was killed has left is dropped by the next.

@@ -27,7 +27,7 @@ from portal.env import ROOT
 
 APPS = ("audit", "outbox", "clusters", "tenants", "billing", "api")
 ROLES = ROOT / "portal" / "schema" / "roles.sql"
-BESIDE_ROLES = tuple(
+OTHER_SQL = tuple(
     ROOT / "portal" / "schema" / f"{name}.sql"
     for name in (
         "functions",
@@ -41,7 +41,7 @@ BESIDE_ROLES = tuple(
         "rights",
     )
 )
-SQL = (ROLES, *BESIDE_ROLES)
+SQL = (ROLES, *OTHER_SQL)
 """In the order in which they need each other."""
 
 AFRESH = (
@@ -50,7 +50,7 @@ AFRESH = (
     "the old one's directory postgres."
 )
 
-BESIDE = "what stands beside the tables"
+NOT_TABLES = "what stands beside the tables"
 
 current: list[bool] = []
 """Whether this process has found the schema to be current: it is asked for once, which takes a while."""
@@ -183,7 +183,7 @@ def complete() -> None:
         if not cursor.rowcount:
             return
         admit()
-        for path in BESIDE_ROLES:
+        for path in OTHER_SQL:
             cursor.execute(path.read_text())
         cursor.execute("\n".join(tracking.statements()))
         cursor.execute(
@@ -198,7 +198,7 @@ def pending_migrations() -> list[str]:
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     pending = [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
     if mark is None or not mark.complete:
-        pending.append(BESIDE)
+        pending.append(NOT_TABLES)
     return pending
 
 

@@ -26,9 +26,9 @@ PATIENCE = 2  # seconds with a broker that does not answer
 def hook(request: HttpRequest) -> HttpResponse:
     """200 for what is stored, known, not ours or not understood; 400, nothing kept, for what Stripe did not sign."""
     if not gateway_access.is_configured() or not settings.STRIPE_WEBHOOK_SECRETS:
-        return _said(404, "No webhook is set up here: set STRIPE_WEBHOOK_SECRETS.")
+        return _response(404, "No webhook is set up here: set STRIPE_WEBHOOK_SECRETS.")
     if len(request.body) > MOST:
-        return _said(413, "That is no notification of Stripe.")
+        return _response(413, "That is no notification of Stripe.")
     signature = request.headers.get("Stripe-Signature", "")
     try:
         event = gateway_access.get_gateway().verified(
@@ -37,13 +37,13 @@ def hook(request: HttpRequest) -> HttpResponse:
     except CollectionError as error:
         return _said(503, str(error))  # Stripe tells again
     except (SignatureError, ValueError) as error:
-        return _said(
+        return _response(
             400, str(error) if isinstance(error, SignatureError) else "That is no notification of Stripe."
         )
     with transaction.atomic():
         if webhook_events.store_event(event, moment=datetime.now(UTC)):
             transaction.on_commit(lambda: _wake(event.id))
-    return _said(200, "")
+    return _response(200, "")
 
 
 def _wake(event: str) -> None:
@@ -66,5 +66,5 @@ def _wake(event: str) -> None:
         return
 
 
-def _said(status: int, text: str) -> HttpResponse:
+def _response(status: int, text: str) -> HttpResponse:
     return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")

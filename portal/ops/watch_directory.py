@@ -45,13 +45,13 @@ class Stop:
     """SIGTERM and Ctrl-C end the work after the batch in hand."""
 
     def __init__(self) -> None:
-        self._asked = Event()
+        self._event = Event()
 
     def __bool__(self) -> bool:
-        return self._asked.is_set()
+        return self._event.is_set()
 
     def wait(self, seconds: int) -> None:
-        self._asked.wait(seconds)
+        self._event.wait(seconds)
 
     def check(self) -> None:
         """Raise StopError once it was asked for; called between two batches."""
@@ -59,11 +59,11 @@ class Stop:
             raise StopError("Stopped before the end of the file, which stays where it is.")
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def on_signals(self) -> Iterator[None]:
         """Within the block the signals ask to stop instead of ending the process."""
 
         def ask(_number: int, _frame: FrameType | None) -> None:
-            self._asked.set()
+            self._event.set()
 
         before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
@@ -86,7 +86,7 @@ class Follower:
         self.tally: Counter[str] = Counter()
         self.left: dict[str, str] = {}  # files that were not put away, with why
         self.stuck: dict[str, Seen] = {}  # of those the ones that were read, but cannot be moved
-        self._known: dict[str, tuple[Seen, float]] = {}  # by name: its state, and since when
+        self._states: dict[str, tuple[Seen, float]] = {}  # by name: its state, and since when
         self._links: set[str] = set()  # names of symbolic links that it was said of
         self._trouble = ""  # what was said last of the directory or database
 
@@ -132,7 +132,7 @@ class Follower:
         self.left = {}
         names = [path.name for path in self.directory.iterdir()]
         there = {name: seen for name in names if (seen := self._state(name)) is not None}
-        self._known = {name: state for name, state in self._known.items() if name in there}
+        self._states = {name: state for name, state in self._states.items() if name in there}
         for name in sorted(there):
             self.stop.check()
             self._consider(name, there[name])
@@ -159,10 +159,10 @@ class Follower:
         if self.stuck.get(name) == seen:
             self.left[name] = "it was read, but cannot be put away"
             return
-        before, since = self._known.get(name, (None, 0.0))
+        before, since = self._states.get(name, (None, 0.0))
         if before != seen:
             since = time.monotonic()
-            self._known[name] = (seen, since)
+            self._states[name] = (seen, since)
         begun = not seen[1] and time.time() - seen[2] / 10**9 < EMPTY
         if begun or time.monotonic() - since < self.settle:
             self.left[name] = "it may still be written"
@@ -193,7 +193,7 @@ class Follower:
 
     def _again(self, name: str, sentence: str) -> None:
         self.say(sentence)
-        self._known.pop(name, None)
+        self._states.pop(name, None)
         self.left[name] = "it changed while it was read"
 
     def _put_away(self, path: Path, seen: Seen, folder: str, reason: str) -> None:
@@ -213,7 +213,7 @@ class Follower:
             )
         else:
             self.tally[folder] += 1
-            self._known.pop(path.name, None)
+            self._states.pop(path.name, None)
 
 
 def as_of(name: str) -> str | None:

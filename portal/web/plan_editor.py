@@ -26,7 +26,7 @@ from portal.config_file.schema import ConfigError
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import BadInputError
-from portal.ops.management.commands.try_plan import months_of
+from portal.ops.management.commands.simulate_plan import months_of
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.curves import curve_of
@@ -159,7 +159,7 @@ def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bi
 
 def _try(entry: PlanEntry, tenants: Sequence[Tenant], months: Months) -> list[Tried]:
     begun = drafts.begun([entry], date(*months[0], 1))
-    return what_if.try_plan(tenants=tenants, months=months, draft=partial(drafts.write, begun))
+    return what_if.simulate_plan(tenants=tenants, months=months, draft=partial(drafts.write, begun))
 
 
 def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
@@ -174,7 +174,7 @@ def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
         until = f" --to {page.until}" if page.until else ""
         raise BadInputError(
             f"These are {count:,} jobs, more than a page tries at once ({AT_ONCE:,}): name fewer tenants or months, "
-            f"or save the draft and run try_plan FILE.toml --from {page.since}{until}."
+            f"or save the draft and run simulate_plan FILE.toml --from {page.since}{until}."
         )
     trials = _try(entry, tenants, months)
     now = per_currency(amount for trial in trials for amount in trial.now)

@@ -82,7 +82,7 @@ def op(database_url: str, tmp_path: Path, settings: object) -> Shell:
 def second(database_url: str) -> Iterator[str]:
     """An empty database of a second instance."""
     owner = backups.with_name(os.environ["DATABASE_OWNER_URL"], backups.name_of(database_url))
-    with backups.beside(owner) as name:
+    with backups.scratch_database(owner) as name:
         yield backups.with_name(database_url, name)
 
 
@@ -144,7 +144,7 @@ def test_what_a_rehearsal_that_was_killed_has_left_is_dropped_by_the_next(
     owner = backups.with_name(os.environ["DATABASE_OWNER_URL"], backups.name_of(database_url))
     script = (
         "import os, sys; from portal.ops import backups\n"
-        "with backups.beside(sys.argv[1]): os.kill(os.getpid(), 9)"
+        "with backups.scratch_database(sys.argv[1]): os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", script, owner], env=op.environ, cwd=ROOT, check=False)
     assert killed.returncode == -9

@@ -137,7 +137,7 @@ def test_a_plan_that_is_tried_with_all_that_it_says_to_the_tenant_changes_nothin
     text = plan_text(version)
     assert text.count('tenant = "vision-lab"') == 5
 
-    (same,) = what_if.try_plan(
+    (same,) = what_if.simulate_plan(
         tenants=[vision],
         months=((2026, 3), (2026, 3)),
         draft=lambda name: drafts.write(parse(text).plans, name),
@@ -147,7 +147,7 @@ def test_a_plan_that_is_tried_with_all_that_it_says_to_the_tenant_changes_nothin
     dearer = text.replace('unit_price = "1.5"', 'unit_price = "3"')
     assert dearer != text
     used(cluster, 12, day="2026-03-26")
-    (tried,) = what_if.try_plan(
+    (tried,) = what_if.simulate_plan(
         tenants=[vision],
         months=((2026, 3), (2026, 3)),
         draft=lambda name: drafts.write(parse(dearer).plans, name),

@@ -86,7 +86,7 @@ def test_a_plan_tried_on_the_past_is_tried_on_all_that_was_used(
     def dearer(name: str) -> None:
         a_version(PerUnit(Decimal("3.00")), name=name)
 
-    (tried,) = what_if.try_plan(
+    (tried,) = what_if.simulate_plan(
         tenants=[vision],
         months=((2026, 3), (2026, 3)),
         draft=dearer,

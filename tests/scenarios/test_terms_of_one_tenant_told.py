@@ -140,7 +140,7 @@ def test_what_is_tried_is_what_was_billed_and_what_has_accrued_what_a_close_says
         agrees(vision, month, tmp_path)
     prove()
 
-    (tried,) = what_if.try_plan(
+    (tried,) = what_if.simulate_plan(
         tenants=[vision],
         months=((2026, 3), (2026, 5)),
         draft=lambda name: drafts.write(parse(SITE).plans, name),

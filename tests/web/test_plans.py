@@ -13,7 +13,7 @@ from portal.config_file.export import plan_text
 from portal.config_file.schema import parse
 from portal.core.outbox.models import OutboxMessage
 from tests import builders, stories
-from tests.scenarios.test_try_plan import STANDARD
+from tests.scenarios.test_simulate_plan import STANDARD
 from tests.terms import VOLUME, a_version
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words

@@ -59,7 +59,7 @@ TRIGGERS = (("insert", "NEW TABLE AS new_rows"), ("delete", "OLD TABLE AS old_ro
 
 def statements() -> Iterator[str]:
     """The SQL that has the tracked tables write their history; for a database that has `audit.sql`."""
-    for tracked in sorted(TRACKED, key=lambda each: each.table):
+    for tracked in sorted(TRACKED, key=lambda entry: entry.table):
         excluded = "{" + ",".join(sorted(tracked.columns(tracked.exclude))) + "}"
         for operation, tables in TRIGGERS:
             yield (

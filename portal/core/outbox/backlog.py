@@ -22,10 +22,10 @@ class Backlog:
 
 def backlog() -> list[Backlog]:
     """By task; none where nothing is left to do. One query, over what is undone."""
-    found = (
+    rows = (
         OutboxMessage.objects.undone()
         .values_list("task")
         .annotate(waiting=Count("pk"), failed=Count("pk", filter=Q(attempts__gt=0)), oldest=Min("created_at"))
         .order_by("task")
     )
-    return [Backlog(*row) for row in found]
+    return [Backlog(*row) for row in rows]

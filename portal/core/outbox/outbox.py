@@ -39,10 +39,10 @@ def add(task: str, **kwargs: Any) -> OutboxMessage:
     `kwargs` are JSON values. It runs inside a transaction together with its tick, so it may write but must call no
     network. Raises TransactionManagementError outside a transaction, where the promise would be empty.
     """
-    return add_each(task, [kwargs])[0]
+    return add_many(task, [kwargs])[0]
 
 
-def add_each(task: str, calls: Iterable[dict[str, Any]]) -> list[OutboxMessage]:
+def add_many(task: str, calls: Iterable[dict[str, Any]]) -> list[OutboxMessage]:
     """As `add`, once for each of the keyword arguments, by one statement."""
     if not connection.in_atomic_block:
         raise TransactionManagementError("outbox.add belongs into the transaction that causes the work.")

@@ -26,7 +26,7 @@ def same(expression: str) -> Func:
     return Func(F(expression), F(expression), Value("[]"), function="int8range")
 
 
-def known_zone(name: str) -> None:
+def validate_zone(name: str) -> None:
     """Refuse a name that is not an IANA time zone."""
     try:
         ZoneInfo(name)
@@ -106,7 +106,10 @@ class Tenant(models.Model):
     slug = models.SlugField(unique=True, help_text="Slug; never changes.")
     name = models.CharField(max_length=200, help_text="As it stands on invoices.")
     timezone = models.CharField(
-        max_length=64, default="UTC", validators=[known_zone], help_text="IANA zone of its billing periods."
+        max_length=64,
+        default="UTC",
+        validators=[validate_zone],
+        help_text="IANA zone of its billing periods.",
     )
     anchor_day = models.PositiveSmallIntegerField(
         default=1,

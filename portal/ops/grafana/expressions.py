@@ -55,7 +55,7 @@ class Expressions:
     def allocatable(self) -> str:
         """Devices by node and resource that pods may ask for."""
         selector = self._queries.selector(NODE_ALLOCATABLE, self._resources)
-        return f"max by (node,resource) ({self._told(selector, 'node')})"
+        return f"max by (node,resource) ({self._labeled(selector, 'node')})"
 
     def idle(self) -> str:
         """Devices by node and resource that no pod holds, whichever namespaces are chosen."""
@@ -65,7 +65,7 @@ class Expressions:
 
     def with_model(self, expression: str) -> str:
         """Of something by node: with the product that its node has, of the chosen models."""
-        labels = self._told(self._queries.selector(NODE_LABELS, MODELS), "node")
+        labels = self._labeled(self._queries.selector(NODE_LABELS, MODELS), "node")
         # While a node is cut into other slices it has two products for a moment, which could not be joined.
         product = f"topk by (node) (1, max by (node,{PRODUCT}) ({labels}))"
         return f"({expression}) * on (node) group_left ({PRODUCT}) {product}"
@@ -106,7 +106,7 @@ class Expressions:
     def _requests(self, *, narrowed: bool) -> str:
         placed = f'{self.options.labels.node or "node"}!=""'
         arguments = (REQUESTS, self._resources, placed)
-        return self._told(
+        return self._labeled(
             self._narrowed(*arguments) if narrowed else self._queries.selector(*arguments),
             "namespace",
             "pod",
@@ -123,7 +123,7 @@ class Expressions:
         plain = self._queries.selector(metric, *matchers, 'exported_namespace=""', f"namespace=~{NAMESPACES}")
         return f"({renamed} or {plain})"
 
-    def _told(self, expression: str, *whats: str) -> str:
+    def _labeled(self, expression: str, *whats: str) -> str:
         """With these labels under their own names, however they are spelled there."""
         for what in whats:
             label: str = getattr(self.options.labels, what) or f"exported_{what}"

@@ -12,8 +12,8 @@ from billing.models import Subscription
 from billing.rules.money import Money
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.lookups import the_tenant
 
 
 class Command(OperatorCommand):
@@ -32,9 +32,7 @@ class Command(OperatorCommand):
         parser.add_argument("--currency", help="the tenant's plan's unless said")
 
     def answer(self, **options: Any) -> Answer:
-        tenant = Tenant.objects.filter(slug=options["tenant"]).first()
-        if tenant is None:
-            raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
+        tenant = the_tenant(options["tenant"])
         today = datetime.now(UTC).date()
         try:
             net = Money.of(options["amount"], options["currency"] or _currency(tenant))

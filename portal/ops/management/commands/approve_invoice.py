@@ -15,9 +15,8 @@ from billing.models import BillingPeriod, Decision, PendingApproval
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.core.audit import acting_as
-from portal.core.tenants.models import Tenant
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.lookups import the_tenant
 
 
 class Command(OperatorCommand):
@@ -51,9 +50,7 @@ class Command(OperatorCommand):
 
 
 def _period(slug: str, month: str) -> BillingPeriod:
-    tenant = Tenant.objects.filter(slug=slug).first()
-    if tenant is None:
-        raise BadInputError(f"There is no tenant {quoted(slug)}.")
+    tenant = the_tenant(slug)
     try:
         year, number = parse_month(month)
     except ValueError as error:

@@ -13,8 +13,8 @@ from billing.invoicing import offboarding
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.ownership import OwnershipConflictError
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError, moment
+from portal.ops.lookups import the_tenant
 
 
 class Command(OperatorCommand):
@@ -28,9 +28,7 @@ class Command(OperatorCommand):
         parser.add_argument("--at", metavar="T", help="when they end; now unless said")
 
     def answer(self, **options: Any) -> Answer:
-        tenant = Tenant.objects.filter(slug=options["tenant"]).first()
-        if tenant is None:
-            raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
+        tenant = the_tenant(options["tenant"])
         now = datetime.now(UTC).replace(microsecond=0)
         at = moment(options["at"], tenant.zone) if options["at"] else now
         if at > now:

@@ -8,13 +8,13 @@ from django.core.management.base import CommandParser
 from django.db import transaction
 
 from billing.rating import engine
-from clusters.models import Account, Cluster
+from clusters.models import Account
 from portal.core.audit import acting_as
 from portal.core.tenants import ownership
-from portal.core.tenants.models import Ownership, Tenant
+from portal.core.tenants.models import Ownership
 from portal.core.tenants.ownership import OwnershipConflictError
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
+from portal.ops.lookups import the_cluster, the_tenant
 
 
 class Command(OperatorCommand):
@@ -43,12 +43,8 @@ class Command(OperatorCommand):
         until: str | None,
         **_: Any,
     ) -> Answer:
-        owner = Tenant.objects.filter(slug=tenant).first()
-        if owner is None:
-            raise BadInputError(f"There is no tenant {quoted(tenant)}; known: {_names(Tenant, 'slug')}.")
-        of = Cluster.objects.filter(name=cluster).first()
-        if of is None:
-            raise BadInputError(f"There is no cluster {quoted(cluster)}; known: {_names(Cluster, 'name')}.")
+        owner = the_tenant(tenant)
+        of = the_cluster(cluster)
         begin = moment(since, owner.zone) if since else None
         end = moment(until, owner.zone) if until else None
         if begin is not None and end is not None and end <= begin:
@@ -58,10 +54,10 @@ class Command(OperatorCommand):
             assignment = ownership.assign(account=row, tenant=owner, project=project, since=begin, until=end)
             with Progress("Usage rated again") as progress:
                 engine.rate_accounts([row.pk], progress=progress.add)
-        return Answer(*_told(row, assignment, rated=progress.done, new=new))
+        return Answer(*_summary(row, assignment, rated=progress.done, new=new))
 
 
-def _told(account: Account, assignment: Ownership, *, rated: int, new: bool) -> tuple[dict[str, Any], str]:
+def _summary(account: Account, assignment: Ownership, *, rated: int, new: bool) -> tuple[dict[str, Any], str]:
     data = {
         "account": str(account),
         "tenant": assignment.tenant.slug,
@@ -79,7 +75,3 @@ def _told(account: Account, assignment: Ownership, *, rated: int, new: bool) -> 
     if new:
         return data, f"{text}\nNo usage of {account} has been read yet."
     return data, f"{text}\nRated again: {rated:,} {'record' if rated == 1 else 'records'}."
-
-
-def _names(model: type[Tenant | Cluster], column: str) -> str:
-    return ", ".join(model.objects.order_by(column).values_list(column, flat=True)[:20]) or "none yet"

@@ -9,11 +9,11 @@ from django.core.management.base import CommandParser
 from clusters.enforcement_plan import Request
 from clusters.models import ActKind
 from portal.excerpt import quoted
-from portal.ops.acting import ActingCommand
 from portal.ops.cli import BadInputError
+from portal.ops.control_command import ControlCommand
 
 
-class Command(ActingCommand):
+class Command(ControlCommand):
     help = "Cancel a job, or all tasks of an array. Says what it would do; does it with --yes."
 
     def targets(self, parser: CommandParser) -> None:

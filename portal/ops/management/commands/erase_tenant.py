@@ -9,9 +9,8 @@ from django.core.management.base import CommandParser
 
 from billing.invoicing import offboarding
 from portal.core.audit import acting_as
-from portal.core.tenants.models import Tenant
-from portal.excerpt import quoted
-from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.cli import Answer, OperatorCommand
+from portal.ops.lookups import the_tenant
 
 
 class Command(OperatorCommand):
@@ -23,9 +22,7 @@ class Command(OperatorCommand):
         parser.add_argument("--why", metavar="REASON", required=True, help="kept in the history")
 
     def answer(self, **options: Any) -> Answer:
-        tenant = Tenant.objects.filter(slug=options["tenant"]).first()
-        if tenant is None:
-            raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
+        tenant = the_tenant(options["tenant"])
         with acting_as("erase_tenant", why=options["why"]):
             gone = offboarding.erase_tenant(tenant=tenant, moment=datetime.now(UTC).replace(microsecond=0))
         people = "1 person" if len(gone) == 1 else f"{len(gone)} people"

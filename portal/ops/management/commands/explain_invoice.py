@@ -14,8 +14,8 @@ from billing.models import Invoice, InvoiceLine, Price
 from billing.proof.checks import seconds_text
 from billing.rules.formatting import money_text, plain_price
 from billing.rules.money import Money
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text
+from portal.ops.lookups import the_invoice
 
 
 class Command(OperatorCommand):
@@ -26,11 +26,7 @@ class Command(OperatorCommand):
         parser.add_argument("--line", type=int, metavar="N", help="only this line")
 
     def answer(self, **options: Any) -> Answer:
-        invoice = Invoice.objects.select_related("tenant").filter(number=options["number"]).first()
-        if invoice is None:
-            raise BadInputError(
-                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
-            )
+        invoice = the_invoice(options["number"])
         lines = invoice.lines.select_related("service_period", "original__invoice").order_by("position")
         if options["line"] is not None:
             lines = lines.filter(position=options["line"])

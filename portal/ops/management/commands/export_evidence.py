@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from billing.documents import evidence
-from billing.models import Invoice
-from portal.excerpt import quoted
-from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+from portal.ops.cli import Answer, OperatorCommand, RefusedError
+from portal.ops.lookups import the_invoice
 
 
 class Command(OperatorCommand):
@@ -22,11 +21,7 @@ class Command(OperatorCommand):
         parser.add_argument("file", metavar="FILE", nargs="?", help="default: NUMBER-evidence.zip")
 
     def answer(self, **options: Any) -> Answer:
-        invoice = Invoice.objects.filter(number=options["number"]).first()
-        if invoice is None:
-            raise BadInputError(
-                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
-            )
+        invoice = the_invoice(options["number"])
         path = Path(options["file"] or f"{invoice.number}-evidence.zip")
         half = path.with_name(f".{path.name}.half")  # a file of that name is whole, or it is not there
         try:

@@ -13,8 +13,8 @@ from billing.documents.issued import Made
 from billing.documents.typesetting import TypesettingError
 from billing.models import Invoice
 from portal.core.vault import VaultError
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+from portal.ops.lookups import the_invoice
 
 
 class Command(OperatorCommand):
@@ -28,11 +28,7 @@ class Command(OperatorCommand):
         )
 
     def answer(self, **options: Any) -> Answer:
-        invoice = Invoice.objects.filter(number=options["number"]).first()
-        if invoice is None:
-            raise BadInputError(
-                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
-            )
+        invoice = the_invoice(options["number"])
         path = Path(options["file"] or f"{invoice.number}.pdf")
         if path.suffix not in {".pdf", ".xml"}:
             raise BadInputError(f"{path.name} ends neither with .pdf nor with .xml: say which it is to be.")

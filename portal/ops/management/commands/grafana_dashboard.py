@@ -11,9 +11,9 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.models import ClusterKind, Connection
-from portal.ops.acting import the_cluster
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.grafana.dashboards import DASHBOARDS, Which
+from portal.ops.lookups import the_cluster
 
 
 class Command(OperatorCommand):

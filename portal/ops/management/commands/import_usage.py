@@ -19,9 +19,9 @@ from clusters.connectors.mig import own_shares
 from clusters.ledger import Stored
 from clusters.models import Cluster
 from portal.core.audit import acting_as
-from portal.excerpt import quoted
 from portal.ops import watch_directory
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
+from portal.ops.lookups import the_cluster
 
 SETTLE = 10  # seconds
 
@@ -63,11 +63,7 @@ class Command(OperatorCommand):
 
     def answer(self, **options: Any) -> Answer:
         _check(options)
-        cluster = Cluster.objects.filter(name=options["cluster"]).first()
-        if cluster is None:
-            raise BadInputError(
-                f"There is no cluster {quoted(options['cluster'])}; describe it in a file for `apply`."
-            )
+        cluster = the_cluster(options["cluster"])
         if options["follow"]:
             return _follow(cluster, options)
         return import_file(cluster, options["file"], options)
@@ -97,7 +93,7 @@ def _follow(cluster: Cluster, options: dict[str, Any]) -> Answer:
         settle=SETTLE if options["settle"] is None else options["settle"],
         stop=stop,
     )
-    with watch_directory.alone(options["follow"], cluster.name), stop.heard():
+    with watch_directory.alone(options["follow"], cluster.name), stop.on_signals():
         follower.run(once=options["once"])
     return watch_directory.summary(follower, cluster=cluster.name, once=options["once"])
 

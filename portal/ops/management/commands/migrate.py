@@ -35,7 +35,7 @@ class Command(migrate.Command):
             if options["plan"] or options["check_unapplied"]:
                 answer = super().handle(*args, **options)
                 if options["check_unapplied"] and not schema.is_complete():
-                    self.stderr.write(f"Not made yet: {schema.BESIDE}. Run the command migrate.")
+                    self.stderr.write(f"Not made yet: {schema.NOT_TABLES}. Run the command migrate.")
                     sys.exit(1)
                 return answer
             with in_turn(Work.MIGRATING):  # two hosts of a deployment may start at once

@@ -11,7 +11,12 @@ from billing.receivables import pauses
 from portal.core.audit import acting_as
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
-from portal.ops.pausing import found, targets
+from portal.ops.lookups import invoice_of, the_tenant
+
+
+def add_targets(parser: CommandParser) -> None:
+    parser.add_argument("tenant", metavar="TENANT")
+    parser.add_argument("--invoice", metavar="NUMBER", help="this one; all of the tenant's unless said")
 
 
 class Command(OperatorCommand):
@@ -19,14 +24,15 @@ class Command(OperatorCommand):
     refusals: ClassVar[tuple[type[Exception], ...]] = (pauses.PauseError,)
 
     def arguments(self, parser: CommandParser) -> None:
-        targets(parser)
+        add_targets(parser)
         parser.add_argument("--why", metavar="TEXT", required=True, help="kept with the pause")
         parser.add_argument(
             "--until", metavar="DATE", help="the day on which it goes on by itself; never unless said"
         )
 
     def answer(self, **options: Any) -> Answer:
-        tenant, invoice = found(options["tenant"], options["invoice"])
+        tenant = the_tenant(options["tenant"])
+        invoice = invoice_of(tenant, options["invoice"]) if options["invoice"] else None
         try:
             until = date.fromisoformat(options["until"]) if options["until"] else None
         except ValueError as error:

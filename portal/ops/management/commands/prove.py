@@ -142,18 +142,17 @@ def _compare(file: Path, name: str | None) -> dict[str, Any]:
         "file": file.name,
         "facts": len(read),
         "running": sum(usage.runs for usage in read.values()),
-        "differences": [_difference(each) for each in differences[:20]],
+        "differences": [_difference(difference) for difference in differences[:20]],
         "differing": len(differences),
     }
 
 
 def _difference(difference: Difference) -> str:
-    return (
-        f"{difference.read.job}: the file says {_held(difference.read)}, the ledger {_held(difference.kept)}"
-    )
+    file, ledger = _usage_text(difference.read), _usage_text(difference.kept)
+    return f"{difference.read.job}: the file says {file}, the ledger {ledger}"
 
 
-def _held(usage: Held | None) -> str:
+def _usage_text(usage: Held | None) -> str:
     if usage is None:
         return "nothing"
     seconds, amount = usage.amounts

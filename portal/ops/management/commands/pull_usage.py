@@ -10,10 +10,9 @@ from django.core.management.base import CommandParser
 
 from billing.rating import pulls
 from billing.rating.pulls import Pulled, PullError, PullOutcome
-from clusters.models import Cluster
 from portal.core.audit import acting_as
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
+from portal.ops.lookups import the_cluster
 
 
 class Command(OperatorCommand):
@@ -26,9 +25,7 @@ class Command(OperatorCommand):
         parser.add_argument("--until", metavar="T", help="read up to here; default: now")
 
     def answer(self, *, cluster: str, since: str | None, until: str | None, **_: Any) -> Answer:
-        cluster_row = Cluster.objects.filter(name=cluster).first()
-        if cluster_row is None:
-            raise BadInputError(f"There is no cluster {quoted(cluster)}; describe it in a file for `apply`.")
+        cluster_row = the_cluster(cluster)
         zone, now = ZoneInfo(cluster_row.timezone), datetime.now(UTC).replace(microsecond=0)
         begin = moment(since, zone) if since else None
         end = moment(until, zone) if until else None

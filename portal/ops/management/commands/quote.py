@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from billing.simulation.quotes import QuoteError, quote
-from clusters.models import Cluster
-from portal.core.tenants.models import Tenant
-from portal.excerpt import quoted
 from portal.ops import quotes
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, moment
+from portal.ops.lookups import the_cluster, the_tenant
 
-TOLD = (
+SHAPE = (
     *("gpus", "gpu_share", "gpu_model", "mig_profile", "cpus", "memory_gib"),
     *("hours", "account", "queue", "qos", "priority_class"),
 )
@@ -45,16 +43,12 @@ class Command(OperatorCommand):
         )
 
     def answer(self, **options: Any) -> Answer:
-        tenant = Tenant.objects.filter(slug=options["tenant"]).first()
-        if tenant is None:
-            raise BadInputError(f"There is no tenant {quoted(options['tenant'])}.")
-        cluster = Cluster.objects.filter(name=options["cluster"]).first()
-        if cluster is None:
-            raise BadInputError(f"There is no cluster {quoted(options['cluster'])}.")
+        tenant = the_tenant(options["tenant"])
+        cluster = the_cluster(options["cluster"])
         now = datetime.now(UTC).replace(microsecond=0)
         started = moment(options["at"], tenant.zone) if options["at"] else now
         try:
-            job = quotes.job_of({name: options[name] for name in TOLD}, started=started)
+            job = quotes.job_of({name: options[name] for name in SHAPE}, started=started)
             price_quote = quote(tenant=tenant, cluster=cluster.name, job=job, now=now)
         except QuoteError as error:
             raise BadInputError(str(error)) from error

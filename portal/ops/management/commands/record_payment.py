@@ -11,8 +11,8 @@ from billing.models import Invoice
 from billing.receivables import manual_payments, settlement
 from billing.rules.money import Money
 from portal.core.audit import acting_as
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.lookups import the_invoice
 
 
 class Command(OperatorCommand):
@@ -26,9 +26,7 @@ class Command(OperatorCommand):
         parser.add_argument("--on", metavar="DATE", help="the day it arrived; today")
 
     def answer(self, **options: Any) -> Answer:
-        invoice = Invoice.objects.filter(number=options["number"]).first()
-        if invoice is None:
-            raise BadInputError(f"There is no invoice {quoted(options['number'])}.")
+        invoice = the_invoice(options["number"])
         now = datetime.now(UTC)
         today = now.date()
         try:
@@ -63,11 +61,11 @@ class Command(OperatorCommand):
                 "status": stand.settlement.value,
             },
             f"{invoice.number}: {stand.paid.text} {invoice.currency} paid, {stand.due.text} due: "
-            f"{stand.settlement.value.replace('_', ' ')}.{_told(invoice, received.to_credit)}",
+            f"{stand.settlement.value.replace('_', ' ')}.{_credit_text(invoice, received.to_credit)}",
         )
 
 
-def _told(invoice: Invoice, to_credit: Money) -> str:
+def _credit_text(invoice: Invoice, to_credit: Money) -> str:
     """What became of what was paid too much, or where what is taken back came from."""
     if not to_credit.amount:
         return ""

@@ -14,9 +14,8 @@ from django.utils import timezone
 from billing.reports.borrowed import BorrowedReport, as_csv, as_data, borrowed
 from billing.reports.reporting import ReportError
 from billing.rules.money import rounded_text
-from clusters.models import Cluster
-from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
+from portal.ops.lookups import the_cluster
 
 HOUR = 3600
 ZONE = ZoneInfo("UTC")
@@ -32,9 +31,7 @@ class Command(OperatorCommand):
         parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows there too")
 
     def answer(self, **options: Any) -> Answer:
-        cluster = Cluster.objects.filter(name=options["cluster"]).first()
-        if cluster is None:
-            raise BadInputError(f"There is no cluster {quoted(options['cluster'])}.")
+        cluster = the_cluster(options["cluster"])
         since, until = (int(moment(options[end], ZONE).timestamp()) for end in ("since", "until"))
         try:
             report = borrowed(

@@ -18,9 +18,9 @@ from billing.reports.shapes import By, Report, Row, Split
 from billing.reports.table import REST, as_csv, as_data, digits
 from billing.rules.money import rounded_text
 from clusters.models import Cluster
-from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
+from portal.ops.lookups import the_cluster, the_tenant
 
 HOUR = 3600
 ZONE = ZoneInfo("UTC")
@@ -61,9 +61,7 @@ class Command(OperatorCommand):
         parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows there too")
 
     def answer(self, **options: Any) -> Answer:
-        cluster = Cluster.objects.filter(name=options["cluster"]).first()
-        if cluster is None:
-            raise BadInputError(f"There is no cluster {quoted(options['cluster'])}.")
+        cluster = the_cluster(options["cluster"])
         if options["limit"] < 1 or options["costliest"] < 0:
             raise BadInputError("--limit takes a number from 1 on, --costliest one from 0 on.")
         cost = _amount(options["operating_cost"]) if options["operating_cost"] is not None else None
@@ -94,21 +92,12 @@ def _report(cluster: Cluster, options: dict[str, Any]) -> Report:
             since=int(moment(options["since"], ZONE).timestamp()),
             until=int(moment(options["until"], ZONE).timestamp()),
             by=By(options["by"]),
-            tenant=_tenant(options["tenant"]),
+            tenant=the_tenant(options["tenant"]) if options["tenant"] else None,
             limit=options["limit"],
             costliest=options["costliest"],
         )
     except ReportError as error:
         raise BadInputError(str(error)) from error
-
-
-def _tenant(slug: str | None) -> Tenant | None:
-    if slug is None:
-        return None
-    tenant = Tenant.objects.filter(slug=slug).first()
-    if tenant is None:
-        raise BadInputError(f"There is no tenant {quoted(slug)}.")
-    return tenant
 
 
 def _amount(text: str) -> Fraction:

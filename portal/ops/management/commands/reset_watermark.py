@@ -12,8 +12,8 @@ from django.core.management.base import CommandParser
 from clusters import watermark
 from clusters.watermark import WatermarkError
 from portal.core.audit import acting_as
-from portal.ops.acting import the_cluster
 from portal.ops.cli import Answer, OperatorCommand, moment
+from portal.ops.lookups import the_cluster
 
 
 class Command(OperatorCommand):

@@ -33,22 +33,22 @@ class Command(OperatorCommand):
 
     def answer(self, *, file: Path, into: str, rehearse: bool, **_: Any) -> Answer:
         if into:
-            return _restored(into, into, file, is_kept=True)
+            return _restored(into, into, file, stays=True)
         url, name = settings.DATABASE_URL, backups.name_of(settings.DATABASE_URL)
         owner = backups.with_name(settings.DATABASE_OWNER_URL, name)
         if rehearse:
-            with backups.beside(owner) as second:
+            with backups.scratch_database(owner) as second:
                 url, owner = backups.with_name(url, second), backups.with_name(owner, second)
-                return _restored(url, owner, file, is_kept=False)
-        return _restored(url, owner, file, is_kept=True)
+                return _restored(url, owner, file, stays=False)
+        return _restored(url, owner, file, stays=True)
 
 
-def _restored(url: str, owner: str, file: Path, *, is_kept: bool) -> Answer:
+def _restored(url: str, owner: str, file: Path, *, stays: bool) -> Answer:
     """`url` is what works with the database afterwards, `owner` what owns its tables."""
     backups.restore(owner, file, login=backups.login_of(url))
     proved = backups.prove(url)
-    data = {"file": str(file), "kept": is_kept, "holds": proved.holds, "secrets": proved.secrets}
+    data = {"file": str(file), "kept": stays, "holds": proved.holds, "secrets": proved.secrets}
     noun = "secret" if proved.secrets == 1 else "secrets"
-    end = "" if is_kept else " The second database is dropped again."
+    end = "" if stays else " The second database is dropped again."
     text = f"{file} is restored: {proved.proof} {proved.secrets} stored {noun} can be read.{end}"
     return Answer(data, text, 0 if proved.holds else 1)

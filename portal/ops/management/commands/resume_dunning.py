@@ -10,17 +10,19 @@ from django.core.management.base import CommandParser
 from billing.receivables import pauses
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, OperatorCommand
-from portal.ops.pausing import found, targets
+from portal.ops.lookups import invoice_of, the_tenant
+from portal.ops.management.commands.pause_dunning import add_targets
 
 
 class Command(OperatorCommand):
     help = "Go on with a tenant's invoices, or one of them, after pause_dunning."
 
     def arguments(self, parser: CommandParser) -> None:
-        targets(parser)
+        add_targets(parser)
 
     def answer(self, **options: Any) -> Answer:
-        tenant, invoice = found(options["tenant"], options["invoice"])
+        tenant = the_tenant(options["tenant"])
+        invoice = invoice_of(tenant, options["invoice"]) if options["invoice"] else None
         with acting_as("resume_dunning"):
             was = pauses.resume_dunning(
                 tenant=tenant, invoice=invoice, by="resume_dunning", moment=datetime.now(UTC)

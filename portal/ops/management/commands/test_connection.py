@@ -9,8 +9,8 @@ from django.core.management.base import CommandParser
 
 from clusters import connection_test
 from clusters.connectors.findings import Finding, Level
-from portal.ops.acting import the_cluster
 from portal.ops.cli import Answer, OperatorCommand
+from portal.ops.lookups import the_cluster
 
 MARKS = {Level.OK: "ok  ", Level.WARN: "warn", Level.FAIL: "FAIL"}
 
@@ -39,9 +39,9 @@ class Command(OperatorCommand):
                 for finding in findings
             ],
         }
-        return Answer(data, "\n".join(_told(finding) for finding in findings), code=1 if failed else 0)
+        return Answer(data, "\n".join(_lines(finding) for finding in findings), code=1 if failed else 0)
 
 
-def _told(finding: Finding) -> str:
+def _lines(finding: Finding) -> str:
     line = f"{MARKS[finding.level]}  {finding.subject}: {finding.sentence}"
     return f"{line}\n      mend: {finding.mend}" if finding.mend else line

@@ -8,10 +8,10 @@ from django.core.management.base import CommandParser
 
 from clusters.enforcement_plan import Request
 from clusters.models import ActKind
-from portal.ops.acting import ActingCommand
+from portal.ops.control_command import ControlCommand
 
 
-class Command(ActingCommand):
+class Command(ControlCommand):
     help = "Lift the block of an account. Says what it would do; does it with --yes."
 
     def targets(self, parser: CommandParser) -> None:

@@ -10,12 +10,11 @@ from django.core.management.base import CommandParser
 
 from billing.catalog import billing_periods
 from billing.invoicing import voids
-from billing.models import Invoice
 from billing.payments import checkout_sessions
 from billing.payments.gateway_access import CollectionError
 from portal.core.audit import acting_as
-from portal.excerpt import quoted
-from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.cli import Answer, OperatorCommand
+from portal.ops.lookups import the_invoice
 
 
 class Command(OperatorCommand):
@@ -30,11 +29,7 @@ class Command(OperatorCommand):
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def answer(self, **options: Any) -> Answer:
-        invoice = Invoice.objects.select_related("tenant", "period").filter(number=options["number"]).first()
-        if invoice is None:
-            raise BadInputError(
-                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
-            )
+        invoice = the_invoice(options["number"])
         if self.asks(yes=options["yes"]):
             self.confirm(f"{voids.describe_effect(invoice)} Make it void?")
         now = datetime.now(UTC)

@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from billing.catalog import billing_periods
-from billing.models import Invoice
 from billing.receivables import settlement, write_offs
 from portal.core.audit import acting_as
-from portal.excerpt import quoted
-from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.cli import Answer, OperatorCommand
+from portal.ops.lookups import the_invoice
 
 
 class Command(OperatorCommand):
@@ -28,11 +27,7 @@ class Command(OperatorCommand):
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def answer(self, **options: Any) -> Answer:
-        invoice = Invoice.objects.select_related("tenant", "period").filter(number=options["number"]).first()
-        if invoice is None:
-            raise BadInputError(
-                f"There is no invoice {quoted(options['number'])}; `show_invoices` lists them."
-            )
+        invoice = the_invoice(options["number"])
         now, why = datetime.now(UTC), options["reason"]
         today = billing_periods.day_of(now, invoice.period)
         if self.asks(yes=options["yes"]):

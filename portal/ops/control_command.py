@@ -12,9 +12,9 @@ from django.core.management.base import CommandParser
 from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, Plan, Request, SchedulerPort
-from clusters.models import Act, ActKind, Cluster
-from portal.excerpt import quoted
-from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+from clusters.models import Act, ActKind
+from portal.ops.cli import Answer, OperatorCommand, RefusedError
+from portal.ops.lookups import the_cluster
 
 _LEFT_OUT = {
     ActKind.HOLD: "It has started, ended or been held meanwhile.",
@@ -23,16 +23,7 @@ _LEFT_OUT = {
 }
 
 
-def the_cluster(name: str) -> Cluster:
-    """Raises BadInputError for a name that no cluster has."""
-    cluster = Cluster.objects.filter(name=name).first()
-    if cluster is None:
-        names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True)[:20]) or "none yet"
-        raise BadInputError(f"There is no cluster {quoted(name)}; known: {names}.")
-    return cluster
-
-
-class ActingCommand(OperatorCommand):
+class ControlCommand(OperatorCommand):
     """Plans, tells, and with --yes carries out. Subclasses give `targets` and `request`."""
 
     refusals: ClassVar = (LimitError, ConnectorError)

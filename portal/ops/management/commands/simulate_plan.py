@@ -1,4 +1,4 @@
-"""`try_plan FILE.toml`: what months that have been would have come to under a plan of the file."""
+"""`simulate_plan FILE.toml`: what past months would have cost under a plan of the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MONTHS = 36  # at most, in one question
 
 
 class Command(OperatorCommand):
-    help = "Try a plan on what was used: what past months would have come to under it. Changes nothing."
+    help = "Simulate a plan on past months: what they would have cost under it. Changes nothing."
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE.toml")
@@ -44,15 +44,15 @@ class Command(OperatorCommand):
             entries = drafts.begun(drafts.draft_of(file, name), date(*months[0], 1))
             tenants = _tenants(options["tenant"], name, months)
             total = what_if.size(tenants=tenants, months=months)
-            with Progress("Records tried", total=total) as progress:
-                trials = what_if.try_plan(
+            with Progress("Records simulated", total=total) as progress:
+                trials = what_if.simulate_plan(
                     tenants=tenants,
                     months=months,
                     draft=partial(drafts.write, entries),
                     progress=progress.add,
                 )
         except ConfigError as error:
-            raise BadInputError(*error.sentences, "Nothing was tried.") from error
+            raise BadInputError(*error.sentences, "Nothing was simulated.") from error
         return Answer(_data(name, months, trials), _text(name, months, trials))
 
 
@@ -65,7 +65,7 @@ def months_of(since: str, until: str) -> Months:
     count = (last[0] - first[0]) * 12 + last[1] - first[1] + 1
     if not 1 <= count <= MONTHS:
         raise BadInputError(
-            f"From {since} to {until} are {count} months; try 1 to {MONTHS}, the earlier one first."
+            f"From {since} to {until} are {count} months; name 1 to {MONTHS}, the earlier one first."
         )
     return first, last
 
@@ -87,37 +87,37 @@ def _data(plan: str, months: Months, trials: Sequence[Tried]) -> dict[str, Any]:
         "to": _month(months[1]),
         "tenants": [
             {
-                "tenant": each.tenant,
-                "now": _sums(each.now),
-                "tried": _sums(each.tried),
+                "tenant": trial.tenant,
+                "now": _sums(trial.now),
+                "simulated": _sums(trial.tried),
                 "unpriced": [
                     {"resource": resource, "gpu_model": model, "hours": rounded_text(hours, 6)}
-                    for resource, model, hours in each.unpriced
+                    for resource, model, hours in trial.unpriced
                 ],
-                "lines": [_line(row) for row in each.rows],
+                "lines": [_line(row) for row in trial.rows],
             }
-            for each in trials
+            for trial in trials
         ],
-        "now": _sums(_all(each.now for each in trials)),
-        "tried": _sums(_all(each.tried for each in trials)),
+        "now": _sums(_all(trial.now for trial in trials)),
+        "simulated": _sums(_all(trial.tried for trial in trials)),
     }
 
 
 def _line(row: Row) -> dict[str, Any]:
     currency = (row.now or row.tried or Money.zero("USD")).currency
-    now, tried = (each.text if each else None for each in (row.now, row.tried))
+    now, simulated = (amount.text if amount else None for amount in (row.now, row.tried))
     return {
         "period_start": instant_text(row.period.start),
         "period_end": instant_text(row.period.end),
         "line": row.line,
         "currency": currency,
         "now": now,
-        "tried": tried,
+        "simulated": simulated,
     }
 
 
 def _all(sums: Iterable[Sequence[Money]]) -> list[Money]:
-    return per_currency(amount for each in sums for amount in each)
+    return per_currency(amount for amounts in sums for amount in amounts)
 
 
 def _sums(amounts: Iterable[Money]) -> dict[str, str]:
@@ -130,41 +130,41 @@ def _month(month: tuple[int, int]) -> str:
 
 def _text(plan: str, months: Months, trials: Sequence[Tried]) -> str:
     if not trials:
-        return "Nobody was on any plan in these months: there is nothing to try it on."
+        return "Nobody was on any plan in these months: there is nothing to simulate."
     lines = [
-        f"Plan {plan}, tried on {_month(months[0])} to {_month(months[1])}. Before tax; nothing was changed.",
+        f"Plan {plan}, simulated for {_month(months[0])} to {_month(months[1])}. Before tax; nothing was changed.",
         "",
     ]
-    lines.append(_columns("", "now", "tried", "difference"))
-    for each in trials:
-        lines += _of_tenant(each)
+    lines.append(_columns("", "now", "simulated", "difference"))
+    for trial in trials:
+        lines += _of_tenant(trial)
     total = Tried("All tenants")
-    now, tried = _all(each.now for each in trials), _all(each.tried for each in trials)
-    lines += _summed(total.tenant, now, tried)
+    now, simulated = _all(trial.now for trial in trials), _all(trial.tried for trial in trials)
+    lines += _summed(total.tenant, now, simulated)
     return "\n".join(lines)
 
 
-def _of_tenant(each: Tried) -> list[str]:
-    lines = _summed(each.tenant, each.now, each.tried)
+def _of_tenant(trial: Tried) -> list[str]:
+    lines = _summed(trial.tenant, trial.now, trial.tried)
     sums: dict[str, tuple[list[Money], list[Money]]] = {}
-    for row in each.rows:
-        now, tried = sums.setdefault(row.line, ([], []))
+    for row in trial.rows:
+        now, simulated = sums.setdefault(row.line, ([], []))
         now += [row.now] if row.now else []
-        tried += [row.tried] if row.tried else []
-    for line, (now, tried) in sums.items():
-        lines += _summed(f"  {line}", per_currency(now), per_currency(tried))
-    for resource, model, hours in each.unpriced:
+        simulated += [row.tried] if row.tried else []
+    for line, (now, simulated) in sums.items():
+        lines += _summed(f"  {line}", per_currency(now), per_currency(simulated))
+    for resource, model, hours in trial.unpriced:
         on = f" on {model}" if model else ""
         shown = rounded_text(Fraction(hours), 2)
         lines.append(f"  No price of the plan covers {shown} {resource}-hours{on}: they are in no sum.")
     return lines
 
 
-def _summed(name: str, now: Sequence[Money], tried: Sequence[Money]) -> list[str]:
-    sums = [{each.currency: each for each in amounts} for amounts in (now, tried)]
+def _summed(name: str, now: Sequence[Money], simulated: Sequence[Money]) -> list[str]:
+    sums = [{amount.currency: amount for amount in amounts} for amounts in (now, simulated)]
     lines = []
     for currency in sorted(sums[0].keys() | sums[1].keys()):
-        before, after = (each.get(currency, Money.zero(currency)) for each in sums)
+        before, after = (by_currency.get(currency, Money.zero(currency)) for by_currency in sums)
         lines.append(
             _columns(name, f"{before.text} {currency}", f"{after.text} {currency}", (after - before).text)
         )

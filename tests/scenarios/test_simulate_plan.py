@@ -157,19 +157,19 @@ def billed() -> dict[tuple[str, str], int]:
 @pytest.mark.django_db
 def test_the_plan_that_was_in_force_comes_to_what_was_billed_line_by_line(site: Path) -> None:
     three_months(site)
-    result = run("try_plan", site, "--from", "2026-03", "--to", "2026-05")
+    result = run("simulate_plan", site, "--from", "2026-03", "--to", "2026-05")
     assert [each["tenant"] for each in result["tenants"]] == ["speech-lab", "vision-lab"]
     for each in result["tenants"]:
         assert each["lines"], each
         for line in each["lines"]:
-            assert line["now"] == line["tried"], (each["tenant"], line)
+            assert line["now"] == line["simulated"], (each["tenant"], line)
     invoiced = billed()
     for each in result["tenants"]:
         for start in {line["period_start"] for line in each["lines"]}:
             lines = [line for line in each["lines"] if line["period_start"] == start]
             key = (each["tenant"], start[:13].replace("T", " "))
             if key in invoiced:
-                assert sum(round(float(line["tried"]) * 100) for line in lines) == invoiced[key]
+                assert sum(round(float(line["simulated"]) * 100) for line in lines) == invoiced[key]
     assert invoiced
 
 
@@ -177,18 +177,18 @@ def test_the_plan_that_was_in_force_comes_to_what_was_billed_line_by_line(site: 
 def test_a_flat_price_is_tried_before_anybody_is_on_it(site: Path, flat: Path) -> None:
     three_months(site)
     before = (Plan.objects.count(), Subscription.objects.count(), RatedUsage.objects.count())
-    result = run("try_plan", flat, "--from", "2026-04", "--tenant", "vision-lab")
+    result = run("simulate_plan", flat, "--from", "2026-04", "--tenant", "vision-lab")
     (lab,) = result["tenants"]
     # 1 April, 00:00 in Berlin, is 22:00 UTC before: of the jobs that end on the 1st 5 h 11 min and 10 to 13 s,
     # and all of those of the 15th, 5 h 54 min and 10 s: the gpus are 2, 3, 1 (suspended) and 5/7.
-    assert lab["now"]["USD"] != lab["tried"]["USD"]
-    assert [line["line"] for line in lab["lines"] if line["tried"] is not None] == [
+    assert lab["now"]["USD"] != lab["simulated"]["USD"]
+    assert [line["line"] for line in lab["lines"] if line["simulated"] is not None] == [
         "robots: GPU time",
         "vision: GPU time",
     ]
     vision = next(line for line in lab["lines"] if line["line"] == "vision: GPU time")
     # 5 GPUs: 2 × (18,670 + 21,250) s + 3 × (18,671 + 21,250) s = 199,603 GPU-seconds at 2.00 an hour
-    assert vision["tried"] == "110.89"
+    assert vision["simulated"] == "110.89"
     assert vision["now"] is None
     assert (Plan.objects.count(), Subscription.objects.count(), RatedUsage.objects.count()) == before
 
@@ -199,7 +199,7 @@ def test_what_the_draft_has_no_price_for_is_said(site: Path, tmp_path: Path) -> 
     file = tmp_path / "gap.toml"
     file.write_text(FLAT + 'where = { gpu_model = "a100" }\n')
     out = io.StringIO()
-    call_command("try_plan", str(file), "--from", "2026-04", "--tenant", "vision-lab", stdout=out)
+    call_command("simulate_plan", str(file), "--from", "2026-04", "--tenant", "vision-lab", stdout=out)
     assert "No price of the plan covers" in out.getvalue()
     assert "gpu-hours on h100: they are in no sum." in out.getvalue()
     assert "Before tax; nothing was changed." in out.getvalue()
@@ -217,7 +217,7 @@ def test_what_the_draft_has_no_price_for_is_said(site: Path, tmp_path: Path) -> 
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(flat: Path, options: list[str], sentence: str) -> None:
     with pytest.raises(BadInputError, match=sentence.replace("(", r"\(")):
-        call_command("try_plan", str(flat), *options, stdout=io.StringIO())
+        call_command("simulate_plan", str(flat), *options, stdout=io.StringIO())
 
 
 @pytest.mark.django_db
@@ -226,7 +226,7 @@ def test_a_draft_is_refused_as_apply_refuses_it(site: Path, tmp_path: Path) -> N
     file = tmp_path / "twice.toml"
     file.write_text(FLAT + '[[plan.price]]\nmeter = "gpu-hour"\nunit_price = "3.00"\nfrom = 2027-02-01\n')
     with pytest.raises(BadInputError) as refused:
-        call_command("try_plan", str(file), "--from", "2026-03", stdout=io.StringIO())
+        call_command("simulate_plan", str(file), "--from", "2026-03", stdout=io.StringIO())
     assert "overlaps" in str(refused.value)
     assert "trial~" not in str(refused.value)
 
@@ -255,7 +255,7 @@ def test_usage_is_taken_in_and_rated_while_a_plan_is_tried(
             beside.execute("LOCK TABLE billing_ratedusage, billing_periodtotal IN ROW EXCLUSIVE MODE NOWAIT")
         free.append(True)
 
-    what_if.try_plan(
+    what_if.simulate_plan(
         tenants=Tenant.objects.order_by("slug"),
         months=(MARCH, MAY),
         draft=lambda name: drafts.write(entries, name),
@@ -270,7 +270,7 @@ def test_usage_is_taken_in_and_rated_while_a_plan_is_tried(
 def test_cuts_under_allowances_are_found_by_an_index_that_the_planner_knows(site: Path) -> None:
     three_months(site)
     with CaptureQueriesContext(connection) as queries:
-        run("try_plan", site, "--from", "2026-03", "--to", "2026-03")
+        run("simulate_plan", site, "--from", "2026-03", "--to", "2026-03")
     statements = [query["sql"] for query in queries.captured_queries]
     counted = statements.index("ANALYZE suppose_cut")
     assert any("CREATE INDEX IF NOT EXISTS suppose_cut_of_price" in each for each in statements[:counted])
