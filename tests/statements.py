@@ -109,9 +109,9 @@ def _details(line: Line, version: str, currency: str, *, whole: bool) -> str:
     )
 
 
-def imported(data: bytes, *, moment: datetime = APRIL, rehearse: bool = False) -> ImportResult:
+def imported(data: bytes, *, moment: datetime = APRIL, preview: bool = False) -> ImportResult:
     return statement_import.import_statement(
-        data=data, name="april.xml", by="op", moment=moment, rehearse=rehearse
+        data=data, name="april.xml", by="op", moment=moment, preview=preview
     )
 
 

@@ -35,7 +35,7 @@ def close(
     *tenants: Tenant,
     on: str | None = None,
     accept: str = "",
-    rehearse: bool = False,
+    preview: bool = False,
     apart: bool = False,
     now: str | None = None,
 ) -> list[TenantClose]:
@@ -57,7 +57,7 @@ def close(
                 month=number,
                 moment=builders.at(on or str(after)),
                 accept_incomplete=accept,
-                rehearse=rehearse,
+                preview=preview,
                 now=builders.at(now) if now else builders.LATER,
             )
         )

@@ -49,12 +49,12 @@ def import_statement(
     by: str,
     moment: datetime,
     options: ReadOptions = AS_IT_IS,
-    rehearse: bool = False,
+    preview: bool = False,
     most: int | None = None,
 ) -> ImportResult:
     """Take a file in and match what is new in it; the same file, or one that overlaps, books nothing twice.
 
-    What an import that was killed had kept and not matched is matched too, whether or not a worker runs. `rehearse`
+    What an import that was killed had kept and not matched is matched too, whether or not a worker runs. `preview`
     does all of it and keeps nothing. `most` are matched here, the others by a worker. Raises StatementError, and then
     nothing was kept.
     """
@@ -62,10 +62,10 @@ def import_statement(
     with transaction.atomic():
         _lock_imports()
         done = _save_statements(statements, data, name, by, moment)
-        if rehearse:
+        if preview:
             _match_new(done, moment, None)
             transaction.set_rollback(True)
-    if not rehearse:
+    if not preview:
         _match_new(done, moment, most, _load_unmatched(done))
     return done
 

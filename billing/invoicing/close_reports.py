@@ -31,7 +31,7 @@ FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=12)
 REFUSALS = (smtplib.SMTPResponseException, smtplib.SMTPRecipientsRefused, smtplib.SMTPNotSupportedError)
 NOBODY = "No operator has an e-mail address: give one in the administration under Users."
 BILLED: Mapping[str, Sequence[Outcome]] = {
-    CloseKind.REHEARSAL: (Outcome.ISSUED, Outcome.CORRECTED),
+    CloseKind.PREVIEW: (Outcome.ISSUED, Outcome.CORRECTED),
     CloseKind.ISSUE: (Outcome.ISSUED, Outcome.CORRECTED, Outcome.ALREADY),
 }
 """A run is of periods that were open when it was asked for: what is issued already was so by a worker that died."""
@@ -45,7 +45,7 @@ def write_report(run: CloseRun, tallies: Sequence[Tally]) -> None:
     month = label(period_starting_in(year, number, zone=zone, anchor_day=1), zone)
     done = [tally for tally in tallies if tally.outcome in BILLED[run.kind]]
     billed, waits = sum(tally.tenants for tally in done), _count_tenants(tallies, STUCK)
-    is_preview = run.kind == CloseKind.REHEARSAL
+    is_preview = run.kind == CloseKind.PREVIEW
     subject = f"{month} {'previewed' if is_preview else 'issued'}: {_format_tenants(billed)}" + (
         f", {waits} waiting" if waits else ""
     )

@@ -58,7 +58,7 @@ class TenantClose:
     note: str = ""
     related_documents: tuple[RelatedDocument, ...] = ()
     blocks: tuple[Block, ...] = ()
-    change: Change | None = None  # from the period before; told by a rehearsal
+    change: Change | None = None  # from the period before; told by a preview
 
 
 def make_blocked(slug: str, blocks: Sequence[Block]) -> TenantClose:

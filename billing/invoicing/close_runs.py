@@ -50,7 +50,7 @@ def request_run(
     accept_incomplete: str = "",
     scheduled: int = 0,
 ) -> CloseRun:
-    """Keep that the month is to be rehearsed or closed for all tenants, and when that was asked for.
+    """Keep that the month is to be previewed or closed for all tenants, and when that was asked for.
 
     `scheduled`: for so many alone, whom the caller names by `ScheduledClose` in the same transaction.
     The results of the month's runs before are dropped. Raises RunError while another run of the month
@@ -78,7 +78,7 @@ def request_run(
         other = CloseRun.objects.undone().filter(month=month).first()
         if other is None:
             raise RunError("Another close of this month has just ended: look at it first.") from error
-        doing = "rehearses" if other.kind == CloseKind.REHEARSAL else "closes"
+        doing = "previews" if other.kind == CloseKind.PREVIEW else "closes"
         raise RunError(f"{other.by} {doing} {month} at this moment: wait until that has ended.") from error
     return run
 
@@ -176,7 +176,7 @@ def _close_tenants(run: CloseRun, tenants: Sequence[Tenant], moment: datetime) -
             month=month,
             moment=moment,
             accept_incomplete=run.accept_incomplete,
-            rehearse=run.kind == CloseKind.REHEARSAL,
+            preview=run.kind == CloseKind.PREVIEW,
         )
     )
     ids = {tenant.slug: tenant.pk for tenant in tenants}
@@ -191,10 +191,10 @@ def _make_result(run: CloseRun, tenant: int, one: TenantClose) -> CloseResult:
         run=run,
         tenant_id=tenant,
         outcome=one.outcome.value,
-        number="" if run.kind == CloseKind.REHEARSAL and one.outcome == "issued" else one.number,
+        number="" if run.kind == CloseKind.PREVIEW and one.outcome == "issued" else one.number,
         currency=one.total.currency if one.total else "",
         total=one.total.minor if one.total else None,
-        told=close_summary.to_json(one, rehearsed=run.kind == CloseKind.REHEARSAL),
+        told=close_summary.to_json(one, previewed=run.kind == CloseKind.PREVIEW),
     )
 
 

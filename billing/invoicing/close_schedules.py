@@ -194,4 +194,4 @@ def _next_steps(
     if issue is not None:
         yield CloseKind.ISSUE, issue
     if row.preview_day and not done and (issue is None or issue > moment):
-        yield CloseKind.REHEARSAL, midnight(last + timedelta(days=row.preview_day), zone=zone)
+        yield CloseKind.PREVIEW, midnight(last + timedelta(days=row.preview_day), zone=zone)

@@ -20,12 +20,12 @@ KINDS = {
 SHOWN = 3  # lines that differ, of each tenant
 
 
-def to_json(one: TenantClose, *, rehearsed: bool) -> dict[str, Any]:
+def to_json(one: TenantClose, *, previewed: bool) -> dict[str, Any]:
     """JSON values, as `close_period --json` prints them."""
     return {
         "tenant": one.tenant,
         "outcome": one.outcome.value,
-        "number": None if rehearsed and one.outcome is Outcome.ISSUED else one.number or None,
+        "number": None if previewed and one.outcome is Outcome.ISSUED else one.number or None,
         "currency": one.total.currency if one.total else None,
         "total": one.total.text if one.total else None,
         "reason": one.reason or None,
@@ -35,7 +35,7 @@ def to_json(one: TenantClose, *, rehearsed: bool) -> dict[str, Any]:
         "beside": [
             {
                 "kind": other.kind,
-                "number": None if rehearsed else other.number,
+                "number": None if previewed else other.number,
                 "total": other.total.text,
                 "currency": other.total.currency,
                 "original": other.original or None,
@@ -45,14 +45,14 @@ def to_json(one: TenantClose, *, rehearsed: bool) -> dict[str, Any]:
     }
 
 
-def to_lines(closed: Sequence[TenantClose], *, rehearsed: bool) -> list[str]:
-    """One for each tenant, with what differs most beneath it, and in the end of a rehearsal who is kept by what."""
+def to_lines(closed: Sequence[TenantClose], *, previewed: bool) -> list[str]:
+    """One for each tenant, with what differs most beneath it, and in the end of a preview who is kept by what."""
     report = [
         line
         for one in closed
-        for line in (_format_line(one, rehearsed=rehearsed), *_list_changes(one.change))
+        for line in (_format_line(one, previewed=previewed), *_list_changes(one.change))
     ]
-    if rehearsed:
+    if previewed:
         report += _list_blocks(closed)
     return report or ["There are no tenants yet."]
 
@@ -79,15 +79,15 @@ def _change_data(pair: Moved) -> dict[str, Any]:
     }
 
 
-def _format_line(one: TenantClose, *, rehearsed: bool) -> str:
-    outcome = "would be issued" if rehearsed and one.outcome is Outcome.ISSUED else one.outcome.value
-    number = one.number if not (rehearsed and one.outcome is Outcome.ISSUED) else ""
+def _format_line(one: TenantClose, *, previewed: bool) -> str:
+    outcome = "would be issued" if previewed and one.outcome is Outcome.ISSUED else one.outcome.value
+    number = one.number if not (previewed and one.outcome is Outcome.ISSUED) else ""
     words = [f"  {one.tenant}: {outcome}", number, money_text(one.total) if one.total else ""]
     if one.change:
         words.append(f"({_format_change(one.change.total)} on {one.change.since})")
     others = [
         " ".join(
-            (KINDS[other.kind], "" if rehearsed else other.number, "over", money_text(other.total)),
+            (KINDS[other.kind], "" if previewed else other.number, "over", money_text(other.total)),
         ).replace("  ", " ")
         + (f" for {other.original}" if other.original else "")
         + "."

@@ -56,7 +56,7 @@ class _Run:
     moment: datetime
     now: datetime
     accept_incomplete: str
-    rehearse: bool
+    preview: bool
 
 
 def close_month(
@@ -66,22 +66,22 @@ def close_month(
     month: int,
     moment: datetime,
     accept_incomplete: str = "",
-    rehearse: bool = False,
+    preview: bool = False,
     progress: Callable[[TenantClose], None] | None = None,
     now: datetime | None = None,
 ) -> Iterator[TenantClose]:
     """Close the period that starts in that month, in each tenant's zone, as of `moment`.
 
-    Issued once; asked again, the same invoices. `rehearse` does everything, keeps nothing, and says what differs
+    Issued once; asked again, the same invoices. `preview` does everything, keeps nothing, and says what differs
     from the period before.
     `accept_incomplete` is the operator's reason for billing although a cluster has not been read
     through the period's end, or was not seen all along; it is kept on the invoice. `now` is the present,
     where the close is dated back.
     """
-    run = _Run(year, month, moment, now or moment, accept_incomplete, rehearse)
+    run = _Run(year, month, moment, now or moment, accept_incomplete, preview)
     waiting = iter(tenants)
     while together := list(islice(waiting, TOGETHER)):
-        for one in _preview(run, together) if rehearse else _close_periods_of_month(run, together):
+        for one in _preview(run, together) if preview else _close_periods_of_month(run, together):
             if progress is not None:
                 progress(one)
             yield one
@@ -137,7 +137,7 @@ def _with_rest_of_month(
     ]:
         again = _close(run, going)
         for one in again:
-            nameless = run.rehearse and one.change  # the number of the invoice before it is nobody's
+            nameless = run.preview and one.change  # the number of the invoice before it is nobody's
             by_slug[one.tenant].append(replace(one, change=replace(nameless, number="")) if nameless else one)
         going = [tenant for tenant, one in zip(going, again, strict=True) if one.outcome in _DONE]
     return [combine_periods(each, names.get(slug, [])) for slug, each in by_slug.items()]
@@ -208,7 +208,7 @@ def _close_periods(
             outcomes[tenant.pk] = make_blocked(tenant.slug, [Block("mixed-currencies", str(statement))])
         else:
             owing.append(PeriodCharges(tenant, period, statement, invoices.get(period.pk), terms[tenant.pk]))
-    return outcomes | issue.issue_periods(owing, moment=run.moment, compare=run.rehearse)
+    return outcomes | issue.issue_periods(owing, moment=run.moment, compare=run.preview)
 
 
 def _add_note(closed: TenantClose, lost_runs: Sequence[Vanished]) -> TenantClose:

@@ -245,7 +245,7 @@ class Migration(migrations.Migration):
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('month', models.CharField(help_text='2026-03: in which the periods start.', max_length=7)),
-                        ('kind', models.CharField(choices=[('rehearsal', 'Rehearsal'), ('issue', 'Close')], max_length=9)),
+                        ('kind', models.CharField(choices=[('preview', 'Preview'), ('issue', 'Close')], max_length=9)),
                         ('scheduled', models.BooleanField(default=False, help_text='Only of the tenants whose day had come.')),
                         ('by', models.CharField(max_length=200)),
                         ('asked_at', models.DateTimeField(help_text='When an operator or the schedule asked for it.')),
@@ -258,7 +258,7 @@ class Migration(migrations.Migration):
                         ('error', models.TextField(blank=True, help_text='Why it was given up.')),
                     ],
                     options={
-                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('month',), name='month_is_closed_by_one_at_a_time'), models.CheckConstraint(condition=models.Q(('kind__in', ['rehearsal', 'issue'])), name='close_kind_is_known'), models.CheckConstraint(condition=models.Q(('done__lte', models.F('total'))), name='close_is_done_once')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('month',), name='month_is_closed_by_one_at_a_time'), models.CheckConstraint(condition=models.Q(('kind__in', ['preview', 'issue'])), name='close_kind_is_known'), models.CheckConstraint(condition=models.Q(('done__lte', models.F('total'))), name='close_is_done_once')],
                         'indexes': [],
                     },
                 ),
@@ -791,11 +791,11 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='scheduled_closes', to='tenants.tenant')),
                         ('period', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.billingperiod')),
-                        ('kind', models.CharField(choices=[('rehearsal', 'Rehearsal'), ('issue', 'Close')], max_length=9)),
+                        ('kind', models.CharField(choices=[('preview', 'Preview'), ('issue', 'Close')], max_length=9)),
                         ('run', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='scheduled_closes', to='billing.closerun')),
                     ],
                     options={
-                        'constraints': [models.UniqueConstraint(fields=('period', 'kind'), name='period_is_scheduled_once_of_each_kind'), models.CheckConstraint(condition=models.Q(('kind__in', ['rehearsal', 'issue'])), name='scheduled_kind_is_known')],
+                        'constraints': [models.UniqueConstraint(fields=('period', 'kind'), name='period_is_scheduled_once_of_each_kind'), models.CheckConstraint(condition=models.Q(('kind__in', ['preview', 'issue'])), name='scheduled_kind_is_known')],
                         'indexes': [],
                     },
                 ),

@@ -1,4 +1,4 @@
-"""Closes that operators or the schedule ask for: rehearsed or issued by a worker, with what became of each tenant."""
+"""Closes that operators or the schedule ask for: previewed or issued by a worker, with what became of each tenant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from portal.core.tenants.models import Tenant
 class CloseKind(models.TextChoices):
     """What a close was asked for."""
 
-    REHEARSAL = "rehearsal", "Rehearsal"
+    PREVIEW = "preview", "Preview"
     ISSUE = "issue", "Close"
 
 
@@ -63,7 +63,7 @@ class CloseRun(models.Model):
 
 
 class CloseResult(models.Model):
-    """What became of one tenant in a run; of a rehearsal, what would."""
+    """What became of one tenant in a run; of a preview, what would."""
 
     run = models.ForeignKey(CloseRun, on_delete=models.CASCADE, db_index=False, related_name="results")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")

@@ -51,11 +51,11 @@ class Applied:
     rated_accounts: int
 
 
-def apply(*, file: File, rehearse: bool = False, progress: Progress | None = None) -> Applied:
+def apply(*, file: File, preview: bool = False, progress: Progress | None = None) -> Applied:
     """Bring the configuration to what the file says, and rate the usage that is affected again.
 
     Applied a second time it changes nothing. What the file does not mention stays as it is.
-    `rehearse` does everything and keeps nothing. Raises ConfigError, having changed nothing, with
+    `preview` does everything and keeps nothing. Raises ConfigError, having changed nothing, with
     every sentence that can be said at once. `progress` gets the records rated, slice by slice.
     """
     with transaction.atomic():
@@ -64,7 +64,7 @@ def apply(*, file: File, rehearse: bool = False, progress: Progress | None = Non
         after = diff.snapshot()
         accounts = _accounts(diff.affected(before, after))
         engine.rate_accounts(accounts, progress=progress)
-        if rehearse:
+        if preview:
             transaction.set_rollback(True)
     return Applied(diff.difference(before, after), len(accounts))
 

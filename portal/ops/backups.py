@@ -130,9 +130,9 @@ def prove(url: str) -> Proved:
 def scratch_database(url: str) -> Iterator[str]:
     """A second, empty database on the server of an owner's `url`, gone afterwards; its name. Raises BackupError.
 
-    What a rehearsal that was killed has left is dropped by the next.
+    What a preview that was killed has left is dropped by the next.
     """
-    prefix = f"{_names(url)['dbname']}_rehearsal_"
+    prefix = f"{_names(url)['dbname']}_preview_"
     name = f"{prefix}{secrets.token_hex(4)}"
     with _connected(url) as connection:  # its lock says that the database is in use
         _drop_left(connection, prefix)

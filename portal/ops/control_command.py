@@ -1,4 +1,4 @@
-"""What the commands share that act on a cluster's jobs and accounts: a rehearsal unless --yes is given."""
+"""What the commands share that act on a cluster's jobs and accounts: a preview unless --yes is given."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ControlCommand(OperatorCommand):
             "--plan",
             metavar="PLAN",
             default="",
-            help="do it only if it is still this plan, as a rehearsal named it",
+            help="do it only if it is still this plan, as a preview named it",
         )
         parser.add_argument("--why", metavar="REASON", default="", help="kept in the history")
 
@@ -62,11 +62,11 @@ class ControlCommand(OperatorCommand):
             return (
                 _carried_out(door, current_plan, why, exactly=bool(plan))
                 if yes
-                else _rehearsed(door, current_plan)
+                else _previewed(door, current_plan)
             )
 
 
-def _rehearsed(door: SchedulerPort, plan: Plan) -> Answer:
+def _previewed(door: SchedulerPort, plan: Plan) -> Answer:
     steps = [
         {"target": step.target, "words": step.words, "outcome": None, "error": ""} for step in plan.steps
     ]

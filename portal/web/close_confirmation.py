@@ -24,11 +24,11 @@ def _is_of_some(run: CloseRun) -> bool:
 
 
 def question(run: CloseRun | None, name: str, why: str) -> IssueConfirmation:
-    """By the last rehearsal of the month; where there is none since it was issued, neither is known.
+    """By the last preview of the month; where there is none since it was issued, neither is known.
 
     Nor is it by one of the schedule's that was of some tenants alone: all are issued.
     """
-    if run is None or run.kind != CloseKind.REHEARSAL or run.ended_at is None or _is_of_some(run):
+    if run is None or run.kind != CloseKind.PREVIEW or run.ended_at is None or _is_of_some(run):
         return IssueConfirmation(
             sentence=f"Issue the invoices of {name}? How many and how much is not known: preview the month first to "
             "see it.",

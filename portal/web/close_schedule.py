@@ -27,7 +27,7 @@ from portal.web.shapes.closing import CloseScheduleRow, SchedulePage
 SHOWN = 6  # that come next
 OFF = "No month closes by itself: preview and issue by hand."
 LATER = "Nothing yet: it begins with the periods that end on"
-VERBS = {CloseKind.REHEARSAL: "Previews", CloseKind.ISSUE: "Issues"}
+VERBS = {CloseKind.PREVIEW: "Previews", CloseKind.ISSUE: "Issues"}
 
 
 class ScheduleForm(forms.Form):

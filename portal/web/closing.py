@@ -1,4 +1,4 @@
-"""The close of a month: who is ready, what blocks whom, rehearse, approve, issue."""
+"""The close of a month: who is ready, what blocks whom, preview, approve, issue."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def _page(month: str, query: QueryDict, now: datetime) -> ClosePage:
         later=_href(_other((year, number), 1)) if month < f"{now:%Y-%m}" else "",
         months=_months(month, now),
         run=_said(run) if run else "",
-        rehearsed=run is not None and run.kind == CloseKind.REHEARSAL,
+        previewed=run is not None and run.kind == CloseKind.PREVIEW,
         busy=busy,
         progress=_progress(run) if run and busy else "",
         done=run.done if run else 0,
@@ -269,7 +269,7 @@ def _months(chosen: str, now: datetime) -> tuple[Option, ...]:
 
 
 def _said(run: CloseRun) -> str:
-    what = "Previewed" if run.kind == CloseKind.REHEARSAL else "Issued"
+    what = "Previewed" if run.kind == CloseKind.PREVIEW else "Issued"
     at = say.moment(run.ended_at or run.asked_at, UTC_ZONE)
     of = f" for {say.counted(run.total, 'tenant')}" if run.scheduled else ""
     why = f" Usage may be missing; accepted: {run.accept_incomplete}" if run.accept_incomplete else ""
@@ -277,21 +277,21 @@ def _said(run: CloseRun) -> str:
 
 
 def _progress(run: CloseRun) -> str:
-    doing = "Previewing" if run.kind == CloseKind.REHEARSAL else "Issuing"
+    doing = "Previewing" if run.kind == CloseKind.PREVIEW else "Issuing"
     if run.begun_at is None:
         return f"{doing} {month_name(run.month)}: waiting for a worker."
     return f"{doing} {month_name(run.month)}: {say.whole(run.done)} of {say.counted(run.total, 'tenant')}."
 
 
 def _tiles(month: str, run: CloseRun, tallies: Sequence[Tally], show: str) -> tuple[CloseTile, ...]:
-    rehearsed = run.kind == CloseKind.REHEARSAL
+    previewed = run.kind == CloseKind.PREVIEW
     groups = (
         [(READY, "Ready to issue", ""), ("stuck", "Blocked", "see the blockers below")]
-        if rehearsed
+        if previewed
         else [("issued", "Issued", ""), ("stuck", "Blocked", "issue again once mended")]
     )
     groups.append(("pending", "Waiting for approval", "beyond their bounds"))
-    groups.append(("nothing", "Skipped", "already issued, or no charges") if rehearsed else
+    groups.append(("nothing", "Skipped", "already issued, or no charges") if previewed else
                 ("without", "No invoice", "no charges, or carried forward"))  # fmt: skip
     tiles = []
     for name, label, note in groups:
@@ -363,8 +363,8 @@ def _pending_row(row: PendingApproval) -> PendingRow:
 
 def _row(row: CloseResult) -> CloseRow:
     report: dict[str, Any] = row.told
-    rehearsed = row.number == "" and row.outcome == Outcome.ISSUED
-    badge = Badge(label="Ready", tone="ok") if rehearsed else BADGES[Outcome(row.outcome)]
+    previewed = row.number == "" and row.outcome == Outcome.ISSUED
+    badge = Badge(label="Ready", tone="ok") if previewed else BADGES[Outcome(row.outcome)]
     blocks = [block["sentence"] for block in report["blocks"]]
     sentences = blocks or ([report["reason"]] if report["reason"] else [])
     change = report["change"]
@@ -383,7 +383,7 @@ def _row(row: CloseResult) -> CloseRow:
 
 def _draft(row: CloseResult) -> str:
     """Where what a preview found, or what waits for approval, is looked at as it will be."""
-    is_open = row.run.kind == CloseKind.REHEARSAL and row.outcome in {Outcome.ISSUED, Outcome.CORRECTED}
+    is_open = row.run.kind == CloseKind.PREVIEW and row.outcome in {Outcome.ISSUED, Outcome.CORRECTED}
     if not is_open and row.outcome != Outcome.PENDING_APPROVAL:
         return ""
     return _drafts(row.run.month, row.tenant.slug)

@@ -40,7 +40,7 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
             by=by,
             moment=now,
             options=options_of(request.POST),
-            rehearse=preview,
+            preview=preview,
             most=AT_ONCE,
         )
     except StatementError as refusal:

@@ -104,7 +104,7 @@ def counts(url: str) -> dict[str, int]:
 @pytest.mark.parametrize(
     "where", [pytest.param("without containers", marks=pytest.mark.sample), "in a container"]
 )
-def test_a_backup_is_rehearsed_and_restored_and_everything_is_there(
+def test_a_backup_is_previewed_and_restored_and_everything_is_there(
     op: Shell, second: str, database_url: str, where: str
 ) -> None:
     op.prefix = PREFIXES[where]
@@ -116,7 +116,7 @@ def test_a_backup_is_rehearsed_and_restored_and_everything_is_there(
     assert oct(op.file.stat().st_mode)[-3:] == "600"
 
     before = databases(database_url)
-    code, output = op.does("restore_database", op.file, "--rehearse")
+    code, output = op.does("restore_database", op.file, "--preview")
     assert code == 0, output
     assert re.search(r"Every sum closes\. [34] stored secrets can be read\.", output), output
     assert databases(database_url) == before
@@ -135,12 +135,12 @@ def test_a_backup_is_rehearsed_and_restored_and_everything_is_there(
     assert op.does("show_invoices")[0] == 0  # the second instance works
 
 
-def test_what_a_rehearsal_that_was_killed_has_left_is_dropped_by_the_next(
+def test_what_a_preview_that_was_killed_has_left_is_dropped_by_the_next(
     op: Shell, second: str, database_url: str
 ) -> None:
     assert op.does("backup_database", op.file)[0] == 0
     before = databases(database_url)
-    assert backups.name_of(second) in before  # of a rehearsal that is at work
+    assert backups.name_of(second) in before  # of a preview that is at work
     owner = backups.with_name(os.environ["DATABASE_OWNER_URL"], backups.name_of(database_url))
     script = (
         "import os, sys; from portal.ops import backups\n"
@@ -149,7 +149,7 @@ def test_what_a_rehearsal_that_was_killed_has_left_is_dropped_by_the_next(
     killed = subprocess.run([sys.executable, "-c", script, owner], env=op.environ, cwd=ROOT, check=False)
     assert killed.returncode == -9
     assert len(databases(database_url) - before) == 1
-    assert op.does("restore_database", op.file, "--rehearse")[0] == 0
+    assert op.does("restore_database", op.file, "--preview")[0] == 0
     assert databases(database_url) == before
 
 
@@ -162,14 +162,14 @@ def test_what_cannot_be_restored_is_a_sentence(op: Shell, tmp_path: Path) -> Non
     ):
         torn = tmp_path / "torn.dump"
         torn.write_bytes(content)
-        code, output = op.does("restore_database", torn, "--rehearse")
+        code, output = op.does("restore_database", torn, "--preview")
         assert (code, sentence in output) == (1, True), output
-    code, output = op.does("restore_database", tmp_path / "none.dump", "--rehearse")
+    code, output = op.does("restore_database", tmp_path / "none.dump", "--preview")
     assert (code, "There is no file" in output) == (1, True)
     code, output = op.does("backup_database", "/nowhere/clustertab.dump")
     assert (code, "cannot be written: No such file or directory" in output) == (1, True)
     op.environ["CLUSTERTAB_SECRET_KEYS"] = Fernet.generate_key().decode()
-    code, output = op.does("restore_database", op.file, "--rehearse")
+    code, output = op.does("restore_database", op.file, "--preview")
     assert (code, "none of CLUSTERTAB_SECRET_KEYS is the key that encrypted it" in output) == (1, True), (
         output
     )

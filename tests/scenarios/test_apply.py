@@ -52,10 +52,10 @@ def test_the_second_apply_changes_nothing_and_writes_no_history(op: Op) -> None:
 
 
 def test_a_dry_run_says_the_same_and_keeps_nothing(op: Op) -> None:
-    rehearsed = op.applies(PHILLY, "--dry-run")
-    assert rehearsed[-1] == "This was a rehearsal: nothing was changed."
+    previewed = op.applies(PHILLY, "--dry-run")
+    assert previewed[-1] == "This was a preview: nothing was changed."
     assert (Tenant.objects.count(), Price.objects.count(), Ownership.objects.count()) == (0, 0, 0)
-    assert op.applies(PHILLY) == rehearsed[:-1]
+    assert op.applies(PHILLY) == previewed[:-1]
 
 
 def test_an_edit_is_told_as_before_and_after(op: Op) -> None:

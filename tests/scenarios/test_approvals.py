@@ -212,9 +212,9 @@ def test_a_preview_says_what_would_be_held_for_approval_and_holds_nothing(vision
     a_bound(ApprovalMetric.TOTAL, "3", currency="USD")
     used("2026-06-02 10:00", "2026-06-02 12:00")
 
-    (rehearsed,) = close("2026-06", vision, rehearse=True)
+    (previewed,) = close("2026-06", vision, preview=True)
 
-    assert rehearsed.outcome == "waiting for approval"
+    assert previewed.outcome == "waiting for approval"
     assert not PendingApproval.objects.exists()
     assert not Invoice.objects.filter(state=InvoiceState.PENDING_APPROVAL).exists()
 

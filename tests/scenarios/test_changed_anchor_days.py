@@ -72,7 +72,7 @@ def test_one_close_bills_both_periods_that_begin_in_the_month(lab: Tenant) -> No
 def test_a_dry_run_previews_both_periods_and_keeps_neither(
     lab: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (outcome,) = close("2026-03", lab, on="2026-04-21", rehearse=True)
+    (outcome,) = close("2026-03", lab, on="2026-04-21", preview=True)
     totals = [document.total.text for document in outcome.related_documents]
     assert (outcome.total.text, totals) == ("28.00", ["17.00"])  # type: ignore[union-attr]
     assert outcome.change is not None

@@ -40,7 +40,7 @@ def labs() -> list[Tenant]:
 
 
 def asked(
-    kind: CloseKind = CloseKind.REHEARSAL, *, by: str = "op@cluster.example", accept_incomplete: str = ""
+    kind: CloseKind = CloseKind.PREVIEW, *, by: str = "op@cluster.example", accept_incomplete: str = ""
 ) -> CloseRun:
     return close_runs.request_run(
         month="2026-03", kind=kind, by=by, moment=at(APRIL), accept_incomplete=accept_incomplete
@@ -51,7 +51,7 @@ def stand(run: CloseRun) -> dict[str, int]:
     return {tally.outcome: tally.tenants for tally in close_runs.count_outcomes(run)}
 
 
-def test_a_rehearsal_is_kept_and_nothing_else_is(labs: list[Tenant]) -> None:
+def test_a_preview_is_kept_and_nothing_else_is(labs: list[Tenant]) -> None:
     run = asked()
     assert close_runs.perform_run(run.pk, clock=clock())
 

@@ -106,18 +106,18 @@ def test_case_010_a_second_close_is_a_no_op(vision: Tenant) -> None:
 
 
 def test_case_024_late_usage_before_the_close_is_simply_in_it(vision: Tenant) -> None:
-    close("2026-03", vision, rehearse=True)
+    close("2026-03", vision, preview=True)
     ingest(a_cluster(), a_job(started="2026-03-31 23:00", ended="2026-04-01 00:00"))
 
     assert closed("2026-03", vision).total.text == "4.00"  # type: ignore[union-attr]
 
 
-def test_case_051_056_a_rehearsal_and_a_month_without_use_take_no_number(vision: Tenant) -> None:
+def test_case_051_056_a_preview_and_a_month_without_use_take_no_number(vision: Tenant) -> None:
     a_tenant("idle-lab", plan=Tenant.objects.get().subscriptions.get().plan)
 
-    rehearsed = close("2026-03", rehearse=True)
+    previewed = close("2026-03", preview=True)
 
-    assert [(one.tenant, one.outcome) for one in rehearsed] == [
+    assert [(one.tenant, one.outcome) for one in previewed] == [
         ("idle-lab", "nothing to bill"),
         ("vision-lab", "issued"),
     ]
@@ -129,7 +129,7 @@ def test_case_051_056_a_rehearsal_and_a_month_without_use_take_no_number(vision:
 
     assert [one.number for one in close("2026-03")] == ["", "INV-2026-0001"]
     used_in_april()
-    close("2026-04", rehearse=True)
+    close("2026-04", preview=True)
     assert [one.number for one in close("2026-04")] == ["", "INV-2026-0002"]
 
 

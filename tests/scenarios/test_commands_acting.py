@@ -1,4 +1,4 @@
-"""Op at the shell: rehearsed first, done with --yes, and told in one JSON object for programs."""
+"""Op at the shell: previewed first, done with --yes, and told in one JSON object for programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def told(*command: str) -> dict[str, Any]:
     return answer
 
 
-def test_a_rehearsal_names_its_plan_and_changes_nothing(slurm: StandIn) -> None:
+def test_a_preview_names_its_plan_and_changes_nothing(slurm: StandIn) -> None:
     out, code = said("hold_jobs", "gpu1", "vision")
     plan = told("hold_jobs", "gpu1", "vision")["plan"]
     assert out == (
@@ -68,13 +68,13 @@ def test_with_yes_it_is_done_and_kept_with_who_and_why(slurm: StandIn) -> None:
 
 
 def test_a_program_reads_what_was_done(slurm: StandIn) -> None:
-    rehearsal = told("cancel_job", "gpu1", "12")
-    assert rehearsal["steps"][0]["outcome"] is None
-    done = told("cancel_job", "gpu1", "12", "--yes", "--plan", rehearsal["plan"])
+    preview = told("cancel_job", "gpu1", "12")
+    assert preview["steps"][0]["outcome"] is None
+    done = told("cancel_job", "gpu1", "12", "--yes", "--plan", preview["plan"])
     assert done == {
         "cluster": "gpu1",
         "kind": "cancel",
-        "plan": rehearsal["plan"],
+        "plan": preview["plan"],
         "carried_out": True,
         "steps": [
             {
@@ -89,7 +89,7 @@ def test_a_program_reads_what_was_done(slurm: StandIn) -> None:
     }
 
 
-def test_another_plan_than_the_rehearsed_one_is_refused(slurm: StandIn) -> None:
+def test_another_plan_than_the_previewed_one_is_refused(slurm: StandIn) -> None:
     plan = told("block_account", "gpu1", "vision")["plan"]
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
     with pytest.raises(RefusedError, match="look at it again without --yes"):

@@ -161,7 +161,7 @@ def test_a_file_that_is_no_job_listing_is_refused_whole_with_code_1(gpu1: Cluste
     assert not UsageRecord.objects.exists()
 
 
-def test_a_blocked_close_is_code_1_and_a_rehearsal_shows_no_number(gpu1: Cluster, tmp_path: Path) -> None:
+def test_a_blocked_close_is_code_1_and_a_preview_shows_no_number(gpu1: Cluster, tmp_path: Path) -> None:
     told("import_usage", "gpu1", file(tmp_path, row(1)))
 
     answer, code = told("close_period", "2026-03")
@@ -174,7 +174,7 @@ def test_a_blocked_close_is_code_1_and_a_rehearsal_shows_no_number(gpu1: Cluster
         True, "issued", None, "4.00", 0,
     )  # fmt: skip
     assert said("close_period", "2026-03", "--dry-run", "--accept-incomplete", "gone") == (
-        "Rehearsal of 2026-03: nothing was kept.\n  vision-lab: would be issued $4.00"
+        "Preview of 2026-03: nothing was kept.\n  vision-lab: would be issued $4.00"
     )
     answer, _ = told("close_period", "2026-03", "--accept-incomplete", "the cluster is gone")
     assert answer["tenants"][0]["number"].endswith("-0001")

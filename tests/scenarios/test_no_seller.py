@@ -31,17 +31,17 @@ def lab() -> Tenant:
     return lab
 
 
-def close(lab: Tenant, *, rehearse: bool = False) -> TenantClose:
+def close(lab: Tenant, *, preview: bool = False) -> TenantClose:
     (outcome,) = month_close.close_month(
-        tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), rehearse=rehearse
+        tenants=[lab], year=2026, month=3, moment=at("2026-04-02"), preview=preview
     )
     return outcome
 
 
-@pytest.mark.parametrize("rehearse", [True, False])
-def test_without_a_seller_nothing_is_issued_and_the_rehearsal_says_so(lab: Tenant, *, rehearse: bool) -> None:
+@pytest.mark.parametrize("preview", [True, False])
+def test_without_a_seller_nothing_is_issued_and_the_preview_says_so(lab: Tenant, *, preview: bool) -> None:
     Seller.objects.all().delete()
-    outcome = close(lab, rehearse=rehearse)
+    outcome = close(lab, preview=preview)
     assert outcome.outcome is Outcome.BLOCKED
     assert [block.code for block in outcome.blocks] == ["no-seller"]
     assert outcome.reason == (

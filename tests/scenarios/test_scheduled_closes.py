@@ -104,7 +104,7 @@ def test_nothing_closes_by_itself_unless_somebody_says_so(labs: list[Tenant]) ->
 def test_a_month_is_previewed_on_one_day_and_what_is_ready_issued_on_another(labs: list[Tenant]) -> None:
     scheduled()
     assert beat("2026-04-02 23:59") == []
-    assert beat("2026-04-03 00:00") == [("2026-03", "rehearsal")]
+    assert beat("2026-04-03 00:00") == [("2026-03", "preview")]
     assert not issued()
     (preview,) = mail.outbox
     assert (preview.subject, preview.to) == (
@@ -135,7 +135,7 @@ def test_a_month_is_previewed_on_one_day_and_what_is_ready_issued_on_another(lab
     ApprovalLimit.objects.all().delete()
     assert beat("2026-04-20 09:00") == []  # what waits is for people
     assert len(mail.outbox) == 2
-    assert beat("2026-05-03 09:00") == [("2026-04", "rehearsal")]
+    assert beat("2026-05-03 09:00") == [("2026-04", "preview")]
     prove()
 
 
@@ -227,7 +227,7 @@ def test_two_schedulers_and_workers_at_once_issue_once(
 def test_a_month_that_an_operator_closes_at_this_moment_is_left_to_the_next_hour(labs: list[Tenant]) -> None:
     scheduled(None, 5)
     run = close_runs.request_run(
-        month="2026-03", kind=CloseKind.REHEARSAL, by="op", moment=at("2026-04-05 08:59")
+        month="2026-03", kind=CloseKind.PREVIEW, by="op", moment=at("2026-04-05 08:59")
     )
     assert close_schedules.request_due_runs(moment=at("2026-04-05 09:00")) == []
     assert not ScheduledClose.objects.exists()
@@ -294,10 +294,10 @@ def test_what_comes_next_is_said_without_writing_anything(labs: list[Tenant]) ->
     before = ScheduledClose.objects.count(), labs[0].periods.count()
     coming = close_schedules.list_upcoming(moment=at("2026-04-04 09:00"))
     assert [(str(each.day), each.month, each.kind, each.tenants) for each in coming] == [
-        ("2026-04-03", "2026-03", "rehearsal", 2),
+        ("2026-04-03", "2026-03", "preview", 2),
         ("2026-04-05", "2026-03", "issue", 2),
         ("2026-04-09", "2026-03", "issue", 1),
-        ("2026-05-03", "2026-04", "rehearsal", 2),
+        ("2026-05-03", "2026-04", "preview", 2),
         ("2026-05-05", "2026-04", "issue", 2),
         ("2026-05-09", "2026-04", "issue", 1),
     ]

@@ -156,7 +156,7 @@ def test_what_is_tried_is_what_was_billed_and_what_has_accrued_what_a_close_says
     charges = accrued(tenant=vision, period=june)
     assert charges is not None
     assert ("Racks", Money.of("150.00", "USD")) in charges.terms
-    (outcome,) = close("2026-06", vision, accept="rehearsed", rehearse=True)
+    (outcome,) = close("2026-06", vision, accept="previewed", preview=True)
     assert charges.due == [outcome.total]
 
 

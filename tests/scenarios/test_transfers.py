@@ -222,8 +222,8 @@ def test_a_file_that_is_no_statement_is_refused_in_a_sentence(
         imported(data)
 
 
-def test_a_rehearsal_says_what_would_be_booked_and_keeps_nothing(invoice: Invoice) -> None:
-    done = imported(camt(Line(amount="20.00", text="INV-2026-0001")), rehearse=True)
+def test_a_preview_says_what_would_be_booked_and_keeps_nothing(invoice: Invoice) -> None:
+    done = imported(camt(Line(amount="20.00", text="INV-2026-0001")), preview=True)
     assert [row.state for row in done.rows] == ["booked"]
     assert not Transfer.objects.exists()
     assert stands(invoice)[0] == "due"

@@ -95,7 +95,7 @@ def test_a_top_up_waits_for_open_periods_from_before_it_was_given(voided: bool) 
     if voided:
         closed("2026-03", vision)
         voids.void_invoice(invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=TODAY)
-    close("2026-04", vision, on="2026-05-01", rehearse=True)
+    close("2026-04", vision, on="2026-05-01", preview=True)
     BillingPeriod.objects.exclude(start=at("2026-03-01")).update(closed_at=at("2026-05-01"))
     grants.tend(moment=at("2026-05-02"))
     assert left() == {"R1": 50_00}

@@ -299,11 +299,11 @@ def test_what_is_given_after_the_period_but_before_its_invoice_pays_too() -> Non
     assert invoice_of(vision, "2026-03").prepaid == 80_00
 
 
-def test_closing_again_draws_nothing_more_and_a_rehearsed_close_nothing_at_all() -> None:
+def test_closing_again_draws_nothing_more_and_a_previewed_close_nothing_at_all() -> None:
     cluster, vision, wallet = a_lab()
     top_up(wallet, 50_00)
     used(cluster, 40)
-    close("2026-03", vision, rehearse=True)
+    close("2026-03", vision, preview=True)
     assert not WalletEntry.objects.filter(side="invoice").exists()
     closed("2026-03", vision)
     assert closed("2026-03", vision).outcome == "already issued"

@@ -99,9 +99,9 @@ def march(lab: Tenant) -> BillingPeriod:
     return lab.periods.get(start=builders.at("2026-03-01"))
 
 
-def rehearsed(lab: Tenant, month: str = "2026-03") -> Money:
+def previewed(lab: Tenant, month: str = "2026-03") -> Money:
     """What a close would say, before tax: these tenants pay none."""
-    (outcome,) = stories.close(month, lab, accept="it is only rehearsed", rehearse=True)
+    (outcome,) = stories.close(month, lab, accept="it is only previewed", preview=True)
     assert outcome.total is not None, outcome
     return sum((each.total for each in outcome.related_documents), outcome.total)
 
@@ -120,7 +120,7 @@ def test_what_has_accrued_is_what_a_close_would_say_now(plan: str) -> None:
     cluster, lab = a_lab(PLANS[plan]())
     half_of_march(cluster)
     builders.ingest(cluster, builders.a_job(account="robots", gpu_model="h100", gpus=7))
-    assert shown(lab) == [rehearsed(lab)]
+    assert shown(lab) == [previewed(lab)]
 
 
 def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice() -> None:
@@ -148,7 +148,7 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
         ("Fees billed in advance", "50.00"),
         ("Lines added by hand", "25.00"),
     ]
-    assert charges.due == [rehearsed(lab, "2026-04")]
+    assert charges.due == [previewed(lab, "2026-04")]
     assert charges.due[0].text == "87.00"
     assert not lab.periods.filter(start__gt=april.start).exists()  # looking made no period
 
@@ -167,7 +167,7 @@ def test_fees_of_years_without_use_are_told_and_looking_writes_nothing() -> None
     (_, earlier) = charges.extras[0]
     # Each month the commitment of 1,000.00 and the fee of 50.00, less 10 %.
     assert (charges.extras[0][0], earlier.text) == ("Earlier periods, not billed yet", "69930.00")
-    assert charges.due == [rehearsed(lab)]
+    assert charges.due == [previewed(lab)]
 
 
 def a_lab_since(day: date, version: PlanVersion) -> Tenant:
@@ -237,9 +237,9 @@ def test_too_few_days_tell_no_band_and_still_fewer_no_forecast(monkeypatch: pyte
 def test_case_024_late_usage_before_the_close_refreshes_what_it_would_say() -> None:
     cluster, lab = a_lab(PLANS["graduated"]())
     half_of_march(cluster)
-    assert rehearsed(lab).text == "430.00"  # 100 × 3.00 + 52 × 2.50
+    assert previewed(lab).text == "430.00"  # 100 × 3.00 + 52 × 2.50
     builders.ingest(cluster, builders.a_job(gpus=8, started="2026-03-31 10:00", ended="2026-03-31 11:00"))
-    assert shown(lab) == [rehearsed(lab)] == [Money.from_minor(45_000, "USD")]
+    assert shown(lab) == [previewed(lab)] == [Money.from_minor(45_000, "USD")]
     assert stories.closed("2026-03", lab, accept="late").total == Money.from_minor(45_000, "USD")
 
 

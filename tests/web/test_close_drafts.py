@@ -32,7 +32,7 @@ def house() -> House:
 def test_the_preview_leads_to_the_drafts(house: House) -> None:
     op = signed_in(house.op)
     assert f'href="{DRAFT}"' not in page(house.op, MARCH)
-    post(op, act="rehearsal")
+    post(op, act="preview")
     work()
     assert f'<a href="{DRAFT}">Open draft</a>' in page(house.op, MARCH)
     post(op, act="issue", confirmed="yes")
@@ -94,7 +94,7 @@ def test_what_is_none_is_not_there(house: House) -> None:
 @pytest.mark.django_db
 def test_what_an_xrechnung_lacks_leads_to_where_it_is_entered(house: House) -> None:
     type(house.vision).objects.filter(pk=house.vision.pk).update(buyer_reference="PO 1")
-    post(signed_in(house.op), act="rehearsal")
+    post(signed_in(house.op), act="preview")
     work()
     shown = page(house.op, MARCH)
     text = words(shown)
@@ -116,9 +116,9 @@ def test_the_confirmation_counts_what_stands_beside_invoices(house: House) -> No
         as_of="2026-05-01",
     )
     op = signed_in(house.op)
-    op.post("/operator/close/", {"month": "2026-04", "act": "rehearsal"})
+    op.post("/operator/close/", {"month": "2026-04", "act": "preview"})
     work()
-    april = stories.close("2026-04", rehearse=True)
+    april = stories.close("2026-04", preview=True)
     sums = [
         total.minor
         for one in april

@@ -86,7 +86,7 @@ def test_without_scripts_a_reload_shows_how_far_it_is(live_server: LiveServer) -
     a_month_to_close()
     with chromium() as browser, visit(browser, scripts=False) as seen:
         sign_in(seen.page, f"{live_server.url}{MARCH}")
-        seen.page.click("button[value=rehearsal]")
+        seen.page.click("button[value=preview]")
         seen.page.wait_for_selector("text=waiting for a worker")
         meanwhile(perform)
         seen.page.click("text=Reload to see how far it is.")

@@ -1,4 +1,4 @@
-"""Op closes a month on the page: rehearses, decides what is held for approval, issues, and sees what became of whom."""
+"""Op closes a month on the page: previews, decides what is held for approval, issues, and sees what became of whom."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def house() -> House:
     return a_house(close=False)
 
 
-def test_op_rehearses_issues_and_finds_the_invoices(house: House) -> None:
+def test_op_previews_issues_and_finds_the_invoices(house: House) -> None:
     op = signed_in(house.op)
     assert "No preview yet" in page(house.op, MARCH)
 
-    reply = post(op, act="rehearsal")
+    reply = post(op, act="preview")
     assert "Asked for: a worker begins in a moment." in reply
     assert "Previewing March 2026: waiting for a worker." in reply
     assert "Preview</button>" not in page(house.op, MARCH)
@@ -99,7 +99,7 @@ def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> No
 def test_what_blocks_is_told_with_what_to_do_and_whom_it_stops(house: House) -> None:
     builders.a_tenant("audio-lab", accounts=[(house.cluster, "audio")])
     builders.ingest(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
-    post(signed_in(house.op), act="rehearsal")
+    post(signed_in(house.op), act="preview")
     work()
     text = words(page(house.op, MARCH))
     assert (
@@ -121,7 +121,7 @@ def test_what_differs_from_last_month_is_told(house: House) -> None:
         as_of="2026-05-01",
     )
     client = signed_in(house.op)
-    client.post(PATH, {"month": "2026-04", "act": "rehearsal"})
+    client.post(PATH, {"month": "2026-04", "act": "preview"})
     work()
     text = words(page(house.op, f"{PATH}?month=2026-04"))
     assert (
@@ -134,11 +134,11 @@ def test_what_differs_from_last_month_is_told(house: House) -> None:
 def test_two_operators_at_once_are_told_of_each_other(house: House) -> None:
     other = builders.an_operator("oda@cluster.example")
     post(signed_in(house.op), act="issue", confirmed="yes")
-    assert "op@cluster.example closes 2026-03 at this moment" in post(signed_in(other), act="rehearsal")
+    assert "op@cluster.example closes 2026-03 at this moment" in post(signed_in(other), act="preview")
 
 
 def test_a_part_alone_answers_htmx_and_asks_again_only_while_a_worker_is_at_it(house: House) -> None:
-    post(signed_in(house.op), act="rehearsal")
+    post(signed_in(house.op), act="preview")
     part = page(house.op, MARCH, **{"HX-Request": "true"})
     assert "<html" not in part
     assert 'hx-trigger="every 2s"' in part
@@ -184,7 +184,7 @@ def asked(house: House) -> int:
 
 def test_issuing_asks_first_with_count_and_sum(house: House) -> None:
     op = signed_in(house.op)
-    post(op, act="rehearsal")
+    post(op, act="preview")
     work()
     answer = op.post(PATH, {"month": "2026-03", "act": "issue", "why": "known gap"}, follow=True)
     question = words(answer.content.decode())
@@ -200,7 +200,7 @@ def test_issuing_asks_first_with_count_and_sum(house: House) -> None:
 def test_where_no_tenant_was_ready_the_question_says_so(house: House) -> None:
     Seller.objects.all().delete()
     op = signed_in(house.op)
-    post(op, act="rehearsal")
+    post(op, act="preview")
     work()
     question = words(op.post(PATH, {"month": "2026-03", "act": "issue"}, follow=True).content.decode())
     assert re.search(
@@ -209,7 +209,7 @@ def test_where_no_tenant_was_ready_the_question_says_so(house: House) -> None:
     )
 
 
-def test_issuing_unseen_says_that_the_month_was_not_rehearsed(house: House) -> None:
+def test_issuing_unseen_says_that_the_month_was_not_previewed(house: House) -> None:
     answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
     question = words(answer.content.decode())
     assert (
@@ -220,7 +220,7 @@ def test_issuing_unseen_says_that_the_month_was_not_rehearsed(house: House) -> N
 
 def test_without_a_seller_the_page_leads_to_where_it_is_entered(house: House) -> None:
     Seller.objects.all().delete()
-    post(signed_in(house.op), act="rehearsal")
+    post(signed_in(house.op), act="preview")
     work()
     shown = page(house.op, MARCH)
     text = words(shown)

@@ -107,7 +107,7 @@ class ClosePage:
     later: str
     months: tuple[Option, ...]
     run: str  # what was asked for last, by whom and when; "" for nothing yet
-    rehearsed: bool
+    previewed: bool
     busy: bool
     progress: str
     done: int

@@ -10,479 +10,113 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     initial = True
 
     dependencies = [
-        ("auth", "__first__"),
-        ("clusters", "0001_initial"),
+        ('auth', '__first__'),
+        ('clusters', '0001_initial'),
     ]
 
     operations = [
         portal.schema.operations.CreateModels(
             tables=[
                 migrations.CreateModel(
-                    name="User",
+                    name='User',
                     fields=[
-                        (
-                            "id",
-                            models.BigAutoField(
-                                auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                            ),
-                        ),
-                        ("password", models.CharField(max_length=128, verbose_name="password")),
-                        (
-                            "last_login",
-                            models.DateTimeField(blank=True, null=True, verbose_name="last login"),
-                        ),
-                        (
-                            "is_superuser",
-                            models.BooleanField(
-                                default=False,
-                                help_text="Designates that this user has all permissions without explicitly assigning them.",
-                                verbose_name="superuser status",
-                            ),
-                        ),
-                        (
-                            "first_name",
-                            models.CharField(blank=True, max_length=150, verbose_name="first name"),
-                        ),
-                        ("last_name", models.CharField(blank=True, max_length=150, verbose_name="last name")),
-                        (
-                            "is_staff",
-                            models.BooleanField(
-                                default=False,
-                                help_text="Designates whether the user can log into this admin site.",
-                                verbose_name="staff status",
-                            ),
-                        ),
-                        (
-                            "is_active",
-                            models.BooleanField(
-                                default=True,
-                                help_text="Designates whether this user should be treated as active. Unselect this instead of deleting accounts.",
-                                verbose_name="active",
-                            ),
-                        ),
-                        (
-                            "date_joined",
-                            models.DateTimeField(
-                                default=django.utils.timezone.now, verbose_name="date joined"
-                            ),
-                        ),
-                        (
-                            "email",
-                            models.EmailField(max_length=254, unique=True, verbose_name="e-mail address"),
-                        ),
-                        (
-                            "groups",
-                            models.ManyToManyField(
-                                blank=True,
-                                help_text="The groups this user belongs to. A user will get all permissions granted to each of their groups.",
-                                related_name="user_set",
-                                related_query_name="user",
-                                to="auth.group",
-                                verbose_name="groups",
-                            ),
-                        ),
-                        (
-                            "user_permissions",
-                            models.ManyToManyField(
-                                blank=True,
-                                help_text="Specific permissions for this user.",
-                                related_name="user_set",
-                                related_query_name="user",
-                                to="auth.permission",
-                                verbose_name="user permissions",
-                            ),
-                        ),
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('password', models.CharField(max_length=128, verbose_name='password')),
+                        ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
+                        ('is_superuser', models.BooleanField(default=False, help_text='Designates that this user has all permissions without explicitly assigning them.', verbose_name='superuser status')),
+                        ('first_name', models.CharField(blank=True, max_length=150, verbose_name='first name')),
+                        ('last_name', models.CharField(blank=True, max_length=150, verbose_name='last name')),
+                        ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
+                        ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
+                        ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
+                        ('email', models.EmailField(max_length=254, unique=True, verbose_name='e-mail address')),
+                        ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
+                        ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
                     ],
                     options={
-                        "verbose_name": "user",
-                        "verbose_name_plural": "users",
-                        "abstract": False,
-                        "indexes": [],
-                        "constraints": [],
+                        'verbose_name': 'user',
+                        'verbose_name_plural': 'users',
+                        'abstract': False,
+                        'indexes': [],
+                        'constraints': [],
                     },
                     managers=[
-                        ("objects", portal.core.tenants.models.UserManager()),
+                        ('objects', portal.core.tenants.models.UserManager()),
                     ],
                 ),
                 migrations.CreateModel(
-                    name="Tenant",
+                    name='Tenant',
                     fields=[
-                        (
-                            "id",
-                            models.BigAutoField(
-                                auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                            ),
-                        ),
-                        ("slug", models.SlugField(help_text="Slug; never changes.", unique=True)),
-                        ("name", models.CharField(help_text="As it stands on invoices.", max_length=200)),
-                        (
-                            "timezone",
-                            models.CharField(
-                                default="UTC",
-                                help_text="IANA zone of its billing periods.",
-                                max_length=64,
-                                validators=[portal.core.tenants.models.validate_zone],
-                            ),
-                        ),
-                        (
-                            "anchor_day",
-                            models.PositiveSmallIntegerField(
-                                default=1,
-                                help_text="Day of the month on which its periods start; 31 means the last day.",
-                                validators=[
-                                    django.core.validators.MinValueValidator(1),
-                                    django.core.validators.MaxValueValidator(31),
-                                ],
-                            ),
-                        ),
-                        (
-                            "address",
-                            models.TextField(
-                                blank=True,
-                                help_text="Postal address, line by line: without post code and city where they stand below.",
-                            ),
-                        ),
-                        ("postcode", models.CharField(blank=True, max_length=20, verbose_name="post code")),
-                        ("city", models.CharField(blank=True, max_length=100)),
-                        ("vat_id", models.CharField(blank=True, max_length=40, verbose_name="VAT id")),
-                        (
-                            "email",
-                            models.EmailField(blank=True, max_length=254, verbose_name="billing e-mail"),
-                        ),
-                        (
-                            "electronic_address",
-                            models.CharField(
-                                blank=True,
-                                help_text="Where it takes e-invoices, as scheme:identifier, such as 0204:991-01234-44; empty: by its e-mail.",
-                                max_length=100,
-                                validators=[portal.core.tenants.electronic_address.electronic_address],
-                            ),
-                        ),
-                        (
-                            "buyer_reference",
-                            models.CharField(
-                                blank=True,
-                                help_text="What the buyer routes its invoices by; of a public buyer in Germany its Leitweg-ID. With one, its e-invoices are XRechnungen.",
-                                max_length=100,
-                                validators=[portal.core.tenants.electronic_address.buyer_reference],
-                            ),
-                        ),
-                        ("purchase_order", models.CharField(blank=True, max_length=100)),
-                        (
-                            "tax_rate",
-                            models.DecimalField(
-                                decimal_places=3,
-                                default=0,
-                                help_text="Per cent.",
-                                max_digits=6,
-                                validators=[django.core.validators.MinValueValidator(0)],
-                            ),
-                        ),
-                        (
-                            "country",
-                            models.CharField(
-                                blank=True,
-                                help_text="ISO 3166-1, two letters: DE, US.",
-                                max_length=2,
-                                validators=[
-                                    django.core.validators.RegexValidator(
-                                        "^[A-Z]{2}$", "write the two letters of ISO 3166-1, such as DE or US."
-                                    )
-                                ],
-                            ),
-                        ),
-                        (
-                            "region",
-                            models.CharField(
-                                blank=True,
-                                help_text="Where the tax depends on it: CA for California.",
-                                max_length=10,
-                                verbose_name="state",
-                            ),
-                        ),
-                        (
-                            "tax_treatment",
-                            models.CharField(
-                                blank=True,
-                                choices=[
-                                    ("", "At the tax rate given here"),
-                                    (
-                                        "by-country",
-                                        "By the countries of seller and tenant, and their VAT ids",
-                                    ),
-                                    ("reverse-charge", "Reverse charge"),
-                                    ("exempt", "Exempt, for the reason given here"),
-                                    ("outside", "Outside the scope of tax"),
-                                ],
-                                max_length=14,
-                            ),
-                        ),
-                        (
-                            "tax_category",
-                            models.SlugField(
-                                default="standard",
-                                help_text="Of the rates that its country has.",
-                                max_length=30,
-                            ),
-                        ),
-                        (
-                            "tax_reason",
-                            models.CharField(
-                                blank=True,
-                                help_text="Stands on invoices: why no tax is charged, with the law.",
-                                max_length=300,
-                            ),
-                        ),
-                        ("payment_terms_days", models.PositiveSmallIntegerField(default=14)),
-                        (
-                            "corrections",
-                            models.CharField(
-                                blank=True,
-                                choices=[
-                                    ("next-invoice", "On the next invoice"),
-                                    (
-                                        "credit-note",
-                                        "What was too much on a credit note, what was missing on the next invoice",
-                                    ),
-                                    (
-                                        "own-invoice",
-                                        "What was too much on a credit note, what was missing on an invoice of its own",
-                                    ),
-                                ],
-                                help_text="Empty: as the seller does.",
-                                max_length=12,
-                            ),
-                        ),
-                        (
-                            "zero_invoices",
-                            models.CharField(
-                                blank=True,
-                                choices=[
-                                    ("skip", "No invoice"),
-                                    ("issue", "An invoice of nothing, which is paid at once"),
-                                ],
-                                help_text="Empty: as the seller does.",
-                                max_length=5,
-                            ),
-                        ),
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('slug', models.SlugField(help_text='Slug; never changes.', unique=True)),
+                        ('name', models.CharField(help_text='As it stands on invoices.', max_length=200)),
+                        ('timezone', models.CharField(default='UTC', help_text='IANA zone of its billing periods.', max_length=64, validators=[portal.core.tenants.models.validate_zone])),
+                        ('anchor_day', models.PositiveSmallIntegerField(default=1, help_text='Day of the month on which its periods start; 31 means the last day.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(31)])),
+                        ('address', models.TextField(blank=True, help_text='Postal address, line by line: without post code and city where they stand below.')),
+                        ('postcode', models.CharField(blank=True, max_length=20, verbose_name='post code')),
+                        ('city', models.CharField(blank=True, max_length=100)),
+                        ('vat_id', models.CharField(blank=True, max_length=40, verbose_name='VAT id')),
+                        ('email', models.EmailField(blank=True, max_length=254, verbose_name='billing e-mail')),
+                        ('electronic_address', models.CharField(blank=True, help_text='Where it takes e-invoices, as scheme:identifier, such as 0204:991-01234-44; empty: by its e-mail.', max_length=100, validators=[portal.core.tenants.electronic_address.electronic_address])),
+                        ('buyer_reference', models.CharField(blank=True, help_text='What the buyer routes its invoices by; of a public buyer in Germany its Leitweg-ID. With one, its e-invoices are XRechnungen.', max_length=100, validators=[portal.core.tenants.electronic_address.buyer_reference])),
+                        ('purchase_order', models.CharField(blank=True, max_length=100)),
+                        ('tax_rate', models.DecimalField(decimal_places=3, default=0, help_text='Per cent.', max_digits=6, validators=[django.core.validators.MinValueValidator(0)])),
+                        ('country', models.CharField(blank=True, help_text='ISO 3166-1, two letters: DE, US.', max_length=2, validators=[django.core.validators.RegexValidator('^[A-Z]{2}$', 'write the two letters of ISO 3166-1, such as DE or US.')])),
+                        ('region', models.CharField(blank=True, help_text='Where the tax depends on it: CA for California.', max_length=10, verbose_name='state')),
+                        ('tax_treatment', models.CharField(blank=True, choices=[('', 'At the tax rate given here'), ('by-country', 'By the countries of seller and tenant, and their VAT ids'), ('reverse-charge', 'Reverse charge'), ('exempt', 'Exempt, for the reason given here'), ('outside', 'Outside the scope of tax')], max_length=14)),
+                        ('tax_category', models.SlugField(default='standard', help_text='Of the rates that its country has.', max_length=30)),
+                        ('tax_reason', models.CharField(blank=True, help_text='Stands on invoices: why no tax is charged, with the law.', max_length=300)),
+                        ('payment_terms_days', models.PositiveSmallIntegerField(default=14)),
+                        ('corrections', models.CharField(blank=True, choices=[('next-invoice', 'On the next invoice'), ('credit-note', 'What was too much on a credit note, what was missing on the next invoice'), ('own-invoice', 'What was too much on a credit note, what was missing on an invoice of its own')], help_text='Empty: as the seller does.', max_length=12)),
+                        ('zero_invoices', models.CharField(blank=True, choices=[('skip', 'No invoice'), ('issue', 'An invoice of nothing, which is paid at once')], help_text='Empty: as the seller does.', max_length=5)),
                     ],
                     options={
-                        "constraints": [
-                            models.CheckConstraint(
-                                condition=models.Q(("zero_invoices__in", ["", "skip", "issue"])),
-                                name="tenant_zero_invoices_are_known",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(
-                                    ("country", ""), ("country__regex", "^[A-Z]{2}$"), _connector="OR"
-                                ),
-                                name="tenant_country_is_two_letters",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(
-                                    ("electronic_address", ""),
-                                    ("electronic_address__regex", "^[0-9A-Z]+:\\S+$"),
-                                    _connector="OR",
-                                ),
-                                name="tenant_electronic_address_has_a_scheme",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(
-                                    (
-                                        "tax_treatment__in",
-                                        ["", "by-country", "reverse-charge", "exempt", "outside"],
-                                    )
-                                ),
-                                name="tenant_tax_treatment_is_known",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(
-                                    models.Q(("tax_treatment", "exempt"), _negated=True),
-                                    models.Q(("tax_reason", ""), _negated=True),
-                                    _connector="OR",
-                                ),
-                                name="tenant_exemption_says_why",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(
-                                    models.Q(("tax_treatment", "reverse-charge"), _negated=True),
-                                    models.Q(
-                                        models.Q(("country", ""), _negated=True),
-                                        models.Q(("vat_id", ""), _negated=True),
-                                    ),
-                                    _connector="OR",
-                                ),
-                                name="tenant_of_reverse_charge_has_country_and_vat_id",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(("anchor_day__range", (1, 31))),
-                                name="tenant_anchor_is_a_day",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(("tax_rate__range", (0, 100))),
-                                name="tenant_tax_is_a_percentage",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(
-                                    ("corrections__in", ["", "next-invoice", "credit-note", "own-invoice"])
-                                ),
-                                name="tenant_corrections_are_known",
-                            ),
-                        ],
-                        "indexes": [],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('zero_invoices__in', ['', 'skip', 'issue'])), name='tenant_zero_invoices_are_known'), models.CheckConstraint(condition=models.Q(('country', ''), ('country__regex', '^[A-Z]{2}$'), _connector='OR'), name='tenant_country_is_two_letters'), models.CheckConstraint(condition=models.Q(('electronic_address', ''), ('electronic_address__regex', '^[0-9A-Z]+:\\S+$'), _connector='OR'), name='tenant_electronic_address_has_a_scheme'), models.CheckConstraint(condition=models.Q(('tax_treatment__in', ['', 'by-country', 'reverse-charge', 'exempt', 'outside'])), name='tenant_tax_treatment_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('tax_treatment', 'exempt'), _negated=True), models.Q(('tax_reason', ''), _negated=True), _connector='OR'), name='tenant_exemption_says_why'), models.CheckConstraint(condition=models.Q(models.Q(('tax_treatment', 'reverse-charge'), _negated=True), models.Q(models.Q(('country', ''), _negated=True), models.Q(('vat_id', ''), _negated=True)), _connector='OR'), name='tenant_of_reverse_charge_has_country_and_vat_id'), models.CheckConstraint(condition=models.Q(('anchor_day__range', (1, 31))), name='tenant_anchor_is_a_day'), models.CheckConstraint(condition=models.Q(('tax_rate__range', (0, 100))), name='tenant_tax_is_a_percentage'), models.CheckConstraint(condition=models.Q(('corrections__in', ['', 'next-invoice', 'credit-note', 'own-invoice'])), name='tenant_corrections_are_known')],
+                        'indexes': [],
                     },
                 ),
                 migrations.CreateModel(
-                    name="Project",
+                    name='Project',
                     fields=[
-                        (
-                            "id",
-                            models.BigAutoField(
-                                auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                            ),
-                        ),
-                        (
-                            "tenant",
-                            models.ForeignKey(
-                                on_delete=django.db.models.deletion.PROTECT,
-                                related_name="projects",
-                                to="tenants.tenant",
-                            ),
-                        ),
-                        ("name", models.CharField(max_length=200)),
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='projects', to='tenants.tenant')),
+                        ('name', models.CharField(max_length=200)),
                     ],
                     options={
-                        "constraints": [
-                            models.UniqueConstraint(
-                                fields=("tenant", "name"), name="project_is_named_once_per_tenant"
-                            )
-                        ],
-                        "indexes": [],
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'name'), name='project_is_named_once_per_tenant')],
+                        'indexes': [],
                     },
                 ),
                 migrations.CreateModel(
-                    name="Membership",
+                    name='Membership',
                     fields=[
-                        (
-                            "id",
-                            models.BigAutoField(
-                                auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                            ),
-                        ),
-                        (
-                            "user",
-                            models.ForeignKey(
-                                on_delete=django.db.models.deletion.CASCADE,
-                                related_name="memberships",
-                                to=settings.AUTH_USER_MODEL,
-                            ),
-                        ),
-                        (
-                            "tenant",
-                            models.ForeignKey(
-                                on_delete=django.db.models.deletion.CASCADE,
-                                related_name="memberships",
-                                to="tenants.tenant",
-                            ),
-                        ),
-                        (
-                            "role",
-                            models.CharField(
-                                choices=[
-                                    ("owner", "Owner: everything, people included"),
-                                    ("billing", "Billing: invoices and payment"),
-                                    ("member", "Member: usage and its cost"),
-                                ],
-                                default="member",
-                                max_length=10,
-                            ),
-                        ),
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='tenants.tenant')),
+                        ('role', models.CharField(choices=[('owner', 'Owner: everything, people included'), ('billing', 'Billing: invoices and payment'), ('member', 'Member: usage and its cost')], default='member', max_length=10)),
                     ],
                     options={
-                        "constraints": [
-                            models.UniqueConstraint(
-                                fields=("user", "tenant"), name="membership_is_held_once"
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(("role__in", ["owner", "billing", "member"])),
-                                name="membership_role_is_known",
-                            ),
-                        ],
-                        "indexes": [],
+                        'constraints': [models.UniqueConstraint(fields=('user', 'tenant'), name='membership_is_held_once'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'member'])), name='membership_role_is_known')],
+                        'indexes': [],
                     },
                 ),
                 migrations.CreateModel(
-                    name="Ownership",
+                    name='Ownership',
                     fields=[
-                        (
-                            "id",
-                            models.BigAutoField(
-                                auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                            ),
-                        ),
-                        (
-                            "account",
-                            models.ForeignKey(
-                                on_delete=django.db.models.deletion.PROTECT,
-                                related_name="ownerships",
-                                to="clusters.account",
-                            ),
-                        ),
-                        (
-                            "tenant",
-                            models.ForeignKey(
-                                on_delete=django.db.models.deletion.PROTECT,
-                                related_name="ownerships",
-                                to="tenants.tenant",
-                            ),
-                        ),
-                        (
-                            "project",
-                            models.ForeignKey(
-                                on_delete=django.db.models.deletion.PROTECT,
-                                related_name="+",
-                                to="tenants.project",
-                            ),
-                        ),
-                        ("since", models.DateTimeField(blank=True, null=True)),
-                        ("until", models.DateTimeField(blank=True, null=True)),
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='ownerships', to='clusters.account')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='ownerships', to='tenants.tenant')),
+                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                        ('since', models.DateTimeField(blank=True, null=True)),
+                        ('until', models.DateTimeField(blank=True, null=True)),
                     ],
                     options={
-                        "constraints": [
-                            django.contrib.postgres.constraints.ExclusionConstraint(
-                                expressions=[
-                                    (
-                                        models.Func(
-                                            models.F("account"),
-                                            models.F("account"),
-                                            models.Value("[]"),
-                                            function="int8range",
-                                        ),
-                                        "&&",
-                                    ),
-                                    (
-                                        models.Func(
-                                            "since", "until", models.Value("[)"), function="tstzrange"
-                                        ),
-                                        "&&",
-                                    ),
-                                ],
-                                name="account_has_one_owner_at_a_time",
-                            ),
-                            models.CheckConstraint(
-                                condition=models.Q(
-                                    ("since__isnull", True),
-                                    ("until__isnull", True),
-                                    ("until__gt", models.F("since")),
-                                    _connector="OR",
-                                ),
-                                name="ownership_ends_after_it_starts",
-                            ),
-                        ],
-                        "indexes": [],
+                        'constraints': [django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(models.Func(models.F('account'), models.F('account'), models.Value('[]'), function='int8range'), '&&'), (models.Func('since', 'until', models.Value('[)'), function='tstzrange'), '&&')], name='account_has_one_owner_at_a_time'), models.CheckConstraint(condition=models.Q(('since__isnull', True), ('until__isnull', True), ('until__gt', models.F('since')), _connector='OR'), name='ownership_ends_after_it_starts')],
+                        'indexes': [],
                     },
                 ),
             ],

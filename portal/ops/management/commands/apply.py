@@ -30,7 +30,7 @@ class Command(OperatorCommand):
                 acting_as(f"apply {path.name}", through=f"file {path.name}"),
                 Progress("Usage rated again") as progress,
             ):
-                applied = apply(file=parse(text), rehearse=dry_run, progress=progress.add)
+                applied = apply(file=parse(text), preview=dry_run, progress=progress.add)
         except ConfigError as error:
             raise BadInputError(*error.sentences, "Nothing was changed.") from error
         return Answer(data(applied, dry_run=dry_run), text_of(applied, dry_run=dry_run))
@@ -67,7 +67,7 @@ def text_of(applied: Applied, *, dry_run: bool) -> str:
     if applied.rated_accounts:
         lines.append(f"Usage rated again: {_counted(applied.rated_accounts, 'account')}.")
     if dry_run:
-        lines.append("This was a rehearsal: nothing was changed.")
+        lines.append("This was a preview: nothing was changed.")
     return "\n".join(lines)
 
 

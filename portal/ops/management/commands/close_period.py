@@ -56,21 +56,21 @@ class Command(OperatorCommand):
             raise BadInputError("--as-of lies in the future; a period is closed after it has ended.")
         if not options["dry_run"] and self.asks(yes=options["yes"]):
             self.confirm(
-                _question(options["month"], _closed(tenants, year, month, at, options, rehearse=True))
+                _question(options["month"], _closed(tenants, year, month, at, options, preview=True))
             )
-        closed = _closed(tenants, year, month, at, options, rehearse=options["dry_run"])
+        closed = _closed(tenants, year, month, at, options, preview=options["dry_run"])
         if options["notify"] and not options["dry_run"]:
             issue_notices.resend_documents(numbers=_numbers(closed), moment=now)
-        return _answer(options["month"], closed, rehearsed=options["dry_run"])
+        return _answer(options["month"], closed, previewed=options["dry_run"])
 
 
 def _closed(
-    tenants: list[Tenant], year: int, month: int, at: datetime, options: Mapping[str, Any], *, rehearse: bool
+    tenants: list[Tenant], year: int, month: int, at: datetime, options: Mapping[str, Any], *, preview: bool
 ) -> list[TenantClose]:
     why = options["accept_incomplete"]
     with (
         acting_as("close_period", why=why),
-        Progress("Tenants rehearsed" if rehearse else "Tenants closed", total=len(tenants)) as progress,
+        Progress("Tenants previewed" if preview else "Tenants closed", total=len(tenants)) as progress,
     ):
         return list(
             month_close.close_month(
@@ -79,7 +79,7 @@ def _closed(
                 month=month,
                 moment=at,
                 accept_incomplete=why,
-                rehearse=rehearse,
+                preview=preview,
                 progress=lambda _: progress.add(1),
                 now=datetime.now(UTC),
             )
@@ -96,12 +96,12 @@ def _numbers(closed: list[TenantClose]) -> list[str]:
     ]
 
 
-def _question(month: str, rehearsed: list[TenantClose]) -> str:
+def _question(month: str, previewed: list[TenantClose]) -> str:
     """How many tenants have documents, and what they come to by currency."""
     done = {Outcome.ISSUED, Outcome.CORRECTED}
     # Of one that is stuck another period of the month may stand beside.
     ready = [
-        one for one in rehearsed if one.outcome in done or (one.outcome in STUCK and one.related_documents)
+        one for one in previewed if one.outcome in done or (one.outcome in STUCK and one.related_documents)
     ]
     amounts: dict[str, Money] = {}
     for one in ready:
@@ -115,9 +115,9 @@ def _question(month: str, rehearsed: list[TenantClose]) -> str:
     come_to = (
         ", ".join(f"{amount.text} {currency}" for currency, amount in sorted(amounts.items())) or "nothing"
     )
-    stuck = sum(one.outcome in STUCK for one in rehearsed)
+    stuck = sum(one.outcome in STUCK for one in previewed)
     blocked = f" {stuck} blocked or waiting and skipped." if stuck else ""
-    return f"{month}: {len(ready)} of {len(rehearsed)} tenants have invoices, {come_to} in all.{blocked} Issue them?"
+    return f"{month}: {len(ready)} of {len(previewed)} tenants have invoices, {come_to} in all.{blocked} Issue them?"
 
 
 def _tenants(slugs: list[str] | None) -> list[Tenant]:
@@ -131,12 +131,12 @@ def _tenants(slugs: list[str] | None) -> list[Tenant]:
     return matches
 
 
-def _answer(month: str, closed: list[TenantClose], *, rehearsed: bool) -> Answer:
+def _answer(month: str, closed: list[TenantClose], *, previewed: bool) -> Answer:
     data = {
         "month": month,
-        "dry_run": rehearsed,
-        "tenants": [close_summary.to_json(one, rehearsed=rehearsed) for one in closed],
+        "dry_run": previewed,
+        "tenants": [close_summary.to_json(one, previewed=previewed) for one in closed],
     }
-    head = f"Rehearsal of {month}: nothing was kept." if rehearsed else f"Close of {month}:"
-    lines = [head, *close_summary.to_lines(closed, rehearsed=rehearsed)]
+    head = f"Preview of {month}: nothing was kept." if previewed else f"Close of {month}:"
+    lines = [head, *close_summary.to_lines(closed, previewed=previewed)]
     return Answer(data, "\n".join(lines), 1 if any(one.outcome in STUCK for one in closed) else 0)

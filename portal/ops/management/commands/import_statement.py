@@ -67,9 +67,9 @@ class Command(OperatorCommand):
                 by="import_statement",
                 moment=datetime.now(UTC).replace(microsecond=0),
                 options=_read_options(options),
-                rehearse=options["dry_run"],
+                preview=options["dry_run"],
             )
-        return Answer(_data(done, rehearsed=options["dry_run"]), sentence(done, rehearsed=options["dry_run"]))
+        return Answer(_data(done, previewed=options["dry_run"]), sentence(done, previewed=options["dry_run"]))
 
 
 def _read_options(options: dict[str, Any]) -> ReadOptions:
@@ -85,9 +85,9 @@ def _read_options(options: dict[str, Any]) -> ReadOptions:
     )
 
 
-def _data(done: ImportResult, *, rehearsed: bool) -> dict[str, Any]:
+def _data(done: ImportResult, *, previewed: bool) -> dict[str, Any]:
     return {
-        "dry_run": rehearsed,
+        "dry_run": previewed,
         "statements": [
             {
                 "account": row.account,
@@ -119,7 +119,7 @@ def _data(done: ImportResult, *, rehearsed: bool) -> dict[str, Any]:
     }
 
 
-def sentence(done: ImportResult, *, rehearsed: bool = False) -> str:
+def sentence(done: ImportResult, *, previewed: bool = False) -> str:
     """What came of a file, in words."""
     count = done.states
     parts = [
@@ -140,7 +140,7 @@ def sentence(done: ImportResult, *, rehearsed: bool = False) -> str:
         parts.append(f"{', '.join(unchecked)} not checked by balances")
     if pending := sum(row.pending for row in done.statements):
         parts.append(f"{pending} not booked by the bank yet")
-    return ("Nothing was kept; it would be: " if rehearsed else "") + "; ".join(parts) + "."
+    return ("Nothing was kept; it would be: " if previewed else "") + "; ".join(parts) + "."
 
 
 def _text(minor: int | None, currency: str) -> str | None:

@@ -1,4 +1,4 @@
-"""`restore_database FILE`: a backup into an empty database, or a rehearsal of that beside the present one; proved."""
+"""`restore_database FILE`: a backup into an empty database, or a preview of that beside the present one; proved."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Command(OperatorCommand):
             help="an empty database and its owner; DATABASE_URL where left out",
         )
         where.add_argument(
-            "--rehearse", action="store_true", help="into a second database, which is dropped afterwards"
+            "--preview", action="store_true", help="into a second database, which is dropped afterwards"
         )
 
-    def answer(self, *, file: Path, into: str, rehearse: bool, **_: Any) -> Answer:
+    def answer(self, *, file: Path, into: str, preview: bool, **_: Any) -> Answer:
         if into:
             return _restored(into, into, file, stays=True)
         url, name = settings.DATABASE_URL, backups.name_of(settings.DATABASE_URL)
         owner = backups.with_name(settings.DATABASE_OWNER_URL, name)
-        if rehearse:
+        if preview:
             with backups.scratch_database(owner) as second:
                 url, owner = backups.with_name(url, second), backups.with_name(owner, second)
                 return _restored(url, owner, file, stays=False)

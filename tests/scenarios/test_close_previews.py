@@ -1,4 +1,4 @@
-"""Op rehearses a close: what differs from last month, and all that is in whose way."""
+"""Op previews a close: what differs from last month, and all that is in whose way."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def printed(capsys: pytest.CaptureFixture[str], code: int, **options: object) ->
     return capsys.readouterr().out
 
 
-def test_a_rehearsal_says_what_differs_from_last_month_in_all_and_by_line(
+def test_a_preview_says_what_differs_from_last_month_in_all_and_by_line(
     vision: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert printed(capsys, 0).splitlines() == [
-        "Rehearsal of 2026-04: nothing was kept.",
+        "Preview of 2026-04: nothing was kept.",
         "  vision-lab: would be issued $6.60 ($0.00, 0 % on March 2026)",
         "      Thesis, GPU time: $2.00 -> $0.00 (-$2.00, -100 %)",
         "      vision, GPU time: $4.00 -> $6.00 (+$2.00, +50 %)",
@@ -116,9 +116,9 @@ def test_all_that_is_in_the_way_is_told_by_what_stops_whom(
 
 def test_corrections_of_earlier_months_are_one_line_of_what_differs(vision: Tenant) -> None:
     ingest(a_cluster(), a_job(started="2026-03-05 10:00", ended="2026-03-05 11:00"))
-    (rehearsed,) = close("2026-04", vision, rehearse=True)
-    assert rehearsed.change is not None
-    assert [(name, pair.difference.text, pair.percent) for name, pair in rehearsed.change.lines.items()] == [
+    (previewed,) = close("2026-04", vision, preview=True)
+    assert previewed.change is not None
+    assert [(name, pair.difference.text, pair.percent) for name, pair in previewed.change.lines.items()] == [
         (("", "Corrections of earlier periods"), "2.00", ""),
         (("Thesis", "GPU time"), "-2.00", "-100"),
         (("vision", "GPU time"), "2.00", "+50"),
