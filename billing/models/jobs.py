@@ -92,7 +92,7 @@ class RatedJob(JobDescription):
 
     class Meta:
         indexes: ClassVar = [
-            # What the costliest jobs of a period are sorted by lies in the index: a large tenant has
+            # What the most expensive jobs of a period are sorted by lies in the index: a large tenant has
             # a hundred thousand of them, of which eight are read.
             models.Index(
                 fields=["tenant", "-shown_at", "-record_id"],

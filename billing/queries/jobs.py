@@ -140,7 +140,7 @@ def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list
     return costed(tenant, page.rows), page.next
 
 
-def costliest(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
+def top_jobs(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
     """The jobs that ran in the period and have cost most in all. Two queries."""
     start, end = _seconds(period)
     jobs = RatedJob.objects.filter(tenant=tenant).order_by("-cost_rank", "-gpu_units", "-record_id")

@@ -24,7 +24,7 @@ from billing.rules.money import Money, split
 from portal.core.tenants.models import Tenant
 
 SERIES = 7  # projects that a chart tells apart; the others are one
-COSTLIEST = 8  # jobs
+TOP_JOBS = 8  # jobs
 DAY = timedelta(days=1)
 DAYS_BEFORE = timedelta(days=LAST)  # by which a forecast may have to look back beyond the period
 
@@ -97,7 +97,7 @@ class Overview:
     before: Elapsed | None  # the same days of the period before, unless charged in another currency
     before_period: BillingPeriod | None
     started: int  # jobs
-    costliest: list[Job]
+    top_jobs: list[Job]
     balances: list[tuple[str, int, int]]  # of wallets: unit, sum, how many
     open: invoices.Open  # of any period
     owed_back: invoices.OwedBack  # of any period
@@ -162,7 +162,7 @@ def overview(
         before=_elapsed(day for day in days if begun <= day.day < elapsed_end) if comparable else None,
         before_period=before,
         started=jobs.count(tenant, period),
-        costliest=jobs.costliest(tenant, period, limit=COSTLIEST),
+        top_jobs=jobs.top_jobs(tenant, period, limit=TOP_JOBS),
         balances=wallets.balances(tenant),
         open=to_pay,
         owed_back=owed_back,

@@ -105,7 +105,7 @@ FROM shown WHERE gpu GROUP BY key, subkey, verdict, currency
 UNION ALL
 SELECT 'all', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(DISTINCT record_id), NULL FROM piece WHERE gpu
 
--- name: COSTLIEST
+-- name: TOP_JOBS
 -- (key, subkey, currency, record, place, price, share_den, units × seconds × share_num) of a group's most expensive jobs.
 WITH piece AS MATERIALIZED (
     SELECT p.*, CASE %(by)s WHEN 'tenant' THEN p.tenant_id::text WHEN 'project' THEN p.tenant_id::text
@@ -122,11 +122,11 @@ WITH piece AS MATERIALIZED (
 SELECT k.key, k.subkey, k.currency, k.record_id, k.place, p.price_id, p.share_den, sum(p.held * p.share_num)
 FROM ranked k JOIN piece p ON p.record_id = k.record_id AND p.currency = k.currency
     AND p.key IS NOT DISTINCT FROM k.key AND p.subkey IS NOT DISTINCT FROM k.subkey
-WHERE k.place <= %(costliest)s AND p.gpu AND p.verdict = 'charged'
+WHERE k.place <= %(top_jobs)s AND p.gpu AND p.verdict = 'charged'
 GROUP BY k.key, k.subkey, k.currency, k.record_id, k.place, p.price_id, p.share_den
 ORDER BY k.place
 
--- name: COSTLIEST_OWN
+-- name: TOP_JOBS_OWN
 WITH piece AS MATERIALIZED (
     SELECT p.*, CASE %(by)s WHEN 'tenant' THEN p.tenant_id::text WHEN 'project' THEN p.tenant_id::text
                             WHEN 'namespace' THEN p.cluster WHEN 'model' THEN p.gpu_model WHEN 'user' THEN p."user"
@@ -142,7 +142,7 @@ WITH piece AS MATERIALIZED (
 SELECT k.key, k.subkey, k.currency, k.record_id, k.place, p.price_id, p.share_den, sum(p.held * p.share_num)
 FROM ranked k JOIN piece p ON p.record_id = k.record_id AND p.currency = k.currency
     AND p.key IS NOT DISTINCT FROM k.key AND p.subkey IS NOT DISTINCT FROM k.subkey
-WHERE k.place <= %(costliest)s AND p.gpu AND p.verdict = 'charged'
+WHERE k.place <= %(top_jobs)s AND p.gpu AND p.verdict = 'charged'
 GROUP BY k.key, k.subkey, k.currency, k.record_id, k.place, p.price_id, p.share_den
 ORDER BY k.place
 

@@ -1,4 +1,4 @@
-"""Making a report: one statement, two with costliest jobs, whose sums become exact fractions here."""
+"""Making a report: one statement, two with the most expensive jobs, whose sums become exact fractions here."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Asked:
     cluster: int | None
     tenant: int | None
     limit: int
-    costliest: int
+    top_jobs: int
 
     @property
     def own(self) -> bool:
@@ -61,7 +61,7 @@ class _Asked:
             "cluster": self.cluster,
             "tenant": self.tenant,
             "limit": self.limit,
-            "costliest": self.costliest,
+            "top_jobs": self.top_jobs,
         }
 
 
@@ -73,15 +73,15 @@ def of_cluster(
     by: By,
     tenant: Tenant | None = None,
     limit: int = MOST_PODS,
-    costliest: int = 0,
+    top_jobs: int = 0,
 ) -> Report:
     """What was held of the cluster in [since, until), epoch seconds: everybody's use, or one tenant's.
 
     GPU-seconds that no price covers, that a plan waives and that nobody owns are rows without money, so everybody's
     rows add up to what the ledger holds, to the second; a note says so if they ever did not. Of pods the `limit`
-    costliest are rows, the others one more. Raises ReportError for a period that is none.
+    most expensive are rows, the others one more. Raises ReportError for a period that is none.
     """
-    asked = _Asked(by, since, until, cluster.pk, tenant.pk if tenant else None, limit, costliest)
+    asked = _Asked(by, since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
     with transaction.atomic():
         _look_once()
         report = _report(asked)
@@ -106,10 +106,10 @@ def _look_once() -> None:
 
 
 def of_tenant(
-    tenant: Tenant, *, since: int, until: int, by: By, limit: int = MOST_PODS, costliest: int = 0
+    tenant: Tenant, *, since: int, until: int, by: By, limit: int = MOST_PODS, top_jobs: int = 0
 ) -> Report:
     """What the tenant held of all clusters in [since, until). Runs inside its scope, which shows nothing of others."""
-    return _report(_Asked(by, since, until, None, tenant.pk, limit, costliest))
+    return _report(_Asked(by, since, until, None, tenant.pk, limit, top_jobs))
 
 
 def _report(asked: _Asked) -> Report:
@@ -126,7 +126,7 @@ def _report(asked: _Asked) -> Report:
         if one.part != "all":
             groups[one.key, one.standing, one.currency].parts.append(one)
     prices = tags(one.price for one in found)
-    first = _costliest(asked, prices) if asked.costliest and asked.by is not By.POD else {}
+    first = _top_jobs(asked, prices) if asked.top_jobs and asked.by is not By.POD else {}
     names = named(asked.by, [key for key, _, _ in groups], own=asked.own)
     rows = [
         _row(names[key], Standing(standing), currency, group.parts, prices, first.get((key, currency), ()))
@@ -190,7 +190,7 @@ def _row(
     currency: str,
     parts: Iterable[_Sum],
     prices: Tags,
-    costliest: tuple[Job, ...],
+    top_jobs: tuple[Job, ...],
 ) -> Row:
     seconds, money, other, jobs = Split(), Split(), ZERO, 0
     sources: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
@@ -217,15 +217,15 @@ def _row(
         other,
         jobs,
         tuple(Source(*of, covered) for of, covered in sorted(sources.items())),
-        costliest,
+        top_jobs,
         rest=labels is None,
     )
 
 
-def _costliest(asked: _Asked, prices: Tags) -> dict[tuple[Key, str], tuple[Job, ...]]:
-    """By group and currency, its costliest jobs, the first first."""
+def _top_jobs(asked: _Asked, prices: Tags) -> dict[tuple[Key, str], tuple[Job, ...]]:
+    """By group and currency, its most expensive jobs, the first first."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.COSTLIEST_OWN if asked.own else sql.COSTLIEST, asked.values)
+        cursor.execute(sql.TOP_JOBS_OWN if asked.own else sql.TOP_JOBS, asked.values)
         rows = cursor.fetchall()
         cursor.execute(sql.RUNS_OWN if asked.own else sql.RUNS, {"records": list({row[3] for row in rows})})
         names = {record: told for record, *told in cursor.fetchall()}

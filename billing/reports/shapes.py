@@ -87,7 +87,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One of the costliest jobs of a row. `cost` without CPU and memory."""
+    """One of the most expensive jobs of a row. `cost` without CPU and memory."""
 
     pod: str
     name: str
@@ -109,7 +109,7 @@ class Row:
     other: Fraction = ZERO  # money that is charged for anything else: CPU, memory
     jobs: int = 0  # that held GPUs in the period
     sources: tuple[Source, ...] = ()
-    costliest: tuple[Job, ...] = ()
+    top_jobs: tuple[Job, ...] = ()
     rest: bool = False  # all that a limit left out
 
     @property

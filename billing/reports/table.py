@@ -103,7 +103,7 @@ def _row(row: Row, report: Report) -> dict[str, Any]:
             {"source": of.source, "metric": of.metric, "gpu_hours": digits(of.covered / HOUR)}
             for of in row.sources
         ],
-        "costliest": [
+        "top_jobs": [
             {
                 "pod": job.pod,
                 "name": job.name,
@@ -112,7 +112,7 @@ def _row(row: Row, report: Report) -> dict[str, Any]:
                 "gpu_hours": digits(job.gpu_seconds / HOUR),
                 "cost": digits(job.cost),
             }
-            for job in row.costliest
+            for job in row.top_jobs
         ],
     }
 

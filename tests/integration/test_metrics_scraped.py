@@ -123,8 +123,8 @@ def test_every_panel_of_the_billing_dashboard_draws(served: LiveServer, pushed_l
                 # The broker is not up in tests, and says nothing of its queues then.
                 if "clustertab_queue_messages" not in target["expr"]:
                     assert promql.instant(url, target["expr"]), panel["title"]
-        costliest = promql.values(url, panel_of("The costliest jobs"), by="job_name")
-        assert costliest == {"pretrain": 128, "slice": pytest.approx(2 / 7)}
+        top_jobs = promql.values(url, panel_of("Most expensive jobs"), by="job_name")
+        assert top_jobs == {"pretrain": 128, "slice": pytest.approx(2 / 7)}
         hours = promql.values(url, panel_of("GPU-hours that cannot be billed"), by="tenant")
         assert hours == {"vision-lab": 1}
 

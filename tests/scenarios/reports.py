@@ -37,7 +37,7 @@ def report(
     by: By = By.NAMESPACE,
     tenant: Tenant | None = None,
     limit: int = 1_000,
-    costliest: int = 0,
+    top_jobs: int = 0,
 ) -> Report:
     return of_cluster(
         cluster,
@@ -46,7 +46,7 @@ def report(
         by=by,
         tenant=tenant,
         limit=limit,
-        costliest=costliest,
+        top_jobs=top_jobs,
     )
 
 

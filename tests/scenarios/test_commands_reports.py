@@ -53,7 +53,7 @@ VISION = {
             "gpu_hours": "0.428571428571428571",
         }
     ],
-    "costliest": [
+    "top_jobs": [
         {
             "pod": "1",
             "name": "=cmd|x",
@@ -92,7 +92,7 @@ def gpu1() -> Cluster:
 
 
 def test_programs_get_every_quantity_as_text_with_its_digits(gpu1: Cluster) -> None:
-    answer, code = told("report_cost", "gpu1", *MARCH, "--costliest", 5)
+    answer, code = told("report_cost", "gpu1", *MARCH, "--top-jobs", 5)
     assert code == 0
     assert {
         name: answer[name] for name in ("cluster", "from", "to", "by", "tenant", "hours", "jobs", "margin")
@@ -140,7 +140,7 @@ def test_eighteen_digits_are_kept_and_whole_numbers_whole(value: str, text: str)
 
 
 def test_people_get_a_table(gpu1: Cluster) -> None:
-    lines = said("report_cost", "gpu1", *MARCH, "--by", "pod", "--costliest", 5).splitlines()
+    lines = said("report_cost", "gpu1", *MARCH, "--by", "pod", "--top-jobs", 5).splitlines()
     assert (
         lines[0] == "gpu1, 2026-03-01T00:00:00Z to 2026-04-01T00:00:00Z, by pod: GPU-hours, then their cost"
     )
@@ -241,7 +241,7 @@ def test_what_cannot_be_meant_is_one_sentence(
 
 
 def test_the_monthly_report_of_each_team() -> None:
-    """Worked example D: hours, cost, jobs, the five costliest, and utilisation weighted by GPU-hours."""
+    """Worked example D: hours, cost, jobs, the five most expensive, and utilisation weighted by GPU-hours."""
     cluster = a_cluster()
     models = {"a100-80gb": "2.21", "a100-40gb": "1.65", "h100-80gb": "3.75", "l4": "0.81"}
     prices = [
@@ -259,10 +259,10 @@ def test_the_monthly_report_of_each_team() -> None:
     )
     worked("big", "2026-03-02 10:00", str(64 * 900), covered=64 * 3600)  # a quarter of 64 hours
     worked("l4", "2026-03-02 10:00", "3600")  # all of one
-    answer, _ = told("report_cost", "gpu1", *MARCH, "--by", "tenant", "--costliest", 5)
+    answer, _ = told("report_cost", "gpu1", *MARCH, "--by", "tenant", "--top-jobs", 5)
     (team,) = answer["rows"]
     assert (team["gpu_hours"]["allocated"], team["cost"]["allocated"], team["jobs"]) == ("68", "149.86", 5)
-    assert [(job["name"], job["cost"]) for job in team["costliest"]] == [
+    assert [(job["name"], job["cost"]) for job in team["top_jobs"]] == [
         ("pretrain", "141.44"), ("train-h100-80gb", "3.75"), ("train-a100-80gb", "2.21"), ("train-a100-40gb", "1.65"),
         ("train-l4", "0.81"),
     ]  # fmt: skip

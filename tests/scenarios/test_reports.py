@@ -236,7 +236,7 @@ def test_what_was_rated_again_counts_once() -> None:
     assert report(cluster, by=By.POD).jobs == 1
 
 
-def test_of_pods_only_the_costliest_are_told_one_by_one() -> None:
+def test_of_pods_only_the_most_expensive_are_told_one_by_one() -> None:
     cluster = two_labs()
     ingest(
         cluster,
@@ -254,18 +254,18 @@ def test_of_pods_only_the_costliest_are_told_one_by_one() -> None:
     assert [row.jobs for row in usage_report.rows] == [1, 1, 3, 1]
 
 
-def test_the_costliest_jobs_of_each_team_are_named() -> None:
+def test_the_most_expensive_jobs_of_each_team_are_named() -> None:
     cluster = two_labs()
     ingest(
         cluster,
         *(a_job(job_id=str(n), gpus=n, name=f"run-{n}") for n in range(1, 8)),
         a_job(job_id="9", account="speech"),
     )
-    vision, speech = report(cluster, by=By.TENANT, costliest=5).rows
-    assert [(job.pod, job.name, written(job.cost)) for job in vision.costliest] == [
+    vision, speech = report(cluster, by=By.TENANT, top_jobs=5).rows
+    assert [(job.pod, job.name, written(job.cost)) for job in vision.top_jobs] == [
         (str(n), f"run-{n}", str(2 * n)) for n in (7, 6, 5, 4, 3)
     ]
-    assert [(job.pod, job.user, written(job.cost)) for job in speech.costliest] == [("9", "ben", "1.25")]
+    assert [(job.pod, job.user, written(job.cost)) for job in speech.top_jobs] == [("9", "ben", "1.25")]
 
 
 def test_idle_down_and_drained_capacity_stand_apart_from_use() -> None:
@@ -361,13 +361,13 @@ def test_a_tenant_reads_what_the_operator_reads_of_it() -> None:
             assert len(mine.rows) == 1
 
 
-def test_a_tenants_own_report_names_its_costliest_jobs() -> None:
+def test_a_tenants_own_report_names_its_most_expensive_jobs() -> None:
     cluster = two_labs()
     ingest(cluster, a_job(job_id="1", name="train"), a_job(job_id="2", account="speech"))
     (vision,) = [tenant for tenant in tenants() if tenant.slug == "vision-lab"]
     with tenant_scope(vision):
-        (row,) = of_tenant(vision, **MARCH, by=By.PROJECT, costliest=5).rows
-    assert [job.name for job in row.costliest] == ["train"]
+        (row,) = of_tenant(vision, **MARCH, by=By.PROJECT, top_jobs=5).rows
+    assert [job.name for job in row.top_jobs] == ["train"]
 
 
 def test_a_period_without_use_has_no_rows() -> None:

@@ -179,7 +179,7 @@ def test_a_period_that_is_none_is_not_found(period: str) -> None:
     assert signed_in(house.ann).get(f"/t/vision-lab/?period={period}").status_code == 404
 
 
-def test_the_costliest_job_stands_first() -> None:
+def test_the_most_expensive_job_stands_first() -> None:
     house = a_house()
     html = page(house.ann, "/t/vision-lab/?period=2026-03-01")
     assert html.index(f"/jobs/{house.record('17')}/") < html.index(f"/jobs/{house.record('18')}/")
@@ -211,7 +211,7 @@ def test_a_page_adds_up_to_the_invoice() -> None:
     assert "Spend $1.02" in words(page(ann, "/t/vision-lab/"))
 
 
-def test_a_job_that_began_before_the_period_is_among_its_costliest() -> None:
+def test_a_job_that_began_before_the_period_is_among_its_most_expensive() -> None:
     tenant = a_lab()
     ann = builders.a_person("ann@vision.example", tenant)
     builders.ingest(

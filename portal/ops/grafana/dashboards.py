@@ -145,7 +145,7 @@ def _spending() -> list[Panel]:
             unit="currencyUSD",
         ),
         Panel(
-            title="The costliest jobs",
+            title="Most expensive jobs",
             says="That run, or ended within a day: what they have cost since their start, in US dollars.",
             kind="table",
             queries=[Query(f"topk({TOP}, {cost})")],

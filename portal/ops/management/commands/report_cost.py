@@ -46,7 +46,7 @@ class Command(OperatorCommand):
         parser.add_argument("--tenant", metavar="SLUG", help="this tenant's use alone")
         parser.add_argument("--limit", type=int, default=MOST_PODS, help="of pods, how many are rows")
         parser.add_argument(
-            "--costliest", type=int, default=0, help="name that many of each row's costliest jobs"
+            "--top-jobs", type=int, default=0, help="name that many of each row's most expensive jobs"
         )
         parser.add_argument(
             "--operating-cost",
@@ -62,8 +62,8 @@ class Command(OperatorCommand):
 
     def answer(self, **options: Any) -> Answer:
         cluster = the_cluster(options["cluster"])
-        if options["limit"] < 1 or options["costliest"] < 0:
-            raise BadInputError("--limit takes a number from 1 on, --costliest one from 0 on.")
+        if options["limit"] < 1 or options["top_jobs"] < 0:
+            raise BadInputError("--limit takes a number from 1 on, --top-jobs one from 0 on.")
         cost = _amount(options["operating_cost"]) if options["operating_cost"] is not None else None
         if cost is not None and options["margin"]:
             raise BadInputError("Give --operating-cost, or --margin for the costs that were entered.")
@@ -94,7 +94,7 @@ def _report(cluster: Cluster, options: dict[str, Any]) -> Report:
             by=By(options["by"]),
             tenant=the_tenant(options["tenant"]) if options["tenant"] else None,
             limit=options["limit"],
-            costliest=options["costliest"],
+            top_jobs=options["top_jobs"],
         )
     except ReportError as error:
         raise BadInputError(str(error)) from error
@@ -160,7 +160,7 @@ def _row(row: Row) -> list[str]:
         lines.append(_numbers("", row.currency, row.money))
     lines += [
         f"    {job.pod} {job.name} of {job.user}: {rounded_text(job.cost, 2)} {row.currency}"
-        for job in row.costliest
+        for job in row.top_jobs
     ]
     return lines
 
